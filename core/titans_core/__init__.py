@@ -1,0 +1,30 @@
+"""The Titans neural long-term memory (arXiv:2501.00663): one exact, fast, streaming core.
+
+Attributes are imported when first used, so that ``import titans_core`` alone does not load torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from titans_core.nn import NeuralMemory, NeuralMemoryState
+    from titans_core.ops.memory import MemoryState, neural_memory
+
+__all__ = ["MemoryState", "NeuralMemory", "NeuralMemoryState", "neural_memory"]
+
+_HOME = {
+    "MemoryState": "titans_core.ops.memory",
+    "NeuralMemory": "titans_core.nn",
+    "NeuralMemoryState": "titans_core.nn",
+    "neural_memory": "titans_core.ops.memory",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,1 @@
+"""Operators: functions of tensors, without parameters."""

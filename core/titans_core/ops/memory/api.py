@@ -1,0 +1,156 @@
+"""The one door to the neural memory: checks what came in, chooses a backend, hands over float32 or better."""
+
+import torch
+from torch import Tensor
+
+from titans_core.ops.memory.activations import ACTIVATIONS
+from titans_core.ops.memory.chunk import chunk_memory
+from titans_core.ops.memory.naive import naive_memory
+from titans_core.ops.memory.state import MemoryState
+
+BACKENDS = {"naive": naive_memory, "chunk": chunk_memory}
+
+
+def neural_memory(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    alpha: Tensor | None,
+    eta: Tensor | None,
+    theta: Tensor,
+    weights: tuple[Tensor, ...],
+    state: MemoryState | None = None,
+    chunk_size: int = 64,
+    activation: str = "silu",
+    backend: str = "auto",
+) -> tuple[Tensor, MemoryState]:
+    """Read a sequence into a neural memory and, at each token, read the memory back (Titans, Eq. 10-18).
+
+    Token t is written first and read afterwards, so output t depends on tokens up to and including t. All inner
+    gradients of a chunk are taken at the weights with which the chunk starts; ``chunk_size=1`` is online gradient descent.
+
+    Args:
+        q: queries ``[B, T, H, K]``.
+        k: keys ``[B, T, H, K]``.
+        v: values ``[B, T, H, V]``.
+        alpha: forget gate in [0, 1], ``[B, T, H]``; 1 erases the memory. None switches forgetting off.
+        eta: momentum in [0, 1], ``[B, T, H]``. None switches momentum off.
+        theta: inner learning rate >= 0, ``[B, T, H]``.
+        weights: the learned initial memory ``M_0``: L tensors ``[H, d_in, d_out]``, K to V. One is a linear memory.
+        state: where an earlier call stopped; its memory replaces ``weights``, which still give the shapes.
+        chunk_size: tokens that share one gradient point (b in Eq. 16); the same in every call on one sequence.
+        activation: between the layers: "silu", "gelu" or "relu".
+        backend: "naive" (the definition, slow), "chunk" (exact and fast), or "auto": "chunk".
+
+    Returns:
+        out ``[B, T, H, V]`` in the dtype of ``v``, and the :class:`MemoryState` after the last token. Arithmetic and state
+        are float32 (float64 where the inputs are), also under autocast.
+
+    Raises:
+        ValueError: a shape, device, chunk size, activation or backend that does not fit; the message names it.
+        TypeError: an argument of the wrong type or dtype.
+    """
+    weights = tuple(weights)
+    _check(q, k, v, alpha, eta, theta, weights, state, chunk_size, activation)
+    run = BACKENDS[resolve_backend(backend)]
+
+    # float32 or better: bf16 loses the product of many (1 - alpha)
+    dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
+    with torch.autocast(q.device.type, enabled=False):
+        gates = tuple(None if g is None else g.to(dtype) for g in (alpha, eta, theta))
+        if state is None:
+            state = MemoryState.initial(tuple(w.to(dtype) for w in weights), q.shape[0])
+        out, state = run(q.to(dtype), k.to(dtype), v.to(dtype), *gates, state, chunk_size, ACTIVATIONS[activation])
+    return out.to(v.dtype), state
+
+
+def resolve_backend(backend: str) -> str:
+    """The backend that runs. This build has no GPU kernel, so "auto" is "chunk" on every device."""
+    if backend == "auto":
+        return "chunk"
+    if backend == "triton":
+        raise ValueError("backend='triton': this version has no Triton kernel. Use backend='auto' or 'chunk', which run on GPUs too.")
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be 'auto' or one of {sorted(BACKENDS)}, got {backend!r}.")
+    return backend
+
+
+def _check(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    alpha: Tensor | None,
+    eta: Tensor | None,
+    theta: Tensor,
+    weights: tuple[Tensor, ...],
+    state: MemoryState | None,
+    chunk_size: int,
+    activation: str,
+) -> None:
+    gates = {"alpha": alpha, "eta": eta, "theta": theta}
+    layers = {f"weights[{i}]": w for i, w in enumerate(weights)}
+    named = {"q": q, "k": k, "v": v, **{n: g for n, g in gates.items() if g is not None}, **layers}
+    if theta is None:
+        raise TypeError("theta (the inner learning rate) is required; None is only for alpha and eta.")
+    for name, x in named.items():
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}.")
+        if not x.is_floating_point():
+            raise TypeError(f"{name} must be of a floating dtype, got {x.dtype}.")
+        if x.device != q.device:
+            raise ValueError(f"all tensors must be on one device: q is on {q.device}, {name} on {x.device}.")
+        if (x.dtype == torch.float64) != (q.dtype == torch.float64):
+            raise TypeError(f"float64 must be used throughout or not at all: q is {q.dtype}, {name} is {x.dtype}.")
+
+    if q.ndim != 4:
+        raise ValueError(f"q must be [B, T, H, K], got shape {tuple(q.shape)}.")
+    B, T, H, K = q.shape
+    if B == 0 or T == 0:
+        raise ValueError(f"the batch and the sequence must not be empty, got q of shape {tuple(q.shape)} ([B, T, H, K]).")
+    if k.shape != q.shape:
+        raise ValueError(f"k must have q's shape {tuple(q.shape)} ([B, T, H, K]), got {tuple(k.shape)}.")
+    if k.dtype != q.dtype or v.dtype != q.dtype:
+        raise TypeError(f"q, k and v must share one dtype, got {q.dtype}, {k.dtype}, {v.dtype}.")
+    if v.ndim != 4 or v.shape[:3] != q.shape[:3]:
+        raise ValueError(f"v must be [B, T, H, V] with [B, T, H] = {(B, T, H)}, got shape {tuple(v.shape)}.")
+    for name, gate in gates.items():
+        if gate is not None and gate.shape != (B, T, H):
+            raise ValueError(f"{name} must be [B, T, H] = {(B, T, H)}, got shape {tuple(gate.shape)}.")
+
+    if not weights:
+        raise ValueError("weights must hold at least one tensor [H, d_in, d_out].")
+    d_in = K
+    for name, w in layers.items():
+        if w.ndim != 3 or w.shape[0] != H or w.shape[1] != d_in:
+            raise ValueError(f"{name} must be [H, d_in, d_out] with H = {H} and d_in = {d_in}, got shape {tuple(w.shape)}.")
+        d_in = w.shape[2]
+    if d_in != v.shape[3]:
+        raise ValueError(f"the last layer must end in V = {v.shape[3]} (v's last dimension), got {d_in}.")
+
+    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
+        raise ValueError(f"chunk_size must be an integer >= 1, got {chunk_size!r}.")
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}.")
+    if state is not None:
+        _check_state(state, q, weights, chunk_size)
+
+
+def _check_state(state: MemoryState, q: Tensor, weights: tuple[Tensor, ...], chunk_size: int) -> None:
+    if not isinstance(state, MemoryState):
+        raise TypeError(f"state must be a MemoryState, got {type(state).__name__}.")
+    expected = [(q.shape[0], *w.shape) for w in weights]
+    dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
+    for name in ("weights", "momentum", "anchor"):
+        part = getattr(state, name)
+        shapes = [tuple(t.shape) for t in part]
+        if shapes != expected:
+            raise ValueError(f"state.{name} must have shapes {expected} ([B, H, d_in, d_out] per layer), got {shapes}.")
+        for t in part:
+            if t.dtype != dtype:
+                raise TypeError(f"state.{name} must be {dtype} for inputs of {q.dtype}, got {t.dtype}.")
+            if t.device != q.device:
+                raise ValueError(f"state.{name} is on {t.device}, q on {q.device}; use state.to(q.device).")
+    if not 0 <= state.offset < chunk_size:
+        raise ValueError(
+            f"state.offset is {state.offset} but chunk_size is {chunk_size}: a sequence must keep one chunk_size in all calls."
+        )

@@ -1,0 +1,121 @@
+"""Neural memory, one chunk at a time: the exact dual form in plain PyTorch. The algebra is in README.md beside this file.
+
+Within a chunk every inner gradient is rank one per layer, ``u_t = x_t^T delta_t``, and all are taken at the weights with
+which the chunk starts. So the weights at token t are never formed: a query reads the starting weights, plus a masked
+product with the chunk's own keys and errors. Only the carry from one chunk to the next is sequential.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from titans_core.ops.memory.activations import Activation
+from titans_core.ops.memory.coefficients import Coefficients, coefficients
+from titans_core.ops.memory.piece import backward_piece, forward_piece
+from titans_core.ops.memory.state import MemoryState
+
+
+def chunk_memory(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    alpha: Tensor | None,
+    eta: Tensor | None,
+    theta: Tensor,
+    state: MemoryState,
+    chunk_size: int,
+    activation: Activation,
+) -> tuple[Tensor, MemoryState]:
+    """The fast form. Arguments as checked and upcast by :func:`titans_core.neural_memory`."""
+    B, T, H, _ = q.shape
+    q, k, v = (x.transpose(1, 2).reshape(B * H, T, -1) for x in (q, k, v))
+    gates = [None if x is None else x.transpose(1, 2).reshape(B * H, T) for x in (alpha, eta, theta)]
+    WS = [torch.cat(pair, dim=-1).flatten(0, 1) for pair in zip(state.weights, state.momentum, strict=True)]
+    anchor = [w.flatten(0, 1) for w in state.anchor]
+
+    # the rest of a chunk begun earlier, then whole chunks, then the beginning of one that a later call will finish
+    rest = min(T, -state.offset % chunk_size)
+    whole = (T - rest) // chunk_size * chunk_size
+    outputs = []
+    for start, stop, size in ((0, rest, rest), (rest, rest + whole, chunk_size), (rest + whole, T, T - rest - whole)):
+        if start == stop:
+            continue
+        if start > 0 or state.offset == 0:
+            anchor = [ws.chunk(2, dim=-1)[0] for ws in WS]
+        c = coefficients(*(None if x is None else x[:, start:stop].unflatten(1, (-1, size)) for x in gates))
+        pieces = (x[:, start:stop].unflatten(1, (-1, size)) for x in (q, k, v))
+        y, WS, anchor = _run(activation, *pieces, c, WS, anchor)
+        outputs.append(y.flatten(1, 2))
+
+    offset = (state.offset + T) % chunk_size
+    W, S = zip(*(ws.unflatten(0, (B, H)).chunk(2, dim=-1) for ws in WS), strict=True)
+    end = MemoryState(W, S, W if offset == 0 else tuple(w.unflatten(0, (B, H)) for w in anchor), offset)
+    return torch.cat(outputs, dim=1).unflatten(0, (B, H)).transpose(1, 2), end
+
+
+def _run(
+    activation: Activation, q: Tensor, k: Tensor, v: Tensor, c: Coefficients, WS: list[Tensor], anchor: list[Tensor]
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """Pieces of one size, one after the other: q, k, v ``[P, pieces, C, d]``.
+
+    Returns outputs, the last ``WS``, and the anchor of the last piece.
+    """
+    y, *carried = _Pieces.apply(activation, len(WS), q, k, v, *c, *WS, *anchor)  # type: ignore[no-untyped-call]
+    return y, carried[: len(WS)], carried[len(WS) :]
+
+
+class _Pieces(torch.autograd.Function):
+    """The loop over pieces, with its gradient written out."""
+
+    @staticmethod
+    def forward(ctx: Any, activation: Activation, L: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        q, k, v, c, WS, anchor = _unpack(L, tensors)
+        needs_tape = any(ctx.needs_input_grad)
+        outputs, starts, tapes = [], [], []
+        for n in range(q.shape[1]):
+            if n > 0:
+                anchor = [ws.chunk(2, dim=-1)[0] for ws in WS]
+            y, carried, tape = forward_piece(q[:, n], k[:, n], v[:, n], _at(c, n), WS, anchor, activation)
+            outputs.append(y)
+            if needs_tape:
+                starts.append(WS)
+                tapes.append(tape)
+            WS = carried
+        ctx.save_for_backward(*tensors)
+        ctx.activation, ctx.L, ctx.starts, ctx.tapes = activation, L, starts, tapes
+        return (torch.stack(outputs, dim=1), *WS, *(w.clone() for w in anchor))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor, *dcarried: Tensor) -> tuple[Tensor | None, ...]:
+        L = ctx.L
+        q, k, v, c, _, first_anchor = _unpack(L, ctx.saved_tensors)
+        dWS, danchor = list(dcarried[:L]), list(dcarried[L:])
+        dq, dk, dv, dc = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), Coefficients(*map(torch.empty_like, c))
+        last = q.shape[1] - 1
+        for n in range(last, -1, -1):
+            WS = ctx.starts[n]
+            anchor = first_anchor if n == 0 else [ws.chunk(2, dim=-1)[0] for ws in WS]
+            dq[:, n], dk[:, n], dv[:, n], grads, dWS, dA = backward_piece(
+                dy[:, n], dWS, q[:, n], k[:, n], _at(c, n), WS, anchor, ctx.tapes[n], ctx.activation
+            )
+            for whole, part in zip(dc, grads, strict=True):
+                whole[:, n] = part
+            if n == last:
+                dA = [x + y for x, y in zip(dA, danchor, strict=True)]
+            if n > 0:  # the anchor of every piece but the first is the weights it starts with
+                for dws, da in zip(dWS, dA, strict=True):
+                    dws.chunk(2, dim=-1)[0].add_(da)
+        return (None, None, dq, dk, dv, *dc, *dWS, *dA)
+
+
+def _unpack(L: int, tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor, Coefficients, list[Tensor], list[Tensor]]:
+    q, k, v, *rest = tensors
+    n = len(Coefficients._fields)
+    return q, k, v, Coefficients(*rest[:n]), list(rest[n : n + L]), list(rest[n + L :])
+
+
+def _at(c: Coefficients, n: int) -> Coefficients:
+    return Coefficients(*(x[:, n] for x in c))

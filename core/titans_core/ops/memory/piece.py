@@ -1,0 +1,138 @@
+"""One piece of a sequence through the memory: store, read and carry, and their hand-written backward pass.
+
+A piece is a chunk, or the part of one that a call got to see. Its inner gradients are all taken at ``anchor``, the
+weights with which its chunk started. In mid-chunk ``anchor`` differs from the running weights; else they are the same.
+
+Shapes: P = batch * heads, C tokens. Layer l maps ``d`` to ``d'``. The running weights and the past surprise of a layer
+lie side by side in one tensor ``WS = [W | S]`` of ``[P, d, 2 d']``, so that one product serves both.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from titans_core.ops.memory.activations import Activation
+from titans_core.ops.memory.coefficients import Coefficients
+
+Layers = list[Tensor]
+
+
+class Tape(NamedTuple):
+    """What the backward pass of a piece needs besides its inputs. Lists over the hidden layers, L - 1 long."""
+
+    Z: Layers  # pre-activations of the keys, [P, C, d']
+    E: Layers  # errors that arrive behind each activation, [P, C, d']
+    Y: Layers  # pre-activations of the queries, [P, C, d']
+    delta: Tensor  # error at the output, [P, C, V]
+
+
+def forward_piece(
+    q: Tensor, k: Tensor, v: Tensor, c: Coefficients, WS: Layers, anchor: Layers, phi: Activation
+) -> tuple[Tensor, Layers, Tape]:
+    """Outputs ``[P, C, V]``, the ``WS`` to carry on, and the tape."""
+    # store: both factors of every inner gradient u_t = x_t^T delta_t
+    X, Z = [k], []
+    for A in anchor[:-1]:
+        Z.append(torch.bmm(X[-1], A))
+        X.append(phi.value(Z[-1]))
+    delta, E = [torch.baddbmm(v, X[-1], anchor[-1], beta=-1)], []
+    for A, z in zip(reversed(anchor[1:]), reversed(Z), strict=True):
+        E.insert(0, torch.bmm(delta[0], A.mT))
+        delta.insert(0, E[0] * phi.slope(z))
+
+    h, Y, carried = q, [], []
+    for x, d, ws in zip(X, delta, WS, strict=True):
+        # read: a (h W) + b (h S) - (G * (h x^T)) delta
+        from_w, from_s = torch.bmm(h, ws).chunk(2, dim=-1)
+        y = torch.addcmul(c.a * from_w, c.b, from_s)
+        y.baddbmm_(torch.bmm(h, x.mT).mul_(c.G), d, alpha=-1)
+        Y.append(y)
+        h = phi.value(y) if len(Y) < len(WS) else y
+
+        # carry: W <- a W + b S - x^T g delta,  S <- e S - x^T s delta, with g the last row of G
+        w, s = ws.chunk(2, dim=-1)
+        after = torch.cat((torch.addcmul(c.a[:, -1:] * w, c.b[:, -1:], s), c.e * s), dim=-1)
+        carried.append(after.baddbmm_(x.mT, _weighed(d, c), alpha=-1))
+    return Y.pop(), carried, Tape(Z, E, Y, delta[-1])
+
+
+def backward_piece(
+    dy: Tensor,
+    dWS: Layers,
+    q: Tensor,
+    k: Tensor,
+    c: Coefficients,
+    WS: Layers,
+    anchor: Layers,
+    tape: Tape,
+    phi: Activation,
+) -> tuple[Tensor, Tensor, Tensor, Coefficients, Layers, Layers]:
+    """Gradients of a piece, given those of its outputs (``dy``) and of the ``WS`` it carried on (``dWS``).
+
+    Returns:
+        Gradients of q, k, v, of the coefficients, of ``WS``, and of ``anchor``.
+    """
+    slopes = [phi.slope(z) for z in tape.Z]
+    X = [k, *(phi.value(z) for z in tape.Z)]
+    H = [q, *(phi.value(y) for y in tape.Y)]
+    delta = [*(e * slope for e, slope in zip(tape.E, slopes, strict=True)), tape.delta]
+    grad = Coefficients(*(torch.zeros_like(x) for x in c))
+    dX: Layers = []
+    ddelta: Layers = []
+    dWS_before: Layers = []
+
+    # carry
+    for x, d, ws, dws in zip(X, delta, WS, dWS, strict=True):
+        w, s = ws.chunk(2, dim=-1)
+        dw, ds = dws.chunk(2, dim=-1)
+        to_g, to_s = torch.bmm(x, dws).chunk(2, dim=-1)
+        g = c.G[:, -1, :, None]
+        ddelta.append(torch.addcmul(g * to_g, c.s, to_s).neg_())
+        grad.G[:, -1] -= (to_g * d).sum(-1)
+        grad.s.sub_((to_s * d).sum(-1, keepdim=True))
+        dX.append(torch.bmm(_weighed(d, c), dws.mT).neg_())
+        grad.a[:, -1] += (dw * w).sum((-2, -1))[:, None]
+        grad.b[:, -1] += (dw * s).sum((-2, -1))[:, None]
+        grad.e.add_((ds * s).sum((-2, -1), keepdim=True))
+        dWS_before.append(torch.cat((c.a[:, -1:] * dw, torch.addcmul(c.e * ds, c.b[:, -1:], dw)), dim=-1))
+
+    # read, from the last layer to the first
+    for layer in reversed(range(len(WS))):
+        h, x, d = H[layer], X[layer], delta[layer]
+        w, s = WS[layer].chunk(2, dim=-1)
+        seen = torch.bmm(h, x.mT)
+        dseen = torch.bmm(dy, d.mT).neg_()
+        grad.G.addcmul_(dseen, seen)
+        dseen.mul_(c.G)
+        ddelta[layer].baddbmm_(seen.mul_(c.G).mT, dy, alpha=-1)
+        dX[layer].baddbmm_(dseen.mT, h)
+        dWS_before[layer].baddbmm_(h.mT, torch.cat((c.a * dy, c.b * dy), dim=-1))
+        at_w, at_s = torch.bmm(dy, w.mT), torch.bmm(dy, s.mT)
+        grad.a.add_((at_w * h).sum(-1, keepdim=True))
+        grad.b.add_((at_s * h).sum(-1, keepdim=True))
+        dh = torch.addcmul(at_w.mul_(c.a), c.b, at_s).baddbmm_(dseen, x)
+        dy = dh.mul_(phi.slope(tape.Y[layer - 1])) if layer > 0 else dh
+
+    # store: the errors, which ran from the last layer to the first, then the activations
+    dZ: Layers = []
+    danchor: Layers = []
+    for layer, (z, e, slope) in enumerate(zip(tape.Z, tape.E, slopes, strict=True)):
+        dZ.append((ddelta[layer] * e).mul_(phi.bend(z)))
+        de = ddelta[layer].mul_(slope)
+        ddelta[layer + 1].baddbmm_(de, anchor[layer + 1])
+        danchor.append(torch.bmm(de.mT, delta[layer + 1]))
+    dz = ddelta[-1]
+    dv = -dz
+    danchor.insert(0, torch.zeros_like(anchor[0]))
+    for layer in reversed(range(len(WS))):
+        danchor[layer].baddbmm_(X[layer].mT, dz)
+        dx = dX[layer].baddbmm_(dz, anchor[layer].mT)
+        if layer > 0:
+            dz = dZ[layer - 1].addcmul_(dx, slopes[layer - 1])
+    return dy, dx, dv, grad, dWS_before, danchor
+
+
+def _weighed(delta: Tensor, c: Coefficients) -> Tensor:
+    """Errors as they enter the carried weights and the carried surprise, side by side."""
+    return torch.cat((c.G[:, -1, :, None] * delta, c.s * delta), dim=-1)
