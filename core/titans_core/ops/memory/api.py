@@ -5,7 +5,7 @@ from torch import Tensor
 
 from titans_core.ops.memory.activations import ACTIVATIONS
 from titans_core.ops.memory.chunk import chunk_memory
-from titans_core.ops.memory.naive import naive_memory
+from titans_core.ops.memory.naive import naive_memory, read
 from titans_core.ops.memory.state import MemoryState
 
 BACKENDS = {"naive": naive_memory, "chunk": chunk_memory}
@@ -62,6 +62,22 @@ def neural_memory(
             state = MemoryState.initial(tuple(w.to(dtype) for w in weights), q.shape[0])
         out, state = run(q.to(dtype), k.to(dtype), v.to(dtype), *gates, state, chunk_size, ACTIVATIONS[activation])
     return out.to(v.dtype), state
+
+
+def read_memory(q: Tensor, memory: tuple[Tensor, ...], activation: str = "silu") -> Tensor:
+    """Read a memory without writing to it: ``y_t = M*(q_t)`` (Eq. 15).
+
+    Args:
+        q: queries ``[B, T, H, K]``.
+        memory: ``state.weights``, L tensors ``[B, H, d_in, d_out]``, or a learned start, ``[H, d_in, d_out]``.
+        activation: as in :func:`neural_memory`.
+
+    Returns:
+        ``[B, T, H, V]`` in the dtype of ``q``; arithmetic as in :func:`neural_memory`.
+    """
+    with torch.autocast(q.device.type, enabled=False):
+        out = read(memory, q.transpose(1, 2).to(memory[0].dtype), ACTIVATIONS[activation])
+    return out.transpose(1, 2).to(q.dtype)
 
 
 def resolve_backend(backend: str) -> str:

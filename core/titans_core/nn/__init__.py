@@ -1,0 +1,6 @@
+"""Layers: the neural memory as a module, and what it is built from."""
+
+from titans_core.nn.memory import NeuralMemory
+from titans_core.nn.state import NeuralMemoryState
+
+__all__ = ["NeuralMemory", "NeuralMemoryState"]

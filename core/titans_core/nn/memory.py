@@ -1,0 +1,179 @@
+"""The neural memory as a layer: what goes around the operator (Titans, sections 3.1, 3.2 and 4.4)."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from titans_core.nn.layers import CausalConv
+from titans_core.nn.state import NeuralMemoryState
+from titans_core.ops.memory import MemoryState, neural_memory, read_memory
+
+GATES = ("token", "chunk")
+
+
+def _logit(p: float) -> float:
+    return math.log(p / (1 - p))
+
+
+class NeuralMemory(nn.Module):
+    """A sequence layer whose memory is a small MLP per head, trained by gradient descent while it reads.
+
+    Queries, keys and values are linear projections of the input, each followed by a depthwise causal convolution and
+    SiLU; queries and keys are l2-normalised. Gates depend on the input. What is read is normalised per head, gated by a
+    linear function of the input, and projected (section 4.4).
+
+    The inner learning rate is ``theta = 2 (1 - eta) / chunk_size * sigmoid(.)``: all steps of a chunk are taken at the same
+    weights and add up, and momentum multiplies them by ``1 / (1 - eta)``, so this keeps the effective step of a chunk
+    at most 2, where gradient descent on a quadratic with unit keys stops converging.
+
+    Args:
+        dim: width of input and output; a multiple of ``num_heads``.
+        num_heads: independent memories, each ``dim // num_heads`` wide.
+        depth: layers of the memory, L >= 1. 1 is a linear memory (Table 5, "Linear Memory").
+        expansion: hidden width of a deep memory, in multiples of the head's width.
+        chunk_size: tokens that share one gradient point (Eq. 16).
+        conv_size: length of the convolution; 0 leaves it out (Table 5, "w/o Convolution").
+        gates: "token", or "chunk": one set of gates per chunk (section 3.2), a function of its first token, so that
+            outputs stay causal and streams stay exact.
+        momentum: False switches past surprise off (Table 5, "w/o Momentum").
+        forget: False switches the forget gate off (Table 5, "w/o Weight Decay").
+        activation: between the layers of the memory: "silu", "gelu" or "relu".
+        backend: of :func:`titans_core.neural_memory`.
+
+    Raises:
+        ValueError: for arguments out of range.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int = 4,
+        depth: int = 2,
+        expansion: float = 2,
+        chunk_size: int = 64,
+        conv_size: int = 4,
+        gates: str = "token",
+        momentum: bool = True,
+        forget: bool = True,
+        activation: str = "silu",
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        for name, value, least in (("dim", dim, 1), ("num_heads", num_heads, 1), ("depth", depth, 1), ("conv_size", conv_size, 0)):
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}.")
+        if dim % num_heads:
+            raise ValueError(f"dim must be a multiple of num_heads, got dim={dim} and num_heads={num_heads}.")
+        if gates not in GATES:
+            raise ValueError(f"gates must be one of {GATES}, got {gates!r}.")
+        self.dim, self.num_heads, self.chunk_size = dim, num_heads, chunk_size
+        self.gates, self.momentum, self.forget = gates, momentum, forget
+        self.activation, self.backend = activation, backend
+
+        self.qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.conv = CausalConv(3 * dim, conv_size) if conv_size > 0 else None
+
+        # starting values: step at half of the bound, keep half of the past surprise, and forget over some eight chunks,
+        # the unit in which the memory learns: a deep memory that forgets faster than it learns decays to 0 and stays there
+        forgetting = min(0.05, 1 / (8 * chunk_size))
+        starts = {"theta": 0.5, "alpha": forgetting if forget else None, "eta": 0.5 if momentum else None}
+        self.gate_names = tuple(name for name, p in starts.items() if p is not None)
+        self.to_gates = nn.Linear(dim, len(self.gate_names) * num_heads)
+        nn.init.normal_(self.to_gates.weight, std=0.1 * dim**-0.5)
+        with torch.no_grad():
+            bias = torch.tensor([_logit(p) for p in starts.values() if p is not None])
+            self.to_gates.bias.copy_(bias.repeat_interleave(num_heads))
+
+        head = dim // num_heads
+        widths = [head, *[round(head * expansion)] * (depth - 1), head]
+        self.weights = nn.ParameterList(
+            nn.Parameter(torch.randn(num_heads, a, b) * a**-0.5) for a, b in zip(widths[:-1], widths[1:], strict=True)
+        )
+        self.norm = nn.RMSNorm(head, eps=1e-6)
+        self.out_gate = nn.Linear(dim, dim, bias=False)
+        self.out = nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x: Tensor, state: NeuralMemoryState | None = None) -> tuple[Tensor, NeuralMemoryState]:
+        """Write each token, then read it back: x ``[B, T, dim]`` -> y ``[B, T, dim]`` and the state after the last token.
+
+        With a state, the sequence goes on where that state was left, and outputs equal those of one uncut call.
+        """
+        q, k, v, tail = self._project(x, state)
+        gates, last = self._gate(x, state)
+        out, memory = neural_memory(
+            q,
+            k,
+            v,
+            gates.get("alpha"),
+            gates.get("eta"),
+            gates["theta"],
+            tuple(self.weights),
+            None if state is None else state.memory,
+            chunk_size=self.chunk_size,
+            activation=self.activation,
+            backend=self.backend,
+        )
+        return self._finish(out, x), NeuralMemoryState(memory, tail, last)
+
+    def retrieve(self, x: Tensor, state: NeuralMemoryState | None = None) -> Tensor:
+        """Read without writing (Eq. 15): every token of x ``[B, T, dim]`` queries the memory as ``state`` left it.
+
+        The convolution of the queries goes on from the state's tail. Without a state, the learned initial memory is read.
+        """
+        queries = slice(0, self.dim)
+        q = F.linear(x, self.qkv.weight[queries])
+        if self.conv is not None:
+            tail = None if state is None or state.tail is None else state.tail[..., queries]
+            q, _ = self.conv(q, tail, queries)
+        memory = tuple(self.weights) if state is None else state.memory.weights
+        return self._finish(read_memory(self._unit(q), memory, self.activation), x)
+
+    def update(self, x: Tensor, state: NeuralMemoryState | None = None) -> NeuralMemoryState:
+        """Write without reading: the state that :meth:`forward` would return."""
+        return self(x, state)[1]
+
+    def initial_state(self, batch_size: int) -> NeuralMemoryState:
+        """The state before the first token: the learned memory for each of ``batch_size`` sequences."""
+        return NeuralMemoryState(MemoryState.initial(tuple(self.weights), batch_size))
+
+    def _project(self, x: Tensor, state: NeuralMemoryState | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        qkv, tail = self.qkv(x), None
+        if self.conv is not None:
+            qkv, tail = self.conv(qkv, None if state is None else state.tail)
+        q, k, v = qkv.chunk(3, dim=-1)
+        return self._unit(q), self._unit(k), self._heads(F.silu(v)), tail
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.num_heads, -1))
+
+    def _unit(self, x: Tensor) -> Tensor:
+        return F.normalize(self._heads(F.silu(x)), dim=-1)
+
+    def _gate(self, x: Tensor, state: NeuralMemoryState | None) -> tuple[dict[str, Tensor], Tensor | None]:
+        """Post-activation gates ``[B, T, H]`` by name, and with gates per chunk those of the chunk at hand."""
+        if self.gates == "token":
+            logits, last = self.to_gates(x), None
+        else:
+            offset = 0 if state is None else state.memory.offset
+            t = torch.arange(x.shape[1], device=x.device)
+            begins = (t + offset) % self.chunk_size == 0
+            logits = self.to_gates(x[:, begins])
+            if state is not None and state.gates is not None:
+                logits = torch.cat((state.gates.to(logits.dtype), logits), dim=1)
+            else:
+                begins = begins.clone()
+                begins[0] = False  # nothing stands before the first chunk
+            logits = logits[:, begins.cumsum(0)]
+            last = logits[:, -1:]
+        parts = torch.sigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32))).chunk(len(self.gate_names), dim=-1)
+        gates = dict(zip(self.gate_names, parts, strict=True))
+        gates["theta"] = gates["theta"] * (2 / self.chunk_size)
+        if self.momentum:
+            gates["theta"] = gates["theta"] * (1 - gates["eta"])
+        return gates, last
+
+    def _finish(self, out: Tensor, x: Tensor) -> Tensor:
+        out = self.norm(out).flatten(-2)
+        return self.out(out * F.silu(self.out_gate(x)))

@@ -1,0 +1,31 @@
+"""What a :class:`~titans_core.nn.NeuralMemory` layer carries from one call to the next."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from titans_core.ops.memory import MemoryState
+
+
+@dataclass(frozen=True)
+class NeuralMemoryState:
+    """Enough to continue a sequence at its next token as if it had never been cut.
+
+    Attributes:
+        memory: the memory itself: weights, momentum, and its place in the current chunk.
+        tail: the last ``conv_size - 1`` inputs of the convolution, ``[B, conv_size - 1, 3 dim]``; None without convolution.
+        gates: alpha, eta and theta of the chunk at hand, ``[B, 1, gates * H]``; None with gates per token.
+    """
+
+    memory: MemoryState
+    tail: Tensor | None = None
+    gates: Tensor | None = None
+
+    def detach(self) -> "NeuralMemoryState":
+        """The same state, cut from the graph: for truncated back-propagation through time."""
+        return NeuralMemoryState(self.memory.detach(), *(None if t is None else t.detach() for t in (self.tail, self.gates)))
+
+    def to(self, device: torch.device | str) -> "NeuralMemoryState":
+        """The same state on another device."""
+        return NeuralMemoryState(self.memory.to(device), *(None if t is None else t.to(device) for t in (self.tail, self.gates)))

@@ -1,0 +1,40 @@
+"""What happens between epochs: remember the best weights and the losses."""
+
+from typing import Any
+
+import lightning as L
+from torch import Tensor
+
+
+class KeepBest(L.Callback):
+    """Remembers the losses of every epoch, and the network's weights at the best validation loss.
+
+    Both are part of a checkpoint, so they survive an interruption.
+    """
+
+    def __init__(self) -> None:
+        self.epochs: list[dict[str, float]] = []
+        self.best_loss = float("inf")
+        self.best_epoch = -1
+        self.best_weights: dict[str, Tensor] = {}
+
+    # "train epoch end" comes after the validation of the same epoch
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        losses = {name: float(value) for name, value in trainer.callback_metrics.items() if name.endswith("_loss")}
+        self.epochs.append({"epoch": trainer.current_epoch, **losses})
+        loss = losses.get("val_loss")
+        if loss is None or loss < self.best_loss:
+            self.best_loss = float("inf") if loss is None else loss
+            self.best_epoch = trainer.current_epoch
+            self.best_weights = {k: v.detach().cpu().clone() for k, v in pl_module.network.state_dict().items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "epochs": self.epochs,
+            "best_loss": self.best_loss,
+            "best_epoch": self.best_epoch,
+            "best_weights": self.best_weights,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        vars(self).update(state_dict)

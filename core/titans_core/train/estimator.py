@@ -1,0 +1,52 @@
+"""What the sklearn-style estimators share: parameters, seeds, saving and loading."""
+
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from torch import Tensor
+from typing_extensions import Self
+
+from titans_core.train.archive import load_archive, save_archive
+
+
+class TitansEstimator(BaseEstimator):
+    """Base of the estimators. ``__init__`` of a subclass stores its arguments unchanged; ``fit`` learns the rest.
+
+    A subclass says what it learned with :meth:`_pack`, as JSON values and tensors, and takes it back with :meth:`_unpack`.
+    """
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to the folder ``path`` (JSON and safetensors).
+
+        Raises:
+            NotFittedError: before ``fit``.
+        """
+        learned, tensors = self._pack()
+        params = self.get_params(deep=False)
+        params["random_state"] = params["random_state"] if isinstance(params["random_state"], int) else None
+        save_archive(path, type(self).__name__, {"params": params, "learned": learned}, tensors)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """A fitted model from the folder that :meth:`save` wrote. Nothing is unpickled.
+
+        Raises:
+            FileNotFoundError: no saved model there.
+            ArchiveError: a truncated or changed file, or another kind of model.
+        """
+        content, tensors = load_archive(path, cls.__name__)
+        model = cls(**content["params"])
+        model._unpack(content["learned"], tensors)
+        return model
+
+    def _seed(self) -> int:
+        """A seed drawn from ``random_state``: the same for the same integer, fresh for None."""
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        raise NotImplementedError(f"{type(self).__name__} must say what it learned")
+
+    def _unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must take back what it learned")

@@ -1,0 +1,154 @@
+"""Train a network with Lightning: one function from loaders to the best weights."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, TQDMProgressBar
+from torch import nn
+from torch.utils.data import DataLoader
+
+from titans_core.train.callbacks import KeepBest
+from titans_core.train.module import Loss, OuterLoop
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How to train.
+
+    Attributes:
+        learning_rate: the highest of the one-cycle schedule.
+        weight_decay: of AdamW, on matrices only.
+        max_epochs: passes over the training data, at most.
+        patience: epochs without a better validation loss before training stops; ignored without validation data.
+        clip: largest norm of the gradient.
+        seed: of everything random.
+        device: "auto", "cpu", "cuda", "mps" or "cuda:1".
+        precision: "auto" (bf16-mixed on CUDA where it has bf16, else 32), or a precision of Lightning's Trainer.
+        progress: show a progress bar.
+        checkpoint_dir: where to leave a checkpoint after each epoch, and to resume from one; None leaves nothing on disk.
+    """
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    max_epochs: int = 10
+    patience: int = 3
+    clip: float = 1.0
+    seed: int = 0
+    device: str = "auto"
+    precision: str = "auto"
+    progress: bool = True
+    checkpoint_dir: str | Path | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened: losses by epoch, and the epoch whose weights were kept."""
+
+    epochs: list[dict[str, float]] = field(default_factory=list)
+    best_epoch: int = -1
+
+
+def train_network(
+    network: nn.Module, loss: Loss, train: DataLoader, val: DataLoader | None, options: TrainingOptions
+) -> History:
+    """Train ``network`` in place; it comes back on the CPU, in evaluation mode, with the weights of its best epoch.
+
+    Args:
+        network: what to train.
+        loss: ``(network, batch) -> (mean, number of values)``.
+        train: batches; its length sets the schedule.
+        val: batches for early stopping, or None: then the last weights are kept.
+        options: see :class:`TrainingOptions`.
+
+    Raises:
+        ValueError: for a device that is not there.
+        FloatingPointError: if the loss stops being finite; the message says in which epoch.
+    """
+    accelerator, devices = resolve_device(options.device)
+    keep = KeepBest()
+    callbacks: list[Callback] = [keep]
+    if val is not None:
+        callbacks.append(EarlyStopping("val_loss", patience=options.patience, check_finite=False))
+    if options.progress:
+        callbacks.append(TQDMProgressBar(leave=False))
+    resume = None
+    if options.checkpoint_dir is not None:
+        folder = Path(options.checkpoint_dir)
+        callbacks.append(ModelCheckpoint(folder, filename="last", save_top_k=1, enable_version_counter=False, save_on_train_epoch_end=True))
+        resume = folder / "last.ckpt"
+
+    module = OuterLoop(
+        network, loss, options.learning_rate, options.weight_decay, len(train) * options.max_epochs, options.seed
+    )
+    # the caller's random state is borrowed: it comes back as it was
+    with torch.random.fork_rng(), _quiet():
+        trainer = L.Trainer(
+            max_epochs=options.max_epochs,
+            accelerator=accelerator,
+            devices=devices,
+            precision=_precision(options.precision, accelerator),
+            gradient_clip_val=options.clip,
+            callbacks=callbacks,
+            enable_progress_bar=options.progress,
+            enable_model_summary=False,
+            enable_checkpointing=options.checkpoint_dir is not None,
+            logger=False,
+            num_sanity_val_steps=0,
+        )
+        # weights_only: a checkpoint is read as tensors and numbers, never unpickled
+        trainer.fit(module, train, val, ckpt_path=resume if resume and resume.exists() else None, weights_only=True)
+    if trainer.interrupted:
+        raise KeyboardInterrupt
+    if not keep.best_weights or not all(torch.isfinite(w).all() for w in keep.best_weights.values() if w.is_floating_point()):
+        losses = keep.epochs[-1] if keep.epochs else {}
+        raise FloatingPointError(
+            f"training diverged: losses of the last epoch are {losses}. Lower learning_rate or chunk_size, or check the "
+            "scale of the data."
+        )
+    network.load_state_dict(keep.best_weights)
+    network.to("cpu").eval()
+    return History(keep.epochs, keep.best_epoch)
+
+
+def resolve_device(device: str) -> tuple[str, int | str | list[int]]:
+    """Lightning's (accelerator, devices) for "auto", "cpu", "cuda", "cuda:1" or "mps"."""
+    kind, _, number = str(device).partition(":")
+    if kind == "auto":
+        return "auto", 1
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if kind not in there:
+        raise ValueError(f"device must be 'auto' or one of {sorted(there)} (with a number: 'cuda:1'), got {device!r}.")
+    if not there[kind]:
+        raise ValueError(f"device={device!r}: this machine has none. Use device='auto' to take what is there.")
+    return kind, [int(number)] if number else 1
+
+
+def _precision(precision: str, accelerator: str) -> str:
+    if precision != "auto":
+        return precision
+    on_cuda = accelerator == "cuda" or (accelerator == "auto" and torch.cuda.is_available())
+    return "bf16-mixed" if on_cuda and torch.cuda.is_bf16_supported() else "32-true"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Lightning's advice on workers and loggers is for other users; its warnings about the run itself stay."""
+    names = ("lightning.pytorch.utilities.rank_zero", "lightning.pytorch.accelerators.cuda", "lightning.fabric.utilities.seed")
+    levels = {name: logging.getLogger(name).level for name in names}
+    try:
+        for name in names:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*does not have many workers.*")
+            warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty.*")
+            warnings.filterwarnings("ignore", ".*The number of training batches.*")
+            yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

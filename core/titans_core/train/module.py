@@ -1,0 +1,49 @@
+"""The outer loop as a LightningModule: a network, a loss, AdamW and a one-cycle schedule."""
+
+from collections.abc import Callable
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor, nn
+
+Loss = Callable[[nn.Module, Any], tuple[Tensor, int]]
+
+
+class OuterLoop(L.LightningModule):
+    """Trains ``network`` to lower ``loss(network, batch)``, which gives a mean and the number of values it is the mean of.
+
+    The random state of an epoch depends on the seed and the epoch alone, so a run resumed at an epoch is the same run.
+    """
+
+    def __init__(
+        self, network: nn.Module, loss: Loss, learning_rate: float, weight_decay: float, total_steps: int, seed: int
+    ) -> None:
+        super().__init__()
+        self.network, self.loss = network, loss
+        self.learning_rate, self.weight_decay, self.total_steps, self.seed = learning_rate, weight_decay, total_steps, seed
+
+    def on_train_epoch_start(self) -> None:
+        torch.manual_seed(self.seed + self.current_epoch)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        loss, count = self.loss(self.network, batch)
+        self.log("train_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=count)
+        return loss
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        # weighted by the number of values: the mean over all of them, whatever the batch size
+        loss, count = self.loss(self.network, batch)
+        self.log("val_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=count)
+
+    def configure_optimizers(self) -> Any:
+        decayed = [p for p in self.network.parameters() if p.ndim >= 2]
+        plain = [p for p in self.network.parameters() if p.ndim < 2]
+        optimizer = torch.optim.AdamW(
+            [{"params": decayed, "weight_decay": self.weight_decay}, {"params": plain, "weight_decay": 0.0}],
+            lr=self.learning_rate,
+        )
+        schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, max_lr=self.learning_rate, total_steps=max(2, self.total_steps), pct_start=0.3
+        )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
