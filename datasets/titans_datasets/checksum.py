@@ -1,0 +1,79 @@
+"""Is this file, byte for byte, the published one?"""
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from titans_datasets.errors import ChecksumError
+
+__all__ = ["digest", "is_packed", "verify"]
+
+_BLOCK = 1 << 20
+# (path, size, mtime, checksum) of files found right in this process, so that a second load does not read twice
+_verified: set[tuple[str, int, int, str]] = set()
+
+
+def is_packed(path: Path, file: str) -> bool:
+    """Whether ``path`` holds a gzip of the registered ``file`` rather than ``file`` itself."""
+    return path.name.removesuffix(".part") == f"{file}.gz"
+
+
+def _blocks(path: Path, unpack: bool) -> Iterator[bytes]:
+    with gzip.open(path, "rb") if unpack else path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            yield block
+
+
+def digest(path: Path, kind: str, *, unpack: bool = False) -> str:
+    """Checksum of a file, written ``"<kind>:<hex>"``.
+
+    Args:
+        kind: ``"sha256"``, or ``"git"`` for git's blob id, sha1 of ``b"blob <size>\\0"`` and the bytes.
+        unpack: sum the bytes inside the gzip instead of the gzip.
+
+    Raises:
+        ValueError: another ``kind``.
+        EOFError, gzip.BadGzipFile, zlib.error: ``unpack`` on a damaged gzip.
+    """
+    if kind == "sha256":
+        state = hashlib.sha256()
+    elif kind == "git":
+        # the size stands before the bytes: read twice rather than hold the file
+        size = sum(map(len, _blocks(path, unpack)))
+        state = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    else:
+        raise ValueError(f"Checksums are 'sha256:<hex>' or 'git:<hex>', got kind {kind!r}.")
+    for block in _blocks(path, unpack):
+        state.update(block)
+    return f"{kind}:{state.hexdigest()}"
+
+
+def verify(path: Path, file: str, checksum: str, what_to_do: str = "Delete the file and load again.") -> None:
+    """Check ``path`` against the checksum registered for ``file``; once per process while it does not change.
+
+    Args:
+        what_to_do: last line of the error.
+
+    Raises:
+        ChecksumError: the sums differ, or ``path`` is a gzip that does not unpack.
+    """
+    stat = path.stat()
+    fact = (str(path), stat.st_size, stat.st_mtime_ns, checksum)
+    if fact in _verified:
+        return
+    unpack = is_packed(path, file)
+    try:
+        found = digest(path, checksum.partition(":")[0], unpack=unpack)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        found = f"none, the gzip is cut short or damaged ({error})"
+    if found != checksum:
+        what = "unpacked bytes" if unpack else "bytes"
+        raise ChecksumError(
+            f"{path} is not the published {file}: its {what} have the wrong checksum.\n"
+            f"  expected {checksum}\n"
+            f"  found    {found} ({stat.st_size} bytes on disk)\n"
+            f"{what_to_do}"
+        )
+    _verified.add(fact)

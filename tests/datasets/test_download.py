@@ -1,0 +1,436 @@
+"""Files on their way: cache, checksums, and a download that may break off anywhere. All against a local server."""
+
+import dataclasses
+import functools
+import gzip
+import hashlib
+import http.server
+import os
+import re
+import socket
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from titans_datasets import ChecksumError, OfflineError, data_home, info, load, registry
+from titans_datasets import download as download_module
+
+ROWS, COLUMNS = 400, 40
+
+
+def git_blob(data):
+    return "git:" + hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def sha256(data):
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves ``content`` at any path; keeps the Range header of each request; misbehaves as told."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content = b""
+        self.ranges = []
+        self.knows_range = True
+        self.cuts = []  # for the first requests: how many bytes of the body to send before hanging up
+        self.status = None
+        self.pause = 0.0
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self):
+        server = self.server
+        asked = self.headers.get("Range")
+        server.ranges.append(asked)
+        time.sleep(server.pause)
+        if server.status is not None:
+            return self.send_error(server.status)
+        begin = int(re.fullmatch(r"bytes=(\d+)-", asked).group(1)) if asked and server.knows_range else 0
+        if begin and begin >= len(server.content):
+            return self.send_error(416)
+        body = server.content[begin:]
+        self.send_response(206 if asked and server.knows_range else 200)
+        if asked and server.knows_range:
+            self.send_header("Content-Range", f"bytes {begin}-{len(server.content) - 1}/{len(server.content)}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: server.cuts.pop(0)] if server.cuts else body)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server():
+    with Server() as running:
+        thread = threading.Thread(target=functools.partial(running.serve_forever, poll_interval=0.01), daemon=True)
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path, monkeypatch):
+    """No one else's cache, proxy or patience."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("TITANS_DATA_HOME", raising=False)
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(download_module, "_PAUSE", 0.0)
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """Put changed entries into the registry for one test."""
+
+    def put(name, **changes):
+        entry = dataclasses.replace(info(name), **changes)
+        monkeypatch.setitem(registry._REGISTRY, name.lower(), entry)
+        return entry
+
+    return put
+
+
+@pytest.fixture
+def values():
+    # a tenth with three digits survives text and back
+    return np.random.default_rng(0).integers(0, 10_000, size=(ROWS, COLUMNS)) / 1000
+
+
+@pytest.fixture
+def traffic(server, register, values):
+    """The traffic entry, told of a small file that the local server holds."""
+    text = "\n".join(",".join(map(str, row)) for row in values) + "\n"
+    server.content = gzip.compress(text.encode(), mtime=0)
+    return register(
+        "traffic",
+        url=f"{server.url}/traffic/traffic.txt.gz",
+        checksum=git_blob(server.content),
+        shape=(ROWS, COLUMNS),
+        columns=(*map(str, range(COLUMNS - 1)), "OT"),
+    )
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+def files(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+
+
+# ---- reading
+
+
+def test_a_headerless_matrix_gets_the_benchmark_s_stamps_and_names(traffic, home, values):
+    frame = load("Traffic", data_home=home)
+    np.testing.assert_array_equal(frame.to_numpy(), values)
+    assert frame.columns.tolist() == [*map(str, range(COLUMNS - 1)), "OT"]
+    assert frame.index.equals(pd.date_range("2016-07-01 02:00:00", periods=ROWS, freq="h").as_unit("ns"))
+    assert frame.index.name == "ds"
+    assert frame.index.freqstr == "h"
+    assert set(frame.dtypes) == {np.dtype("float64")}
+
+
+@pytest.mark.parametrize("change", [{"shape": (ROWS + 1, COLUMNS)}, {"shape": (ROWS, 862), "columns": ("0",) * 862}])
+def test_a_file_of_another_shape_is_refused_even_with_the_right_checksum(traffic, register, home, change):
+    register("traffic", **change)
+    with pytest.raises(ValueError, match=f"{ROWS} rows x {COLUMNS} columns"):
+        load("traffic", data_home=home)
+
+
+@pytest.mark.parametrize("published_packed", [True, False])
+def test_a_csv_is_kept_as_published_and_summed_unpacked(server, register, home, published_packed):
+    text = b"Month,#Passengers\n1949-01,112\n1949-02,118\n1949-03,132\n"
+    server.content = gzip.compress(text) if published_packed else text
+    register(
+        "AirPassengers",
+        url=f"{server.url}/AirPassengers.csv{'.gz' if published_packed else ''}",
+        checksum=sha256(text),
+        shape=(3, 1),
+    )
+    frame = load("airpassengers", data_home=home)
+    assert frame["#Passengers"].tolist() == [112.0, 118.0, 132.0]
+    assert frame.index[-1] == pd.Timestamp("1949-03-01")
+    assert files(home) == ["AirPassengers.csv.gz" if published_packed else "AirPassengers.csv"]
+
+
+# ---- the cache
+
+
+def test_a_file_is_fetched_once(traffic, server, home):
+    first = load("traffic", data_home=home)
+    assert files(home) == ["traffic.txt.gz"]
+    assert (home / "ts" / "traffic.txt.gz").read_bytes() == server.content
+    pd.testing.assert_frame_equal(load("traffic", data_home=home, download=False), first)
+    assert server.ranges == [None]
+
+
+def test_the_data_home_is_the_argument_then_the_environment_then_the_user_cache(tmp_path, monkeypatch):
+    assert data_home() == tmp_path / "cache" / "titans_datasets"
+    monkeypatch.setenv("TITANS_DATA_HOME", str(tmp_path / "named"))
+    assert data_home() == tmp_path / "named"
+    assert data_home(tmp_path / "given") == data_home(str(tmp_path / "given")) == tmp_path / "given"
+    monkeypatch.setenv("TITANS_DATA_HOME", "")
+    assert data_home() == tmp_path / "cache" / "titans_datasets"
+    assert list(tmp_path.iterdir()) == [], "asking creates nothing"
+
+
+def test_without_an_xdg_cache_the_user_cache_is_below_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert data_home() == tmp_path / ".cache" / "titans_datasets"
+    assert data_home("~/data") == tmp_path / "data"
+
+
+@pytest.fixture(params=["below a file", "no permission"])
+def read_only_home(request, tmp_path, monkeypatch):
+    if request.param == "below a file":
+        (tmp_path / "plain").write_text("not a folder")
+        return tmp_path / "plain" / "home"
+    home = tmp_path / "home"
+    home.mkdir()
+    # file modes do not bind a superuser, so the answer is given here
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: home not in [path, *path.parents] and access(path, mode))
+    return home
+
+
+def test_a_read_only_home_falls_back_to_the_user_cache_and_says_so(traffic, server, read_only_home, tmp_path, values):
+    kept_at = tmp_path / "cache" / "titans_datasets" / "ts" / "traffic.txt.gz"
+    with pytest.warns(UserWarning, match="cannot be written to") as warned:
+        frame = load("traffic", data_home=read_only_home)
+    assert str(read_only_home) in str(warned[0].message)
+    assert str(kept_at) in str(warned[0].message)
+    assert warned[0].filename == __file__, "the warning points at the caller"
+    assert kept_at.exists()
+    np.testing.assert_array_equal(frame.to_numpy(), values)
+    load("traffic", data_home=read_only_home, download=False)  # found there, in silence
+    assert len(server.ranges) == 1
+
+
+def test_a_file_in_a_read_only_home_needs_no_fallback(traffic, server, home, recwarn, monkeypatch):
+    (home / "ts").mkdir(parents=True)
+    (home / "ts" / "traffic.txt.gz").write_bytes(server.content)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    load("traffic", data_home=home)
+    assert server.ranges == []
+    assert not [w for w in recwarn if issubclass(w.category, UserWarning)]
+
+
+def test_a_writable_home_does_not_borrow_from_the_user_cache(traffic, server, home):
+    load("traffic")
+    load("traffic", data_home=home)
+    assert len(server.ranges) == 2
+
+
+def test_nowhere_to_write_is_said(traffic, tmp_path, monkeypatch):
+    (tmp_path / "plain").write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "plain"))
+    with pytest.raises(PermissionError, match="TITANS_DATA_HOME") as caught:
+        load("traffic", data_home=tmp_path / "plain" / "home")
+    assert str(tmp_path / "plain" / "home") in str(caught.value)
+    assert str(tmp_path / "plain" / "titans_datasets") in str(caught.value)
+
+
+def test_download_false_says_where_the_file_belongs(traffic, server, home):
+    with pytest.raises(FileNotFoundError) as caught:
+        load("traffic", data_home=home, download=False)
+    message = str(caught.value)
+    for part in (
+        traffic.url,
+        str(home / "ts" / "traffic.txt.gz"),
+        traffic.checksum,
+        "TITANS_DATA_HOME",
+        "download=True",
+    ):
+        assert part in message
+    assert server.ranges == []
+    assert not home.exists()
+
+
+# ---- checksums
+
+
+def test_a_changed_file_is_refused_with_both_sums(traffic, server, home):
+    load("traffic", data_home=home)
+    load("traffic", data_home=home)  # found right once, and remembered: a change must still be noticed
+    path = home / "ts" / "traffic.txt.gz"
+    other = gzip.compress(b"1,2\n")
+    path.write_bytes(other)
+    with pytest.raises(ChecksumError) as caught:
+        load("traffic", data_home=home)
+    assert isinstance(caught.value, ValueError)
+    for part in (str(path), traffic.checksum, git_blob(other), "Delete the file and load again"):
+        assert part in str(caught.value)
+    path.unlink()
+    load("traffic", data_home=home)
+
+
+def test_git_and_sha256_sums_are_those_of_the_definitions(server, traffic, register, home):
+    load("traffic", data_home=home)
+    register("traffic", checksum=sha256(server.content))
+    load("traffic", data_home=home, download=False)
+    register("traffic", checksum="git:" + "0" * 40)
+    with pytest.raises(ChecksumError, match=git_blob(server.content)):
+        load("traffic", data_home=home, download=False)
+
+
+def test_the_empty_blob_has_the_id_that_git_gives_it(tmp_path):
+    from titans_datasets.checksum import digest
+
+    (tmp_path / "empty").touch()
+    assert digest(tmp_path / "empty", "git") == "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+    (tmp_path / "hello.gz").write_bytes(gzip.compress(b"hello\n"))
+    assert digest(tmp_path / "hello.gz", "git", unpack=True) == "git:ce013625030ba8dba906f756967f9e9ca394464a"
+    with pytest.raises(ValueError, match="md5"):
+        digest(tmp_path / "empty", "md5")
+
+
+@pytest.mark.parametrize("damage", ["cut", "cut in the header", "flipped", "no gzip"])
+def test_a_damaged_gzip_is_a_clear_error(register, home, damage):
+    # random digits: a cut must fall inside the deflate stream
+    digits = np.random.default_rng(1).integers(0, 10**9, size=2000)
+    text = ("Month,#Passengers\n" + "\n".join(f"1949-01,{n}" for n in digits)).encode()
+    entry = register("AirPassengers", checksum=sha256(text))
+    packed = gzip.compress(text)
+    middle = len(packed) // 2
+    flipped = packed[:middle] + bytes(byte ^ 0xFF for byte in packed[middle : middle + 8]) + packed[middle + 8 :]
+    path = home / "ts" / "AirPassengers.csv.gz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(
+        {"cut": packed[:middle], "cut in the header": packed[:5], "flipped": flipped, "no gzip": text}[damage]
+    )
+    with pytest.raises(ChecksumError, match="cut short or damaged") as caught:
+        load("AirPassengers", data_home=home)
+    for part in (str(path), entry.checksum, "Delete the file and load again"):
+        assert part in str(caught.value)
+
+
+# ---- the network
+
+
+@pytest.mark.parametrize("cuts", [[5], [1000, 700], [0, 1, 1]])
+def test_a_transfer_cut_short_is_continued_where_it_broke(traffic, server, home, cuts):
+    server.cuts = list(cuts)
+    load("traffic", data_home=home)
+    assert (home / "ts" / "traffic.txt.gz").read_bytes() == server.content
+    assert files(home) == ["traffic.txt.gz"]
+    sent = np.cumsum(cuts)
+    assert server.ranges == [None, *(f"bytes={n}-" if n else None for n in sent)]
+
+
+def test_a_part_left_by_an_earlier_process_is_continued(traffic, server, home):
+    server.cuts = [100, 100, 100, 100]
+    with pytest.raises(OfflineError, match=f"broke off after 400 of {len(server.content)} bytes") as caught:
+        load("traffic", data_home=home)
+    assert "continues there" in str(caught.value)
+    assert files(home) == ["traffic.txt.gz.part"]
+    server.ranges.clear()
+    load("traffic", data_home=home)
+    assert server.ranges == ["bytes=400-"]
+    assert files(home) == ["traffic.txt.gz"]
+
+
+def test_a_server_without_range_is_asked_from_the_first_byte_again(traffic, server, home):
+    server.knows_range = False
+    server.cuts = [1000]
+    load("traffic", data_home=home)
+    assert server.ranges == [None, "bytes=1000-"]
+    assert (home / "ts" / "traffic.txt.gz").read_bytes() == server.content
+
+
+@pytest.mark.parametrize("length", [50, 10**6])
+def test_a_wrong_part_is_found_out_and_fetched_anew(traffic, server, home, length):
+    (home / "ts").mkdir(parents=True)
+    (home / "ts" / "traffic.txt.gz.part").write_bytes(b"x" * length)
+    load("traffic", data_home=home)
+    assert server.ranges == [f"bytes={length}-", None]
+    assert files(home) == ["traffic.txt.gz"]
+
+
+def test_a_corrupted_download_leaves_nothing_behind(traffic, server, home):
+    server.content = server.content[:-1] + b"?"
+    with pytest.raises(ChecksumError) as caught:
+        load("traffic", data_home=home)
+    for part in (traffic.checksum, git_blob(server.content), traffic.url, "is deleted"):
+        assert part in str(caught.value)
+    assert files(home) == []
+    assert len(server.ranges) == 1
+
+
+def test_an_unreachable_server_says_what_to_fetch_and_where_to_put_it(traffic, register, home):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
+        entry = register("traffic", url=f"http://127.0.0.1:{taken.getsockname()[1]}/traffic.txt.gz")
+        with pytest.raises(OfflineError) as caught:
+            load("traffic", data_home=home)
+    assert isinstance(caught.value, OSError)
+    for part in (entry.url, str(home / "ts" / "traffic.txt.gz"), entry.checksum, "TITANS_DATA_HOME", "refused"):
+        assert part in str(caught.value)
+    assert files(home) == []
+
+
+def test_an_http_error_is_reported_with_its_number_and_not_repeated(traffic, server, home):
+    server.status = 404
+    with pytest.raises(OfflineError, match="answered 404"):
+        load("traffic", data_home=home)
+    assert len(server.ranges) == 1
+    assert files(home) == []
+
+
+def test_a_silent_server_is_given_up(traffic, server, home, monkeypatch):
+    monkeypatch.setattr(download_module, "_TIMEOUT", 0.1)
+    server.pause = 0.5
+    with pytest.raises(OfflineError, match="timed out"):
+        load("traffic", data_home=home)
+
+
+def test_the_advice_for_a_packed_csv_speaks_of_the_unpacked_bytes(server, register, home):
+    server.status = 503
+    register("weather", url=f"{server.url}/weather.csv.gz")
+    with pytest.raises(OfflineError, match="of the unpacked bytes") as caught:
+        load("weather", data_home=home)
+    assert str(home / "ts" / "weather.csv.gz") in str(caught.value)
+
+
+def test_two_that_load_at_once_fetch_once(traffic, server, home, values):
+    pytest.importorskip("fcntl")
+    server.pause = 0.2
+    frames = []
+    threads = [threading.Thread(target=lambda: frames.append(load("traffic", data_home=home))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert server.ranges == [None]
+    for frame in frames:
+        np.testing.assert_array_equal(frame.to_numpy(), values)
+
+
+def test_nothing_is_printed_where_no_one_watches(traffic, home, capfd):
+    load("traffic", data_home=home)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_terminal_sees_a_progress_bar(traffic, home, capsys, monkeypatch):
+    pytest.importorskip("tqdm")
+    import sys
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    load("traffic", data_home=home)
+    assert "traffic.txt.gz" in capsys.readouterr().err
