@@ -1,0 +1,333 @@
+"""The estimator: from a frame to forecasts."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.utils.validation import check_is_fitted, validate_data
+from titans_core.train import History, TitansEstimator, TrainingOptions, train_network
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from titans_ts.frame import Freq, Panel, read_frame
+from titans_ts.simba import Simba, SimbaConfig, forecast
+from titans_ts.windows import Windows, all_windows, loader
+
+COLUMN = "Titans"
+
+
+class TitansForecaster(TitansEstimator):
+    """Forecasts time series with the Titans neural memory in a Simba-style network.
+
+    One network, trained on all series, forecasts ``h`` steps from the ``input_size`` before. Each window is normalised by
+    its own mean and deviation, so series of any scale go together.
+
+    Args:
+        h: horizon, in steps.
+        input_size: lookback, in steps.
+        freq: step of the time axis, such as "h", "15min", "MS", or an integer; None infers it.
+        patch_size: steps in a patch; patches overlap by half.
+        dim: width of the network; a multiple of ``num_heads`` and, with ``mixer="einfft"``, of 4.
+        num_layers: blocks of memory and mixer.
+        num_heads: heads of the memory.
+        chunk_size: patches that share one gradient point of the memory. Choose it well below the number of patches
+            (about ``2 * input_size / patch_size``), or the memory never reads what it wrote.
+        mixer: of channels: "einfft" or "mlp".
+        multivariate: also mix the series with each other; then all series must have the same length, and ``predict`` needs
+            the series of ``fit``.
+        dropout: on the residual branches and before the head.
+        learning_rate: of the outer loop (AdamW, one cycle).
+        batch_size: windows in a batch, each of all series.
+        max_epochs: passes over the training windows, at most.
+        patience: epochs without a better validation error before training stops.
+        device: "auto", "cpu", "cuda", "cuda:1" or "mps".
+        precision: "auto", or a precision of Lightning's Trainer.
+        random_state: seed; the same integer gives the same model.
+        verbose: 0 is silent, 1 shows a progress bar.
+
+    Attributes:
+        network_: the trained :class:`~titans_ts.simba.Simba`, on the CPU.
+        history_: losses by epoch (:class:`~titans_core.train.History`); in standardised units.
+        context_: the last ``input_size`` rows of the training frame, from where ``predict()`` goes on.
+        mean_, scale_: mean and standard deviation of each series in the training part.
+        n_features_in_: number of series.
+
+    Example:
+        >>> from titans_ts import TitansForecaster
+        >>> forecaster = TitansForecaster(h=24, input_size=96).fit(df)
+        >>> forecaster.predict()
+    """
+
+    def __init__(
+        self,
+        h: int = 96,
+        input_size: int = 96,
+        *,
+        freq: Freq | None = None,
+        patch_size: int = 16,
+        dim: int = 32,
+        num_layers: int = 2,
+        num_heads: int = 4,
+        chunk_size: int = 4,
+        mixer: str = "einfft",
+        multivariate: bool = False,
+        dropout: float = 0.1,
+        learning_rate: float = 1e-3,
+        batch_size: int = 64,
+        max_epochs: int = 10,
+        patience: int = 3,
+        device: str = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 1,
+    ) -> None:
+        self.h = h
+        self.input_size = input_size
+        self.freq = freq
+        self.patch_size = patch_size
+        self.dim = dim
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.chunk_size = chunk_size
+        self.mixer = mixer
+        self.multivariate = multivariate
+        self.dropout = dropout
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, df: Any, y: None = None, *, val_size: int | None = None, checkpoint_dir: str | Path | None = None) -> Self:
+        """Train on a frame.
+
+        Args:
+            df: a long frame (``unique_id, ds, y``), a wide frame (one column a series, a DatetimeIndex), or a matrix
+                ``[T, N]``; sorted by time, regular, without gaps or NaN.
+            y: ignored; there for sklearn.
+            val_size: rows at the end that are kept from training, to stop it early; 0 trains on all rows for
+                ``max_epochs``. Default: a fifth of the rows beyond ``input_size + h``, where that leaves a window.
+            checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one, training goes on from there.
+
+        Raises:
+            ValueError: bad arguments or a bad frame; the message says where, and what to do.
+        """
+        self._check_params()
+        panel = self._read(df, reset=True)
+        T = len(panel.values)
+        self._check_length(panel, self.input_size + self.h)
+        if self.multivariate and np.isnan(panel.values).any():
+            raise ValueError("multivariate=True needs series of the same length. Cut the longer ones, or use multivariate=False.")
+        if val_size is None:
+            val_size = self._default_val_size(T)
+        border = T - val_size
+        if val_size < 0 or border < self.input_size + self.h or 0 < val_size < self.h:
+            raise ValueError(
+                f"val_size={val_size} of {T} rows: validation needs at least h={self.h} rows, and training at least "
+                f"input_size + h = {self.input_size + self.h}. Use val_size=0 to train on all rows."
+            )
+
+        self.mean_ = np.nanmean(panel.values[:border], axis=0)
+        deviation = np.nanstd(panel.values[:border], axis=0)
+        self.scale_ = np.where(deviation > 0, deviation, 1.0)
+        scaled = torch.as_tensor((panel.values - self.mean_) / self.scale_, dtype=torch.float32)
+
+        seed = self._seed()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = Simba(self._config(panel.values.shape[1]))
+        train = Windows(scaled, self.input_size, self.h, 0, border)
+        val = Windows(scaled, self.input_size, self.h, border, T)
+        self.history_: History = train_network(
+            network,
+            absolute_error,
+            loader(train, self.batch_size, seed),
+            loader(val, self.batch_size) if val_size else None,
+            TrainingOptions(
+                learning_rate=self.learning_rate,
+                max_epochs=self.max_epochs,
+                patience=self.patience,
+                seed=seed,
+                device=self.device,
+                precision=self.precision,
+                progress=self.verbose > 0,
+                checkpoint_dir=checkpoint_dir,
+            ),
+        )
+        self.network_ = network
+        self.context_ = panel.rows(-self.input_size)
+        return self
+
+    def predict(self, df: Any = None) -> pd.DataFrame | np.ndarray:
+        """The ``h`` steps that follow a frame.
+
+        Args:
+            df: where to forecast from, in any layout that ``fit`` takes, at least ``input_size`` rows; other series than
+                those of ``fit`` are welcome unless ``multivariate``. None: from the end of the training frame.
+
+        Returns:
+            In the layout of ``df`` (of the training frame, if None). Long: ``unique_id, ds, Titans``. Wide: one column a
+            series, indexed by time. Matrix: ``[h, N]``.
+
+        Raises:
+            NotFittedError: before ``fit``.
+            ValueError: a bad frame.
+        """
+        check_is_fitted(self, "network_")
+        panel = self.context_ if df is None else self._read(df, reset=False)
+        self._check_series(panel)
+        self._check_length(panel, self.input_size)
+        recent = panel.values[-self.input_size :]
+        if np.isnan(recent).any():
+            short = panel.ids[int(np.isnan(recent).any(axis=0).argmax())]
+            raise ValueError(f"series {short!r} is shorter than input_size={self.input_size}. Give more of its past.")
+        values = self.predict_windows(recent[None])[0]
+        return panel.output(panel.future(self.h), values, COLUMN)
+
+    def predict_windows(self, windows: np.ndarray) -> np.ndarray:
+        """Forecasts of many windows at once, for backtests: ``[W, input_size, N]`` -> ``[W, h, N]``, in the data's units."""
+        check_is_fitted(self, "network_")
+        if windows.ndim != 3 or windows.shape[1] != self.input_size:
+            raise ValueError(f"windows must be [W, {self.input_size}, N], got shape {windows.shape}.")
+        # the network normalises each window by itself; the scale of fit is applied for the small constant in it
+        mean, scale = (self.mean_, self.scale_) if len(self.mean_) == windows.shape[2] else (0.0, 1.0)
+        scaled = torch.as_tensor((windows - mean) / scale, dtype=torch.float32)
+        return forecast(self.network_, scaled).double().numpy() * scale + mean
+
+    def score(self, df: Any, y: None = None) -> float:
+        """Minus the mean absolute error of all rolling forecasts in a frame, each series in units of its deviation in ``fit``.
+
+        Every window of ``input_size + h`` rows is scored, at stride 1. Higher is better, 0 is perfect.
+
+        Raises:
+            NotFittedError: before ``fit``.
+            ValueError: a bad frame, other series than those of ``fit``, or fewer than ``input_size + h`` rows.
+        """
+        check_is_fitted(self, "network_")
+        panel = self._read(df, reset=False)
+        if panel.ids != self.context_.ids:
+            raise ValueError(f"score needs the series of fit, {self.context_.ids[:8]}, got {panel.ids[:8]}.")
+        self._check_length(panel, self.input_size + self.h)
+        inputs, targets = all_windows(panel.values, self.input_size, self.h)
+        error = np.abs(self.predict_windows(inputs) - targets) / self.scale_
+        return -float(np.nanmean(error))
+
+    def plot(self, df: Any = None, *, actual: Any = None, series: list[Any] | None = None, history: int | None = None) -> Any:
+        """A picture of the forecast behind the end of the past: a matplotlib Figure, one panel a series.
+
+        Args:
+            df: as in ``predict``.
+            actual: a frame of what really came, drawn beside the forecast.
+            series: which to draw; default: the first six.
+            history: rows of the past to draw; default: ``2 * h``, where the frame has them.
+        """
+        from titans_ts.plots import plot_forecast
+
+        check_is_fitted(self, "network_")
+        past = self.context_ if df is None else self._read(df, reset=False)
+        values = self.predict_windows(past.values[None, -self.input_size :])[0]
+        truth = None if actual is None else self._read(actual, reset=False)
+        return plot_forecast(past, past.future(self.h), values, truth, series, history or 2 * self.h)
+
+    def _config(self, num_series: int) -> SimbaConfig:
+        return SimbaConfig(
+            h=self.h,
+            input_size=self.input_size,
+            num_series=num_series if self.multivariate else None,
+            patch_size=self.patch_size,
+            dim=self.dim,
+            num_layers=self.num_layers,
+            num_heads=self.num_heads,
+            chunk_size=self.chunk_size,
+            mixer=self.mixer,
+            dropout=self.dropout,
+        )
+
+    def _check_params(self) -> None:
+        for name in ("h", "input_size", "patch_size", "dim", "num_layers", "num_heads", "chunk_size", "batch_size", "max_epochs"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), got {self.dropout!r}.")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}.")
+
+    def _read(self, df: Any, reset: bool) -> Panel:
+        if isinstance(df, pd.DataFrame):
+            panel = read_frame(df, self.freq if reset or self.freq is not None else self.context_.freq)
+        elif hasattr(df, "columns"):
+            panel = read_frame(df)  # another library's frame: the error says how to convert it
+        else:
+            # sklearn's own checks and messages for matrices
+            panel = read_frame(validate_data(self, df, reset=reset, dtype=np.float64))
+        if reset:
+            self.n_features_in_ = panel.values.shape[1]
+        return panel
+
+    def _check_length(self, panel: Panel, least: int) -> None:
+        rows = len(panel.values)
+        if rows < least:
+            what = "input_size + h" if least > self.input_size else "input_size"
+            raise ValueError(
+                f"the frame has {rows} rows (n_samples={rows}), but {what} = {least} are needed. Give a longer frame, or lower "
+                "input_size or h."
+            )
+
+    def _check_series(self, panel: Panel) -> None:
+        if self.multivariate and panel.ids != self.context_.ids:
+            raise ValueError(
+                f"a multivariate model forecasts the series of fit, in their order: {self.context_.ids[:8]}, got {panel.ids[:8]}."
+            )
+
+    def _default_val_size(self, T: int) -> int:
+        spare = T - self.input_size - self.h
+        size = max(self.h, spare // 5)
+        return size if spare >= size else 0
+
+    def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        check_is_fitted(self, "network_")
+        context = self.context_
+        is_integer = isinstance(context.freq, int)
+        learned = {
+            "ids": [i.item() if isinstance(i, np.generic) else i for i in context.ids],
+            "freq": context.freq if isinstance(context.freq, int) else context.freq.freqstr,
+            "last": int(context.index[-1]) if is_integer else context.index[-1].isoformat(),
+            "layout": context.layout,
+            "history": {"epochs": self.history_.epochs, "best_epoch": self.history_.best_epoch},
+        }
+        arrays = {"context": context.values, "mean": self.mean_, "scale": self.scale_}
+        tensors = {f"network.{k}": v for k, v in self.network_.state_dict().items()}
+        return learned, {**tensors, **{k: torch.as_tensor(v) for k, v in arrays.items()}}
+
+    def _unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        network = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
+        context, self.mean_, self.scale_ = (tensors[k].numpy() for k in ("context", "mean", "scale"))
+        self.n_features_in_ = len(self.mean_)
+        rows, freq = len(context), learned["freq"]
+        if isinstance(freq, int):
+            stop = learned["last"] + freq
+            index: pd.Index = pd.RangeIndex(stop - rows * freq, stop, freq, name="ds")
+        else:
+            index = pd.date_range(end=learned["last"], periods=rows, freq=freq, name="ds")
+            freq = pd.tseries.frequencies.to_offset(freq)
+        self.context_ = Panel(context, learned["ids"], index, freq, learned["layout"])
+        self.history_ = History(**learned["history"])
+        self.network_ = Simba(self._config(len(self.mean_)))
+        self.network_.load_state_dict(network)
+        self.network_.eval()
+
+
+def absolute_error(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
+    """Mean absolute error of a batch of windows, and the number of values it is the mean of."""
+    inputs, targets = batch
+    known = ~inputs.isnan().any(dim=1)
+    if not known.all():  # series that begin later than others: the lanes that are whole, each as a window of its own
+        inputs, targets = inputs.mT[known].unsqueeze(-1), targets.mT[known].unsqueeze(-1)
+    error = (network(inputs) - targets).abs()
+    return error.mean(), error.numel()
