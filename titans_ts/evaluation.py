@@ -1,6 +1,7 @@
 """The standard long-term forecasting protocol: what a number must mean before it stands beside a published one.
 
-Splits of :func:`titans_datasets.protocol_split`; each series standardised by its training rows; every test window scored
+Splits of :func:`titans_datasets.protocol_split`; each series standardised by its training rows; every test window
+scored
 at stride 1, none dropped; mean squared and mean absolute error over windows, steps and series, on standardised values.
 The same protocol as in iTransformer (arXiv:2310.06625) and Time-Series-Library, but for their dropped last batch.
 """
@@ -12,8 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
-from titans_datasets import Split, info, load, protocol_split
 
+from titans_datasets import Split, info, load, protocol_split
 from titans_ts.windows import all_windows
 
 Predictor = Callable[[np.ndarray], np.ndarray]
@@ -84,7 +85,8 @@ def evaluate_protocol(
     """Train a model on a benchmark set and score it by the protocol.
 
     Args:
-        model: an estimator such as :class:`~titans_ts.TitansForecaster`, which is cloned and given ``input_size``, ``h`` and
+        model: an estimator such as :class:`~titans_ts.TitansForecaster`, which is cloned and given ``input_size``,
+            ``h`` and
             ``random_state=seed`` (the one passed in stays untouched); or "last-value" or "seasonal-naive" (a day ago).
         name: the set, in any case.
         input_size: lookback, in rows.
@@ -93,7 +95,8 @@ def evaluate_protocol(
         part: "test", or "val" for choosing a configuration. Read "test" once per finished configuration.
 
     Returns:
-        ``mse``, ``mae`` and ``n_windows``, and what they belong to: ``model``, ``dataset``, ``input_size``, ``h``, ``seed``,
+        ``mse``, ``mae`` and ``n_windows``, and what they belong to: ``model``, ``dataset``, ``input_size``, ``h``,
+        ``seed``,
         ``part``; for an estimator also ``seconds`` (training), ``epochs`` and ``parameters``. All values go into JSON.
 
     Raises:
@@ -128,7 +131,9 @@ def naive_predictor(kind: str, h: int, season_length: int) -> Predictor:
 
     def predict(inputs: np.ndarray) -> np.ndarray:
         if inputs.shape[1] < length:
-            raise ValueError(f"seasonal-naive needs a lookback of at least a season, {length} rows, got {inputs.shape[1]}.")
+            raise ValueError(
+                f"seasonal-naive needs a lookback of at least a season, {length} rows, got {inputs.shape[1]}."
+            )
         season = inputs[:, inputs.shape[1] - length :]
         return np.tile(season, (1, -(-h // length), 1))[:, :h]
 

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted, validate_data
-from titans_core.train import History, TitansEstimator, TrainingOptions, train_network
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from titans_core.train import History, TitansEstimator, TrainingOptions, train_network
 from titans_ts.frame import Freq, Panel, read_frame
 from titans_ts.simba import Simba, SimbaConfig, forecast
 from titans_ts.windows import Windows, all_windows, loader
@@ -21,8 +21,8 @@ COLUMN = "Titans"
 class TitansForecaster(TitansEstimator):
     """Forecasts time series with the Titans neural memory in a Simba-style network.
 
-    One network, trained on all series, forecasts ``h`` steps from the ``input_size`` before. Each window is normalised by
-    its own mean and deviation, so series of any scale go together.
+    One network, trained on all series, forecasts ``h`` steps from the ``input_size`` before. Each window is normalised
+    by its own mean and deviation, so series of any scale go together.
 
     Args:
         h: horizon, in steps.
@@ -35,8 +35,8 @@ class TitansForecaster(TitansEstimator):
         chunk_size: patches that share one gradient point of the memory. Choose it well below the number of patches
             (about ``2 * input_size / patch_size``), or the memory never reads what it wrote.
         mixer: of channels: "einfft" or "mlp".
-        multivariate: also mix the series with each other; then all series must have the same length, and ``predict`` needs
-            the series of ``fit``.
+        multivariate: also mix the series with each other; then all series must have the same length, and ``predict``
+            needs the series of ``fit``.
         dropout: on the residual branches and before the head.
         learning_rate: of the outer loop (AdamW, one cycle).
         batch_size: windows in a batch, each of all series.
@@ -103,7 +103,9 @@ class TitansForecaster(TitansEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, df: Any, y: None = None, *, val_size: int | None = None, checkpoint_dir: str | Path | None = None) -> Self:
+    def fit(
+        self, df: Any, y: None = None, *, val_size: int | None = None, checkpoint_dir: str | Path | None = None
+    ) -> Self:
         """Train on a frame.
 
         Args:
@@ -122,7 +124,9 @@ class TitansForecaster(TitansEstimator):
         T = len(panel.values)
         self._check_length(panel, self.input_size + self.h)
         if self.multivariate and np.isnan(panel.values).any():
-            raise ValueError("multivariate=True needs series of the same length. Cut the longer ones, or use multivariate=False.")
+            raise ValueError(
+                "multivariate=True needs series of the same length. Cut the longer ones, or use multivariate=False."
+            )
         if val_size is None:
             val_size = self._default_val_size(T)
         border = T - val_size
@@ -167,12 +171,12 @@ class TitansForecaster(TitansEstimator):
         """The ``h`` steps that follow a frame.
 
         Args:
-            df: where to forecast from, in any layout that ``fit`` takes, at least ``input_size`` rows; other series than
-                those of ``fit`` are welcome unless ``multivariate``. None: from the end of the training frame.
+            df: where to forecast from, in any layout that ``fit`` takes, at least ``input_size`` rows; other series
+                than those of ``fit`` are welcome unless ``multivariate``. None: from the end of the training frame.
 
         Returns:
-            In the layout of ``df`` (of the training frame, if None). Long: ``unique_id, ds, Titans``. Wide: one column a
-            series, indexed by time. Matrix: ``[h, N]``.
+            In the layout of ``df`` (of the training frame, if None). Long: ``unique_id, ds, Titans``. Wide: one column
+            a series, indexed by time. Matrix: ``[h, N]``.
 
         Raises:
             NotFittedError: before ``fit``.
@@ -190,7 +194,7 @@ class TitansForecaster(TitansEstimator):
         return panel.output(panel.future(self.h), values, COLUMN)
 
     def predict_windows(self, windows: np.ndarray) -> np.ndarray:
-        """Forecasts of many windows at once, for backtests: ``[W, input_size, N]`` -> ``[W, h, N]``, in the data's units."""
+        """Forecasts of many windows at once: ``[W, input_size, N]`` -> ``[W, h, N]``, in the data's units."""
         check_is_fitted(self, "network_")
         if windows.ndim != 3 or windows.shape[1] != self.input_size:
             raise ValueError(f"windows must be [W, {self.input_size}, N], got shape {windows.shape}.")
@@ -200,7 +204,8 @@ class TitansForecaster(TitansEstimator):
         return forecast(self.network_, scaled).double().numpy() * scale + mean
 
     def score(self, df: Any, y: None = None) -> float:
-        """Minus the mean absolute error of all rolling forecasts in a frame, each series in units of its deviation in ``fit``.
+        """Minus the mean absolute error of all rolling forecasts in a frame, each series in units of its deviation in
+        ``fit``.
 
         Every window of ``input_size + h`` rows is scored, at stride 1. Higher is better, 0 is perfect.
 
@@ -217,7 +222,9 @@ class TitansForecaster(TitansEstimator):
         error = np.abs(self.predict_windows(inputs) - targets) / self.scale_
         return -float(np.nanmean(error))
 
-    def plot(self, df: Any = None, *, actual: Any = None, series: list[Any] | None = None, history: int | None = None) -> Any:
+    def plot(
+        self, df: Any = None, *, actual: Any = None, series: list[Any] | None = None, history: int | None = None
+    ) -> Any:
         """A picture of the forecast behind the end of the past: a matplotlib Figure, one panel a series.
 
         Args:
@@ -249,7 +256,17 @@ class TitansForecaster(TitansEstimator):
         )
 
     def _check_params(self) -> None:
-        for name in ("h", "input_size", "patch_size", "dim", "num_layers", "num_heads", "chunk_size", "batch_size", "max_epochs"):
+        for name in (
+            "h",
+            "input_size",
+            "patch_size",
+            "dim",
+            "num_layers",
+            "num_heads",
+            "chunk_size",
+            "batch_size",
+            "max_epochs",
+        ):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
@@ -275,14 +292,15 @@ class TitansForecaster(TitansEstimator):
         if rows < least:
             what = "input_size + h" if least > self.input_size else "input_size"
             raise ValueError(
-                f"the frame has {rows} rows (n_samples={rows}), but {what} = {least} are needed. Give a longer frame, or lower "
-                "input_size or h."
+                f"the frame has {rows} rows (n_samples={rows}), but {what} = {least} are needed. "
+                "Give a longer frame, or lower input_size or h."
             )
 
     def _check_series(self, panel: Panel) -> None:
         if self.multivariate and panel.ids != self.context_.ids:
             raise ValueError(
-                f"a multivariate model forecasts the series of fit, in their order: {self.context_.ids[:8]}, got {panel.ids[:8]}."
+                f"a multivariate model forecasts the series of fit, in their order: {self.context_.ids[:8]}, "
+                f"got {panel.ids[:8]}."
             )
 
     def _default_val_size(self, T: int) -> int:

@@ -67,8 +67,8 @@ def read_frame(df: Any, freq: Freq | None = None) -> Panel:
 
     Raises:
         TypeError: not a frame or matrix.
-        ValueError: missing columns; NaN or infinite values; unsorted, duplicate or irregular time stamps; series that do
-            not end together; a frequency that is unknown or does not fit. The message says where, and what to do.
+        ValueError: missing columns; NaN or infinite values; unsorted, duplicate or irregular time stamps; series that
+            do not end together; a frequency that is unknown or does not fit. The message says where, and what to do.
     """
     if isinstance(df, np.ndarray):
         return _from_matrix(df)
@@ -83,8 +83,8 @@ def read_frame(df: Any, freq: Freq | None = None) -> Panel:
     if isinstance(df.index, pd.DatetimeIndex) or pd.api.types.is_integer_dtype(df.index):
         return _from_wide(df, freq)
     raise ValueError(
-        f"df is neither long nor wide: a long frame has the columns {', '.join(LONG_COLUMNS)}, a wide frame one column a "
-        f"series and a DatetimeIndex. Got columns {list(df.columns)[:8]} and an index of {df.index.dtype}."
+        f"df is neither long nor wide: a long frame has the columns {', '.join(LONG_COLUMNS)}, a wide frame one column "
+        f"a series and a DatetimeIndex. Got columns {list(df.columns)[:8]} and an index of {df.index.dtype}."
     )
 
 
@@ -99,10 +99,15 @@ def _from_matrix(X: np.ndarray) -> Panel:
 
 def _from_wide(df: pd.DataFrame, freq: Freq | None) -> Panel:
     if df.columns.has_duplicates:
-        raise ValueError(f"df has duplicate columns: {list(df.columns[df.columns.duplicated()])}. Each series needs its own name.")
+        raise ValueError(
+            f"df has duplicate columns: {list(df.columns[df.columns.duplicated()])}. Each series needs its own name."
+        )
     for name in df.columns:
         if not pd.api.types.is_numeric_dtype(df[name]):
-            raise ValueError(f"column {name!r} of a wide frame must be numeric (one column a series), got {df[name].dtype}. Drop or convert it.")
+            raise ValueError(
+                f"column {name!r} of a wide frame must be numeric (one column a series), got {df[name].dtype}. "
+                "Drop or convert it."
+            )
     _check_order(df.index, "df")
     step = _step(df.index, freq, "df")
     values = df.to_numpy(dtype=np.float64)
@@ -113,14 +118,20 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None) -> Panel:
 def _from_long(df: pd.DataFrame, freq: Freq | None) -> Panel:
     missing = [c for c in LONG_COLUMNS if c not in df.columns]
     if missing:
-        raise ValueError(f"df lacks the columns {missing}: a long frame has {', '.join(LONG_COLUMNS)}. Got {list(df.columns)[:8]}.")
+        raise ValueError(
+            f"df lacks the columns {missing}: a long frame has {', '.join(LONG_COLUMNS)}. Got {list(df.columns)[:8]}."
+        )
     if not pd.api.types.is_numeric_dtype(df["y"]):
         raise ValueError(f"column 'y' must be numeric, got {df['y'].dtype}.")
     if not (pd.api.types.is_datetime64_any_dtype(df["ds"]) or pd.api.types.is_integer_dtype(df["ds"])):
-        raise ValueError(f"column 'ds' must hold time stamps or integers, got {df['ds'].dtype}. Convert it with pd.to_datetime.")
+        raise ValueError(
+            f"column 'ds' must hold time stamps or integers, got {df['ds'].dtype}. Convert it with pd.to_datetime."
+        )
     for name in ("unique_id", "ds"):
         if df[name].isna().any():
-            raise ValueError(f"column {name!r} has {int(df[name].isna().sum())} missing values. Drop or fill those rows.")
+            raise ValueError(
+                f"column {name!r} has {int(df[name].isna().sum())} missing values. Drop or fill those rows."
+            )
 
     series = {key: group for key, group in df.groupby("unique_id", sort=False, observed=True)}
     for key, group in series.items():
@@ -150,9 +161,13 @@ def _check_order(index: pd.Index, where: str) -> None:
         return
     if index.has_duplicates:
         again = index[index.duplicated()]
-        raise ValueError(f"{where} has {len(again)} duplicate time stamps, first: {again[0]}. Aggregate or drop them first.")
+        raise ValueError(
+            f"{where} has {len(again)} duplicate time stamps, first: {again[0]}. Aggregate or drop them first."
+        )
     position = int(np.flatnonzero(index[1:] < index[:-1])[0]) + 1
-    raise ValueError(f"{where} is not sorted by time: {index[position]} comes after {index[position - 1]}. Sort it first.")
+    raise ValueError(
+        f"{where} is not sorted by time: {index[position]} comes after {index[position - 1]}. Sort it first."
+    )
 
 
 def _step(index: pd.Index, freq: Freq | None, where: str) -> pd.offsets.BaseOffset | int:
@@ -167,16 +182,19 @@ def _step(index: pd.Index, freq: Freq | None, where: str) -> pd.offsets.BaseOffs
         expected: pd.Index = pd.RangeIndex(index[0], index[0] + len(index) * int(freq), int(freq))
     else:
         try:
-            step = pd.tseries.frequencies.to_offset(freq)
-        except ValueError as error:
-            raise ValueError(f"unknown freq {freq!r}: use a pandas frequency such as 'h', '15min', 'D', 'MS'.") from error
+            step = pd.tseries.frequencies.to_offset(freq)  # type: ignore[arg-type]
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"unknown freq {freq!r}: use a pandas frequency such as 'h', '15min', 'D', 'MS'."
+            ) from error
         expected = pd.date_range(index[0], periods=len(index), freq=step)
     wrong = np.flatnonzero(expected.to_numpy() != index.to_numpy())
     if len(wrong):
         i = int(wrong[0])
         after = f" after {index[i - 1]}" if i else ""
         raise ValueError(
-            f"{where} has irregular time stamps for freq {_name(step)!r}: expected {expected[i]}{after}, got {index[i]}. "
+            f"{where} has irregular time stamps for freq {_name(step)!r}: "
+            f"expected {expected[i]}{after}, got {index[i]}. "
             "Fill the gap (for instance df.resample), or pass the freq that the data has."
         )
     return step
@@ -184,11 +202,13 @@ def _step(index: pd.Index, freq: Freq | None, where: str) -> pd.offsets.BaseOffs
 
 def _guess(index: pd.Index, is_integer: bool, where: str) -> Freq:
     if len(index) < 3:
-        raise ValueError(f"freq cannot be inferred from {len(index)} time stamps of {where}. Pass freq, such as freq='h'.")
+        raise ValueError(
+            f"freq cannot be inferred from {len(index)} time stamps of {where}. Pass freq, such as freq='h'."
+        )
     steps = np.diff(index.to_numpy())
     if is_integer:
         return int(np.median(steps))
-    inferred = pd.infer_freq(index)
+    inferred = pd.infer_freq(pd.DatetimeIndex(index))
     if inferred is not None:
         return inferred
     # not regular: judge it by its commonest step, so that the error can name the first gap
@@ -196,8 +216,9 @@ def _guess(index: pd.Index, is_integer: bool, where: str) -> Freq:
     if counts.max() * 2 > len(steps):
         return pd.tseries.frequencies.to_offset(pd.Timedelta(values[counts.argmax()]))
     raise ValueError(
-        f"freq cannot be inferred: the time stamps of {where} have {len(values)} different steps, from {pd.Timedelta(values[0])} "
-        f"to {pd.Timedelta(values[-1])}. Make them regular (for instance df.resample), or pass freq."
+        f"freq cannot be inferred: the time stamps of {where} have {len(values)} different steps, "
+        f"from {pd.Timedelta(values[0])} to {pd.Timedelta(values[-1])}. "
+        "Make them regular (for instance df.resample), or pass freq."
     )
 
 
@@ -211,6 +232,6 @@ def _check_finite(values: np.ndarray, ids: list[Any], index: pd.Index) -> None:
         row, column = np.argwhere(bad)[0]
         kind = "NaN" if np.isnan(values[row, column]) else "infinite"
         raise ValueError(
-            f"the data has {int(bad.sum())} values that are NaN or infinite, first: {kind} in series {ids[column]!r} at "
-            f"{index[row]}. Fill them (for instance df.interpolate()) or cut them off."
+            f"the data has {int(bad.sum())} values that are NaN or infinite, first: {kind} in series {ids[column]!r} "
+            f"at {index[row]}. Fill them (for instance df.interpolate()) or cut them off."
         )

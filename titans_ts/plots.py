@@ -30,7 +30,9 @@ def plot_forecast(
         column = past.ids.index(name)
         axes.plot(recent.index, recent.values[:, column], color="0.35", linewidth=1.2, label="past")
         if actual is not None and name in actual.ids:
-            axes.plot(actual.index, actual.values[:, actual.ids.index(name)], color="0.65", linewidth=1.2, label="actual")
+            axes.plot(
+                actual.index, actual.values[:, actual.ids.index(name)], color="0.65", linewidth=1.2, label="actual"
+            )
         # joined to the last known value, so that the line does not begin in mid-air
         axes.plot(
             recent.index[-1:].append(future),

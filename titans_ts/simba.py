@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from titans_core import NeuralMemory
 from torch import Tensor, nn
 
+from titans_core import NeuralMemory
 from titans_ts.einfft import EinFFT
 
 MIXERS = ("einfft", "mlp")
@@ -48,7 +48,8 @@ class SimbaConfig:
 class Simba(nn.Module):
     """Forecasts from windows: normalise, cut into patches, memory and mixing in turn, one linear head.
 
-    Each series of a window is one lane: a sequence of patches of its own, with weights shared by all lanes. Mixing is over
+    Each series of a window is one lane: a sequence of patches of its own, with weights shared by all lanes. Mixing is
+    over
     the channels of a lane's embedding; with ``num_series``, over the channels of all lanes together, in blocks of one
     series, so that the Fourier transform runs across series.
     """

@@ -65,6 +65,6 @@ def loader(windows: Windows, batch_size: int, seed: int | None = None) -> DataLo
 
 
 def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every window of ``values`` ``[T, N]``, without copying: inputs ``[W, input_size, N]`` and targets ``[W, h, N]``."""
+    """Every window of ``values`` ``[T, N]``, uncopied: inputs ``[W, input_size, N]`` and targets ``[W, h, N]``."""
     both = np.lib.stride_tricks.sliding_window_view(values, input_size + h, axis=0).transpose(0, 2, 1)
     return both[:, :input_size], both[:, input_size:]

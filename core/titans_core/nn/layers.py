@@ -16,9 +16,7 @@ class CausalConv(nn.Module):
         self.weight = nn.Parameter(torch.empty(channels, 1, size).uniform_(-(size**-0.5), size**-0.5))
         self.bias = nn.Parameter(torch.zeros(channels))
 
-    def forward(
-        self, x: Tensor, tail: Tensor | None = None, channels: slice = slice(None)
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, tail: Tensor | None = None, channels: slice = slice(None)) -> tuple[Tensor, Tensor]:
         """x ``[B, T, channels]`` -> the same shape, and the tail ``[B, size - 1, channels]`` for the next call.
 
         ``channels`` picks the filters of a part of the channels, when x and tail hold just these.

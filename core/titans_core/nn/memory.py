@@ -1,6 +1,7 @@
 """The neural memory as a layer: what goes around the operator (Titans, sections 3.1, 3.2 and 4.4)."""
 
 import math
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -24,9 +25,9 @@ class NeuralMemory(nn.Module):
     SiLU; queries and keys are l2-normalised. Gates depend on the input. What is read is normalised per head, gated by a
     linear function of the input, and projected (section 4.4).
 
-    The inner learning rate is ``theta = 2 (1 - eta) / chunk_size * sigmoid(.)``: all steps of a chunk are taken at the same
-    weights and add up, and momentum multiplies them by ``1 / (1 - eta)``, so this keeps the effective step of a chunk
-    at most 2, where gradient descent on a quadratic with unit keys stops converging.
+    The inner learning rate is ``theta = 2 (1 - eta) / chunk_size * sigmoid(.)``: all steps of a chunk are taken at the
+    same weights and add up, and momentum multiplies them by ``1 / (1 - eta)``. So the effective step of a chunk is at
+    most 2, beyond which gradient descent on a quadratic with unit keys diverges.
 
     Args:
         dim: width of input and output; a multiple of ``num_heads``.
@@ -61,7 +62,12 @@ class NeuralMemory(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
-        for name, value, least in (("dim", dim, 1), ("num_heads", num_heads, 1), ("depth", depth, 1), ("conv_size", conv_size, 0)):
+        for name, value, least in (
+            ("dim", dim, 1),
+            ("num_heads", num_heads, 1),
+            ("depth", depth, 1),
+            ("conv_size", conv_size, 0),
+        ):
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}.")
         if dim % num_heads:
@@ -75,8 +81,8 @@ class NeuralMemory(nn.Module):
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.conv = CausalConv(3 * dim, conv_size) if conv_size > 0 else None
 
-        # starting values: step at half of the bound, keep half of the past surprise, and forget over some eight chunks,
-        # the unit in which the memory learns: a deep memory that forgets faster than it learns decays to 0 and stays there
+        # Starting values: step at half of the bound, keep half of the past surprise, and forget over some eight chunks,
+        # the unit in which the memory learns. A deep memory that forgets faster than it learns decays to 0 for good.
         forgetting = min(0.05, 1 / (8 * chunk_size))
         starts = {"theta": 0.5, "alpha": forgetting if forget else None, "eta": 0.5 if momentum else None}
         self.gate_names = tuple(name for name, p in starts.items() if p is not None)
@@ -89,14 +95,14 @@ class NeuralMemory(nn.Module):
         head = dim // num_heads
         widths = [head, *[round(head * expansion)] * (depth - 1), head]
         self.weights = nn.ParameterList(
-            nn.Parameter(torch.randn(num_heads, a, b) * a**-0.5) for a, b in zip(widths[:-1], widths[1:], strict=True)
+            nn.Parameter(torch.randn(num_heads, a, b) * a**-0.5) for a, b in pairwise(widths)
         )
         self.norm = nn.RMSNorm(head, eps=1e-6)
         self.out_gate = nn.Linear(dim, dim, bias=False)
         self.out = nn.Linear(dim, dim, bias=False)
 
     def forward(self, x: Tensor, state: NeuralMemoryState | None = None) -> tuple[Tensor, NeuralMemoryState]:
-        """Write each token, then read it back: x ``[B, T, dim]`` -> y ``[B, T, dim]`` and the state after the last token.
+        """Write each token, then read it back: x ``[B, T, dim]`` -> y ``[B, T, dim]`` and the state after it.
 
         With a state, the sequence goes on where that state was left, and outputs equal those of one uncut call.
         """
@@ -120,7 +126,7 @@ class NeuralMemory(nn.Module):
     def retrieve(self, x: Tensor, state: NeuralMemoryState | None = None) -> Tensor:
         """Read without writing (Eq. 15): every token of x ``[B, T, dim]`` queries the memory as ``state`` left it.
 
-        The convolution of the queries goes on from the state's tail. Without a state, the learned initial memory is read.
+        The convolution of the queries goes on from the state's tail. Without a state, the learned start is read.
         """
         queries = slice(0, self.dim)
         q = F.linear(x, self.qkv.weight[queries])
@@ -167,7 +173,9 @@ class NeuralMemory(nn.Module):
                 begins[0] = False  # nothing stands before the first chunk
             logits = logits[:, begins.cumsum(0)]
             last = logits[:, -1:]
-        parts = torch.sigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32))).chunk(len(self.gate_names), dim=-1)
+        parts = torch.sigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32))).chunk(
+            len(self.gate_names), dim=-1
+        )
         gates = dict(zip(self.gate_names, parts, strict=True))
         gates["theta"] = gates["theta"] * (2 / self.chunk_size)
         if self.momentum:

@@ -14,7 +14,7 @@ class NeuralMemoryState:
 
     Attributes:
         memory: the memory itself: weights, momentum, and its place in the current chunk.
-        tail: the last ``conv_size - 1`` inputs of the convolution, ``[B, conv_size - 1, 3 dim]``; None without convolution.
+        tail: the last ``conv_size - 1`` inputs of the convolution, ``[B, conv_size - 1, 3 dim]``; or None.
         gates: alpha, eta and theta of the chunk at hand, ``[B, 1, gates * H]``; None with gates per token.
     """
 
@@ -24,8 +24,12 @@ class NeuralMemoryState:
 
     def detach(self) -> "NeuralMemoryState":
         """The same state, cut from the graph: for truncated back-propagation through time."""
-        return NeuralMemoryState(self.memory.detach(), *(None if t is None else t.detach() for t in (self.tail, self.gates)))
+        return NeuralMemoryState(
+            self.memory.detach(), *(None if t is None else t.detach() for t in (self.tail, self.gates))
+        )
 
     def to(self, device: torch.device | str) -> "NeuralMemoryState":
         """The same state on another device."""
-        return NeuralMemoryState(self.memory.to(device), *(None if t is None else t.to(device) for t in (self.tail, self.gates)))
+        return NeuralMemoryState(
+            self.memory.to(device), *(None if t is None else t.to(device) for t in (self.tail, self.gates))
+        )

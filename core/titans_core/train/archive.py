@@ -1,4 +1,7 @@
-"""A saved model: a folder with ``model.json`` (what it is) and ``model.safetensors`` (its numbers). Nothing is unpickled."""
+"""A saved model: a folder with ``model.json`` (what it is) and ``model.safetensors`` (its numbers).
+
+Nothing is unpickled.
+"""
 
 import hashlib
 import json
@@ -43,23 +46,30 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
     head_file, tensor_file = folder / "model.json", folder / "model.safetensors"
     for file in (head_file, tensor_file):
         if not file.is_file():
-            raise FileNotFoundError(f"no saved model at {folder}: {file.name} is missing. Give the folder that save() wrote.")
+            raise FileNotFoundError(
+                f"no saved model at {folder}: {file.name} is missing. Give the folder that save() wrote."
+            )
     try:
         head = json.loads(head_file.read_text())
         found = head.pop("sha256")
     except (ValueError, KeyError, AttributeError) as error:
         raise ArchiveError(f"{head_file} is truncated or damaged ({error}). Save the model again.") from error
     if found != _digest(head):
-        raise ArchiveError(f"{head_file} was changed after it was saved: its content does not fit its checksum. Save the model again.")
+        raise ArchiveError(
+            f"{head_file} was changed after it was saved: its content does not fit its checksum. Save the model again."
+        )
     if head["format"] > FORMAT:
-        raise ArchiveError(f"{folder} was saved by a newer version (format {head['format']}, this one reads up to {FORMAT}). Upgrade.")
+        raise ArchiveError(
+            f"{folder} was saved by a newer version (format {head['format']}, this one reads up to {FORMAT}). Upgrade."
+        )
     if head["kind"] != kind:
         raise ArchiveError(f"{folder} holds a {head['kind']}, not a {kind}.")
     blob = tensor_file.read_bytes()
     actual = hashlib.sha256(blob).hexdigest()
     if actual != head["tensors_sha256"]:
         raise ArchiveError(
-            f"{tensor_file} is truncated or changed: sha256 is {actual}, {head['tensors_sha256']} was saved. Save the model again."
+            f"{tensor_file} is truncated or changed: sha256 is {actual}, {head['tensors_sha256']} was saved. "
+            "Save the model again."
         )
     try:
         return head["content"], load(blob)

@@ -26,7 +26,9 @@ class KeepBest(L.Callback):
         if loss is None or loss < self.best_loss:
             self.best_loss = float("inf") if loss is None else loss
             self.best_epoch = trainer.current_epoch
-            self.best_weights = {k: v.detach().cpu().clone() for k, v in pl_module.network.state_dict().items()}
+            self.best_weights = {
+                k: v.detach().cpu().clone() for k, v in pl_module.get_submodule("network").state_dict().items()
+            }
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -31,7 +31,8 @@ class TrainingOptions:
         device: "auto", "cpu", "cuda", "mps" or "cuda:1".
         precision: "auto" (bf16-mixed on CUDA where it has bf16, else 32), or a precision of Lightning's Trainer.
         progress: show a progress bar.
-        checkpoint_dir: where to leave a checkpoint after each epoch, and to resume from one; None leaves nothing on disk.
+        checkpoint_dir: where to leave a checkpoint after each epoch, and to resume from one; None leaves nothing on
+            disk.
     """
 
     learning_rate: float = 1e-3
@@ -80,7 +81,11 @@ def train_network(
     resume = None
     if options.checkpoint_dir is not None:
         folder = Path(options.checkpoint_dir)
-        callbacks.append(ModelCheckpoint(folder, filename="last", save_top_k=1, enable_version_counter=False, save_on_train_epoch_end=True))
+        callbacks.append(
+            ModelCheckpoint(
+                folder, filename="last", save_top_k=1, enable_version_counter=False, save_on_train_epoch_end=True
+            )
+        )
         resume = folder / "last.ckpt"
 
     module = OuterLoop(
@@ -92,7 +97,7 @@ def train_network(
             max_epochs=options.max_epochs,
             accelerator=accelerator,
             devices=devices,
-            precision=_precision(options.precision, accelerator),
+            precision=_precision(options.precision, accelerator),  # type: ignore[arg-type]
             gradient_clip_val=options.clip,
             callbacks=callbacks,
             enable_progress_bar=options.progress,
@@ -105,11 +110,13 @@ def train_network(
         trainer.fit(module, train, val, ckpt_path=resume if resume and resume.exists() else None, weights_only=True)
     if trainer.interrupted:
         raise KeyboardInterrupt
-    if not keep.best_weights or not all(torch.isfinite(w).all() for w in keep.best_weights.values() if w.is_floating_point()):
+    if not keep.best_weights or not all(
+        torch.isfinite(w).all() for w in keep.best_weights.values() if w.is_floating_point()
+    ):
         losses = keep.epochs[-1] if keep.epochs else {}
         raise FloatingPointError(
-            f"training diverged: losses of the last epoch are {losses}. Lower learning_rate or chunk_size, or check the "
-            "scale of the data."
+            f"training diverged: losses of the last epoch are {losses}. "
+            "Lower learning_rate or chunk_size, or check the scale of the data."
         )
     network.load_state_dict(keep.best_weights)
     network.to("cpu").eval()
@@ -139,7 +146,11 @@ def _precision(precision: str, accelerator: str) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Lightning's advice on workers and loggers is for other users; its warnings about the run itself stay."""
-    names = ("lightning.pytorch.utilities.rank_zero", "lightning.pytorch.accelerators.cuda", "lightning.fabric.utilities.seed")
+    names = (
+        "lightning.pytorch.utilities.rank_zero",
+        "lightning.pytorch.accelerators.cuda",
+        "lightning.fabric.utilities.seed",
+    )
     levels = {name: logging.getLogger(name).level for name in names}
     try:
         for name in names:

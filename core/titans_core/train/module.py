@@ -11,7 +11,8 @@ Loss = Callable[[nn.Module, Any], tuple[Tensor, int]]
 
 
 class OuterLoop(L.LightningModule):
-    """Trains ``network`` to lower ``loss(network, batch)``, which gives a mean and the number of values it is the mean of.
+    """Trains ``network`` to lower ``loss(network, batch)``, which gives a mean and the number of values it is the mean
+    of.
 
     The random state of an epoch depends on the seed and the epoch alone, so a run resumed at an epoch is the same run.
     """
@@ -21,7 +22,12 @@ class OuterLoop(L.LightningModule):
     ) -> None:
         super().__init__()
         self.network, self.loss = network, loss
-        self.learning_rate, self.weight_decay, self.total_steps, self.seed = learning_rate, weight_decay, total_steps, seed
+        self.learning_rate, self.weight_decay, self.total_steps, self.seed = (
+            learning_rate,
+            weight_decay,
+            total_steps,
+            seed,
+        )
 
     def on_train_epoch_start(self) -> None:
         torch.manual_seed(self.seed + self.current_epoch)

@@ -27,7 +27,8 @@ def neural_memory(
     """Read a sequence into a neural memory and, at each token, read the memory back (Titans, Eq. 10-18).
 
     Token t is written first and read afterwards, so output t depends on tokens up to and including t. All inner
-    gradients of a chunk are taken at the weights with which the chunk starts; ``chunk_size=1`` is online gradient descent.
+    gradients of a chunk are taken at the weights with which the chunk starts; ``chunk_size=1`` is online gradient
+    descent.
 
     Args:
         q: queries ``[B, T, H, K]``.
@@ -43,8 +44,8 @@ def neural_memory(
         backend: "naive" (the definition, slow), "chunk" (exact and fast), or "auto": "chunk".
 
     Returns:
-        out ``[B, T, H, V]`` in the dtype of ``v``, and the :class:`MemoryState` after the last token. Arithmetic and state
-        are float32 (float64 where the inputs are), also under autocast.
+        out ``[B, T, H, V]`` in the dtype of ``v``, and the :class:`MemoryState` after the last token. Arithmetic and
+        state are float32 (float64 where the inputs are), also under autocast.
 
     Raises:
         ValueError: a shape, device, chunk size, activation or backend that does not fit; the message names it.
@@ -52,15 +53,15 @@ def neural_memory(
     """
     weights = tuple(weights)
     _check(q, k, v, alpha, eta, theta, weights, state, chunk_size, activation)
-    run = BACKENDS[resolve_backend(backend)]
+    run, phi = BACKENDS[resolve_backend(backend)], ACTIVATIONS[activation]
 
     # float32 or better: bf16 loses the product of many (1 - alpha)
     dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
     with torch.autocast(q.device.type, enabled=False):
-        gates = tuple(None if g is None else g.to(dtype) for g in (alpha, eta, theta))
+        alpha, eta = (None if g is None else g.to(dtype) for g in (alpha, eta))
         if state is None:
             state = MemoryState.initial(tuple(w.to(dtype) for w in weights), q.shape[0])
-        out, state = run(q.to(dtype), k.to(dtype), v.to(dtype), *gates, state, chunk_size, ACTIVATIONS[activation])
+        out, state = run(q.to(dtype), k.to(dtype), v.to(dtype), alpha, eta, theta.to(dtype), state, chunk_size, phi)
     return out.to(v.dtype), state
 
 
@@ -85,7 +86,9 @@ def resolve_backend(backend: str) -> str:
     if backend == "auto":
         return "chunk"
     if backend == "triton":
-        raise ValueError("backend='triton': this version has no Triton kernel. Use backend='auto' or 'chunk', which run on GPUs too.")
+        raise ValueError(
+            "backend='triton': this version has no Triton kernel. Use backend='auto' or 'chunk', which run on GPUs too."
+        )
     if backend not in BACKENDS:
         raise ValueError(f"backend must be 'auto' or one of {sorted(BACKENDS)}, got {backend!r}.")
     return backend
@@ -122,7 +125,9 @@ def _check(
         raise ValueError(f"q must be [B, T, H, K], got shape {tuple(q.shape)}.")
     B, T, H, K = q.shape
     if B == 0 or T == 0:
-        raise ValueError(f"the batch and the sequence must not be empty, got q of shape {tuple(q.shape)} ([B, T, H, K]).")
+        raise ValueError(
+            f"the batch and the sequence must not be empty, got q of shape {tuple(q.shape)} ([B, T, H, K])."
+        )
     if k.shape != q.shape:
         raise ValueError(f"k must have q's shape {tuple(q.shape)} ([B, T, H, K]), got {tuple(k.shape)}.")
     if k.dtype != q.dtype or v.dtype != q.dtype:
@@ -138,7 +143,9 @@ def _check(
     d_in = K
     for name, w in layers.items():
         if w.ndim != 3 or w.shape[0] != H or w.shape[1] != d_in:
-            raise ValueError(f"{name} must be [H, d_in, d_out] with H = {H} and d_in = {d_in}, got shape {tuple(w.shape)}.")
+            raise ValueError(
+                f"{name} must be [H, d_in, d_out] with H = {H} and d_in = {d_in}, got shape {tuple(w.shape)}."
+            )
         d_in = w.shape[2]
     if d_in != v.shape[3]:
         raise ValueError(f"the last layer must end in V = {v.shape[3]} (v's last dimension), got {d_in}.")
@@ -168,5 +175,6 @@ def _check_state(state: MemoryState, q: Tensor, weights: tuple[Tensor, ...], chu
                 raise ValueError(f"state.{name} is on {t.device}, q on {q.device}; use state.to(q.device).")
     if not 0 <= state.offset < chunk_size:
         raise ValueError(
-            f"state.offset is {state.offset} but chunk_size is {chunk_size}: a sequence must keep one chunk_size in all calls."
+            f"state.offset is {state.offset} but chunk_size is {chunk_size}: "
+            "a sequence must keep one chunk_size in all calls."
         )

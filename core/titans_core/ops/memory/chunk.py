@@ -1,10 +1,11 @@
-"""Neural memory, one chunk at a time: the exact dual form in plain PyTorch. The algebra is in README.md beside this file.
+"""Neural memory, one chunk at a time: the exact dual form in plain PyTorch. README.md has the algebra.
 
-Within a chunk every inner gradient is rank one per layer, ``u_t = x_t^T delta_t``, and all are taken at the weights with
-which the chunk starts. So the weights at token t are never formed: a query reads the starting weights, plus a masked
-product with the chunk's own keys and errors. Only the carry from one chunk to the next is sequential.
+Within a chunk every inner gradient is rank one per layer, ``u_t = x_t^T delta_t``, and all are taken at the weights
+with which the chunk starts. So the weights at token t are never formed: a query reads the starting weights, plus a
+masked product with the chunk's own keys and errors. Only the carry from one chunk to the next is sequential.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,7 +32,8 @@ def chunk_memory(
     """The fast form. Arguments as checked and upcast by :func:`titans_core.neural_memory`."""
     B, T, H, _ = q.shape
     q, k, v = (x.transpose(1, 2).reshape(B * H, T, -1) for x in (q, k, v))
-    gates = [None if x is None else x.transpose(1, 2).reshape(B * H, T) for x in (alpha, eta, theta)]
+    alpha, eta = (None if x is None else x.transpose(1, 2).reshape(B * H, T) for x in (alpha, eta))
+    theta = theta.transpose(1, 2).reshape(B * H, T)
     WS = [torch.cat(pair, dim=-1).flatten(0, 1) for pair in zip(state.weights, state.momentum, strict=True)]
     anchor = [w.flatten(0, 1) for w in state.anchor]
 
@@ -44,9 +46,10 @@ def chunk_memory(
             continue
         if start > 0 or state.offset == 0:
             anchor = [ws.chunk(2, dim=-1)[0] for ws in WS]
-        c = coefficients(*(None if x is None else x[:, start:stop].unflatten(1, (-1, size)) for x in gates))
-        pieces = (x[:, start:stop].unflatten(1, (-1, size)) for x in (q, k, v))
-        y, WS, anchor = _run(activation, *pieces, c, WS, anchor)
+        cut = partial(_cut, start=start, stop=stop, size=size)
+        c = coefficients(None if alpha is None else cut(alpha), None if eta is None else cut(eta), cut(theta))
+        y, *carried = _Pieces.apply(activation, len(WS), cut(q), cut(k), cut(v), *c, *WS, *anchor)
+        WS, anchor = carried[: len(WS)], carried[len(WS) :]
         outputs.append(y.flatten(1, 2))
 
     offset = (state.offset + T) % chunk_size
@@ -55,19 +58,17 @@ def chunk_memory(
     return torch.cat(outputs, dim=1).unflatten(0, (B, H)).transpose(1, 2), end
 
 
-def _run(
-    activation: Activation, q: Tensor, k: Tensor, v: Tensor, c: Coefficients, WS: list[Tensor], anchor: list[Tensor]
-) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Pieces of one size, one after the other: q, k, v ``[P, pieces, C, d]``.
-
-    Returns outputs, the last ``WS``, and the anchor of the last piece.
-    """
-    y, *carried = _Pieces.apply(activation, len(WS), q, k, v, *c, *WS, *anchor)  # type: ignore[no-untyped-call]
-    return y, carried[: len(WS)], carried[len(WS) :]
+def _cut(x: Tensor, start: int, stop: int, size: int) -> Tensor:
+    """Tokens start to stop of ``[P, T, ...]`` as pieces ``[P, pieces, size, ...]``."""
+    return x[:, start:stop].unflatten(1, (-1, size))
 
 
 class _Pieces(torch.autograd.Function):
-    """The loop over pieces, with its gradient written out."""
+    """Pieces of one size, one after the other, with the gradient written out.
+
+    Takes q, k, v ``[P, pieces, C, d]``, the coefficients, the first ``WS`` and the first anchor. Returns the outputs,
+    the last ``WS``, and the anchor of the last piece.
+    """
 
     @staticmethod
     def forward(ctx: Any, activation: Activation, L: int, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -93,7 +94,12 @@ class _Pieces(torch.autograd.Function):
         L = ctx.L
         q, k, v, c, _, first_anchor = _unpack(L, ctx.saved_tensors)
         dWS, danchor = list(dcarried[:L]), list(dcarried[L:])
-        dq, dk, dv, dc = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), Coefficients(*map(torch.empty_like, c))
+        dq, dk, dv, dc = (
+            torch.empty_like(q),
+            torch.empty_like(k),
+            torch.empty_like(v),
+            Coefficients(*map(torch.empty_like, c)),
+        )
         last = q.shape[1] - 1
         for n in range(last, -1, -1):
             WS = ctx.starts[n]
@@ -111,7 +117,9 @@ class _Pieces(torch.autograd.Function):
         return (None, None, dq, dk, dv, *dc, *dWS, *dA)
 
 
-def _unpack(L: int, tensors: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor, Coefficients, list[Tensor], list[Tensor]]:
+def _unpack(
+    L: int, tensors: tuple[Tensor, ...]
+) -> tuple[Tensor, Tensor, Tensor, Coefficients, list[Tensor], list[Tensor]]:
     q, k, v, *rest = tensors
     n = len(Coefficients._fields)
     return q, k, v, Coefficients(*rest[:n]), list(rest[n : n + L]), list(rest[n + L :])

@@ -42,4 +42,4 @@ def decay_products(f: Tensor) -> tuple[Tensor, Tensor]:
         ``D[t, i] = prod_{j=i+1..t} f_j`` (1 on the diagonal, 0 above it), ``[..., C, C]``, and
         ``d[t] = prod_{j=1..t} f_j``, ``[..., C]``.
     """
-    return _DecayProducts.apply(f)  # type: ignore[no-untyped-call, no-any-return]
+    return _DecayProducts.apply(f)

@@ -32,11 +32,13 @@ def forward_piece(
 ) -> tuple[Tensor, Layers, Tape]:
     """Outputs ``[P, C, V]``, the ``WS`` to carry on, and the tape."""
     # store: both factors of every inner gradient u_t = x_t^T delta_t
-    X, Z = [k], []
+    X: Layers = [k]
+    Z: Layers = []
     for A in anchor[:-1]:
         Z.append(torch.bmm(X[-1], A))
         X.append(phi.value(Z[-1]))
-    delta, E = [torch.baddbmm(v, X[-1], anchor[-1], beta=-1)], []
+    delta: Layers = [torch.baddbmm(v, X[-1], anchor[-1], beta=-1)]
+    E: Layers = []
     for A, z in zip(reversed(anchor[1:]), reversed(Z), strict=True):
         E.insert(0, torch.bmm(delta[0], A.mT))
         delta.insert(0, E[0] * phi.slope(z))

@@ -1,0 +1,33 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both make .venv and install pinned packages into it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint tables clean
+
+demo: $(STAMP)
+	$(BIN)/python benchmarks/demo.py
+
+test: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+tables: $(STAMP)
+	$(BIN)/python benchmarks/tables.py
+
+clean:
+	rm -rf $(VENV) out
+
+# torch first and by its exact version: a range would let pip take a build with gigabytes of CUDA
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 12) else f"Python 3.10, 3.11 or 3.12 is needed, this is {v[0]}.{v[1]}. Say which: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[all,dev]'
+	touch $@

@@ -1,0 +1,155 @@
+"""Train a TitansForecaster, score it beside two baselines, and leave a picture, the numbers and the model.
+
+    python benchmarks/demo.py [--out out/demo] [--offline-panel]
+
+Data: ETTh1 from TITANS_DATA_HOME, else from ../shared/data beside the checkout, else from the download cache, else
+downloaded and verified. If none can be had, the same is run on the AirPassengers panel that comes with neuralforecast.
+"""
+
+import argparse
+import json
+import logging
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from titans_datasets import ChecksumError, Split, load
+from titans_ts import TitansForecaster
+from titans_ts.evaluation import ProtocolData, load_protocol, naive_predictor, score_windows
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "ETTh1": {"h": 96, "input_size": 96},
+    "AirPassengers panel": {
+        "h": 12,
+        "input_size": 24,
+        "patch_size": 6,
+        "batch_size": 16,
+        "max_epochs": 60,
+        "patience": 15,
+    },
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for picture, metrics and model")
+    parser.add_argument("--offline-panel", action="store_true", help="run on the AirPassengers panel in any case")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+
+    frame, data = etth1(args.offline_panel)
+    settings = SETTINGS[data.name]
+    h, input_size = settings["h"], settings["input_size"]
+    inputs, targets = data.windows("test", input_size, h)
+    print(f"{data.name}: lookback {input_size}, horizon {h}, {len(inputs)} test windows of {inputs.shape[2]} series\n")
+
+    begin = time.perf_counter()
+    forecaster = TitansForecaster(**settings, random_state=0)
+    forecaster.fit(frame.iloc[: data.split.val.stop], val_size=data.val_size)
+    seconds = time.perf_counter() - begin
+
+    def titans(windows: np.ndarray) -> np.ndarray:
+        return (forecaster.predict_windows(windows * data.scale + data.mean) - data.mean) / data.scale
+
+    rows = {
+        "TitansForecaster": score_windows(titans, inputs, targets),
+        "DLinear (neuralforecast)": score_dlinear(frame, data, h, input_size),
+        "seasonal-naive": score_windows(naive_predictor("seasonal-naive", h, data.season_length), inputs, targets),
+    }
+    print(f"\n{'':26}{'MSE':>8}{'MAE':>8}")
+    for name, row in rows.items():
+        print(f"{name:26}{row['mse']:8.4f}{row['mae']:8.4f}")
+    print(f"\nTitansForecaster trained for {seconds:.0f} s, {len(forecaster.history_.epochs)} epochs.")
+
+    past = frame.iloc[: data.split.test.start]
+    actual = frame.iloc[data.split.test.start : data.split.test.start + h]
+    forecaster.plot(past, actual=actual).savefig(args.out / "forecast.png", dpi=120)
+    forecaster.save(args.out / "model")
+    report = {
+        "dataset": data.name,
+        **{key: settings[key] for key in ("h", "input_size")},
+        "train_seconds": round(seconds, 1),
+        "epochs": forecaster.history_.epochs,
+        "models": rows,
+    }
+    (args.out / "metrics.json").write_text(json.dumps(report, indent=1) + "\n")
+    print(f"Wrote {args.out}/forecast.png, {args.out}/metrics.json and {args.out}/model/")
+
+
+def etth1(offline_panel: bool) -> tuple[pd.DataFrame, ProtocolData]:
+    """The frame in its own units and the same data standardised; the AirPassengers panel where ETTh1 cannot be had."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if "TITANS_DATA_HOME" not in os.environ and beside.is_dir():
+        os.environ["TITANS_DATA_HOME"] = str(beside)
+    if not offline_panel:
+        try:
+            return load("ETTh1"), load_protocol("ETTh1")
+        except (OSError, ChecksumError) as error:
+            print(f"ETTh1 cannot be had:\n{error}\n\nRunning the same on the AirPassengers panel instead.\n")
+    return air_passengers()
+
+
+def air_passengers() -> tuple[pd.DataFrame, ProtocolData]:
+    from neuralforecast.utils import AirPassengersPanel
+
+    frame = AirPassengersPanel.pivot(index="ds", columns="unique_id", values="y")
+    frame.index = pd.DatetimeIndex(frame.index)
+    values = frame.to_numpy(dtype=float)
+    split = Split(slice(0, 96), slice(96, 120), slice(120, 144))
+    mean, scale = values[:96].mean(axis=0), values[:96].std(axis=0)
+    return frame, ProtocolData("AirPassengers panel", (values - mean) / scale, split, mean, scale, season_length=12)
+
+
+def score_dlinear(frame: pd.DataFrame, data: ProtocolData, h: int, input_size: int) -> dict[str, Any]:
+    """neuralforecast's DLinear on the same split: trained on train, stopped on val, every test window scored."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+    from neuralforecast import NeuralForecast
+    from neuralforecast.losses.pytorch import MSE
+    from neuralforecast.models import DLinear
+
+    rows, names = data.split.test.stop, list(frame.columns)
+    stamps = frame.index[:rows]
+    long = pd.DataFrame(
+        {
+            "unique_id": np.repeat(np.arange(len(names)), rows),
+            "ds": np.tile(stamps, len(names)),
+            "y": data.values[:rows].T.reshape(-1),
+        }
+    )
+    model = DLinear(
+        h=h,
+        input_size=input_size,
+        loss=MSE(),
+        max_steps=1000,
+        early_stop_patience_steps=3,
+        val_check_steps=100,
+        learning_rate=1e-3,
+        windows_batch_size=1024,
+        scaler_type="identity",
+        random_seed=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        logger=False,
+        enable_checkpointing=False,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = NeuralForecast(models=[model], freq=pd.infer_freq(stamps[:100])).cross_validation(
+            long, n_windows=None, val_size=data.val_size, test_size=rows - data.split.test.start, step_size=1
+        )
+    table = table.sort_values(["cutoff", "ds", "unique_id"])
+    forecasts = table["DLinear"].to_numpy().reshape(-1, h, len(names))
+    inputs, targets = data.windows("test", input_size, h)
+    if forecasts.shape != targets.shape:
+        raise RuntimeError(f"DLinear gave forecasts of shape {forecasts.shape}, the protocol has {targets.shape}")
+    return score_windows(lambda _: forecasts, inputs, targets, batch_size=len(inputs))
+
+
+if __name__ == "__main__":
+    main()
