@@ -1,7 +1,6 @@
 """Small layers that the memory and the architectures share."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -13,7 +12,7 @@ class CausalConv(nn.Module):
 
     def __init__(self, channels: int, size: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(channels, 1, size).uniform_(-(size**-0.5), size**-0.5))
+        self.weight = nn.Parameter(torch.empty(channels, size).uniform_(-(size**-0.5), size**-0.5))
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor, tail: Tensor | None = None, channels: slice = slice(None)) -> tuple[Tensor, Tensor]:
@@ -26,5 +25,9 @@ class CausalConv(nn.Module):
         if tail is None:
             tail = x.new_zeros(x.shape[0], before, x.shape[2])
         x = torch.cat((tail.to(x.dtype), x), dim=1)
-        y = F.conv1d(x.mT, weight.to(x.dtype), bias.to(x.dtype), groups=weight.shape[0])
-        return y.mT, x[:, x.shape[1] - before :]
+        # one multiply-add for each tap: on a CPU several times faster than conv1d, and no transposes
+        T = x.shape[1] - before
+        y = bias.to(x.dtype)
+        for lag, tap in enumerate(weight.to(x.dtype).unbind(-1)):
+            y = torch.addcmul(y, x[:, lag : lag + T], tap)
+        return y, x[:, T:]

@@ -93,7 +93,7 @@ class _Pieces(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor, *dcarried: Tensor) -> tuple[Tensor | None, ...]:
         L = ctx.L
         q, k, v, c, _, first_anchor = _unpack(L, ctx.saved_tensors)
-        dWS, danchor = list(dcarried[:L]), list(dcarried[L:])
+        dWS, danchor = [g.clone() for g in dcarried[:L]], dcarried[L:]
         dq, dk, dv, dc = (
             torch.empty_like(q),
             torch.empty_like(k),
@@ -104,7 +104,7 @@ class _Pieces(torch.autograd.Function):
         for n in range(last, -1, -1):
             WS = ctx.starts[n]
             anchor = first_anchor if n == 0 else [ws.chunk(2, dim=-1)[0] for ws in WS]
-            dq[:, n], dk[:, n], dv[:, n], grads, dWS, dA = backward_piece(
+            dq[:, n], dk[:, n], dv[:, n], grads, dA = backward_piece(
                 dy[:, n], dWS, q[:, n], k[:, n], _at(c, n), WS, anchor, ctx.tapes[n], ctx.activation
             )
             for whole, part in zip(dc, grads, strict=True):

@@ -54,7 +54,10 @@ def forward_piece(
 
         # carry: W <- a W + b S - x^T g delta,  S <- e S - x^T s delta, with g the last row of G
         w, s = ws.chunk(2, dim=-1)
-        after = torch.cat((torch.addcmul(c.a[:, -1:] * w, c.b[:, -1:], s), c.e * s), dim=-1)
+        after = torch.empty_like(ws)
+        w_after, s_after = after.chunk(2, dim=-1)
+        torch.mul(w, c.a[:, -1:], out=w_after).addcmul_(s, c.b[:, -1:])
+        torch.mul(s, c.e, out=s_after)
         carried.append(after.baddbmm_(x.mT, _weighed(d, c), alpha=-1))
     return Y.pop(), carried, Tape(Z, E, Y, delta[-1])
 
@@ -69,11 +72,13 @@ def backward_piece(
     anchor: Layers,
     tape: Tape,
     phi: Activation,
-) -> tuple[Tensor, Tensor, Tensor, Coefficients, Layers, Layers]:
+) -> tuple[Tensor, Tensor, Tensor, Coefficients, Layers]:
     """Gradients of a piece, given those of its outputs (``dy``) and of the ``WS`` it carried on (``dWS``).
 
+    ``dWS`` is changed in place into the gradient of the ``WS`` that the piece began with.
+
     Returns:
-        Gradients of q, k, v, of the coefficients, of ``WS``, and of ``anchor``.
+        Gradients of q, k, v, of the coefficients, and of ``anchor``.
     """
     slopes = [phi.slope(z) for z in tape.Z]
     X = [k, *(phi.value(z) for z in tape.Z)]
@@ -82,7 +87,6 @@ def backward_piece(
     grad = Coefficients(*(torch.zeros_like(x) for x in c))
     dX: Layers = []
     ddelta: Layers = []
-    dWS_before: Layers = []
 
     # carry
     for x, d, ws, dws in zip(X, delta, WS, dWS, strict=True):
@@ -94,10 +98,13 @@ def backward_piece(
         grad.G[:, -1] -= (to_g * d).sum(-1)
         grad.s.sub_((to_s * d).sum(-1, keepdim=True))
         dX.append(torch.bmm(_weighed(d, c), dws.mT).neg_())
-        grad.a[:, -1] += (dw * w).sum((-2, -1))[:, None]
+        own = (dws * ws).sum(-2)
+        half = own.shape[-1] // 2
+        grad.a[:, -1] += own[:, :half].sum(-1, keepdim=True)
         grad.b[:, -1] += (dw * s).sum((-2, -1))[:, None]
-        grad.e.add_((ds * s).sum((-2, -1), keepdim=True))
-        dWS_before.append(torch.cat((c.a[:, -1:] * dw, torch.addcmul(c.e * ds, c.b[:, -1:], dw)), dim=-1))
+        grad.e[:, 0] += own[:, half:].sum(-1, keepdim=True)
+        ds.mul_(c.e).addcmul_(dw, c.b[:, -1:])
+        dw.mul_(c.a[:, -1:])
 
     # read, from the last layer to the first
     for layer in reversed(range(len(WS))):
@@ -109,7 +116,7 @@ def backward_piece(
         dseen.mul_(c.G)
         ddelta[layer].baddbmm_(seen.mul_(c.G).mT, dy, alpha=-1)
         dX[layer].baddbmm_(dseen.mT, h)
-        dWS_before[layer].baddbmm_(h.mT, torch.cat((c.a * dy, c.b * dy), dim=-1))
+        dWS[layer].baddbmm_(h.mT, torch.cat((c.a * dy, c.b * dy), dim=-1))
         at_w, at_s = torch.bmm(dy, w.mT), torch.bmm(dy, s.mT)
         grad.a.add_((at_w * h).sum(-1, keepdim=True))
         grad.b.add_((at_s * h).sum(-1, keepdim=True))
@@ -126,13 +133,12 @@ def backward_piece(
         danchor.append(torch.bmm(de.mT, delta[layer + 1]))
     dz = ddelta[-1]
     dv = -dz
-    danchor.insert(0, torch.zeros_like(anchor[0]))
-    for layer in reversed(range(len(WS))):
-        danchor[layer].baddbmm_(X[layer].mT, dz)
-        dx = dX[layer].baddbmm_(dz, anchor[layer].mT)
-        if layer > 0:
-            dz = dZ[layer - 1].addcmul_(dx, slopes[layer - 1])
-    return dy, dx, dv, grad, dWS_before, danchor
+    for layer in range(len(WS) - 1, 0, -1):
+        danchor[layer - 1].baddbmm_(X[layer].mT, dz)
+        dz = dZ[layer - 1].addcmul_(dX[layer].baddbmm_(dz, anchor[layer].mT), slopes[layer - 1])
+    danchor.insert(0, torch.bmm(k.mT, dz))
+    dk = dX[0].baddbmm_(dz, anchor[0].mT)
+    return dy, dk, dv, grad, danchor
 
 
 def _weighed(delta: Tensor, c: Coefficients) -> Tensor:

@@ -1,0 +1,57 @@
+"""Result files: one JSON object a line, each with the machine, versions, commit and date it was measured with."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("torch", "numpy", "lightning", "titans-pytorch", "neuralforecast")
+
+
+def environment() -> dict[str, Any]:
+    """What a reader must know to place a number."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": _commit(),
+        "machine": f"{_cpu()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        "versions": versions,
+    }
+
+
+def append(file: Path, row: dict[str, Any]) -> None:
+    """Add a finished cell; what is in the file already stays."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as stream:
+        stream.write(json.dumps({**row, **environment()}) + "\n")
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    """All cells of a result file; none if there is no file yet."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown CPU"
+
+
+def _commit() -> str:
+    def git(*args: str) -> str:
+        return subprocess.run(["git", *args], capture_output=True, text=True, cwd=RESULTS.parent, check=False).stdout
+
+    changed = "+changes" if git("status", "--porcelain", "--untracked-files=no", "--", "../core", "../titans_ts") else ""
+    return git("rev-parse", "--short", "HEAD").strip() + changed
