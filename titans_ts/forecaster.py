@@ -136,9 +136,15 @@ class TitansForecaster(TitansEstimator):
                 f"input_size + h = {self.input_size + self.h}. Use val_size=0 to train on all rows."
             )
 
-        self.mean_ = np.nanmean(panel.values[:border], axis=0)
-        deviation = np.nanstd(panel.values[:border], axis=0)
-        self.scale_ = np.where(deviation > 0, deviation, 1.0)
+        rows = np.isfinite(panel.values[:border]).sum(axis=0)
+        if rows.min() < self.input_size + self.h:
+            raise ValueError(
+                f"series {panel.ids[int(rows.argmin())]!r} has {rows.min()} rows for training (before the last {val_size}, "
+                f"which are for validation), but input_size + h = {self.input_size + self.h} are needed. "
+                "Give more of its past, leave it out, or lower input_size or h."
+            )
+
+        self.mean_, self.scale_ = _scale(panel.values[:border])
         scaled = torch.as_tensor((panel.values - self.mean_) / self.scale_, dtype=torch.float32)
 
         seed = self._seed()
@@ -184,24 +190,15 @@ class TitansForecaster(TitansEstimator):
         """
         check_is_fitted(self, "network_")
         panel = self.context_ if df is None else self._read(df, reset=False)
-        self._check_series(panel)
-        self._check_length(panel, self.input_size)
-        recent = panel.values[-self.input_size :]
-        if np.isnan(recent).any():
-            short = panel.ids[int(np.isnan(recent).any(axis=0).argmax())]
-            raise ValueError(f"series {short!r} is shorter than input_size={self.input_size}. Give more of its past.")
-        values = self.predict_windows(recent[None])[0]
-        return panel.output(panel.future(self.h), values, COLUMN)
+        return panel.output(panel.future(self.h), self._continue(panel), COLUMN)
 
     def predict_windows(self, windows: np.ndarray) -> np.ndarray:
         """Forecasts of many windows at once: ``[W, input_size, N]`` -> ``[W, h, N]``, in the data's units."""
         check_is_fitted(self, "network_")
-        if windows.ndim != 3 or windows.shape[1] != self.input_size:
-            raise ValueError(f"windows must be [W, {self.input_size}, N], got shape {windows.shape}.")
-        # the network normalises each window by itself; the scale of fit is applied for the small constant in it
-        mean, scale = (self.mean_, self.scale_) if len(self.mean_) == windows.shape[2] else (0.0, 1.0)
-        scaled = torch.as_tensor((windows - mean) / scale, dtype=torch.float32)
-        return forecast(self.network_, scaled).double().numpy() * scale + mean
+        expected = (self.input_size, self.n_features_in_)
+        if windows.ndim != 3 or windows.shape[1:] != expected:
+            raise ValueError(f"windows must be [W, {expected[0]}, {expected[1]}], got shape {windows.shape}.")
+        return self._forecast(windows, self.mean_, self.scale_)
 
     def score(self, df: Any, y: None = None) -> float:
         """Minus the mean absolute error of all rolling forecasts in a frame, each series in units of its deviation in
@@ -237,9 +234,33 @@ class TitansForecaster(TitansEstimator):
 
         check_is_fitted(self, "network_")
         past = self.context_ if df is None else self._read(df, reset=False)
-        values = self.predict_windows(past.values[None, -self.input_size :])[0]
+        values = self._continue(past)
         truth = None if actual is None else self._read(actual, reset=False)
         return plot_forecast(past, past.future(self.h), values, truth, series, history or 2 * self.h)
+
+    def _continue(self, panel: Panel) -> np.ndarray:
+        """The h steps behind a panel, ``[h, N]``."""
+        if self.multivariate and panel.ids != self.context_.ids:
+            raise ValueError(
+                f"a multivariate model forecasts the series of fit, in their order: {self.context_.ids[:8]}, "
+                f"got {panel.ids[:8]}."
+            )
+        self._check_length(panel, self.input_size)
+        recent = panel.values[-self.input_size :]
+        if np.isnan(recent).any():
+            short = panel.ids[int(np.isnan(recent).any(axis=0).argmax())]
+            raise ValueError(f"series {short!r} is shorter than input_size={self.input_size}. Give more of its past.")
+        # a series that fit knew keeps the scale it had there; a new one has that of what is known of it
+        mean, scale = _scale(panel.values)
+        for column, name in enumerate(panel.ids):
+            if name in self.context_.ids:
+                known = self.context_.ids.index(name)
+                mean[column], scale[column] = self.mean_[known], self.scale_[known]
+        return self._forecast(recent[None], mean, scale)[0]
+
+    def _forecast(self, windows: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        scaled = torch.as_tensor((windows - mean) / scale, dtype=torch.float32)
+        return forecast(self.network_, scaled).double().numpy() * scale + mean
 
     def _config(self, num_series: int) -> SimbaConfig:
         return SimbaConfig(
@@ -296,13 +317,6 @@ class TitansForecaster(TitansEstimator):
                 "Give a longer frame, or lower input_size or h."
             )
 
-    def _check_series(self, panel: Panel) -> None:
-        if self.multivariate and panel.ids != self.context_.ids:
-            raise ValueError(
-                f"a multivariate model forecasts the series of fit, in their order: {self.context_.ids[:8]}, "
-                f"got {panel.ids[:8]}."
-            )
-
     def _default_val_size(self, T: int) -> int:
         spare = T - self.input_size - self.h
         size = max(self.h, spare // 5)
@@ -339,6 +353,12 @@ class TitansForecaster(TitansEstimator):
         self.network_ = Simba(self._config(len(self.mean_)))
         self.network_.load_state_dict(network)
         self.network_.eval()
+
+
+def _scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each series, NaN left out; 1 for a series that does not change."""
+    deviation = np.nanstd(values, axis=0)
+    return np.nanmean(values, axis=0), np.where(deviation > 0, deviation, 1.0)
 
 
 def absolute_error(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
