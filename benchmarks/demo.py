@@ -107,8 +107,8 @@ def air_passengers() -> tuple[pd.DataFrame, ProtocolData]:
 
 def score_dlinear(frame: pd.DataFrame, data: ProtocolData, h: int, input_size: int) -> dict[str, Any]:
     """neuralforecast's DLinear on the same split: trained on train, stopped on val, every test window scored."""
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     from neuralforecast import NeuralForecast
     from neuralforecast.losses.pytorch import MSE
     from neuralforecast.models import DLinear

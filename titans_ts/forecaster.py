@@ -145,7 +145,7 @@ class TitansForecaster(TitansEstimator):
             )
 
         self.mean_, self.scale_ = _scale(panel.values[:border])
-        scaled = torch.as_tensor((panel.values - self.mean_) / self.scale_, dtype=torch.float32)
+        scaled = _tensor((panel.values - self.mean_) / self.scale_)
 
         seed = self._seed()
         with torch.random.fork_rng(devices=[]):
@@ -259,8 +259,7 @@ class TitansForecaster(TitansEstimator):
         return self._forecast(recent[None], mean, scale)[0]
 
     def _forecast(self, windows: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        scaled = torch.as_tensor((windows - mean) / scale, dtype=torch.float32)
-        return forecast(self.network_, scaled).double().numpy() * scale + mean
+        return forecast(self.network_, _tensor((windows - mean) / scale)).double().numpy() * scale + mean
 
     def _config(self, num_series: int) -> SimbaConfig:
         return SimbaConfig(
@@ -335,7 +334,7 @@ class TitansForecaster(TitansEstimator):
         }
         arrays = {"context": context.values, "mean": self.mean_, "scale": self.scale_}
         tensors = {f"network.{k}": v for k, v in self.network_.state_dict().items()}
-        return learned, {**tensors, **{k: torch.as_tensor(v) for k, v in arrays.items()}}
+        return learned, {**tensors, **{k: torch.tensor(v) for k, v in arrays.items()}}
 
     def _unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         network = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
@@ -359,6 +358,11 @@ def _scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of each series, NaN left out; 1 for a series that does not change."""
     deviation = np.nanstd(values, axis=0)
     return np.nanmean(values, axis=0), np.where(deviation > 0, deviation, 1.0)
+
+
+def _tensor(values: np.ndarray) -> Tensor:
+    """float32, and always laid out alike: the last digits of a forecast depend on the strides of its input."""
+    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
 
 
 def absolute_error(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:

@@ -1,8 +1,9 @@
-"""What happens between epochs: remember the best weights and the losses."""
+"""What happens around epochs: a progress bar, and remembering the best weights and the losses."""
 
 from typing import Any
 
 import lightning as L
+from lightning.pytorch.callbacks import TQDMProgressBar
 from torch import Tensor
 
 
@@ -40,3 +41,12 @@ class KeepBest(L.Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         vars(self).update(state_dict)
+
+
+class ProgressBar(TQDMProgressBar):
+    """One line an epoch, with both losses; validation, which is short, has no bar of its own."""
+
+    def init_validation_tqdm(self) -> Any:
+        bar = super().init_validation_tqdm()
+        bar.disable = True
+        return bar

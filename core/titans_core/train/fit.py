@@ -9,11 +9,11 @@ from pathlib import Path
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, TQDMProgressBar
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch import nn
 from torch.utils.data import DataLoader
 
-from titans_core.train.callbacks import KeepBest
+from titans_core.train.callbacks import KeepBest, ProgressBar
 from titans_core.train.module import Loss, OuterLoop
 
 
@@ -77,7 +77,7 @@ def train_network(
     if val is not None:
         callbacks.append(EarlyStopping("val_loss", patience=options.patience, check_finite=False))
     if options.progress:
-        callbacks.append(TQDMProgressBar(leave=False))
+        callbacks.append(ProgressBar(leave=True))
     resume = None
     if options.checkpoint_dir is not None:
         folder = Path(options.checkpoint_dir)
@@ -159,6 +159,7 @@ def _quiet() -> Iterator[None]:
             warnings.filterwarnings("ignore", ".*does not have many workers.*")
             warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty.*")
             warnings.filterwarnings("ignore", ".*The number of training batches.*")
+            warnings.filterwarnings("ignore", ".*LeafSpec.*")
             yield
     finally:
         for name, level in levels.items():
