@@ -53,5 +53,7 @@ def _commit() -> str:
     def git(*args: str) -> str:
         return subprocess.run(["git", *args], capture_output=True, text=True, cwd=RESULTS.parent, check=False).stdout
 
-    changed = "+changes" if git("status", "--porcelain", "--untracked-files=no", "--", "../core", "../titans_ts") else ""
+    changed = (
+        "+changes" if git("status", "--porcelain", "--untracked-files=no", "--", "../core", "../titans_ts") else ""
+    )
     return git("rev-parse", "--short", "HEAD").strip() + changed

@@ -47,8 +47,8 @@ def etth1() -> str:
 def memory_cpu() -> str:
     rows = read(RESULTS / "memory_cpu.jsonl")
     lines = [
-        "| dim / heads / chunk / T | tokens/s, forward | forward+backward | peak MB, forward+backward | beside | speed, "
-        "forward | forward+backward | memory |",
+        "| dim / heads / chunk / T | tokens/s, forward | forward+backward | peak MB, forward+backward | beside "
+        "| speed, forward | forward+backward | memory |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

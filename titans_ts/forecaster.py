@@ -139,8 +139,8 @@ class TitansForecaster(TitansEstimator):
         rows = np.isfinite(panel.values[:border]).sum(axis=0)
         if rows.min() < self.input_size + self.h:
             raise ValueError(
-                f"series {panel.ids[int(rows.argmin())]!r} has {rows.min()} rows for training (before the last {val_size}, "
-                f"which are for validation), but input_size + h = {self.input_size + self.h} are needed. "
+                f"series {panel.ids[int(rows.argmin())]!r} has {rows.min()} rows for training (before the last "
+                f"{val_size}, which are for validation), but input_size + h = {self.input_size + self.h} are needed. "
                 "Give more of its past, leave it out, or lower input_size or h."
             )
 
@@ -155,7 +155,7 @@ class TitansForecaster(TitansEstimator):
         val = Windows(scaled, self.input_size, self.h, border, T)
         self.history_: History = train_network(
             network,
-            absolute_error,
+            decaying_error,
             loader(train, self.batch_size, seed),
             loader(val, self.batch_size) if val_size else None,
             TrainingOptions(
@@ -365,11 +365,15 @@ def _tensor(values: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
 
 
-def absolute_error(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
-    """Mean absolute error of a batch of windows, and the number of values it is the mean of."""
+def decaying_error(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
+    """Mean absolute error of a batch of windows in which step t weighs ``t ** -0.5``, and the number of values.
+
+    Far steps are mostly noise; weighing them less makes what is learned more general (CARD, arXiv:2305.12095).
+    """
     inputs, targets = batch
     known = ~inputs.isnan().any(dim=1)
     if not known.all():  # series that begin later than others: the lanes that are whole, each as a window of its own
         inputs, targets = inputs.mT[known].unsqueeze(-1), targets.mT[known].unsqueeze(-1)
     error = (network(inputs) - targets).abs()
-    return error.mean(), error.numel()
+    weight = torch.arange(1, error.shape[1] + 1, device=error.device).rsqrt()
+    return (error * (weight / weight.mean()).unsqueeze(-1)).mean(), error.numel()

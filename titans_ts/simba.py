@@ -46,7 +46,7 @@ class SimbaConfig:
 
 
 class Simba(nn.Module):
-    """Forecasts from windows: normalise, cut into patches, memory and mixing in turn, one linear head.
+    """Forecasts from windows: normalise, cut into patches, memory and mixing in turn, a linear head and a linear path.
 
     Each series of a window is one lane: a sequence of patches of its own, with weights shared by all lanes. Mixing is
     over
@@ -68,6 +68,9 @@ class Simba(nn.Module):
         self.norm = nn.LayerNorm(config.dim)
         self.dropout = nn.Dropout(config.dropout)
         self.head = nn.Linear(self.num_patches * config.dim, config.h)
+        # a linear forecast beside the deep one, which then has only the rest to learn; it starts at 0
+        self.direct = nn.Linear(config.input_size, config.h, bias=False)
+        nn.init.zeros_(self.direct.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """x ``[B, input_size, N]`` -> forecasts ``[B, h, N]``, in the units of x. NaN in a lane stays in that lane
@@ -75,11 +78,11 @@ class Simba(nn.Module):
         center = x.mean(dim=1, keepdim=True)
         scale = (x.var(dim=1, keepdim=True, correction=0) + 1e-5).sqrt()
         lanes = ((x - center) / scale).mT
-        lanes = F.pad(lanes, (self.padding, 0), mode="replicate")
-        z = self.embed(lanes.unfold(-1, self.patch_size, self.stride))  # [B, N, P, dim]
+        padded = F.pad(lanes, (self.padding, 0), mode="replicate")
+        z = self.embed(padded.unfold(-1, self.patch_size, self.stride))  # [B, N, P, dim]
         for block in self.blocks:
             z = block(z)
-        y = self.head(self.dropout(self.norm(z).flatten(-2)))
+        y = self.head(self.dropout(self.norm(z).flatten(-2))) + self.direct(lanes)
         return y.mT * scale + center
 
 

@@ -75,7 +75,7 @@ def _collect(info: DatasetInfo, part: Path, target: Path) -> None:
     except (_BrokenOffError, _RefusedError) as error:
         raise OfflineError(
             f"Could not download {info.name} from {info.url}: {error}.\n{advice(info, target)}"
-        ) from error
+        ) from None  # the message holds the cause; a chain of socket errors would bury it
     try:
         verify(
             part,
