@@ -3,9 +3,10 @@
     python benchmarks/memory_cpu.py [--quick]
 
 Layer against layer: projections, gates, a 2-layer memory with hidden width 4 times its head. Two settings of the peer:
-its default, a cheaper update with one step a chunk, and ``chunk_size=1, batch_size=C``, the update that ours makes: a
-gate for each token, gradients at the chunk's start. The sides take turns within one process; medians of ``REPEATS`` runs after a
-warm-up. Peak memory: growth of the resident set in a process of its own. Finished cells are skipped on a second run.
+its default, a cheaper update with one step a chunk, and ``chunk_size=1, batch_size=C``, the update that ours makes:
+a gate for each token, gradients at the chunk's start. The sides take turns within one process; medians of ``REPEATS``
+runs after a warm-up. Peak memory: growth of the resident set in a process of its own. Finished cells are skipped on a
+second run.
 """
 
 import argparse
