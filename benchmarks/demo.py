@@ -24,14 +24,7 @@ from titans_ts.evaluation import ProtocolData, load_protocol, naive_predictor, s
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "ETTh1": {"h": 96, "input_size": 96},
-    "AirPassengers panel": {
-        "h": 12,
-        "input_size": 24,
-        "patch_size": 6,
-        "batch_size": 16,
-        "max_epochs": 60,
-        "patience": 15,
-    },
+    "AirPassengers panel": {"h": 12, "input_size": 24, "patch_size": 6, "batch_size": 16},
 }
 
 

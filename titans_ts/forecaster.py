@@ -16,6 +16,7 @@ from titans_ts.simba import Simba, SimbaConfig, forecast
 from titans_ts.windows import Windows, all_windows, loader
 
 COLUMN = "Titans"
+_COUNTS = ("patch_size", "dim", "num_layers", "num_heads", "chunk_size", "batch_size")
 
 
 class TitansForecaster(TitansEstimator):
@@ -40,8 +41,9 @@ class TitansForecaster(TitansEstimator):
         dropout: on the residual branches and before the head.
         learning_rate: of the outer loop (AdamW, one cycle).
         batch_size: windows in a batch, each of all series.
-        max_epochs: passes over the training windows, at most.
-        patience: epochs without a better validation error before training stops.
+        max_epochs: passes over the training windows, at most; None: as many as make 600 batches, from 5 to 200.
+        patience: epochs without a better validation error before training stops; None: a quarter of ``max_epochs``, at
+            least 3.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         precision: "auto", or a precision of Lightning's Trainer.
         random_state: seed; the same integer gives the same model.
@@ -73,11 +75,11 @@ class TitansForecaster(TitansEstimator):
         chunk_size: int = 4,
         mixer: str = "einfft",
         multivariate: bool = False,
-        dropout: float = 0.1,
+        dropout: float = 0.3,
         learning_rate: float = 1e-3,
         batch_size: int = 64,
-        max_epochs: int = 10,
-        patience: int = 3,
+        max_epochs: int | None = None,
+        patience: int | None = None,
         device: str = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -151,17 +153,18 @@ class TitansForecaster(TitansEstimator):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = Simba(self._config(panel.values.shape[1]))
-        train = Windows(scaled, self.input_size, self.h, 0, border)
+        train = loader(Windows(scaled, self.input_size, self.h, 0, border), self.batch_size, seed)
         val = Windows(scaled, self.input_size, self.h, border, T)
+        max_epochs = self.max_epochs or min(200, max(5, -(-600 // len(train))))
         self.history_: History = train_network(
             network,
             decaying_error,
-            loader(train, self.batch_size, seed),
+            train,
             loader(val, self.batch_size) if val_size else None,
             TrainingOptions(
                 learning_rate=self.learning_rate,
-                max_epochs=self.max_epochs,
-                patience=self.patience,
+                max_epochs=max_epochs,
+                patience=max(3, max_epochs // 4) if self.patience is None else self.patience,
                 seed=seed,
                 device=self.device,
                 precision=self.precision,
@@ -276,18 +279,10 @@ class TitansForecaster(TitansEstimator):
         )
 
     def _check_params(self) -> None:
-        for name in (
-            "h",
-            "input_size",
-            "patch_size",
-            "dim",
-            "num_layers",
-            "num_heads",
-            "chunk_size",
-            "batch_size",
-            "max_epochs",
-        ):
+        for name in ("h", "input_size", *_COUNTS, "max_epochs", "patience"):
             value = getattr(self, name)
+            if value is None and name in ("max_epochs", "patience"):
+                continue
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
         if not 0 <= self.dropout < 1:
