@@ -1,5 +1,7 @@
 """Small layers that the memory and the architectures share."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -25,9 +27,30 @@ class CausalConv(nn.Module):
         if tail is None:
             tail = x.new_zeros(x.shape[0], before, x.shape[2])
         x = torch.cat((tail.to(x.dtype), x), dim=1)
-        # one multiply-add for each tap: on a CPU several times faster than conv1d, and no transposes
-        T = x.shape[1] - before
-        y = bias.to(x.dtype)
-        for lag, tap in enumerate(weight.to(x.dtype).unbind(-1)):
-            y = torch.addcmul(y, x[:, lag : lag + T], tap)
-        return y, x[:, T:]
+        # on a CPU several times faster than conv1d, and no transposes
+        y = _Taps.apply(x, weight.to(x.dtype), bias.to(x.dtype))
+        return y, x[:, x.shape[1] - before :]
+
+
+class _Taps(torch.autograd.Function):
+    """``y_t = bias + sum_lag weight[lag] x[t + lag]``, with its gradient: one pass over the data for each tap."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        T = x.shape[1] - weight.shape[1] + 1
+        y = bias.expand(x.shape[0], T, -1).contiguous()
+        for lag, tap in enumerate(weight.unbind(-1)):
+            y.addcmul_(x[:, lag : lag + T], tap)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        T = dy.shape[1]
+        dx = torch.zeros_like(x)
+        dtaps = []
+        for lag, tap in enumerate(weight.unbind(-1)):
+            dx[:, lag : lag + T].addcmul_(dy, tap)
+            dtaps.append((x[:, lag : lag + T] * dy).sum((0, 1)))
+        return dx, torch.stack(dtaps, dim=-1), dy.sum((0, 1))

@@ -1,5 +1,7 @@
 """The one door to the neural memory: checks what came in, chooses a backend, hands over float32 or better."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -41,7 +43,8 @@ def neural_memory(
         state: where an earlier call stopped; its memory replaces ``weights``, which still give the shapes.
         chunk_size: tokens that share one gradient point (b in Eq. 16); the same in every call on one sequence.
         activation: between the layers: "silu", "gelu" or "relu".
-        backend: "naive" (the definition, slow), "chunk" (exact and fast), or "auto": "chunk".
+        backend: "naive" (the definition, slow; its backward pass follows autocast where that is on, and it has second
+            derivatives), "chunk" (exact and fast; first derivatives only), or "auto": "chunk".
 
     Returns:
         out ``[B, T, H, V]`` in the dtype of ``v``, and the :class:`MemoryState` after the last token. Arithmetic and
@@ -51,7 +54,7 @@ def neural_memory(
         ValueError: a shape, device, chunk size, activation or backend that does not fit; the message names it.
         TypeError: an argument of the wrong type or dtype.
     """
-    weights = tuple(weights)
+    weights = _layers("weights", weights)
     _check(q, k, v, alpha, eta, theta, weights, state, chunk_size, activation)
     run, phi = BACKENDS[resolve_backend(backend)], ACTIVATIONS[activation]
 
@@ -74,8 +77,26 @@ def read_memory(q: Tensor, memory: tuple[Tensor, ...], activation: str = "silu")
         activation: as in :func:`neural_memory`.
 
     Returns:
-        ``[B, T, H, V]`` in the dtype of ``q``; arithmetic as in :func:`neural_memory`.
+        ``[B, T, H, V]`` in the dtype of ``q``; arithmetic in the dtype of the memory.
+
+    Raises:
+        ValueError: a shape, device or activation that does not fit; the message names it.
+        TypeError: a memory that is not a sequence of tensors.
     """
+    memory = _layers("memory", memory)
+    _check_activation(activation)
+    if not isinstance(q, Tensor) or q.ndim != 4:
+        raise ValueError(f"q must be a tensor [B, T, H, K], got {tuple(q.shape) if isinstance(q, Tensor) else q!r}.")
+    B, _, H, d_in = q.shape
+    for i, w in enumerate(memory):
+        if w.ndim not in (3, 4) or w.shape[:-1] not in ((B, H, d_in), (H, d_in)):
+            raise ValueError(
+                f"memory[{i}] must be [B, H, d_in, d_out] or [H, d_in, d_out] with B = {B}, H = {H} and d_in = {d_in}, "
+                f"got shape {tuple(w.shape)}."
+            )
+        if w.device != q.device:
+            raise ValueError(f"all tensors must be on one device: q is on {q.device}, memory[{i}] on {w.device}.")
+        d_in = w.shape[-1]
     with torch.autocast(q.device.type, enabled=False):
         out = read(memory, q.transpose(1, 2).to(memory[0].dtype), ACTIVATIONS[activation])
     return out.transpose(1, 2).to(q.dtype)
@@ -138,8 +159,6 @@ def _check(
         if gate is not None and gate.shape != (B, T, H):
             raise ValueError(f"{name} must be [B, T, H] = {(B, T, H)}, got shape {tuple(gate.shape)}.")
 
-    if not weights:
-        raise ValueError("weights must hold at least one tensor [H, d_in, d_out].")
     d_in = K
     for name, w in layers.items():
         if w.ndim != 3 or w.shape[0] != H or w.shape[1] != d_in:
@@ -152,10 +171,27 @@ def _check(
 
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
         raise ValueError(f"chunk_size must be an integer >= 1, got {chunk_size!r}.")
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}.")
+    _check_activation(activation)
     if state is not None:
         _check_state(state, q, weights, chunk_size)
+
+
+def _layers(name: str, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """A tuple of at least one tensor, whatever sequence they came in."""
+    if isinstance(tensors, Tensor) or not isinstance(tensors, Iterable):
+        raise TypeError(f"{name} must be a sequence of tensors, one a layer, got {type(tensors).__name__}.")
+    layers = tuple(tensors)
+    if not layers:
+        raise ValueError(f"{name} must hold at least one tensor [H, d_in, d_out].")
+    for i, w in enumerate(layers):
+        if not isinstance(w, Tensor):
+            raise TypeError(f"{name}[{i}] must be a torch.Tensor, got {type(w).__name__}.")
+    return layers
+
+
+def _check_activation(activation: str) -> None:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}.")
 
 
 def _check_state(state: MemoryState, q: Tensor, weights: tuple[Tensor, ...], chunk_size: int) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from titans_core.ops.memory.activations import Activation
 from titans_core.ops.memory.coefficients import Coefficients, coefficients
+from titans_core.ops.memory.gradient import first_order
 from titans_core.ops.memory.piece import backward_piece, forward_piece
 from titans_core.ops.memory.state import MemoryState
 
@@ -48,7 +48,9 @@ def chunk_memory(
             anchor = [ws.chunk(2, dim=-1)[0] for ws in WS]
         cut = partial(_cut, start=start, stop=stop, size=size)
         c = coefficients(None if alpha is None else cut(alpha), None if eta is None else cut(eta), cut(theta))
-        y, *carried = _Pieces.apply(activation, len(WS), cut(q), cut(k), cut(v), *c, *WS, *anchor)
+        y, *carried = _Pieces.apply(
+            activation, torch.is_grad_enabled(), len(WS), cut(q), cut(k), cut(v), *c, *WS, *anchor
+        )
         WS, anchor = carried[: len(WS)], carried[len(WS) :]
         outputs.append(y.flatten(1, 2))
 
@@ -71,9 +73,9 @@ class _Pieces(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, activation: Activation, L: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, activation: Activation, grad_enabled: bool, L: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         q, k, v, c, WS, anchor = _unpack(L, tensors)
-        needs_tape = any(ctx.needs_input_grad)
+        needs_tape = grad_enabled and any(ctx.needs_input_grad)
         outputs, starts, tapes = [], [], []
         for n in range(q.shape[1]):
             if n > 0:
@@ -89,32 +91,25 @@ class _Pieces(torch.autograd.Function):
         return (torch.stack(outputs, dim=1), *WS, *(w.clone() for w in anchor))
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, dy: Tensor, *dcarried: Tensor) -> tuple[Tensor | None, ...]:
         L = ctx.L
         q, k, v, c, _, first_anchor = _unpack(L, ctx.saved_tensors)
         dWS, danchor = [g.clone() for g in dcarried[:L]], dcarried[L:]
-        dq, dk, dv, dc = (
-            torch.empty_like(q),
-            torch.empty_like(k),
-            torch.empty_like(v),
-            Coefficients(*map(torch.empty_like, c)),
-        )
+        dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        dc = Coefficients(*map(torch.zeros_like, c))
         last = q.shape[1] - 1
         for n in range(last, -1, -1):
             WS = ctx.starts[n]
             anchor = first_anchor if n == 0 else [ws.chunk(2, dim=-1)[0] for ws in WS]
-            dq[:, n], dk[:, n], dv[:, n], grads, dA = backward_piece(
-                dy[:, n], dWS, q[:, n], k[:, n], _at(c, n), WS, anchor, ctx.tapes[n], ctx.activation
-            )
-            for whole, part in zip(dc, grads, strict=True):
-                whole[:, n] = part
+            piece = (q[:, n], k[:, n], _at(c, n), WS, anchor, ctx.tapes[n], ctx.activation)
+            dq[:, n], dk[:, n], dv[:, n], dA = backward_piece(dy[:, n], dWS, _at(dc, n), *piece)
             if n == last:
                 dA = [x + y for x, y in zip(dA, danchor, strict=True)]
             if n > 0:  # the anchor of every piece but the first is the weights it starts with
                 for dws, da in zip(dWS, dA, strict=True):
                     dws.chunk(2, dim=-1)[0].add_(da)
-        return (None, None, dq, dk, dv, *dc, *dWS, *dA)
+        return (None, None, None, dq, dk, dv, *dc, *dWS, *dA)
 
 
 def _unpack(

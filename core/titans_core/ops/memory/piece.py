@@ -19,11 +19,12 @@ Layers = list[Tensor]
 
 
 class Tape(NamedTuple):
-    """What the backward pass of a piece needs besides its inputs. Lists over the hidden layers, L - 1 long."""
+    """What the backward pass of a piece needs besides its inputs. Lists over the hidden layers, L - 1 long, but one."""
 
     Z: Layers  # pre-activations of the keys, [P, C, d']
     E: Layers  # errors that arrive behind each activation, [P, C, d']
     Y: Layers  # pre-activations of the queries, [P, C, d']
+    seen: Layers  # queries times keys of each layer, [P, C, C], L long
     delta: Tensor  # error at the output, [P, C, V]
 
 
@@ -43,12 +44,13 @@ def forward_piece(
         E.insert(0, torch.bmm(delta[0], A.mT))
         delta.insert(0, E[0] * phi.slope(z))
 
-    h, Y, carried = q, [], []
+    h, Y, seen, carried = q, [], [], []
     for x, d, ws in zip(X, delta, WS, strict=True):
         # read: a (h W) + b (h S) - (G * (h x^T)) delta
         from_w, from_s = torch.bmm(h, ws).chunk(2, dim=-1)
         y = torch.addcmul(c.a * from_w, c.b, from_s)
-        y.baddbmm_(torch.bmm(h, x.mT).mul_(c.G), d, alpha=-1)
+        seen.append(torch.bmm(h, x.mT))
+        y.baddbmm_(c.G * seen[-1], d, alpha=-1)
         Y.append(y)
         h = phi.value(y) if len(Y) < len(WS) else y
 
@@ -59,12 +61,13 @@ def forward_piece(
         torch.mul(w, c.a[:, -1:], out=w_after).addcmul_(s, c.b[:, -1:])
         torch.mul(s, c.e, out=s_after)
         carried.append(after.baddbmm_(x.mT, _weighed(d, c), alpha=-1))
-    return Y.pop(), carried, Tape(Z, E, Y, delta[-1])
+    return Y.pop(), carried, Tape(Z, E, Y, seen, delta[-1])
 
 
 def backward_piece(
     dy: Tensor,
     dWS: Layers,
+    dc: Coefficients,
     q: Tensor,
     k: Tensor,
     c: Coefficients,
@@ -72,73 +75,73 @@ def backward_piece(
     anchor: Layers,
     tape: Tape,
     phi: Activation,
-) -> tuple[Tensor, Tensor, Tensor, Coefficients, Layers]:
+) -> tuple[Tensor, Tensor, Tensor, Layers]:
     """Gradients of a piece, given those of its outputs (``dy``) and of the ``WS`` it carried on (``dWS``).
 
-    ``dWS`` is changed in place into the gradient of the ``WS`` that the piece began with.
+    ``dWS`` is changed in place into the gradient of the ``WS`` that the piece began with, and the gradients of the
+    coefficients are added to ``dc``.
 
     Returns:
-        Gradients of q, k, v, of the coefficients, and of ``anchor``.
+        Gradients of q, k, v and of ``anchor``.
     """
     slopes = [phi.slope(z) for z in tape.Z]
     X = [k, *(phi.value(z) for z in tape.Z)]
     H = [q, *(phi.value(y) for y in tape.Y)]
     delta = [*(e * slope for e, slope in zip(tape.E, slopes, strict=True)), tape.delta]
-    grad = Coefficients(*(torch.zeros_like(x) for x in c))
-    dX: Layers = []
-    ddelta: Layers = []
 
-    # carry
+    # carry; what is written to the memory enters with a minus, so these two lists hold minus the gradients
+    minus_dX: Layers = []
+    minus_ddelta: Layers = []
+    g = c.G[:, -1, :, None]
     for x, d, ws, dws in zip(X, delta, WS, dWS, strict=True):
-        w, s = ws.chunk(2, dim=-1)
+        s = ws.chunk(2, dim=-1)[1]
         dw, ds = dws.chunk(2, dim=-1)
         to_g, to_s = torch.bmm(x, dws).chunk(2, dim=-1)
-        g = c.G[:, -1, :, None]
-        ddelta.append(torch.addcmul(g * to_g, c.s, to_s).neg_())
-        grad.G[:, -1] -= (to_g * d).sum(-1)
-        grad.s.sub_((to_s * d).sum(-1, keepdim=True))
-        dX.append(torch.bmm(_weighed(d, c), dws.mT).neg_())
-        own = (dws * ws).sum(-2)
-        half = own.shape[-1] // 2
-        grad.a[:, -1] += own[:, :half].sum(-1, keepdim=True)
-        grad.b[:, -1] += (dw * s).sum((-2, -1))[:, None]
-        grad.e[:, 0] += own[:, half:].sum(-1, keepdim=True)
+        minus_ddelta.append(torch.addcmul(g * to_g, c.s, to_s))
+        dc.G[:, -1].sub_((to_g * d).sum(-1))
+        dc.s.sub_((to_s * d).sum(-1, keepdim=True))
+        minus_dX.append(torch.bmm(_weighed(d, c), dws.mT))
+        to_a, to_e = (dws * ws).sum(-2, keepdim=True).chunk(2, dim=-1)
+        dc.a[:, -1:].add_(to_a.sum(-1, keepdim=True))
+        dc.b[:, -1:].add_((dw * s).sum((-2, -1), keepdim=True))
+        dc.e.add_(to_e.sum(-1, keepdim=True))
         ds.mul_(c.e).addcmul_(dw, c.b[:, -1:])
         dw.mul_(c.a[:, -1:])
 
     # read, from the last layer to the first
     for layer in reversed(range(len(WS))):
-        h, x, d = H[layer], X[layer], delta[layer]
+        h, seen = H[layer], tape.seen[layer]
         w, s = WS[layer].chunk(2, dim=-1)
-        seen = torch.bmm(h, x.mT)
-        dseen = torch.bmm(dy, d.mT).neg_()
-        grad.G.addcmul_(dseen, seen)
-        dseen.mul_(c.G)
-        ddelta[layer].baddbmm_(seen.mul_(c.G).mT, dy, alpha=-1)
-        dX[layer].baddbmm_(dseen.mT, h)
+        to_read = torch.bmm(dy, delta[layer].mT)
+        dc.G.addcmul_(to_read, seen, value=-1)
+        to_read.mul_(c.G)
+        minus_ddelta[layer].baddbmm_((c.G * seen).mT, dy)
+        minus_dX[layer].baddbmm_(to_read.mT, h)
         dWS[layer].baddbmm_(h.mT, torch.cat((c.a * dy, c.b * dy), dim=-1))
         at_w, at_s = torch.bmm(dy, w.mT), torch.bmm(dy, s.mT)
-        grad.a.add_((at_w * h).sum(-1, keepdim=True))
-        grad.b.add_((at_s * h).sum(-1, keepdim=True))
-        dh = torch.addcmul(at_w.mul_(c.a), c.b, at_s).baddbmm_(dseen, x)
-        dy = dh.mul_(phi.slope(tape.Y[layer - 1])) if layer > 0 else dh
+        dc.a.add_((at_w * h).sum(-1, keepdim=True))
+        dc.b.add_((at_s * h).sum(-1, keepdim=True))
+        dy = at_w.mul_(c.a).addcmul_(c.b, at_s).baddbmm_(to_read, X[layer], alpha=-1)
+        if layer > 0:
+            dy.mul_(phi.slope(tape.Y[layer - 1]))
 
     # store: the errors, which ran from the last layer to the first, then the activations
     dZ: Layers = []
     danchor: Layers = []
+    dz = minus_ddelta[0].neg_()
     for layer, (z, e, slope) in enumerate(zip(tape.Z, tape.E, slopes, strict=True)):
-        dZ.append((ddelta[layer] * e).mul_(phi.bend(z)))
-        de = ddelta[layer].mul_(slope)
-        ddelta[layer + 1].baddbmm_(de, anchor[layer + 1])
+        dZ.append((dz * e).mul_(phi.bend(z)))
+        de = dz.mul_(slope)
         danchor.append(torch.bmm(de.mT, delta[layer + 1]))
-    dz = ddelta[-1]
+        dz = minus_ddelta[layer + 1].baddbmm_(de, anchor[layer + 1], beta=-1)
     dv = -dz
     for layer in range(len(WS) - 1, 0, -1):
         danchor[layer - 1].baddbmm_(X[layer].mT, dz)
-        dz = dZ[layer - 1].addcmul_(dX[layer].baddbmm_(dz, anchor[layer].mT), slopes[layer - 1])
+        dx = minus_dX[layer].baddbmm_(dz, anchor[layer].mT, beta=-1)
+        dz = dZ[layer - 1].addcmul_(dx, slopes[layer - 1])
     danchor.insert(0, torch.bmm(k.mT, dz))
-    dk = dX[0].baddbmm_(dz, anchor[0].mT)
-    return dy, dk, dv, grad, danchor
+    dk = minus_dX[0].baddbmm_(dz, anchor[0].mT, beta=-1)
+    return dy, dk, dv, danchor
 
 
 def _weighed(delta: Tensor, c: Coefficients) -> Tensor:

@@ -1,0 +1,26 @@
+"""How the hand-written gradients are run."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a ``backward`` keep to the precision of its tensors, also under autocast, and refuse a second derivative.
+
+    ``once_differentiable`` would not do: it drops a second derivative silently where another path leads around it.
+    """
+
+    @wraps(backward)
+    def run(ctx: Any, *grads: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "backend='chunk' has no second derivative (create_graph=True was asked for); backend='naive' has one."
+            )
+        with torch.autocast(grads[0].device.type, enabled=False):
+            return backward(ctx, *grads)
+
+    return run

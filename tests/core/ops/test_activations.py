@@ -1,0 +1,58 @@
+"""The written-out derivatives of the activations against autograd."""
+
+import pytest
+import torch
+
+from titans_core.ops.memory.activations import ACTIVATIONS
+
+# relu has no slope at 0, so 0 is left to the test below
+Z = torch.cat(
+    (torch.linspace(-30, 30, 997, dtype=torch.float64), torch.tensor([-800.0, -1e-12, 1e-12, 800.0]).double())
+)
+Z = Z[Z != 0]
+
+
+def derivative(fn, z):
+    z = z.clone().requires_grad_()
+    y = fn(z)
+    return torch.autograd.grad(y.sum(), z)[0] if y.requires_grad else torch.zeros_like(z)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_the_slope_is_the_derivative_of_the_value(name):
+    phi = ACTIVATIONS[name]
+    torch.testing.assert_close(phi.slope(Z), derivative(phi.value, Z), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_the_bend_is_the_derivative_of_the_slope(name):
+    phi = ACTIVATIONS[name]
+    torch.testing.assert_close(phi.bend(Z), derivative(phi.slope, Z), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_the_value_is_the_function_of_that_name(name):
+    expected = {"silu": Z * torch.sigmoid(Z), "gelu": Z * torch.special.ndtr(Z), "relu": Z.clamp(min=0)}[name]
+    torch.testing.assert_close(ACTIVATIONS[name].value(Z), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_derivatives_at_zero():
+    zero = torch.zeros(1, dtype=torch.float64)
+    at_zero = {name: (phi.slope(zero).item(), phi.bend(zero).item()) for name, phi in ACTIVATIONS.items()}
+    assert at_zero["relu"] == (0, 0)
+    assert at_zero["silu"] == pytest.approx((0.5, 0.5), rel=1e-15)
+    assert at_zero["gelu"] == pytest.approx((0.5, (2 / torch.pi) ** 0.5), rel=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_derivatives_keep_dtype_and_argument_and_stay_finite_far_out(name, dtype):
+    z = torch.tensor([-1e15, -1e4, -90.0, 0.0, 90.0, 1e4, 1e15], dtype=dtype)
+    before = z.clone()
+    phi = ACTIVATIONS[name]
+    for fn in phi:
+        assert fn(z).dtype == dtype
+        assert torch.equal(z, before)
+    # flat on the left, the identity on the right
+    assert phi.slope(z)[[0, 1, -2, -1]].tolist() == [0, 0, 1, 1]
+    assert phi.bend(z)[[0, 1, -2, -1]].tolist() == [0, 0, 0, 0]
