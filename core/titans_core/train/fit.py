@@ -160,6 +160,7 @@ def _quiet() -> Iterator[None]:
             warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty.*")
             warnings.filterwarnings("ignore", ".*The number of training batches.*")
             warnings.filterwarnings("ignore", ".*LeafSpec.*")
+            warnings.filterwarnings("ignore", ".*have no `val_dataloader`.*")
             yield
     finally:
         for name, level in levels.items():

@@ -29,8 +29,10 @@ class OuterLoop(L.LightningModule):
             seed,
         )
 
-    def on_train_epoch_start(self) -> None:
-        torch.manual_seed(self.seed + self.current_epoch)
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        # not at the start of the epoch: making a loader's iterator draws from the random state, before or after that
+        if batch_idx == 0:
+            torch.manual_seed(self.seed + self.current_epoch)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         loss, count = self.loss(self.network, batch)

@@ -1,0 +1,238 @@
+"""Laws of the memory as a layer: streaming, causality, reading and writing apart, switches."""
+
+import itertools
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import titans_core
+from titans_core import NeuralMemory
+from titans_core.nn import memory as layer_module
+from titans_core.ops.memory import read_memory
+
+T, DIM = 13, 8
+OPTIONS = [
+    {},
+    {"gates": "chunk"},
+    {"momentum": False},
+    {"forget": False},
+    {"momentum": False, "forget": False, "gates": "chunk"},
+    {"conv_size": 0},
+    {"conv_size": 1},
+    {"conv_size": 6},  # longer than a chunk
+    {"depth": 1},
+    {"depth": 3, "expansion": 1.5},
+    {"chunk_size": 1},
+    {"chunk_size": 64},
+    {"activation": "gelu", "num_heads": 1},
+]
+IDS = [",".join(f"{k}={v}" for k, v in o.items()) or "default" for o in OPTIONS]
+
+
+def make(**options):
+    torch.manual_seed(0)
+    return NeuralMemory(DIM, **{"num_heads": 2, "chunk_size": 4, **options}).double()
+
+
+def sequence(batch=2, length=T, seed=1):
+    return torch.randn(batch, length, DIM, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def tensors(state):
+    parts = [*state.memory.weights, *state.memory.momentum, *state.memory.anchor, state.tail, state.gates]
+    return [p for p in parts if p is not None]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+def test_token_by_token_equals_one_call(options):
+    layer, x = make(**options), sequence()
+    expected, end = layer(x)
+    state, outputs = None, []
+    for t in range(T):
+        y, state = layer(x[:, t : t + 1], state)
+        outputs.append(y)
+    torch.testing.assert_close(torch.cat(outputs, dim=1), expected, rtol=1e-10, atol=1e-12)
+    assert state.memory.offset == end.memory.offset == T % layer.chunk_size
+    for a, b in zip(tensors(state), tensors(end), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("cut", range(1, T))
+@pytest.mark.parametrize("gates", ["token", "chunk"])
+def test_a_cut_sequence_has_the_outputs_and_gradients_of_one_call(cut, gates):
+    layer, x = make(gates=gates), sequence().requires_grad_()
+    probe = sequence(seed=2)
+    parameters = [x, *layer.parameters()]
+    whole = layer(x)[0]
+    first, state = layer(x[:, :cut])
+    parts = torch.cat((first, layer(x[:, cut:], state)[0]), dim=1)
+    torch.testing.assert_close(parts, whole, rtol=1e-10, atol=1e-12)
+    expected = torch.autograd.grad((whole * probe).sum(), parameters)
+    for a, b in zip(torch.autograd.grad((parts * probe).sum(), parameters), expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+def test_a_later_token_never_changes_an_earlier_output(options):
+    layer, x = make(**options), sequence()
+    changed = x.clone()
+    changed[:, 7:] += 1
+    before, after = layer(x)[0], layer(changed)[0]
+    torch.testing.assert_close(after[:, :7], before[:, :7], rtol=0, atol=1e-12)
+    assert (after[:, 7:] - before[:, 7:]).abs().amax(-1).min() > 1e-6
+
+
+def test_sequences_of_a_batch_do_not_mix():
+    layer, x = make(), sequence(batch=3)
+    together = layer(x)[0]
+    for b in range(3):
+        torch.testing.assert_close(layer(x[b : b + 1])[0], together[b : b + 1], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+def test_update_gives_the_state_of_forward(options):
+    layer, x = make(**options), sequence()
+    state = layer.update(x[:, :5])
+    for a, b in zip(tensors(layer.update(x[:, 5:], state)), tensors(layer(x[:, 5:], state)[1]), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("conv_size", [0, 4])
+def test_retrieve_reads_what_update_wrote_and_writes_nothing(conv_size):
+    layer, x = make(conv_size=conv_size), sequence()
+    state = layer.update(x[:, :6])
+    before = [t.clone() for t in tensors(state)]
+    recalled = layer.retrieve(x[:, 6:], state)
+    assert all(torch.equal(a, b) for a, b in zip(tensors(state), before, strict=True))
+
+    # the queries of forward, read from the frozen memory, and finished as forward finishes
+    q = layer._project(x[:, 6:], state)[0]
+    expected = layer._finish(read_memory(q, state.memory.weights), x[:, 6:])
+    torch.testing.assert_close(recalled, expected, rtol=1e-10, atol=1e-12)
+    assert (
+        recalled - layer.retrieve(x[:, 6:])
+    ).abs().max() > 1e-6  # a memory that has read nothing says something else
+
+
+def test_reading_after_writing_one_token_is_what_forward_returns():
+    layer, x = make(conv_size=0), sequence(length=1)
+    y, state = layer(x)
+    torch.testing.assert_close(layer.retrieve(x, state), y, rtol=1e-10, atol=1e-12)
+
+
+def test_the_learned_start_is_a_state():
+    layer, x = make(), sequence()
+    torch.testing.assert_close(layer(x, layer.initial_state(2))[0], layer(x)[0], rtol=0, atol=0)
+    torch.testing.assert_close(layer.retrieve(x, layer.initial_state(2)), layer.retrieve(x), rtol=1e-12, atol=1e-14)
+
+
+def gates_of(layer, x, monkeypatch):
+    """What the layer hands to the operator."""
+    seen = {}
+
+    def spy(q, k, v, alpha, eta, theta, *rest, **kwargs):
+        seen.update(q=q, k=k, alpha=alpha, eta=eta, theta=theta)
+        return titans_core.neural_memory(q, k, v, alpha, eta, theta, *rest, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(layer_module, "neural_memory", spy)
+        layer(x)
+    return seen
+
+
+@pytest.mark.parametrize(("momentum", "forget"), list(itertools.product([True, False], repeat=2)))
+def test_switches_take_gates_away(momentum, forget, monkeypatch):
+    layer = make(momentum=momentum, forget=forget)
+    seen = gates_of(layer, sequence(), monkeypatch)
+    assert (seen["eta"] is not None) == momentum
+    assert (seen["alpha"] is not None) == forget
+    assert layer.to_gates.out_features == 2 * (1 + momentum + forget)
+    assert len(make(depth=1).weights) == 1
+    assert not any("conv" in name for name, _ in make(conv_size=0).named_parameters())
+
+
+@pytest.mark.parametrize("chunk_size", [1, 4, 32])
+def test_gates_start_at_sensible_values_and_the_step_of_a_chunk_is_bounded(chunk_size, monkeypatch):
+    layer = make(chunk_size=chunk_size)
+    seen = gates_of(layer, sequence(), monkeypatch)
+    assert seen["alpha"].mean().item() == pytest.approx(min(0.05, 1 / (8 * chunk_size)), rel=0.2)
+    assert seen["eta"].mean().item() == pytest.approx(0.5, abs=0.1)
+    layer.to_gates.weight.data.mul_(1e3)
+    seen = gates_of(layer, sequence(), monkeypatch)
+    assert (seen["theta"] <= 2 * (1 - seen["eta"]) / chunk_size + 1e-12).all()
+    for name in ("q", "k"):
+        torch.testing.assert_close(seen[name].norm(dim=-1), torch.ones(2, T, 2, dtype=torch.float64))
+
+
+def test_gates_per_chunk_are_constant_in_a_chunk_and_follow_its_first_token(monkeypatch):
+    layer, x = make(gates="chunk", chunk_size=4), sequence()
+    alpha = gates_of(layer, x, monkeypatch)["alpha"]
+    assert all(torch.equal(alpha[:, t], alpha[:, t - t % 4]) for t in range(T))
+    later = x.clone()
+    later[:, 1:4] += 1
+    assert torch.equal(gates_of(layer, later, monkeypatch)["alpha"][:, :4], alpha[:, :4])
+    first = x.clone()
+    first[:, 4] += 1
+    assert not torch.equal(gates_of(layer, first, monkeypatch)["alpha"][:, 4:8], alpha[:, 4:8])
+
+
+def test_under_bf16_autocast_the_memory_stays_float32():
+    layer, x = make().float(), sequence().float()
+    expected = layer(x)[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        _, state = layer(x)
+        _, state = layer(x, state)
+    assert all(w.dtype == torch.float32 for w in state.memory.weights)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(layer(x)[0].float(), expected, rtol=0.1, atol=0.1)
+
+
+def test_detach_cuts_the_past_off():
+    layer, x = make(gates="chunk"), sequence().requires_grad_()
+    _, state = layer(x[:, :6])
+    (grad,) = torch.autograd.grad(layer(x[:, 6:], state.detach().to("cpu"))[0].sum(), x)
+    assert grad[:, :6].count_nonzero() == 0
+    assert grad[:, 6:].count_nonzero() > 0
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+@pytest.mark.parametrize("chunk_size", [1, 16, 128])
+def test_training_from_the_start_stays_finite(depth, chunk_size):
+    torch.manual_seed(0)
+    layer = NeuralMemory(16, num_heads=2, depth=depth, chunk_size=chunk_size)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=1e-2)
+    x = torch.randn(1, 300, 16)
+    for _ in range(4):
+        loss = (layer(x)[0] - x.roll(1, dims=1)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        assert all(p.grad.isfinite().all() for p in layer.parameters())
+    assert layer(x)[0].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"dim": 10, "num_heads": 4}, "multiple of num_heads"),
+        ({"dim": 8, "num_heads": 0}, "num_heads must be at least 1"),
+        ({"dim": 8, "depth": 0}, "depth must be at least 1"),
+        ({"dim": 8, "conv_size": -1}, "conv_size must be at least 0"),
+        ({"dim": 8, "gates": "each"}, "gates must be one of"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        NeuralMemory(**arguments)
+
+
+def test_the_public_names_are_few_and_importing_them_loads_no_torch():
+    assert titans_core.__all__ == ["MemoryState", "NeuralMemory", "NeuralMemoryState", "neural_memory"]
+    code = (
+        "import sys, titans_core as t; assert 'torch' not in sys.modules; t.NeuralMemory; print('torch' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "True\n"
+    assert run.stderr == ""

@@ -1,0 +1,81 @@
+"""A saved model comes back bit by bit, or not at all."""
+
+import json
+
+import pytest
+import torch
+
+from titans_core.train.archive import ArchiveError, load_archive, save_archive
+
+CONTENT = {"params": {"h": 4}, "names": ["a", 1]}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    tensors = {"w": torch.randn(3, 4), "n": torch.arange(5), "t": torch.randn(4, 2, dtype=torch.float64).T}
+    save_archive(tmp_path / "model", "Thing", CONTENT, tensors)
+    return tmp_path / "model", tensors
+
+
+def test_what_was_saved_comes_back(saved):
+    path, tensors = saved
+    content, loaded = load_archive(path, "Thing")
+    assert content == CONTENT
+    assert loaded.keys() == tensors.keys()
+    assert all(torch.equal(loaded[k], tensors[k]) and loaded[k].dtype == tensors[k].dtype for k in tensors)
+    assert sorted(f.name for f in path.iterdir()) == ["model.json", "model.safetensors"]
+
+
+def test_a_second_save_replaces_the_first(saved):
+    path, _ = saved
+    save_archive(path, "Thing", {"new": True}, {"w": torch.ones(1)})
+    assert load_archive(path, "Thing")[0] == {"new": True}
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+def test_a_truncated_file_is_refused(saved, name):
+    path, _ = saved
+    data = (path / name).read_bytes()
+    (path / name).write_bytes(data[: len(data) // 2])
+    with pytest.raises(ArchiveError, match=rf"{name}.*truncated"):
+        load_archive(path, "Thing")
+
+
+def test_one_changed_byte_of_the_tensors_is_noticed_and_both_sums_are_named(saved):
+    path, _ = saved
+    data = bytearray((path / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (path / "model.safetensors").write_bytes(data)
+    with pytest.raises(ArchiveError, match=r"sha256 is [0-9a-f]{64}, [0-9a-f]{64} was saved"):
+        load_archive(path, "Thing")
+
+
+def test_a_changed_setting_is_noticed(saved):
+    path, _ = saved
+    head = json.loads((path / "model.json").read_text())
+    head["content"]["params"]["h"] = 5
+    (path / "model.json").write_text(json.dumps(head))
+    with pytest.raises(ArchiveError, match="was changed after it was saved"):
+        load_archive(path, "Thing")
+
+
+def test_a_missing_file_another_kind_and_a_newer_format_are_named(saved, monkeypatch):
+    path, _ = saved
+    with pytest.raises(ArchiveError, match="holds a Thing, not a Forecaster"):
+        load_archive(path, "Forecaster")
+    with monkeypatch.context() as patch:
+        patch.setattr("titans_core.train.archive.FORMAT", 0)
+        with pytest.raises(ArchiveError, match="newer version"):
+            load_archive(path, "Thing")
+    (path / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors is missing"):
+        load_archive(path, "Thing")
+    with pytest.raises(FileNotFoundError, match="no saved model at"):
+        load_archive(path.parent / "nowhere", "Thing")
+
+
+def test_a_model_is_not_saved_over_a_file(tmp_path):
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(ArchiveError, match="is a file"):
+        save_archive(tmp_path / "file", "Thing", {}, {"w": torch.ones(1)})
+    assert (tmp_path / "file").read_text() == "precious"
