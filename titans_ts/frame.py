@@ -1,5 +1,6 @@
 """Frames in and out: long and wide pandas frames, and plain matrices, to one table of values and back."""
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -70,6 +71,12 @@ def read_frame(df: Any, freq: Freq | None = None) -> Panel:
         ValueError: missing columns; NaN or infinite values; unsorted, duplicate or irregular time stamps; series that
             do not end together; a frequency that is unknown or does not fit. The message says where, and what to do.
     """
+    panel = _panel(df, freq)
+    # one layout in memory: sums, and so last digits, depend on it
+    return replace(panel, values=np.ascontiguousarray(panel.values))
+
+
+def _panel(df: Any, freq: Freq | None) -> Panel:
     if isinstance(df, np.ndarray):
         return _from_matrix(df)
     if not isinstance(df, pd.DataFrame):
@@ -77,8 +84,7 @@ def read_frame(df: Any, freq: Freq | None = None) -> Panel:
         raise TypeError(f"df must be a pandas DataFrame or a numpy matrix, got {type(df).__name__}.{hint}")
     if len(df) == 0:
         raise ValueError("df has no rows.")
-    is_long = any(c in df.columns for c in LONG_COLUMNS)
-    if is_long:
+    if "unique_id" in df.columns or "ds" in df.columns:
         return _from_long(df, freq)
     if isinstance(df.index, pd.DatetimeIndex) or pd.api.types.is_integer_dtype(df.index):
         return _from_wide(df, freq)
@@ -208,7 +214,9 @@ def _guess(index: pd.Index, is_integer: bool, where: str) -> Freq:
     steps = np.diff(index.to_numpy())
     if is_integer:
         return int(np.median(steps))
-    inferred = pd.infer_freq(pd.DatetimeIndex(index))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pandas announces another type of the result, and either will do
+        inferred = pd.infer_freq(pd.DatetimeIndex(index))
     if inferred is not None:
         return inferred
     # not regular: judge it by its commonest step, so that the error can name the first gap

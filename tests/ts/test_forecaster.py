@@ -1,0 +1,267 @@
+"""Laws of the estimator: it stores, learns in fit, repeats itself, comes back from disk, refuses bad input."""
+
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from matplotlib.figure import Figure
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import titans_ts
+from titans_core.train.archive import ArchiveError
+from titans_ts import TitansForecaster
+
+
+def values(forecast):
+    return forecast["Titans"].to_numpy() if "Titans" in getattr(forecast, "columns", ()) else np.asarray(forecast)
+
+
+@pytest.mark.parametrize("call", ["predict", "score", "save", "plot", "predict_windows"])
+def test_before_fit_there_is_nothing_to_ask(tiny, wide, tmp_path, call):
+    arguments = {
+        "predict": (),
+        "score": (wide,),
+        "save": (tmp_path,),
+        "plot": (),
+        "predict_windows": (np.zeros((1, 12, 3)),),
+    }
+    with pytest.raises(NotFittedError):
+        getattr(tiny(), call)(*arguments[call])
+
+
+def test_the_constructor_only_stores_and_clone_and_set_params_work(tiny):
+    parameters = inspect.signature(TitansForecaster).parameters
+    assert len(parameters) < 20
+    assert all(p.default is not inspect.Parameter.empty for p in parameters.values())
+    odd = {name: object() for name in parameters}
+    assert all(value is odd[name] for name, value in TitansForecaster(**odd).get_params(deep=False).items())
+    assert set(vars(TitansForecaster())) == set(parameters)
+    copy = clone(tiny(dim=16)).set_params(h=7)
+    assert (copy.dim, copy.h) == (16, 7)
+
+
+def test_the_same_seed_gives_the_same_forecasts_and_another_seed_others(tiny, wide):
+    first, again, other = (tiny(random_state=s).fit(wide).predict().to_numpy() for s in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_fit_leaves_the_callers_frame_and_random_states_alone(tiny, wide):
+    before, state = wide.copy(), torch.random.get_rng_state()
+    numpy_state = np.random.get_state()[1].copy()  # noqa: NPY002 (the global state is what must not move)
+    tiny().fit(wide)
+    pd.testing.assert_frame_equal(wide, before)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
+
+
+def test_long_wide_and_matrix_give_the_same_numbers(tiny, wide, to_long):
+    expected = tiny().fit(wide).predict()
+    assert list(expected.columns) == ["a", "b", "c"]
+    assert expected.index[0] == wide.index[-1] + pd.Timedelta("1h")
+    long = tiny().fit(to_long(wide)).predict()
+    np.testing.assert_array_equal(long["Titans"].to_numpy().reshape(3, 4).T, expected.to_numpy())
+    np.testing.assert_array_equal(tiny().fit(wide.to_numpy()).predict(), expected.to_numpy())
+
+
+@pytest.mark.parametrize("layout", ["wide", "long", "numbered", "matrix", "monthly", "integers"])
+@pytest.mark.parametrize("multivariate", [False, True])
+def test_fit_save_load_predict_gives_the_same_numbers(tiny, wide, to_long, tmp_path, layout, multivariate):
+    frame = {
+        "wide": lambda: wide,
+        "long": lambda: to_long(wide),
+        "numbered": lambda: to_long(wide).replace({"unique_id": {"a": 5, "b": 3, "c": 9}}),
+        "matrix": wide.to_numpy,
+        "monthly": lambda: wide.set_axis(pd.date_range("2000-01", periods=120, freq="MS"), axis=0),
+        "integers": lambda: wide.set_axis(range(100, 340, 2), axis=0),
+    }[layout]()
+    model = tiny(multivariate=multivariate).fit(frame)
+    model.save(tmp_path / "m")
+    loaded = TitansForecaster.load(tmp_path / "m")
+    assert loaded.get_params() == model.get_params()
+    assert loaded.history_ == model.history_
+    expected, actual = model.predict(), loaded.predict()
+    if layout == "matrix":
+        assert np.array_equal(actual, expected)
+        assert np.array_equal(loaded.predict(frame), expected)
+    else:
+        pd.testing.assert_frame_equal(actual, expected, check_exact=True)
+        pd.testing.assert_frame_equal(loaded.predict(frame), expected, check_exact=True)
+    assert loaded.score(frame) == model.score(frame)
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+def test_a_saved_model_that_was_cut_or_changed_is_refused(tiny, wide, tmp_path, name):
+    tiny().fit(wide).save(tmp_path / "m")
+    file = tmp_path / "m" / name
+    data = file.read_bytes()
+    file.write_bytes(data[:-100])
+    with pytest.raises(ArchiveError, match=rf"{name} is truncated"):
+        TitansForecaster.load(tmp_path / "m")
+    file.write_bytes(data.replace(b"0", b"1"))
+    with pytest.raises(ArchiveError, match="changed"):
+        TitansForecaster.load(tmp_path / "m")
+
+
+def test_it_learns_what_can_be_learned(tiny):
+    t = np.arange(600)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"y": np.sin(t * 2 * np.pi / 12) + 0.1 * rng.normal(size=600)}, index=t)
+    model = tiny(max_epochs=30, batch_size=32, learning_rate=1e-2).fit(frame.iloc[:500])
+    test = frame.iloc[500:]
+    steps = np.lib.stride_tricks.sliding_window_view(test["y"].to_numpy(), 16)
+    last_value = np.abs(steps[:, 12:] - steps[:, 11:12]).mean() / model.scale_[0]
+    assert -model.score(test) < 0.3 * last_value
+    assert -model.score(test) < 0.25  # the noise alone is about 0.11
+
+
+def test_the_score_is_minus_the_scaled_absolute_error_of_every_window(tiny, wide):
+    model = tiny().fit(wide)
+    test = wide.iloc[40:70]
+    errors = []
+    for start in range(len(test) - 16 + 1):
+        past, future = test.iloc[start : start + 12], test.iloc[start + 12 : start + 16]
+        errors.append(((model.predict(past) - future).abs() / model.scale_).to_numpy())
+    assert model.score(test) == pytest.approx(-np.mean(errors), rel=1e-5)
+    with pytest.raises(ValueError, match="score needs the series of fit"):
+        model.score(test[["a", "b"]])
+
+
+def test_validation_rows_are_not_trained_on_and_not_scaled_by(tiny, wide):
+    spoiled = wide.copy()
+    spoiled.iloc[-20:] += 1000
+    model = tiny().fit(spoiled, val_size=20)
+    np.testing.assert_allclose(model.mean_, wide.iloc[:-20].mean(), rtol=1e-12)
+    np.testing.assert_allclose(model.scale_, wide.iloc[:-20].std(ddof=0), rtol=1e-12)
+    # the same training rows, so the same training losses
+    losses = [e["train_loss"] for e in tiny().fit(wide, val_size=20).history_.epochs]
+    assert [e["train_loss"] for e in model.history_.epochs] == losses
+    assert "val_loss" not in tiny().fit(wide, val_size=0).history_.epochs[0]
+
+
+@pytest.mark.parametrize("val_size", [-1, 3, 105, 120])
+def test_a_val_size_that_leaves_no_window_is_refused(tiny, wide, val_size):
+    with pytest.raises(ValueError, match=rf"val_size={val_size} of 120 rows.*Use val_size=0"):
+        tiny().fit(wide, val_size=val_size)
+
+
+def test_too_short_a_series_is_refused_with_the_rows_needed(tiny, wide, to_long):
+    with pytest.raises(ValueError, match=r"has 15 rows .*input_size \+ h = 16 are needed"):
+        tiny().fit(wide.iloc[:15])
+    tiny().fit(wide.iloc[:16])
+    model = tiny().fit(wide)
+    with pytest.raises(ValueError, match=r"has 11 rows .*input_size = 12 are needed"):
+        model.predict(wide.iloc[:11])
+    late = to_long(wide)
+    late = late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[100])]
+    with pytest.raises(ValueError, match=r"series 'b' has 0 rows for training"):
+        tiny().fit(late)
+    with pytest.raises(ValueError, match="series 'b' is shorter than input_size=12"):
+        model.predict(late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[-5])])
+
+
+def test_series_that_begin_later_are_trained_on_what_there_is(tiny, wide, to_long):
+    late = to_long(wide)
+    late = late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[40])]
+    model = tiny().fit(late)
+    forecast = model.predict()
+    assert np.isfinite(forecast["Titans"]).all()
+    assert np.isfinite(model.score(late))
+    b = forecast.loc[forecast["unique_id"] == "b", "Titans"]
+    assert b.between(100, 300).all()
+    with pytest.raises(ValueError, match="multivariate=True needs series of the same length"):
+        tiny(multivariate=True).fit(late)
+
+
+def test_new_series_are_welcome_unless_series_are_mixed(tiny, wide):
+    model = tiny().fit(wide)
+    new = wide[["b"]].rename(columns={"b": "new"}) * 1e6
+    forecast = model.predict(new)
+    assert list(forecast.columns) == ["new"]
+    assert forecast["new"].between(1e8, 3e8).all()
+    # a series has the forecast it had among others
+    together = model.predict(pd.concat([wide, new], axis=1))
+    np.testing.assert_allclose(together[["new"]], forecast, rtol=1e-5)
+    np.testing.assert_allclose(together[["a"]], model.predict(wide)[["a"]], rtol=1e-5)
+
+    mixed = tiny(multivariate=True).fit(wide)
+    with pytest.raises(
+        ValueError, match=r"forecasts the series of fit, in their order: \['a', 'b', 'c'\], got \['new'\]"
+    ):
+        mixed.predict(new)
+
+
+def test_a_cut_training_goes_on_where_it_was(tiny, wide, tmp_path):
+    expected = tiny(max_epochs=3).fit(wide).predict()
+    tiny(max_epochs=3).fit(wide, checkpoint_dir=tmp_path / "run")
+    # the checkpoint of the finished run: resuming it trains nothing more, and gives the same model
+    again = tiny(max_epochs=3).fit(wide, checkpoint_dir=tmp_path / "run")
+    pd.testing.assert_frame_equal(again.predict(), expected, check_exact=True)
+
+
+def test_training_is_long_enough_for_small_data_by_default(tiny, wide):
+    model = tiny(max_epochs=None, patience=1000, batch_size=16).fit(wide)
+    assert len(model.history_.epochs) == 100  # 85 training windows: 6 batches an epoch, 600 in all
+
+
+def test_verbose_0_is_silent_and_1_shows_progress(tiny, wide, capfd):
+    model = tiny(verbose=0).fit(wide)
+    model.predict()
+    assert capfd.readouterr() == ("", "")
+    tiny(verbose=1).fit(wide)
+    shown = "".join(capfd.readouterr())
+    assert "Epoch 1: 100%" in shown
+    assert "val_loss" in shown
+
+
+def test_the_plot_shows_the_forecast_behind_the_past(tiny, wide):
+    model = tiny().fit(wide.iloc[:100])
+    figure = model.plot(wide.iloc[:100], actual=wide.iloc[100:104], series=["b", "a"], history=20)
+    assert isinstance(figure, Figure)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["b", "a"]
+    lines = {line.get_label(): line.get_ydata() for line in figure.axes[0].get_lines()}
+    np.testing.assert_array_equal(lines["past"], wide["b"].iloc[80:100])
+    np.testing.assert_array_equal(lines["actual"], wide["b"].iloc[100:104])
+    np.testing.assert_allclose(lines["Titans"][1:], model.predict()["b"], rtol=1e-6)
+    assert len(model.plot().axes) == 3
+    with pytest.raises(ValueError, match=r"no series \['z'\]"):
+        model.plot(series=["z"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("h", 0),
+        ("input_size", 2.5),
+        ("dim", "wide"),
+        ("max_epochs", 0),
+        ("patience", -1),
+        ("dropout", 1),
+        ("learning_rate", 0),
+    ],
+)
+def test_bad_settings_are_named_in_fit(tiny, wide, name, value):
+    with pytest.raises(ValueError, match=rf"^{name} must be .* got {value!r}"):
+        tiny(**{name: value}).fit(wide)
+
+
+def test_settings_that_do_not_go_together_are_named(tiny, wide):
+    with pytest.raises(ValueError, match="dim must be a multiple of num_heads"):
+        tiny(dim=9, num_heads=2).fit(wide)
+    with pytest.raises(ValueError, match="mixer must be one of"):
+        tiny(mixer="conv").fit(wide)
+
+
+def test_importing_the_package_is_cheap_and_its_names_are_pinned():
+    assert titans_ts.__all__ == ["TitansForecaster"]
+    heavy = ("torch", "lightning", "pandas", "sklearn", "matplotlib")
+    code = f"import sys, titans_ts; print([m for m in {heavy} if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+    with pytest.raises(AttributeError, match="no attribute 'Forecaster'"):
+        titans_ts.Forecaster  # noqa: B018

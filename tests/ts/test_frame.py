@@ -1,0 +1,154 @@
+"""Frames in and out: every bad one is refused with the place and the remedy, every good one comes back in kind."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from titans_ts.frame import read_frame
+
+
+@pytest.fixture
+def long(wide, to_long):
+    return to_long(wide)
+
+
+def spoil(frame, row, column, value):
+    frame = frame.copy()
+    frame.loc[frame.index[row], column] = value
+    return frame
+
+
+@pytest.mark.parametrize("column", ["unique_id", "ds", "y"])
+def test_a_missing_column_is_named(long, column):
+    with pytest.raises(ValueError, match=rf"df lacks the columns \['{column}'\]"):
+        read_frame(long.drop(columns=column))
+
+
+@pytest.mark.parametrize(("value", "kind"), [(np.nan, "NaN"), (np.inf, "infinite"), (-np.inf, "infinite")])
+def test_values_that_are_not_finite_are_located(wide, long, value, kind):
+    with pytest.raises(ValueError, match=rf"1 values .* first: {kind} in series 'b' at 2024-01-01 07:00"):
+        read_frame(spoil(wide, 7, "b", value))
+    with pytest.raises(ValueError, match=rf"1 values .* first: {kind} in series 'b' at 2024-01-01 07:00"):
+        read_frame(spoil(long, 127, "y", value))
+    matrix = wide.to_numpy().copy()
+    matrix[7, 1] = value
+    with pytest.raises(ValueError, match=f"first: {kind} in series 1 at 7"):
+        read_frame(matrix)
+
+
+def test_unsorted_stamps_are_located(wide, long):
+    with pytest.raises(ValueError, match=r"df is not sorted by time: 2024-01-01 03:00:00 comes after 2024-01-01 04:00"):
+        read_frame(wide.iloc[[0, 1, 2, 4, 3, *range(5, 120)]])
+    with pytest.raises(ValueError, match="series 'a' is not sorted by time"):
+        read_frame(long.iloc[::-1].sort_values("unique_id", kind="stable"))
+
+
+def test_duplicate_stamps_are_counted_and_located(wide, long):
+    with pytest.raises(ValueError, match=r"df has 2 duplicate time stamps, first: 2024-01-01 05:00"):
+        read_frame(wide.iloc[sorted([*range(120), 5, 9])])
+    with pytest.raises(ValueError, match=r"series 'a' has 1 duplicate time stamps, first: 2024-01-01 05:00"):
+        read_frame(long.iloc[sorted([*range(360), 5])])
+
+
+def test_a_gap_is_located(wide, long):
+    gap = r"irregular time stamps for freq 'h': expected 2024-01-01 10:00:00 after 2024-01-01 09:00:00, got .* 11:00"
+    with pytest.raises(ValueError, match="df has " + gap):
+        read_frame(wide.drop(wide.index[10]))
+    with pytest.raises(ValueError, match="series 'b' has " + gap):
+        read_frame(long.drop(long.index[130]))
+
+
+def test_series_must_end_together(long):
+    with pytest.raises(ValueError, match=r"must end at the same time: 'c' ends at 2024-01-05 21:00:00, 'a' at .*23:00"):
+        read_frame(long.iloc[:-2])
+
+
+def test_a_freq_that_is_unknown_does_not_fit_or_cannot_be_found_is_named(wide):
+    with pytest.raises(ValueError, match="unknown freq 'fortnightly'"):
+        read_frame(wide, freq="fortnightly")
+    with pytest.raises(ValueError, match=r"irregular time stamps for freq 'D': expected 2024-01-02"):
+        read_frame(wide, freq="D")
+    with pytest.raises(ValueError, match=r"cannot be inferred from 2 time stamps.*Pass freq"):
+        read_frame(wide.iloc[:2])
+    scattered = wide.iloc[[0, 1, 3, 7, 12, 20, 33]]
+    with pytest.raises(ValueError, match=r"freq cannot be inferred.*different steps"):
+        read_frame(scattered)
+    with pytest.raises(ValueError, match="positive integer for integer time stamps"):
+        read_frame(wide.reset_index(drop=True), freq="h")
+    assert read_frame(wide.iloc[:2], freq="h").freq == pd.offsets.Hour()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda w: pl.DataFrame({"y": [1.0]}), TypeError, r"Convert it with \.to_pandas\(\)"),
+        (lambda w: [1, 2, 3], TypeError, "must be a pandas DataFrame or a numpy matrix, got list"),
+        (lambda w: w.iloc[:0], ValueError, "df has no rows"),
+        (lambda w: w.set_axis(list("abcd" * 30), axis=0), ValueError, "neither long nor wide"),
+        (lambda w: w.set_axis(["a", "a", "b"], axis=1), ValueError, r"duplicate columns: \['a'\]"),
+        (lambda w: w.assign(d="x"), ValueError, "column 'd' of a wide frame must be numeric"),
+        (lambda w: np.zeros(5), ValueError, r"must be \[T, N\]"),
+    ],
+)
+def test_what_is_no_frame_is_refused(wide, make, error, says):
+    with pytest.raises(error, match=says):
+        read_frame(make(wide))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "says"),
+    [
+        ("y", "high", "column 'y' must be numeric"),
+        ("ds", "yesterday", "column 'ds' must hold time stamps or integers"),
+        ("unique_id", None, "column 'unique_id' has 360 missing values"),
+    ],
+)
+def test_columns_of_the_wrong_kind_are_named(long, column, value, says):
+    with pytest.raises(ValueError, match=says):
+        read_frame(long.assign(**{column: value}))
+
+
+def test_the_three_layouts_hold_the_same_values_and_nothing_is_changed(wide, long):
+    before_wide, before_long = wide.copy(), long.copy()
+    panels = [read_frame(x) for x in (wide, long, wide.to_numpy())]
+    for panel in panels:
+        np.testing.assert_array_equal(panel.values, wide.to_numpy())
+    assert [p.ids for p in panels] == [["a", "b", "c"], ["a", "b", "c"], [0, 1, 2]]
+    pd.testing.assert_frame_equal(wide, before_wide)
+    pd.testing.assert_frame_equal(long, before_long)
+
+
+def test_the_future_goes_on_where_the_past_ends(wide):
+    assert list(read_frame(wide).future(2)) == [pd.Timestamp("2024-01-06 00:00"), pd.Timestamp("2024-01-06 01:00")]
+    monthly = wide.iloc[:24].set_axis(pd.date_range("2020-01-01", periods=24, freq="MS"), axis=0)
+    assert list(read_frame(monthly).future(2)) == [pd.Timestamp("2022-01-01"), pd.Timestamp("2022-02-01")]
+    even = wide.set_axis(pd.RangeIndex(0, 240, 2), axis=0)
+    assert list(read_frame(even).future(2)) == [240, 242]
+
+
+def test_forecasts_come_back_in_the_layout_of_the_frame(wide, long):
+    values = np.arange(6.0).reshape(2, 3)
+    for frame in (wide, long, wide.to_numpy()):
+        panel = read_frame(frame)
+        out = panel.output(panel.future(2), values, "Titans")
+        if panel.layout == "long":
+            assert list(out.columns) == ["unique_id", "ds", "Titans"]
+            assert out["unique_id"].tolist() == ["a", "a", "b", "b", "c", "c"]
+            assert out["Titans"].tolist() == [0, 3, 1, 4, 2, 5]
+            assert out["ds"].iloc[1] == pd.Timestamp("2024-01-06 01:00")
+        elif panel.layout == "wide":
+            pd.testing.assert_frame_equal(out, pd.DataFrame(values, panel.future(2), pd.Index(["a", "b", "c"])))
+        else:
+            np.testing.assert_array_equal(out, values)
+
+
+def test_a_series_may_begin_later_and_ids_may_be_numbers(long):
+    late = long[(long["unique_id"] != "b") | (long["ds"] >= "2024-01-02")].replace(
+        {"unique_id": {"a": 3, "b": 7, "c": 1}}
+    )
+    panel = read_frame(late)
+    assert panel.ids == [3, 7, 1]
+    assert np.isnan(panel.values[:24, 1]).all()
+    assert np.isfinite(panel.values[24:]).all()
+    assert np.isfinite(panel.values[:, [0, 2]]).all()
