@@ -48,9 +48,10 @@ class _Taps(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         T = dy.shape[1]
-        dx = torch.zeros_like(x)
-        dtaps = []
+        dx, dtaps = torch.zeros_like(x), []
+        # one buffer for all products, unless they are to be differentiated again
+        product = None if torch.is_grad_enabled() else torch.empty_like(dy)
         for lag, tap in enumerate(weight.unbind(-1)):
             dx[:, lag : lag + T].addcmul_(dy, tap)
-            dtaps.append((x[:, lag : lag + T] * dy).sum((0, 1)))
+            dtaps.append(torch.mul(x[:, lag : lag + T], dy, out=product).sum((0, 1)))
         return dx, torch.stack(dtaps, dim=-1), dy.sum((0, 1))

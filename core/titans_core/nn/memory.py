@@ -133,8 +133,9 @@ class NeuralMemory(nn.Module):
         if self.conv is not None:
             tail = None if state is None or state.tail is None else state.tail[..., queries]
             q, _ = self.conv(q, tail, queries)
+        q = F.normalize(F.silu(q).unflatten(-1, (self.num_heads, -1)), dim=-1)
         memory = tuple(self.weights) if state is None else state.memory.weights
-        return self._finish(read_memory(self._unit(q), memory, self.activation), x)
+        return self._finish(read_memory(q, memory, self.activation), x)
 
     def update(self, x: Tensor, state: NeuralMemoryState | None = None) -> NeuralMemoryState:
         """Write without reading: the state that :meth:`forward` would return."""
@@ -148,14 +149,9 @@ class NeuralMemory(nn.Module):
         qkv, tail = self.qkv(x), None
         if self.conv is not None:
             qkv, tail = self.conv(qkv, None if state is None else state.tail)
-        q, k, v = qkv.chunk(3, dim=-1)
-        return self._unit(q), self._unit(k), self._heads(F.silu(v)), tail
-
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.num_heads, -1))
-
-    def _unit(self, x: Tensor) -> Tensor:
-        return F.normalize(self._heads(F.silu(x)), dim=-1)
+        qk, v = F.silu(qkv).unflatten(-1, (3 * self.num_heads, -1)).split((2 * self.num_heads, self.num_heads), dim=-2)
+        q, k = F.normalize(qk, dim=-1).chunk(2, dim=-2)
+        return q, k, v, tail
 
     def _gate(self, x: Tensor, state: NeuralMemoryState | None) -> tuple[dict[str, Tensor], Tensor | None]:
         """Post-activation gates ``[B, T, H]`` by name, and with gates per chunk those of the chunk at hand."""

@@ -10,6 +10,7 @@ import torch
 import titans_core
 from titans_core import NeuralMemory
 from titans_core.nn import memory as layer_module
+from titans_core.nn.layers import CausalConv
 from titans_core.ops.memory import read_memory
 
 T, DIM = 13, 8
@@ -236,3 +237,26 @@ def test_the_public_names_are_few_and_importing_them_loads_no_torch():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "True\n"
     assert run.stderr == ""
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_convolution_is_the_usual_one_with_its_first_and_second_derivatives(size):
+    torch.manual_seed(0)
+    conv = CausalConv(4, size).double()
+    torch.nn.init.normal_(conv.bias)
+    x = torch.randn(2, 6, 4, dtype=torch.float64, requires_grad=True)
+    padded = torch.nn.functional.pad(x.mT, (size - 1, 0))
+    expected = torch.nn.functional.conv1d(padded, conv.weight.unsqueeze(1), conv.bias, groups=4).mT
+    torch.testing.assert_close(conv(x)[0], expected)
+    assert torch.autograd.gradcheck(lambda x: conv(x)[0], x)
+    assert torch.autograd.gradgradcheck(lambda x: conv(x)[0].square(), x)
+    for a, b in zip(
+        *(torch.autograd.grad(y.sin().sum(), conv.parameters()) for y in (conv(x)[0], expected)), strict=True
+    ):
+        torch.testing.assert_close(a, b)
+
+
+def test_second_derivatives_are_there_with_the_definition():
+    layer, x = make(backend="naive"), sequence(batch=1, length=5).requires_grad_()
+    (first,) = torch.autograd.grad(layer(x)[0].square().sum(), x, create_graph=True)
+    assert torch.autograd.grad(first.square().sum(), x)[0].isfinite().all()
