@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint tables clean
+.PHONY: demo test lint tables example clean
 
 demo: $(STAMP)
 	$(BIN)/python benchmarks/demo.py
@@ -20,6 +20,9 @@ lint: $(STAMP)
 
 tables: $(STAMP)
 	$(BIN)/python benchmarks/tables.py
+
+example: $(STAMP)
+	$(BIN)/python benchmarks/readme_example.py
 
 clean:
 	rm -rf $(VENV) out
