@@ -1,5 +1,6 @@
 """The estimator: from a frame to forecasts."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ class TitansForecaster(TitansEstimator):
         self._check_params()
         panel = self._read(df, reset=True)
         T = len(panel.values)
-        self._check_length(panel, self.input_size + self.h)
+        _check_length(panel, self.input_size + self.h, "input_size + h")
         if self.multivariate and np.isnan(panel.values).any():
             raise ValueError(
                 "multivariate=True needs series of the same length. Cut the longer ones, or use multivariate=False."
@@ -191,14 +192,13 @@ class TitansForecaster(TitansEstimator):
             NotFittedError: before ``fit``.
             ValueError: a bad frame.
         """
-        check_is_fitted(self, "network_")
+        h = self._fitted().h
         panel = self.context_ if df is None else self._read(df, reset=False)
-        return panel.output(panel.future(self.h), self._continue(panel), COLUMN)
+        return panel.output(panel.future(h), self._continue(panel), COLUMN)
 
     def predict_windows(self, windows: np.ndarray) -> np.ndarray:
         """Forecasts of many windows at once: ``[W, input_size, N]`` -> ``[W, h, N]``, in the data's units."""
-        check_is_fitted(self, "network_")
-        expected = (self.input_size, self.n_features_in_)
+        expected = (self._fitted().input_size, self.n_features_in_)
         if windows.ndim != 3 or windows.shape[1:] != expected:
             raise ValueError(f"windows must be [W, {expected[0]}, {expected[1]}], got shape {windows.shape}.")
         return self._forecast(windows, self.mean_, self.scale_)
@@ -213,12 +213,12 @@ class TitansForecaster(TitansEstimator):
             NotFittedError: before ``fit``.
             ValueError: a bad frame, other series than those of ``fit``, or fewer than ``input_size + h`` rows.
         """
-        check_is_fitted(self, "network_")
+        config = self._fitted()
         panel = self._read(df, reset=False)
         if panel.ids != self.context_.ids:
             raise ValueError(f"score needs the series of fit, {self.context_.ids[:8]}, got {panel.ids[:8]}.")
-        self._check_length(panel, self.input_size + self.h)
-        inputs, targets = all_windows(panel.values, self.input_size, self.h)
+        _check_length(panel, config.input_size + config.h, "input_size + h")
+        inputs, targets = all_windows(panel.values, config.input_size, config.h)
         error = np.abs(self.predict_windows(inputs) - targets) / self.scale_
         return -float(np.nanmean(error))
 
@@ -235,24 +235,25 @@ class TitansForecaster(TitansEstimator):
         """
         from titans_ts.plots import plot_forecast
 
-        check_is_fitted(self, "network_")
+        h = self._fitted().h
         past = self.context_ if df is None else self._read(df, reset=False)
         values = self._continue(past)
         truth = None if actual is None else self._read(actual, reset=False)
-        return plot_forecast(past, past.future(self.h), values, truth, series, history or 2 * self.h)
+        return plot_forecast(past, past.future(h), values, truth, series, history or 2 * h)
 
     def _continue(self, panel: Panel) -> np.ndarray:
         """The h steps behind a panel, ``[h, N]``."""
-        if self.multivariate and panel.ids != self.context_.ids:
+        config = self._fitted()
+        if config.num_series is not None and panel.ids != self.context_.ids:
             raise ValueError(
                 f"a multivariate model forecasts the series of fit, in their order: {self.context_.ids[:8]}, "
                 f"got {panel.ids[:8]}."
             )
-        self._check_length(panel, self.input_size)
-        recent = panel.values[-self.input_size :]
+        _check_length(panel, config.input_size, "input_size")
+        recent = panel.values[-config.input_size :]
         if np.isnan(recent).any():
             short = panel.ids[int(np.isnan(recent).any(axis=0).argmax())]
-            raise ValueError(f"series {short!r} is shorter than input_size={self.input_size}. Give more of its past.")
+            raise ValueError(f"series {short!r} is shorter than input_size={config.input_size}. Give more of its past.")
         # a series that fit knew keeps the scale it had there; a new one has that of what is known of it
         mean, scale = _scale(panel.values)
         for column, name in enumerate(panel.ids):
@@ -292,7 +293,10 @@ class TitansForecaster(TitansEstimator):
 
     def _read(self, df: Any, reset: bool) -> Panel:
         if isinstance(df, pd.DataFrame):
-            panel = read_frame(df, self.freq if reset or self.freq is not None else self.context_.freq)
+            known = self.freq
+            if known is None and not reset and self.context_.layout != "matrix":
+                known = self.context_.freq
+            panel = read_frame(df, known)
         elif hasattr(df, "columns"):
             panel = read_frame(df)  # another library's frame: the error says how to convert it
         else:
@@ -302,19 +306,16 @@ class TitansForecaster(TitansEstimator):
             self.n_features_in_ = panel.values.shape[1]
         return panel
 
-    def _check_length(self, panel: Panel, least: int) -> None:
-        rows = len(panel.values)
-        if rows < least:
-            what = "input_size + h" if least > self.input_size else "input_size"
-            raise ValueError(
-                f"the frame has {rows} rows (n_samples={rows}), but {what} = {least} are needed. "
-                "Give a longer frame, or lower input_size or h."
-            )
-
     def _default_val_size(self, T: int) -> int:
         spare = T - self.input_size - self.h
         size = max(self.h, spare // 5)
         return size if spare >= size else 0
+
+    def _fitted(self) -> SimbaConfig:
+        """What the network was built from: ``fit`` decides, not what ``set_params`` said since."""
+        check_is_fitted(self, "network_")
+        config: SimbaConfig = self.network_.config
+        return config
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         check_is_fitted(self, "network_")
@@ -325,6 +326,7 @@ class TitansForecaster(TitansEstimator):
             "freq": context.freq if isinstance(context.freq, int) else context.freq.freqstr,
             "last": int(context.index[-1]) if is_integer else context.index[-1].isoformat(),
             "layout": context.layout,
+            "network": asdict(self.network_.config),
             "history": {"epochs": self.history_.epochs, "best_epoch": self.history_.best_epoch},
         }
         arrays = {"context": context.values, "mean": self.mean_, "scale": self.scale_}
@@ -344,9 +346,18 @@ class TitansForecaster(TitansEstimator):
             freq = pd.tseries.frequencies.to_offset(freq)
         self.context_ = Panel(context, learned["ids"], index, freq, learned["layout"])
         self.history_ = History(**learned["history"])
-        self.network_ = Simba(self._config(len(self.mean_)))
+        self.network_ = Simba(SimbaConfig(**learned["network"]))
         self.network_.load_state_dict(network)
         self.network_.eval()
+
+
+def _check_length(panel: Panel, least: int, what: str) -> None:
+    rows = len(panel.values)
+    if rows < least:
+        raise ValueError(
+            f"the frame has {rows} rows (n_samples={rows}), but {what} = {least} are needed. "
+            "Give a longer frame, or lower input_size or h."
+        )
 
 
 def _scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,6 @@
 """The network: Simba's block with the neural memory along time and EinFFT across channels."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -40,9 +39,6 @@ class SimbaConfig:
     chunk_size: int = 4
     mixer: str = "einfft"
     dropout: float = 0.1
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Simba(nn.Module):
