@@ -5,19 +5,20 @@
 Layer against layer: projections, gates, a 2-layer memory with hidden width 4 times its head. Two settings of the peer:
 its default, a cheaper update with one step a chunk, and ``chunk_size=1, batch_size=C``, the update that ours makes:
 a gate for each token, gradients at the chunk's start. The sides take turns within one process; medians of ``REPEATS``
-runs after a warm-up. Peak memory: growth of the resident set in a process of its own. Finished cells are skipped on a
-second run.
+runs after a warm-up. Peak memory, in a file of its own: growth of the resident set, in a process of its own, from just
+before the run to its highest point. Finished cells are skipped on a second run.
 """
 
 import argparse
+import gc
 import json
-import resource
 import statistics
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,12 +26,17 @@ from records import RESULTS, append, read
 from torch import Tensor, nn
 
 FILE = RESULTS / "memory_cpu.jsonl"
+PEAK_FILE = RESULTS / "memory_cpu_peak.jsonl"
 REPEATS = 5
 # (dim, heads, chunk, T)
 CASES = [(dim, heads, C, T) for dim in (128, 256) for heads in (4, 1) for C in (64, 16) for T in (1024, 4096)]
 # the peer at equal updates holds the weights of every token: 4 GB here, too much for a wider head or a longer sequence
 EQUAL_CASES = [(128, 4, 64, 1024), (128, 4, 16, 1024)]
 SIDES = ("ours", "peer", "peer-equal")
+
+
+def sides_of(case: tuple[int, int, int, int]) -> list[str]:
+    return [side for side in SIDES if side != "peer-equal" or case in EQUAL_CASES]
 
 
 def build(side: str, dim: int, heads: int, C: int) -> Callable[[Tensor], Tensor]:
@@ -64,7 +70,7 @@ MODES = {"forward": forward, "forward+backward": forward_backward}
 def measure_speed(case: tuple[int, int, int, int]) -> dict[str, dict[str, Any]]:
     """Tokens/s of each side and mode: median, slowest and fastest of the repetitions, sides taking turns."""
     dim, heads, C, T = case
-    sides = [s for s in SIDES if s != "peer-equal" or case in EQUAL_CASES]
+    sides = sides_of(case)
     layers = {side: build(side, dim, heads, C) for side in sides}
     x = torch.randn(1, T, dim)
     speeds: dict[str, dict[str, Any]] = {side: {} for side in sides}
@@ -83,18 +89,28 @@ def measure_speed(case: tuple[int, int, int, int]) -> dict[str, dict[str, Any]]:
 
 
 def measure_memory(side: str, mode: str, case: tuple[int, int, int, int]) -> float:
-    """Growth of this process's peak resident set by one run, in MB."""
+    """Growth of this process's resident set from just before a run to its peak, in MB (Linux)."""
     dim, heads, C, T = case
     layer = build(side, dim, heads, C)
     MODES[mode](layer, torch.randn(1, C, dim))  # loads what is loaded at first use
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    MODES[mode](layer, torch.randn(1, T, dim))
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    x = torch.randn(1, T, dim)
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    before = _status_mb("VmRSS")
+    MODES[mode](layer, x)
+    return _status_mb("VmHWM") - before
+
+
+def _status_mb(key: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:")) / 1024
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="only the two shortest cases, and print instead of record")
+    parser.add_argument(
+        "--quick", action="store_true", help="only the two cases with all three sides; printed, not recorded"
+    )
     parser.add_argument("--memory-of", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -104,26 +120,28 @@ def main() -> None:
         print(measure_memory(side, mode, tuple(json.loads(case))))
         return
 
-    cases = [c for c in CASES if c in EQUAL_CASES] if args.quick else CASES
-    done = set() if args.quick else {tuple(row["case"]) for row in read(FILE)}
-    for case in cases:
-        if case in done:
+    about = {"columns": ["dim", "heads", "chunk", "T"], "threads": 1, "seed": 0}
+    timed, weighed = ({tuple(row["case"]) for row in read(file)} for file in (FILE, PEAK_FILE))
+    for case in CASES:
+        if args.quick and case not in EQUAL_CASES:
             continue
-        sides = measure_speed(case)
-        for side, result in sides.items():
-            for mode in MODES:
-                command = [sys.executable, __file__, "--memory-of", side, mode, json.dumps(case)]
-                out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-                result[mode]["peak_mb"] = float(out.split()[-1])
-        row = {"case": case, "columns": ["dim", "heads", "chunk", "T"], "threads": 1, "repeats": REPEATS, "seed": 0}
-        if args.quick:
-            print(json.dumps({**row, **sides}, indent=1))
-        else:
-            append(FILE, {**row, **sides})
-        ours = sides["ours"]
-        for side in list(sides)[1:]:
-            ratios = [ours[m]["median"] / sides[side][m]["median"] for m in MODES]
-            print(f"{case}: {ratios[0]:.2f} / {ratios[1]:.2f} times {side}", flush=True)
+        if args.quick or case not in timed:
+            speeds = measure_speed(case)
+            for side in list(speeds)[1:]:
+                ratios = [speeds["ours"][m]["median"] / speeds[side][m]["median"] for m in MODES]
+                print(f"{case}: {ratios[0]:.2f} / {ratios[1]:.2f} times the speed of {side}", flush=True)
+            if not args.quick:
+                append(FILE, {"case": case, **about, "repeats": REPEATS, **speeds})
+        if args.quick or case not in weighed:
+            peaks = {side: {mode: _peak(side, mode, case) for mode in MODES} for side in sides_of(case)}
+            print(f"{case}: peak MB {peaks}", flush=True)
+            if not args.quick:
+                append(PEAK_FILE, {"case": case, **about, "unit": "MB", **peaks})
+
+
+def _peak(side: str, mode: str, case: tuple[int, int, int, int]) -> float:
+    command = [sys.executable, __file__, "--memory-of", side, mode, json.dumps(case)]
+    return round(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1]), 1)
 
 
 if __name__ == "__main__":

@@ -46,21 +46,22 @@ def etth1() -> str:
 
 def memory_cpu() -> str:
     rows = read(RESULTS / "memory_cpu.jsonl")
+    peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
     lines = [
         "| dim / heads / chunk / T | tokens/s, forward | forward+backward | peak MB, forward+backward | beside "
         "| speed, forward | forward+backward | memory |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        ours = row["ours"]
+        ours, peak = row["ours"], peaks[tuple(row["case"])]
         for peer, label in (("peer", "default"), ("peer-equal", "equal updates")):
             if peer not in row:
                 continue
             forward, both = (ours[m]["median"] / row[peer][m]["median"] for m in ("forward", "forward+backward"))
-            memory = ours["forward+backward"]["peak_mb"] / row[peer]["forward+backward"]["peak_mb"]
+            memory = peak["ours"]["forward+backward"] / peak[peer]["forward+backward"]
             lines.append(
                 f"| {' / '.join(map(str, row['case']))} | {ours['forward']['median']:,.0f} | "
-                f"{ours['forward+backward']['median']:,.0f} | {ours['forward+backward']['peak_mb']:,.0f} | {label} | "
+                f"{ours['forward+backward']['median']:,.0f} | {peak['ours']['forward+backward']:,.0f} | {label} | "
                 f"{forward:.2f}x | {both:.2f}x | {memory:.2f}x |"
             )
     lines += ["", f"Medians of {rows[-1]['repeats']}, sides taking turns; {_place(rows[-1])}, 1 thread."]

@@ -1,9 +1,8 @@
 """The standard long-term forecasting protocol: what a number must mean before it stands beside a published one.
 
 Splits of :func:`titans_datasets.protocol_split`; each series standardised by its training rows; every test window
-scored
-at stride 1, none dropped; mean squared and mean absolute error over windows, steps and series, on standardised values.
-The same protocol as in iTransformer (arXiv:2310.06625) and Time-Series-Library, but for their dropped last batch.
+scored at stride 1, none dropped; mean squared and mean absolute error over windows, steps and series, on standardised
+values. The same protocol as in iTransformer (arXiv:2310.06625) and Time-Series-Library, less their dropped last batch.
 """
 
 import time
@@ -86,8 +85,8 @@ def evaluate_protocol(
 
     Args:
         model: an estimator such as :class:`~titans_ts.TitansForecaster`, which is cloned and given ``input_size``,
-            ``h`` and
-            ``random_state=seed`` (the one passed in stays untouched); or "last-value" or "seasonal-naive" (a day ago).
+            ``h`` and ``random_state=seed`` (the one passed in stays untouched); or "last-value" or "seasonal-naive" (a
+            day ago).
         name: the set, in any case.
         input_size: lookback, in rows.
         h: horizon, in rows.
@@ -96,8 +95,8 @@ def evaluate_protocol(
 
     Returns:
         ``mse``, ``mae`` and ``n_windows``, and what they belong to: ``model``, ``dataset``, ``input_size``, ``h``,
-        ``seed``,
-        ``part``; for an estimator also ``seconds`` (training), ``epochs`` and ``parameters``. All values go into JSON.
+        ``seed``, ``part``; for an estimator also ``seconds`` (training), ``epochs`` and ``parameters``. All values go
+        into JSON.
 
     Raises:
         ValueError: an unknown set or model.

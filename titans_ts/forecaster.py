@@ -204,10 +204,10 @@ class TitansForecaster(TitansEstimator):
         return self._forecast(windows, self.mean_, self.scale_)
 
     def score(self, df: Any, y: None = None) -> float:
-        """Minus the mean absolute error of all rolling forecasts in a frame, each series in units of its deviation in
-        ``fit``.
+        """Minus the mean absolute error of all rolling forecasts in a frame. Higher is better, 0 is perfect.
 
-        Every window of ``input_size + h`` rows is scored, at stride 1. Higher is better, 0 is perfect.
+        Every window of ``input_size + h`` rows is scored, at stride 1; each series counts in units of its standard
+        deviation in ``fit`` (``scale_``).
 
         Raises:
             NotFittedError: before ``fit``.

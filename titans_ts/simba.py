@@ -45,9 +45,8 @@ class Simba(nn.Module):
     """Forecasts from windows: normalise, cut into patches, memory and mixing in turn, a linear head and a linear path.
 
     Each series of a window is one lane: a sequence of patches of its own, with weights shared by all lanes. Mixing is
-    over
-    the channels of a lane's embedding; with ``num_series``, over the channels of all lanes together, in blocks of one
-    series, so that the Fourier transform runs across series.
+    over the channels of a lane's embedding; with ``num_series``, over the channels of all lanes together, in blocks of
+    one series, so that the Fourier transform runs across series.
     """
 
     def __init__(self, config: SimbaConfig) -> None:

@@ -14,8 +14,8 @@ from titans_core.train.archive import load_archive, save_archive
 class TitansEstimator(BaseEstimator):
     """Base of the estimators. ``__init__`` of a subclass stores its arguments unchanged; ``fit`` learns the rest.
 
-    A subclass says what it learned with :meth:`_pack`, as JSON values and tensors, and takes it back with
-    :meth:`_unpack`.
+    A subclass says what it learned with :meth:`_pack`, as JSON values and tensors, and takes it back
+    with :meth:`_unpack`.
     """
 
     def save(self, path: str | Path) -> None:

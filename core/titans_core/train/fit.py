@@ -31,8 +31,8 @@ class TrainingOptions:
         device: "auto", "cpu", "cuda", "mps" or "cuda:1".
         precision: "auto" (bf16-mixed on CUDA where it has bf16, else 32), or a precision of Lightning's Trainer.
         progress: show a progress bar.
-        checkpoint_dir: where to leave a checkpoint after each epoch, and to resume from one; None leaves nothing on
-            disk.
+        checkpoint_dir: where to leave a checkpoint after each epoch, and to resume from one; None leaves nothing
+            on disk.
     """
 
     learning_rate: float = 1e-3

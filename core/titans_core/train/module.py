@@ -11,8 +11,7 @@ Loss = Callable[[nn.Module, Any], tuple[Tensor, int]]
 
 
 class OuterLoop(L.LightningModule):
-    """Trains ``network`` to lower ``loss(network, batch)``, which gives a mean and the number of values it is the mean
-    of.
+    """Trains ``network`` to lower ``loss(network, batch)``, which gives a mean and the number of values in it.
 
     The random state of an epoch depends on the seed and the epoch alone, so a run resumed at an epoch is the same run.
     """

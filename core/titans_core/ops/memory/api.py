@@ -29,8 +29,8 @@ def neural_memory(
     """Read a sequence into a neural memory and, at each token, read the memory back (Titans, Eq. 10-18).
 
     Token t is written first and read afterwards, so output t depends on tokens up to and including t. All inner
-    gradients of a chunk are taken at the weights with which the chunk starts; ``chunk_size=1`` is online gradient
-    descent.
+    gradients of a chunk are taken at the weights with which the chunk starts; ``chunk_size=1`` is online
+    gradient descent.
 
     Args:
         q: queries ``[B, T, H, K]``.

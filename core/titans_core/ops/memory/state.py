@@ -14,8 +14,7 @@ class MemoryState:
         weights: ``M``, one tensor ``[B, H, d_in, d_out]`` per layer: what a query reads now.
         momentum: ``S``, past surprise, same shapes.
         anchor: the weights with which the current chunk started, same shapes: where its gradients are taken (Eq. 16).
-        offset: tokens of the current chunk already read; 0 at the start of a chunk, where ``anchor`` equals
-            ``weights``.
+        offset: tokens of the current chunk already read; 0 at the start of a chunk, where ``anchor`` is ``weights``.
     """
 
     weights: tuple[Tensor, ...]
