@@ -45,6 +45,7 @@ def plot_forecast(
         axes.set_title(str(name), loc="left", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
         axes.margins(x=0.01)
-    panels[0].legend(loc="upper left", frameon=False, ncols=3, fontsize=9)
+    # above the first panel, where no line can run through it
+    panels[0].legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, ncols=3, fontsize=9)
     figure.autofmt_xdate(rotation=0, ha="center")
     return figure
