@@ -35,9 +35,11 @@ class EinFFT(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x ``[B, P, C]`` -> ``[B, P, C]``."""
         with torch.autocast(x.device.type, enabled=False):  # there is no bf16 Fourier transform
-            z = torch.fft.fft2(x.float().unflatten(-1, (self.num_blocks, -1)), dim=(1, 2), norm="ortho")
-            re, im = _complex_layer(z.real, z.imag, self.weight_1, self.bias_1)
-            re, im = _complex_layer(F.relu(re), F.relu(im), self.weight_2, self.bias_2)
+            dtype = torch.promote_types(x.dtype, torch.float32)
+            w1, b1, w2, b2 = (p.to(dtype) for p in (self.weight_1, self.bias_1, self.weight_2, self.bias_2))
+            z = torch.fft.fft2(x.to(dtype).unflatten(-1, (self.num_blocks, -1)), dim=(1, 2), norm="ortho")
+            re, im = _complex_layer(z.real, z.imag, w1, b1)
+            re, im = _complex_layer(F.relu(re), F.relu(im), w2, b2)
             z = torch.complex(F.softshrink(re, self.shrink), F.softshrink(im, self.shrink))
             y = torch.fft.ifft2(z, dim=(1, 2), norm="ortho").real
         return y.flatten(-2).to(x.dtype)

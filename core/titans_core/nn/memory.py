@@ -67,11 +67,17 @@ class NeuralMemory(nn.Module):
             ("num_heads", num_heads, 1),
             ("depth", depth, 1),
             ("conv_size", conv_size, 0),
+            ("chunk_size", chunk_size, 1),
         ):
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}.")
         if dim % num_heads:
             raise ValueError(f"dim must be a multiple of num_heads, got dim={dim} and num_heads={num_heads}.")
+        hidden = round(dim // num_heads * expansion)
+        if hidden < 1:
+            raise ValueError(
+                f"expansion must leave a hidden width of at least 1, got {expansion} times {dim // num_heads}."
+            )
         if gates not in GATES:
             raise ValueError(f"gates must be one of {GATES}, got {gates!r}.")
         self.dim, self.num_heads, self.chunk_size = dim, num_heads, chunk_size
@@ -93,7 +99,7 @@ class NeuralMemory(nn.Module):
             self.to_gates.bias.copy_(bias.repeat_interleave(num_heads))
 
         head = dim // num_heads
-        widths = [head, *[round(head * expansion)] * (depth - 1), head]
+        widths = [head, *[hidden] * (depth - 1), head]
         self.weights = nn.ParameterList(
             nn.Parameter(torch.randn(num_heads, a, b) * a**-0.5) for a, b in pairwise(widths)
         )
@@ -106,6 +112,8 @@ class NeuralMemory(nn.Module):
 
         With a state, the sequence goes on where that state was left, and outputs equal those of one uncut call.
         """
+        if x.ndim != 3 or x.shape[2] != self.dim or x.numel() == 0:
+            raise ValueError(f"x must be [B, T, {self.dim}] and must not be empty, got shape {tuple(x.shape)}.")
         q, k, v, tail = self._project(x, state)
         gates, last = self._gate(x, state)
         out, memory = neural_memory(

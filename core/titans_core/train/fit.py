@@ -1,6 +1,7 @@
 """Train a network with Lightning: one function from loaders to the best weights."""
 
 import logging
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -107,15 +108,16 @@ def train_network(
             num_sanity_val_steps=0,
         )
         # weights_only: a checkpoint is read as tensors and numbers, never unpickled
-        trainer.fit(module, train, val, ckpt_path=resume if resume and resume.exists() else None, weights_only=True)
-    if trainer.interrupted:
-        raise KeyboardInterrupt
-    if not keep.best_weights or not all(
-        torch.isfinite(w).all() for w in keep.best_weights.values() if w.is_floating_point()
-    ):
-        losses = keep.epochs[-1] if keep.epochs else {}
+        try:
+            trainer.fit(module, train, val, ckpt_path=resume if resume and resume.exists() else None, weights_only=True)
+        except SystemExit:
+            if trainer.interrupted:  # Lightning would end the whole program, and with it a notebook's kernel
+                raise KeyboardInterrupt from None
+            raise
+    diverged = [e for e in keep.epochs if not all(math.isfinite(x) for x in e.values())]
+    if diverged or not all(w.isfinite().all() for w in keep.best_weights.values() if w.is_floating_point()):
         raise FloatingPointError(
-            f"training diverged: losses of the last epoch are {losses}. "
+            f"training diverged; losses of the epoch: {(diverged or keep.epochs)[0]}. "
             "Lower learning_rate or chunk_size, or check the scale of the data."
         )
     network.load_state_dict(keep.best_weights)
@@ -133,6 +135,10 @@ def resolve_device(device: str) -> tuple[str, int | str | list[int]]:
         raise ValueError(f"device must be 'auto' or one of {sorted(there)} (with a number: 'cuda:1'), got {device!r}.")
     if not there[kind]:
         raise ValueError(f"device={device!r}: this machine has none. Use device='auto' to take what is there.")
+    if kind != "cuda":
+        if number not in ("", "0"):
+            raise ValueError(f"device={device!r}: there is one {kind} device. Use device={kind!r}.")
+        return kind, 1
     return kind, [int(number)] if number else 1
 
 

@@ -18,16 +18,30 @@ def derivative(fn, z):
     return torch.autograd.grad(y.sum(), z)[0] if y.requires_grad else torch.zeros_like(z)
 
 
+def slope(name, z):
+    return ACTIVATIONS[name].with_slope(z)[1]
+
+
+def bend(name, z):
+    return ACTIVATIONS[name].with_bend(z)[2]
+
+
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_the_slope_is_the_derivative_of_the_value(name):
-    phi = ACTIVATIONS[name]
-    torch.testing.assert_close(phi.slope(Z), derivative(phi.value, Z), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(slope(name, Z), derivative(ACTIVATIONS[name].value, Z), rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_the_bend_is_the_derivative_of_the_slope(name):
+    torch.testing.assert_close(bend(name, Z), derivative(lambda z: slope(name, z), Z), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_value_and_slope_are_the_same_with_and_without_more(name):
     phi = ACTIVATIONS[name]
-    torch.testing.assert_close(phi.bend(Z), derivative(phi.slope, Z), rtol=1e-12, atol=1e-14)
+    value, its_slope, _ = phi.with_bend(Z)
+    torch.testing.assert_close(value, phi.value(Z), rtol=1e-14, atol=0)
+    torch.testing.assert_close((value, its_slope), phi.with_slope(Z), rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -38,7 +52,7 @@ def test_the_value_is_the_function_of_that_name(name):
 
 def test_derivatives_at_zero():
     zero = torch.zeros(1, dtype=torch.float64)
-    at_zero = {name: (phi.slope(zero).item(), phi.bend(zero).item()) for name, phi in ACTIVATIONS.items()}
+    at_zero = {name: (slope(name, zero).item(), bend(name, zero).item()) for name in ACTIVATIONS}
     assert at_zero["relu"] == (0, 0)
     assert at_zero["silu"] == pytest.approx((0.5, 0.5), rel=1e-15)
     assert at_zero["gelu"] == pytest.approx((0.5, (2 / torch.pi) ** 0.5), rel=1e-15)
@@ -50,9 +64,9 @@ def test_derivatives_keep_dtype_and_argument_and_stay_finite_far_out(name, dtype
     z = torch.tensor([-1e15, -1e4, -90.0, 0.0, 90.0, 1e4, 1e15], dtype=dtype)
     before = z.clone()
     phi = ACTIVATIONS[name]
-    for fn in phi:
-        assert fn(z).dtype == dtype
+    for x in (phi.value(z), *phi.with_slope(z), *phi.with_bend(z)):
+        assert x.dtype == dtype
         assert torch.equal(z, before)
     # flat on the left, the identity on the right
-    assert phi.slope(z)[[0, 1, -2, -1]].tolist() == [0, 0, 1, 1]
-    assert phi.bend(z)[[0, 1, -2, -1]].tolist() == [0, 0, 0, 0]
+    assert slope(name, z)[[0, 1, -2, -1]].tolist() == [0, 0, 1, 1]
+    assert bend(name, z)[[0, 1, -2, -1]].tolist() == [0, 0, 0, 0]

@@ -8,23 +8,18 @@ from titans_core.ops.memory.decay import decay_gradient, decay_products
 
 
 def by_loops(f):
-    C = len(f)
+    """``D[t, i] = prod_{j=i+1..t} f_j``, tokens from 1; 0 stands for before the piece."""
+    zero, one = f.new_zeros(()), f.new_ones(())
     rows = []
-    for t in range(C):
+    for t in range(len(f) + 1):
         row = []
-        for i in range(C):
-            product = torch.ones((), dtype=f.dtype) if i <= t else torch.zeros((), dtype=f.dtype)
+        for i in range(len(f) + 1):
+            product = one if i <= t else zero
             for j in range(i + 1, t + 1):
-                product = product * f[j]
+                product = product * f[j - 1]
             row.append(product)
         rows.append(torch.stack(row))
-    start = []
-    for t in range(C):
-        product = torch.ones((), dtype=f.dtype)
-        for j in range(t + 1):
-            product = product * f[j]
-        start.append(product)
-    return torch.stack(rows), torch.stack(start)
+    return torch.stack(rows)
 
 
 FACTORS = {
@@ -44,14 +39,13 @@ FACTORS = {
 def test_products_and_their_gradients_are_those_of_the_loops(name):
     f = torch.tensor(FACTORS[name], dtype=torch.float64, requires_grad=True)
     generator = torch.Generator().manual_seed(0)
-    D, d = decay_products(f.detach())
-    expected_D, expected_d = by_loops(f)
+    D = decay_products(f.detach())
+    expected_D = by_loops(f)
     torch.testing.assert_close(D, expected_D.detach(), rtol=1e-14, atol=0)
-    torch.testing.assert_close(d, expected_d.detach(), rtol=1e-14, atol=0)
 
-    dD, dd = (torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in (D, d))
-    (expected,) = torch.autograd.grad((expected_D * dD).sum() + (expected_d * dd).sum(), f)
-    actual = decay_gradient(D, d, D.mT @ dD, D.mT @ dd)
+    dD = torch.randn(D.shape, generator=generator, dtype=D.dtype)
+    (expected,) = torch.autograd.grad((expected_D * dD).sum(), f)
+    actual = decay_gradient(D, D[1:, 1:].mT @ dD[1:])
     assert actual.isfinite().all()
     torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-14)
 
@@ -70,24 +64,20 @@ def test_the_gradients_of_the_coefficients_agree_with_finite_differences(name, f
 def test_pieces_do_not_mix():
     f = torch.rand(2, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     f[0, 1, 2] = 0
-    D, d = decay_products(f)
-    assert D.shape == (2, 3, 6, 6)
-    assert d.shape == (2, 3, 6)
+    D = decay_products(f)
+    assert D.shape == (2, 3, 7, 7)
     for b in range(2):
         for n in range(3):
-            expected_D, expected_d = by_loops(f[b, n])
-            torch.testing.assert_close(D[b, n], expected_D, rtol=1e-14, atol=0)
-            torch.testing.assert_close(d[b, n], expected_d, rtol=1e-14, atol=0)
+            torch.testing.assert_close(D[b, n], by_loops(f[b, n]), rtol=1e-14, atol=0)
 
 
 def test_long_products_in_float32_have_no_infinity_or_nan():
     f = torch.rand(512, generator=torch.Generator().manual_seed(0))
     f[::50] = 0
     f[1::50] = 1
-    D, d = decay_products(f)
-    grad = decay_gradient(D, d, D.mT @ torch.ones_like(D), D.mT @ torch.ones_like(d))
+    D = decay_products(f)
+    grad = decay_gradient(D, D[1:, 1:].mT @ torch.ones_like(D[1:]))
     assert D.isfinite().all()
-    assert d.isfinite().all()
     assert grad.isfinite().all()
-    assert torch.equal(D.diagonal(), torch.ones(512))
+    assert torch.equal(D.diagonal(), torch.ones(513))
     assert D.triu(1).count_nonzero() == 0

@@ -1,4 +1,4 @@
-"""Activations between the layers of a deep memory, each with its derivative.
+"""Activations between the layers of a deep memory, each with its derivatives.
 
 The dual form needs ``phi'`` by itself, and its backward pass ``phi''``: both gradients are written out, not taken by
 autograd. A test holds each derivative against autograd.
@@ -14,41 +14,48 @@ from torch import Tensor
 
 
 class Activation(NamedTuple):
-    """An element-wise function with its first and second derivative."""
+    """An element-wise function: its value, with its slope, and with the bend of the slope. They share most work."""
 
     value: Callable[[Tensor], Tensor]
-    slope: Callable[[Tensor], Tensor]
-    bend: Callable[[Tensor], Tensor]
+    with_slope: Callable[[Tensor], tuple[Tensor, Tensor]]  # phi, phi'
+    with_bend: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]  # phi, phi', phi''
 
 
-def _silu_slope(z: Tensor) -> Tensor:
+def _silu_with_slope(z: Tensor) -> tuple[Tensor, Tensor]:
     p = torch.sigmoid(z)
-    return torch.addcmul(p, z, p * (1 - p))
+    x = z * p
+    return x, torch.addcmul(p, x, 1 - p)
 
 
-def _silu_bend(z: Tensor) -> Tensor:
+def _silu_with_bend(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     p = torch.sigmoid(z)
-    return p * (1 - p) * (2 + z * (1 - 2 * p))
+    x, q = z * p, 1 - p
+    slope = torch.addcmul(p, x, q)
+    return x, slope, torch.addcmul(slope, p, 1 - x).mul_(q)
 
 
 def _normal_density(z: Tensor) -> Tensor:
     return torch.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
 
 
-def _gelu_slope(z: Tensor) -> Tensor:
-    return 0.5 * (1 + torch.erf(z / math.sqrt(2))) + z * _normal_density(z)
+def _gelu_with_slope(z: Tensor) -> tuple[Tensor, Tensor]:
+    return F.gelu(z), 0.5 * (1 + torch.erf(z / math.sqrt(2))) + z * _normal_density(z)
 
 
-def _gelu_bend(z: Tensor) -> Tensor:
-    return (2 - z * z) * _normal_density(z)
+def _gelu_with_bend(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return (*_gelu_with_slope(z), (2 - z * z) * _normal_density(z))
 
 
-def _relu_slope(z: Tensor) -> Tensor:
-    return (z > 0).to(z.dtype)
+def _relu_with_slope(z: Tensor) -> tuple[Tensor, Tensor]:
+    return F.relu(z), (z > 0).to(z.dtype)
+
+
+def _relu_with_bend(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return (*_relu_with_slope(z), torch.zeros_like(z))
 
 
 ACTIVATIONS = {
-    "silu": Activation(F.silu, _silu_slope, _silu_bend),
-    "gelu": Activation(F.gelu, _gelu_slope, _gelu_bend),
-    "relu": Activation(F.relu, _relu_slope, torch.zeros_like),
+    "silu": Activation(F.silu, _silu_with_slope, _silu_with_bend),
+    "gelu": Activation(F.gelu, _gelu_with_slope, _gelu_with_bend),
+    "relu": Activation(F.relu, _relu_with_slope, _relu_with_bend),
 }

@@ -31,10 +31,7 @@ def chunk_memory(
 ) -> tuple[Tensor, MemoryState]:
     """The fast form. Arguments as checked and upcast by :func:`titans_core.neural_memory`."""
     B, T, H, _ = q.shape
-    q, k, v = (x.transpose(1, 2).reshape(B * H, T, -1) for x in (q, k, v))
-    alpha, eta = (None if x is None else x.transpose(1, 2).reshape(B * H, T) for x in (alpha, eta))
-    theta = theta.transpose(1, 2).reshape(B * H, T)
-    WS = [torch.cat(pair, dim=-1).flatten(0, 1) for pair in zip(state.weights, state.momentum, strict=True)]
+    WS = [torch.cat(pair, dim=-2).flatten(0, 1) for pair in zip(state.weights, state.momentum, strict=True)]
     anchor = [w.flatten(0, 1) for w in state.anchor]
 
     # the rest of a chunk begun earlier, then whole chunks, then the beginning of one that a later call will finish
@@ -45,30 +42,34 @@ def chunk_memory(
         if start == stop:
             continue
         if start > 0 or state.offset == 0:
-            anchor = [ws.chunk(2, dim=-1)[0] for ws in WS]
+            anchor = _weights(WS)
         cut = partial(_cut, start=start, stop=stop, size=size)
         c = coefficients(None if alpha is None else cut(alpha), None if eta is None else cut(eta), cut(theta))
         y, *carried = _Pieces.apply(
             activation, torch.is_grad_enabled(), len(WS), cut(q), cut(k), cut(v), *c, *WS, *anchor
         )
         WS, anchor = carried[: len(WS)], carried[len(WS) :]
-        outputs.append(y.flatten(1, 2))
+        outputs.append(y.unflatten(1, (B, H)).permute(1, 0, 3, 2, 4).flatten(1, 2))
 
     offset = (state.offset + T) % chunk_size
-    W, S = zip(*(ws.unflatten(0, (B, H)).chunk(2, dim=-1) for ws in WS), strict=True)
+    W, S = zip(*(ws.unflatten(0, (B, H)).chunk(2, dim=-2) for ws in WS), strict=True)
     end = MemoryState(W, S, W if offset == 0 else tuple(w.unflatten(0, (B, H)) for w in anchor), offset)
-    return torch.cat(outputs, dim=1).unflatten(0, (B, H)).transpose(1, 2), end
+    return torch.cat(outputs, dim=1), end
 
 
 def _cut(x: Tensor, start: int, stop: int, size: int) -> Tensor:
-    """Tokens start to stop of ``[P, T, ...]`` as pieces ``[P, pieces, size, ...]``."""
-    return x[:, start:stop].unflatten(1, (-1, size))
+    """Tokens start to stop of ``[B, T, H, ...]`` as pieces ``[pieces, B * H, size, ...]``, each contiguous."""
+    return x[:, start:stop].unflatten(1, (-1, size)).movedim((1, 3), (0, 2)).flatten(1, 2).contiguous()
+
+
+def _weights(WS: list[Tensor]) -> list[Tensor]:
+    return [ws.chunk(2, dim=1)[0] for ws in WS]
 
 
 class _Pieces(torch.autograd.Function):
     """Pieces of one size, one after the other, with the gradient written out.
 
-    Takes q, k, v ``[P, pieces, C, d]``, the coefficients, the first ``WS`` and the first anchor. Returns the outputs,
+    Takes q, k, v ``[pieces, P, C, d]``, the coefficients, the first ``WS`` and the first anchor. Returns the outputs,
     the last ``WS``, and the anchor of the last piece.
     """
 
@@ -77,10 +78,10 @@ class _Pieces(torch.autograd.Function):
         q, k, v, c, WS, anchor = _unpack(L, tensors)
         needs_tape = grad_enabled and any(ctx.needs_input_grad)
         outputs, starts, tapes = [], [], []
-        for n in range(q.shape[1]):
+        for n in range(len(q)):
             if n > 0:
-                anchor = [ws.chunk(2, dim=-1)[0] for ws in WS]
-            y, carried, tape = forward_piece(q[:, n], k[:, n], v[:, n], _at(c, n), WS, anchor, activation)
+                anchor = _weights(WS)
+            y, carried, tape = forward_piece(q[n], k[n], v[n], _at(c, n), WS, anchor, activation)
             outputs.append(y)
             if needs_tape:
                 starts.append(WS)
@@ -88,7 +89,7 @@ class _Pieces(torch.autograd.Function):
             WS = carried
         ctx.save_for_backward(*tensors)
         ctx.activation, ctx.L, ctx.starts, ctx.tapes = activation, L, starts, tapes
-        return (torch.stack(outputs, dim=1), *WS, *(w.clone() for w in anchor))
+        return (torch.stack(outputs), *WS, *(w.clone() for w in anchor))
 
     @staticmethod
     @first_order
@@ -96,19 +97,20 @@ class _Pieces(torch.autograd.Function):
         L = ctx.L
         q, k, v, c, _, first_anchor = _unpack(L, ctx.saved_tensors)
         dWS, danchor = [g.clone() for g in dcarried[:L]], dcarried[L:]
+        dy = dy.contiguous()
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         dc = Coefficients(*map(torch.zeros_like, c))
-        last = q.shape[1] - 1
+        last = len(q) - 1
         for n in range(last, -1, -1):
             WS = ctx.starts[n]
-            anchor = first_anchor if n == 0 else [ws.chunk(2, dim=-1)[0] for ws in WS]
-            piece = (q[:, n], k[:, n], _at(c, n), WS, anchor, ctx.tapes[n], ctx.activation)
-            dq[:, n], dk[:, n], dv[:, n], dA = backward_piece(dy[:, n], dWS, _at(dc, n), *piece)
+            anchor = first_anchor if n == 0 else _weights(WS)
+            piece = (q[n], k[n], _at(c, n), WS, anchor, ctx.tapes[n], ctx.activation)
+            dq[n], dk[n], dv[n], dA = backward_piece(dy[n], dWS, _at(dc, n), *piece)
             if n == last:
                 dA = [x + y for x, y in zip(dA, danchor, strict=True)]
             if n > 0:  # the anchor of every piece but the first is the weights it starts with
-                for dws, da in zip(dWS, dA, strict=True):
-                    dws.chunk(2, dim=-1)[0].add_(da)
+                for dw, da in zip(_weights(dWS), dA, strict=True):
+                    dw.add_(da)
         return (None, None, None, dq, dk, dv, *dc, *dWS, *dA)
 
 
@@ -121,4 +123,4 @@ def _unpack(
 
 
 def _at(c: Coefficients, n: int) -> Coefficients:
-    return Coefficients(*(x[:, n] for x in c))
+    return Coefficients(*(x[n] for x in c))

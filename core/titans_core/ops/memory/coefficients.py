@@ -22,10 +22,9 @@ class Coefficients(NamedTuple):
     """
 
     G: Tensor  # [C, C]
-    a: Tensor  # [C, 1]
-    b: Tensor  # [C, 1]
-    s: Tensor  # [C, 1]: E[C, i] theta_i
-    e: Tensor  # [1, 1]: e_C
+    read: Tensor  # [C, 2]: a and b, how much of M and of S each token reads
+    write: Tensor  # [C, 2]: G[C, i] and E[C, i] theta_i, how much of each u_i goes into M and S
+    carry: Tensor  # [3]: a_C, b_C and e_C, what becomes of M and S
 
 
 def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> Coefficients:
@@ -34,40 +33,40 @@ def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> Coe
 
 
 class _Coefficients(torch.autograd.Function):
-    """With the gradient written out: half the products that autograd would form, and no padded slices."""
+    """With the gradient written out: half the products that autograd would form, and no padded slices.
+
+    Row and column 0 of A and E stand for before the piece: column 0 holds a and e.
+    """
 
     @staticmethod
     def forward(ctx: Any, alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor, ...]:
         keep = torch.ones_like(theta) if alpha is None else 1 - alpha
-        (A, E), (a, e) = decay_products(torch.stack((keep, torch.zeros_like(theta) if eta is None else eta)))
-        AE = A if eta is None else A @ E
-        b = torch.zeros_like(theta) if eta is None else _apply(A, e)
-        ctx.save_for_backward(A, a, E, e, AE, theta)
+        A, E = decay_products(torch.stack((keep, torch.zeros_like(theta) if eta is None else eta)))
+        AE = A[..., 1:, 1:] @ E[..., 1:, :]  # [b | A E]
+        read = torch.stack((A[..., 1:, 0], AE[..., 0]), dim=-1)
+        last = torch.stack((AE[..., -1, :], E[..., -1, :]), dim=-1)
+        write = last[..., 1:, :] * theta.unsqueeze(-1)
+        carry = torch.cat((A[..., -1, :1], last[..., 0, :]), dim=-1)
+        ctx.save_for_backward(A, E, AE, last, theta)
         ctx.forgets, ctx.has_momentum = alpha is not None, eta is not None
-        columns = (x.unsqueeze(-1) for x in (a, b, E[..., -1, :] * theta))
-        return (AE * theta.unsqueeze(-2), *columns, e[..., -1:, None].clone())
+        return AE[..., 1:] * theta.unsqueeze(-2), read, write, carry
 
     @staticmethod
     @first_order
-    def backward(ctx: Any, dG: Tensor, *columns: Tensor) -> tuple[Tensor | None, ...]:
-        A, a, E, e, AE, theta = ctx.saved_tensors
-        da, db, ds, de = (x.squeeze(-1) for x in columns)
-        dtheta = (dG * AE).sum(-2) + ds * E[..., -1, :]
+    def backward(ctx: Any, dG: Tensor, dread: Tensor, dwrite: Tensor, dcarry: Tensor) -> tuple[Tensor | None, ...]:
+        A, E, AE, last, theta = ctx.saved_tensors
+        dtheta = (dG * AE[..., 1:]).sum(-2) + (dwrite * last[..., 1:, :]).sum(-1)
+        dlast = dwrite * theta.unsqueeze(-1)
         dalpha = deta = None
         if ctx.forgets or ctx.has_momentum:
-            dE = A.mT @ (dG * theta.unsqueeze(-2))
-            at_e = _apply(A.mT, db)
+            d = torch.cat((dread, dG * theta.unsqueeze(-2)), dim=-1)  # of [a | b | A E]
+            d[..., -1, :2] += dcarry[..., :2]
+            d[..., -1, 2:] += dlast[..., 0]
+            at_a, dE = (A[..., 1:, 1:].mT @ d).split((1, d.shape[-1] - 1), dim=-1)
         if ctx.forgets:
-            at_A = dE
-            if ctx.has_momentum:
-                at_A = (dE @ E.mT).addcmul_(at_e.unsqueeze(-1), e.unsqueeze(-2))
-            dalpha = -decay_gradient(A, a, at_A, _apply(A.mT, da))
+            dalpha = -decay_gradient(A, torch.cat((at_a, dE @ E[..., 1:, :].mT), dim=-1))
         if ctx.has_momentum:
-            dE[..., -1, :] += ds * theta
-            at_e[..., -1:] += de
-            deta = decay_gradient(E, e, E.mT @ dE, _apply(E.mT, at_e))
+            dE[..., -1, :1] += dcarry[..., 2:]
+            dE[..., -1, 1:] += dlast[..., 1]
+            deta = decay_gradient(E, E[..., 1:, 1:].mT @ dE)
         return dalpha, deta, dtheta
-
-
-def _apply(matrix: Tensor, vector: Tensor) -> Tensor:
-    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)

@@ -4,7 +4,8 @@ A piece is a chunk, or the part of one that a call got to see. Its inner gradien
 weights with which its chunk started. In mid-chunk ``anchor`` differs from the running weights; else they are the same.
 
 Shapes: P = batch * heads, C tokens. Layer l maps ``d`` to ``d'``. The running weights and the past surprise of a layer
-lie side by side in one tensor ``WS = [W | S]`` of ``[P, d, 2 d']``, so that one product serves both.
+lie one above the other in one tensor ``WS = [W; S]`` of ``[P, 2 d, d']``, so that one product serves both: a token
+that reads ``a W + b S`` is the row ``[a h | b h]`` against it.
 """
 
 from typing import NamedTuple
@@ -35,32 +36,32 @@ def forward_piece(
     # store: both factors of every inner gradient u_t = x_t^T delta_t
     X: Layers = [k]
     Z: Layers = []
+    E: Layers = []
+    slopes = []
     for A in anchor[:-1]:
         Z.append(torch.bmm(X[-1], A))
-        X.append(phi.value(Z[-1]))
-    delta: Layers = [torch.baddbmm(v, X[-1], anchor[-1], beta=-1)]
-    E: Layers = []
-    for A, z in zip(reversed(anchor[1:]), reversed(Z), strict=True):
+        x, slope = phi.with_slope(Z[-1])
+        X.append(x)
+        slopes.append(slope)
+    delta = [torch.baddbmm(v, X[-1], anchor[-1], beta=-1)]
+    for A, slope in zip(reversed(anchor[1:]), reversed(slopes), strict=True):
         E.insert(0, torch.bmm(delta[0], A.mT))
-        delta.insert(0, E[0] * phi.slope(z))
+        delta.insert(0, E[0] * slope)
 
+    a, b, e = c.carry[..., None, None].unbind(1)
     h, Y, seen, carried = q, [], [], []
     for x, d, ws in zip(X, delta, WS, strict=True):
         # read: a (h W) + b (h S) - (G * (h x^T)) delta
-        from_w, from_s = torch.bmm(h, ws).chunk(2, dim=-1)
-        y = torch.addcmul(c.a * from_w, c.b, from_s)
         seen.append(torch.bmm(h, x.mT))
-        y.baddbmm_(c.G * seen[-1], d, alpha=-1)
-        Y.append(y)
-        h = phi.value(y) if len(Y) < len(WS) else y
+        Y.append(torch.bmm(_twice(h, c.read), ws).baddbmm_(c.G * seen[-1], d, alpha=-1))
+        h = phi.value(Y[-1]) if len(Y) < len(WS) else Y[-1]
 
-        # carry: W <- a W + b S - x^T g delta,  S <- e S - x^T s delta, with g the last row of G
-        w, s = ws.chunk(2, dim=-1)
+        # carry: W <- a W + b S - x^T g delta,  S <- e S - x^T s delta
         after = torch.empty_like(ws)
-        w_after, s_after = after.chunk(2, dim=-1)
-        torch.mul(w, c.a[:, -1:], out=w_after).addcmul_(s, c.b[:, -1:])
-        torch.mul(s, c.e, out=s_after)
-        carried.append(after.baddbmm_(x.mT, _weighed(d, c), alpha=-1))
+        w, s, w_after, s_after = *ws.chunk(2, dim=1), *after.chunk(2, dim=1)
+        torch.mul(w, a, out=w_after).addcmul_(s, b)
+        torch.mul(s, e, out=s_after)
+        carried.append(after.baddbmm_(_twice(x, c.write).mT, d, alpha=-1))
     return Y.pop(), carried, Tape(Z, E, Y, seen, delta[-1])
 
 
@@ -84,56 +85,56 @@ def backward_piece(
     Returns:
         Gradients of q, k, v and of ``anchor``.
     """
-    slopes = [phi.slope(z) for z in tape.Z]
-    X = [k, *(phi.value(z) for z in tape.Z)]
-    H = [q, *(phi.value(y) for y in tape.Y)]
-    delta = [*(e * slope for e, slope in zip(tape.E, slopes, strict=True)), tape.delta]
+    X, H, delta, slopes, bends, read_slopes = [k], [q], [], [], [], []
+    for z, error, y in zip(tape.Z, tape.E, tape.Y, strict=True):
+        x, slope, bend = phi.with_bend(z)
+        h, read_slope = phi.with_slope(y)
+        X.append(x)
+        H.append(h)
+        delta.append(error * slope)
+        slopes.append(slope)
+        bends.append(bend)
+        read_slopes.append(read_slope)
+    delta.append(tape.delta)
 
     # carry; what is written to the memory enters with a minus, so these two lists hold minus the gradients
-    minus_dX: Layers = []
-    minus_ddelta: Layers = []
-    g = c.G[:, -1, :, None]
+    minus_dX, minus_ddelta = [], []
+    a, b, e = c.carry[..., None, None].unbind(1)
     for x, d, ws, dws in zip(X, delta, WS, dWS, strict=True):
-        s = ws.chunk(2, dim=-1)[1]
-        dw, ds = dws.chunk(2, dim=-1)
-        to_g, to_s = torch.bmm(x, dws).chunk(2, dim=-1)
-        minus_ddelta.append(torch.addcmul(g * to_g, c.s, to_s))
-        dc.G[:, -1].sub_((to_g * d).sum(-1))
-        dc.s.sub_((to_s * d).sum(-1, keepdim=True))
-        minus_dX.append(torch.bmm(_weighed(d, c), dws.mT))
-        to_a, to_e = (dws * ws).sum(-2, keepdim=True).chunk(2, dim=-1)
-        dc.a[:, -1:].add_(to_a.sum(-1, keepdim=True))
-        dc.b[:, -1:].add_((dw * s).sum((-2, -1), keepdim=True))
-        dc.e.add_(to_e.sum(-1, keepdim=True))
-        ds.mul_(c.e).addcmul_(dw, c.b[:, -1:])
-        dw.mul_(c.a[:, -1:])
+        minus_ddelta.append(torch.bmm(_twice(x, c.write), dws))
+        at_x = torch.bmm(d, dws.mT)
+        dc.write.sub_(_dot(at_x, x))
+        minus_dX.append(_both(at_x, c.write))
+        (dw, ds), s = dws.chunk(2, dim=1), ws.chunk(2, dim=1)[1]
+        dc.carry[:, ::2].add_((dws * ws).unflatten(1, (2, -1)).sum((-2, -1)))  # a from dW and W, e from dS and S
+        dc.carry[:, 1].add_((dw * s).sum((-2, -1)))
+        ds.mul_(e).addcmul_(dw, b)
+        dw.mul_(a)
 
     # read, from the last layer to the first
     for layer in reversed(range(len(WS))):
         h, seen = H[layer], tape.seen[layer]
-        w, s = WS[layer].chunk(2, dim=-1)
         to_read = torch.bmm(dy, delta[layer].mT)
         dc.G.addcmul_(to_read, seen, value=-1)
         to_read.mul_(c.G)
         minus_ddelta[layer].baddbmm_((c.G * seen).mT, dy)
         minus_dX[layer].baddbmm_(to_read.mT, h)
-        dWS[layer].baddbmm_(h.mT, torch.cat((c.a * dy, c.b * dy), dim=-1))
-        at_w, at_s = torch.bmm(dy, w.mT), torch.bmm(dy, s.mT)
-        dc.a.add_((at_w * h).sum(-1, keepdim=True))
-        dc.b.add_((at_s * h).sum(-1, keepdim=True))
-        dy = at_w.mul_(c.a).addcmul_(c.b, at_s).baddbmm_(to_read, X[layer], alpha=-1)
+        dWS[layer].baddbmm_(_twice(h, c.read).mT, dy)
+        at_h = torch.bmm(dy, WS[layer].mT)
+        dc.read.add_(_dot(at_h, h))
+        dy = _both(at_h, c.read).baddbmm_(to_read, X[layer], alpha=-1)
         if layer > 0:
-            dy.mul_(phi.slope(tape.Y[layer - 1]))
+            dy.mul_(read_slopes[layer - 1])
 
     # store: the errors, which ran from the last layer to the first, then the activations
     dZ: Layers = []
     danchor: Layers = []
     dz = minus_ddelta[0].neg_()
-    for layer, (z, e, slope) in enumerate(zip(tape.Z, tape.E, slopes, strict=True)):
-        dZ.append((dz * e).mul_(phi.bend(z)))
-        de = dz.mul_(slope)
-        danchor.append(torch.bmm(de.mT, delta[layer + 1]))
-        dz = minus_ddelta[layer + 1].baddbmm_(de, anchor[layer + 1], beta=-1)
+    for layer, (error, slope, bend) in enumerate(zip(tape.E, slopes, bends, strict=True)):
+        dZ.append(bend.mul_(error).mul_(dz))
+        derror = dz.mul_(slope)
+        danchor.append(torch.bmm(derror.mT, delta[layer + 1]))
+        dz = minus_ddelta[layer + 1].baddbmm_(derror, anchor[layer + 1], beta=-1)
     dv = -dz
     for layer in range(len(WS) - 1, 0, -1):
         danchor[layer - 1].baddbmm_(X[layer].mT, dz)
@@ -144,6 +145,21 @@ def backward_piece(
     return dy, dk, dv, danchor
 
 
-def _weighed(delta: Tensor, c: Coefficients) -> Tensor:
-    """Errors as they enter the carried weights and the carried surprise, side by side."""
-    return torch.cat((c.G[:, -1, :, None] * delta, c.s * delta), dim=-1)
+# Nothing below broadcasts x over the two halves: on CPU that takes up to four times as long.
+
+
+def _twice(x: Tensor, pair: Tensor) -> Tensor:
+    """Rows ``[p x | r x]`` ``[P, C, 2 d]``, for rows x and a pair of numbers (p, r) each, ``[P, C, 2]``."""
+    return torch.cat((x, x), dim=-1).unflatten(-1, (2, -1)).mul_(pair.unsqueeze(-1)).flatten(-2)
+
+
+def _both(xx: Tensor, pair: Tensor) -> Tensor:
+    """Rows ``p x + r x'`` for rows ``[x | x']``: the transpose of :func:`_twice`."""
+    x, other = xx.chunk(2, dim=-1)
+    p, r = pair.split(1, dim=-1)
+    return (x * p).addcmul_(other, r)
+
+
+def _dot(xx: Tensor, y: Tensor) -> Tensor:
+    """Both halves of rows ``[x | x']`` with y: ``(x . y, x' . y)``, ``[P, C, 2]``."""
+    return torch.stack([(x * y).sum(-1) for x in xx.chunk(2, dim=-1)], dim=-1)

@@ -1,0 +1,100 @@
+"""More laws of the network: units, order of the series, missing lanes, the newest step, batches."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from titans_ts.simba import Simba, SimbaConfig, forecast
+
+CONFIG = SimbaConfig(h=3, input_size=20, patch_size=6, dim=8, num_layers=1, num_heads=2, chunk_size=2)
+
+
+def make(**options):
+    torch.manual_seed(0)
+    network = Simba(dataclasses.replace(CONFIG, **options)).eval()
+    torch.nn.init.normal_(network.direct.weight, std=0.1)
+    return network
+
+
+def windows(batch=2, series=3, length=20):
+    return torch.randn(batch, length, series, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("num_series", [None, 3], ids=["alone", "mixed"])
+@pytest.mark.parametrize(("a", "b"), [(2.0, 0.0), (0.5, -300.0), (1e4, 1e5)])
+def test_a_forecast_of_other_units_is_the_forecast_in_other_units(a, b, num_series):
+    network, x = make(num_series=num_series, mixer="mlp").double(), 1e4 * windows().double()
+    # at this scale the 1e-5 in the variance is far below the tolerance
+    torch.testing.assert_close(network(a * x + b), a * network(x) + b, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("num_series", [None, 3], ids=["alone", "mixed"])
+def test_the_same_holds_for_einfft_in_float32(num_series):
+    network, x = make(num_series=num_series), 100 * windows()
+    torch.testing.assert_close(network(8 * x - 64), 8 * network(x) - 64, rtol=0, atol=0.02)
+
+
+def test_a_window_that_does_not_change_is_forecast_as_its_level():
+    x = torch.tensor([-3.0, 0.0, 50.0]).expand(1, 20, 3)
+    torch.testing.assert_close(make()(x), x[:, :3], rtol=0, atol=0.05)
+
+
+@pytest.mark.parametrize("mixer", ["einfft", "mlp"])
+def test_series_apart_may_stand_in_any_order(mixer):
+    x, order = windows(), [2, 0, 1]
+    network = make(mixer=mixer)
+    torch.testing.assert_close(network(x[..., order]), network(x)[..., order], rtol=0, atol=1e-5)
+    mixed = make(mixer=mixer, num_series=3)
+    assert (mixed(x[..., order]) - mixed(x)[..., order]).abs().max() > 1e-3
+
+
+def test_a_lane_that_is_not_known_spoils_no_other():
+    network, x = make(), windows()
+    holed = x.clone()
+    holed[0, 4, 1] = float("nan")
+    out, expected = network(holed), network(x)
+    assert out[0, :, 1].isnan().all()
+    torch.testing.assert_close(out[0][:, [0, 2]], expected[0][:, [0, 2]], rtol=0, atol=1e-5)
+    torch.testing.assert_close(out[1], expected[1], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_series", [None, 3], ids=["alone", "mixed"])
+def test_windows_of_a_batch_do_not_mix(num_series):
+    network, x = make(num_series=num_series), windows(batch=5)
+    torch.testing.assert_close(forecast(network, x, batch_size=1), forecast(network, x), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("mixer", ["einfft", "mlp"])
+@pytest.mark.parametrize(("input_size", "patch_size"), [(20, 6), (21, 6), (4, 16), (7, 2), (7, 1)])
+def test_the_newest_step_moves_every_step_of_the_forecast_through_the_deep_path_alone(input_size, patch_size, mixer):
+    network = make(input_size=input_size, patch_size=patch_size, mixer=mixer)
+    torch.nn.init.zeros_(network.direct.weight)
+    x = windows(batch=1, series=1, length=input_size)
+    newer = x.clone()
+    newer[:, -1] += 0.5
+    # against normalisation itself: the forecasts differ also in the units of their windows
+    change = (network(newer) - newer.mean(1, keepdim=True)) / newer.std(1, keepdim=True, correction=0)
+    change -= (network(x) - x.mean(1, keepdim=True)) / x.std(1, keepdim=True, correction=0)
+    assert change.abs().min() > 1e-5
+
+
+def test_a_lookback_that_patches_do_not_fill_is_continued_into_the_past_by_its_oldest_value():
+    network = make(input_size=20, patch_size=6)
+    assert (network.num_patches, network.stride, network.padding) == (6, 3, 1)
+    seen = []
+    network.embed.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    x = windows(batch=1, series=1)
+    network(x)
+    lane = (x - x.mean()) / (x.var(correction=0) + 1e-5).sqrt()
+    patches = seen[0][0, 0]
+    torch.testing.assert_close(patches[0], torch.cat((lane[0, :1, 0], lane[0, :5, 0])))
+    torch.testing.assert_close(patches[-1], lane[0, -6:, 0])
+
+
+def test_a_direct_path_starts_at_nothing():
+    assert Simba(CONFIG).direct.weight.count_nonzero() == 0
+
+
+def test_forecasting_keeps_no_graph():
+    assert not forecast(make(), windows().requires_grad_()).requires_grad
