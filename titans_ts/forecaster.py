@@ -286,9 +286,9 @@ class TitansForecaster(TitansEstimator):
                 continue
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
-        if not 0 <= self.dropout < 1:
+        if not _is_number(self.dropout) or not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout!r}.")
-        if not self.learning_rate > 0:
+        if not _is_number(self.learning_rate) or not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}.")
 
     def _read(self, df: Any, reset: bool) -> Panel:
@@ -324,7 +324,7 @@ class TitansForecaster(TitansEstimator):
         learned = {
             "ids": [i.item() if isinstance(i, np.generic) else i for i in context.ids],
             "freq": context.freq if isinstance(context.freq, int) else context.freq.freqstr,
-            "last": int(context.index[-1]) if is_integer else context.index[-1].isoformat(),
+            **({"last": int(context.index[-1])} if is_integer else _stamps(pd.DatetimeIndex(context.index))),
             "layout": context.layout,
             "network": asdict(self.network_.config),
             "history": {"epochs": self.history_.epochs, "best_epoch": self.history_.best_epoch},
@@ -342,13 +342,24 @@ class TitansForecaster(TitansEstimator):
             stop = learned["last"] + freq
             index: pd.Index = pd.RangeIndex(stop - rows * freq, stop, freq, name="ds")
         else:
-            index = pd.date_range(end=learned["last"], periods=rows, freq=freq, name="ds")
+            last = pd.Timestamp(learned["last"], tz="UTC").tz_convert(learned["timezone"])
+            index = pd.date_range(end=last, periods=rows, freq=freq, unit=learned["unit"], name="ds")
             freq = pd.tseries.frequencies.to_offset(freq)
         self.context_ = Panel(context, learned["ids"], index, freq, learned["layout"])
         self.history_ = History(**learned["history"])
         self.network_ = Simba(SimbaConfig(**learned["network"]))
         self.network_.load_state_dict(network)
         self.network_.eval()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _stamps(index: pd.DatetimeIndex) -> dict[str, Any]:
+    """The end of a DatetimeIndex in JSON: the moment in UTC, its time zone, and the unit it is counted in."""
+    last = index[-1] if index.tz is None else index[-1].tz_convert("UTC").tz_localize(None)
+    return {"last": last.isoformat(), "timezone": None if index.tz is None else str(index.tz), "unit": index.unit}
 
 
 def _check_length(panel: Panel, least: int, what: str) -> None:

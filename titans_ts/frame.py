@@ -114,6 +114,12 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None) -> Panel:
                 f"column {name!r} of a wide frame must be numeric (one column a series), got {df[name].dtype}. "
                 "Drop or convert it."
             )
+    if len(df.columns) == 0:
+        raise ValueError("df has no columns: a wide frame has one column a series.")
+    if df.index.hasnans:
+        raise ValueError(
+            f"the index of df has {int(np.sum(df.index.isna()))} missing time stamps. Drop or fill those rows."
+        )
     _check_order(df.index, "df")
     step = _step(df.index, freq, "df")
     values = df.to_numpy(dtype=np.float64)

@@ -50,8 +50,9 @@ class ShuffledBatches(Sampler[list[int]]):
         return -(-self.count // self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
+        # a generator, so that the order is drawn at the first batch: a resumed run sets the epoch after asking for this
         order = torch.randperm(self.count, generator=torch.Generator().manual_seed(self.seed + self.epoch))
-        return iter([batch.tolist() for batch in order.split(self.batch_size)])
+        yield from (batch.tolist() for batch in order.split(self.batch_size))
 
 
 def loader(windows: Windows, batch_size: int, seed: int | None = None) -> DataLoader:

@@ -9,18 +9,24 @@ from titans_ts.windows import Windows, loader
 INPUT_SIZE, H, ROWS = 4, 2, 20
 
 
-def trained_on(seed, noise, epochs=3):
+class PowerCutError(Exception):
+    pass
+
+
+def trained_on(seed, noise=0, epochs=3, checkpoint_dir=None, cut_after=None):
     """First rows of the windows that an outer loop of some epochs saw, epoch by epoch."""
     seen = []
 
     def loss(net, batch):
         inputs, targets = batch
+        if len(seen) == cut_after:
+            raise PowerCutError
         seen.extend(inputs[:, 0, 0].tolist())
         return (net(inputs.mT) - targets.mT).square().mean(), targets.numel()
 
     torch.manual_seed(noise)
     batches = loader(Windows(torch.arange(float(ROWS))[:, None], INPUT_SIZE, H, 0, ROWS), 4, seed)
-    options = TrainingOptions(max_epochs=epochs, progress=False, device="cpu", seed=seed)
+    options = TrainingOptions(max_epochs=epochs, progress=False, device="cpu", seed=seed, checkpoint_dir=checkpoint_dir)
     train_network(torch.nn.Linear(INPUT_SIZE, H), loss, batches, None, options)
     return [seen[i : i + 15] for i in range(0, len(seen), 15)]
 
@@ -35,6 +41,13 @@ def test_every_epoch_trains_on_every_window_once_in_an_order_of_its_own():
 def test_the_order_is_the_seeds_and_not_the_callers():
     assert trained_on(seed=1, noise=0) == trained_on(seed=1, noise=7)
     assert trained_on(seed=1, noise=0) != trained_on(seed=2, noise=0)
+
+
+@pytest.mark.parametrize("whole_epochs", [1, 2])
+def test_a_resumed_epoch_has_the_order_that_it_would_have_had(tmp_path, whole_epochs):
+    with pytest.raises(PowerCutError):
+        trained_on(seed=1, checkpoint_dir=tmp_path, cut_after=15 * whole_epochs + 4)
+    assert trained_on(seed=1, checkpoint_dir=tmp_path) == trained_on(seed=1)[whole_epochs:]
 
 
 @pytest.mark.parametrize("border", [10, 15, 18])

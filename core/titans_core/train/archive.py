@@ -29,7 +29,10 @@ def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: 
     blob = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
     head = {"format": FORMAT, "kind": kind, "content": content, "tensors_sha256": hashlib.sha256(blob).hexdigest()}
     head["sha256"] = _digest(head)
-    for name, data in (("model.safetensors", blob), ("model.json", json.dumps(head, indent=1).encode())):
+    for name, data in (
+        ("model.safetensors", blob),
+        ("model.json", json.dumps(head, indent=1, default=_plain).encode()),
+    ):
         part = folder / f"{name}.part"
         part.write_bytes(data)
         os.replace(part, folder / name)
@@ -78,4 +81,13 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
 
 
 def _digest(head: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(head, sort_keys=True, default=_plain).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON does not know, as what it does: numpy's numbers as Python's, a pandas offset by its name."""
+    if hasattr(value, "freqstr"):
+        return value.freqstr
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a setting of type {type(value).__name__} cannot be saved: {value!r}.")

@@ -89,6 +89,7 @@ def train_network(
         )
         resume = folder / "last.ckpt"
 
+    dtype = next(network.parameters()).dtype  # a precision such as "64-true" changes it for training
     module = OuterLoop(
         network, loss, options.learning_rate, options.weight_decay, len(train) * options.max_epochs, options.seed
     )
@@ -121,7 +122,7 @@ def train_network(
             "Lower learning_rate or chunk_size, or check the scale of the data."
         )
     network.load_state_dict(keep.best_weights)
-    network.to("cpu").eval()
+    network.to("cpu", dtype).eval()
     return History(keep.epochs, keep.best_epoch)
 
 

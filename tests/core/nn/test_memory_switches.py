@@ -117,9 +117,7 @@ def test_past_surprise_moves_the_memory_on_after_the_last_lesson_and_only_with_m
         taught = layer.update(x[:, :3])
         set_gate(layer, "theta", -1e3)  # no new surprise from here on
         later = layer.update(x[:, 3:4], taught)
-        for new, old, surprise in zip(
-            later.memory.weights, taught.memory.weights, taught.memory.momentum, strict=True
-        ):
+        for new, old, surprise in zip(later.memory.weights, taught.memory.weights, taught.memory.momentum, strict=True):
             assert surprise.abs().max() > 1e-4
             torch.testing.assert_close(new - old, 0.5 * surprise if momentum else 0 * surprise, rtol=0, atol=1e-12)
 

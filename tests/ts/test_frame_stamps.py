@@ -1,0 +1,150 @@
+"""Time stamps of every kind: missing, with a zone, in other units, integers, months; and frames in odd orders."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from titans_ts.frame import read_frame
+
+
+def long_frame(stamps, ids=("a", "b")):
+    rows = [(name, stamp, 10.0 * i + t) for i, name in enumerate(ids) for t, stamp in enumerate(stamps)]
+    return pd.DataFrame(rows, columns=["unique_id", "ds", "y"])
+
+
+def wide_frame(stamps, ids=("a", "b")):
+    return pd.DataFrame({name: 10.0 * i + np.arange(len(stamps)) for i, name in enumerate(ids)}, index=stamps)
+
+
+@pytest.mark.parametrize("freq", [None, "h"])
+@pytest.mark.parametrize("at", [0, 2, 5])
+def test_a_missing_stamp_is_an_error_in_words(at, freq):
+    stamps = pd.date_range("2024-01-01", periods=6, freq="h")
+    stamps = stamps.where(np.arange(6) != at)
+    with pytest.raises(ValueError, match=r"(?i)missing|NaT"):
+        read_frame(wide_frame(stamps), freq)
+    with pytest.raises(ValueError, match="column 'ds' has 2 missing values"):
+        read_frame(long_frame(stamps), freq)
+
+
+def test_one_missing_id_is_counted():
+    frame = long_frame(range(5))
+    frame.loc[3, "unique_id"] = None
+    with pytest.raises(ValueError, match="column 'unique_id' has 1 missing values"):
+        read_frame(frame)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "Float64"])
+def test_a_missing_value_of_a_nullable_column_is_located(dtype):
+    stamps = pd.date_range("2024-01-01", periods=4, freq="h")
+    values = pd.array([1, None, 3, 4], dtype=dtype)
+    for frame in (
+        pd.DataFrame({"a": values}, index=stamps),
+        pd.DataFrame({"unique_id": "a", "ds": stamps, "y": values}),
+    ):
+        with pytest.raises(ValueError, match="first: NaN in series 'a' at 2024-01-01 01:00"):
+            read_frame(frame)
+
+
+def test_nullable_columns_without_holes_are_numbers():
+    frame = pd.DataFrame({"a": pd.array([1, 2, 3], dtype="Int64")}, index=pd.date_range("2024", periods=3))
+    assert read_frame(frame).values.tolist() == [[1.0], [2.0], [3.0]]
+
+
+@pytest.mark.parametrize("make", [wide_frame, long_frame])
+def test_integer_stamps_have_the_same_errors_as_dates(make):
+    name = "df" if make is wide_frame else "series 'a'"
+    with pytest.raises(
+        ValueError, match=rf"{name} has irregular time stamps for freq 10: expected 30 after 20, got 40"
+    ):
+        read_frame(make([0, 10, 20, 40, 50, 60]))
+    with pytest.raises(ValueError, match=rf"{name} is not sorted by time: 10 comes after 20"):
+        read_frame(make([0, 20, 10, 30]))
+    with pytest.raises(ValueError, match=rf"{name} has 1 duplicate time stamps, first: 10"):
+        read_frame(make([0, 10, 10, 20]))
+    with pytest.raises(ValueError, match="irregular time stamps for freq 5: expected 5 after 0, got 10"):
+        read_frame(make([0, 10, 20]), freq=5)
+    with pytest.raises(ValueError, match="positive integer for integer time stamps, got 0"):
+        read_frame(make([0, 10, 20]), freq=0)
+    with pytest.raises(ValueError, match="cannot be inferred from 2 time stamps"):
+        read_frame(make([0, 10]))
+    assert read_frame(make([0, 10]), freq=10).future(2).tolist() == [20, 30]
+
+
+@pytest.mark.parametrize("make", [wide_frame, long_frame])
+def test_a_step_is_kept_over_summer_time_in_the_zone_of_the_frame(make):
+    daily = read_frame(make(pd.date_range("2025-03-25", periods=5, freq="D", tz="Europe/Berlin")))
+    assert [str(s) for s in daily.future(2)] == ["2025-03-30 00:00:00+01:00", "2025-03-31 00:00:00+02:00"]
+
+
+@pytest.mark.parametrize(
+    ("start", "freq", "following"),
+    [
+        ("2023-11-01", "MS", ["2024-02-01", "2024-03-01"]),
+        ("2023-11-30", "ME", ["2024-02-29", "2024-03-31"]),
+        ("2024-01-03", "B", ["2024-01-08", "2024-01-09"]),
+        ("2024-01-03", "W-WED", ["2024-01-24", "2024-01-31"]),
+        ("2024-01-01 00:00", "15min", ["2024-01-01 00:45", "2024-01-01 01:00"]),
+    ],
+)
+def test_the_future_follows_the_calendar(start, freq, following):
+    panel = read_frame(wide_frame(pd.date_range(start, periods=3, freq=freq)), freq)
+    assert panel.future(2).tolist() == [pd.Timestamp(s) for s in following]
+
+
+def test_months_are_found_without_being_told():
+    panel = read_frame(long_frame(pd.date_range("2023-11-01", periods=4, freq="MS")))
+    assert panel.freq == pd.offsets.MonthBegin()
+    out = panel.output(panel.future(2), np.array([[1.0, 2.0], [3.0, 4.0]]), "Titans")
+    assert out.to_dict("list") == {
+        "unique_id": ["a", "a", "b", "b"],
+        "ds": [pd.Timestamp("2024-03-01"), pd.Timestamp("2024-04-01")] * 2,
+        "Titans": [1.0, 3.0, 2.0, 4.0],
+    }
+
+
+def test_rows_of_a_long_frame_may_be_grouped_by_time_and_have_any_index():
+    by_series = long_frame(pd.date_range("2024", periods=5))
+    by_time = by_series.sort_values("ds", kind="stable").set_axis([7] * 10, axis=0)
+    a, b = read_frame(by_series), read_frame(by_time)
+    np.testing.assert_array_equal(a.values, b.values)
+    assert a.ids == b.ids == ["a", "b"]
+
+
+def test_series_stand_in_the_order_of_the_frame():
+    frame = long_frame(range(4), ids=("z", "m", "a"))
+    panel = read_frame(frame)
+    assert panel.ids == ["z", "m", "a"]
+    assert panel.values[0].tolist() == [0.0, 10.0, 20.0]
+
+
+def test_a_gap_in_a_series_that_starts_later_is_its_own():
+    frame = long_frame(pd.date_range("2024-01-01", periods=9))
+    late = frame[(frame["unique_id"] == "a") | (frame["ds"] >= "2024-01-04")]
+    assert np.isnan(read_frame(late).values[:, 1]).tolist() == [True] * 3 + [False] * 6
+    with pytest.raises(ValueError, match=r"series 'b' has irregular time stamps.*expected 2024-01-06.*got 2024-01-07"):
+        read_frame(late[(late["unique_id"] == "a") | (late["ds"] != "2024-01-06")])
+
+
+@pytest.mark.parametrize(
+    "index",
+    [pd.period_range("2024", periods=3, freq="D"), pd.to_timedelta([0, 1, 2], "h"), pd.Index([0.5, 1.5, 2.5])],
+    ids=["period", "timedelta", "float"],
+)
+def test_an_index_of_another_kind_is_refused_with_its_dtype(index):
+    with pytest.raises(ValueError, match=rf"neither long nor wide.*index of {index.dtype}".replace("[", r"\[")):
+        read_frame(pd.DataFrame({"a": [1.0, 2.0, 3.0]}, index=index))
+
+
+@pytest.mark.parametrize("layout", ["wide", "long", "matrix"])
+def test_what_is_read_is_a_copy(layout):
+    stamps = pd.date_range("2024", periods=4)
+    frame = {"wide": wide_frame(stamps), "long": long_frame(stamps), "matrix": wide_frame(stamps).to_numpy()}[layout]
+    before = frame.copy()
+    read_frame(frame).values[:] = -1.0
+    assert before.equals(frame) if layout != "matrix" else np.array_equal(before, frame)
+
+
+def test_a_frame_without_series_is_refused_in_words(tiny, wide):
+    with pytest.raises(ValueError, match=r"(?i)no (series|columns)|at least one"):
+        tiny().fit(wide[[]])

@@ -1,0 +1,111 @@
+"""A forecaster that was saved is the same forecaster, whatever its settings, names and time stamps."""
+
+import pickle
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from titans_core.train.archive import ArchiveError
+from titans_ts import TitansForecaster
+
+
+def saved_and_loaded(model, path):
+    model.save(path)
+    return TitansForecaster.load(path)
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        pd.date_range("2024-01-01", periods=120, freq="h", unit="ns"),
+        pd.date_range("2024-01-01", periods=120, freq="h", unit="s"),
+        pd.date_range("2024-01-01", periods=120, freq="h", tz="UTC"),
+        pd.date_range("2024-12-01", periods=120, freq="D", tz="Europe/Berlin"),  # summer time begins with the forecast
+        pd.date_range("2024-01-01", periods=120, freq="W-WED"),
+        pd.date_range("2024-01-01", periods=120, freq="B"),
+    ],
+    ids=["nanoseconds", "seconds", "utc", "berlin", "wednesdays", "weekdays"],
+)
+def test_stamps_of_a_forecast_are_the_same_after_loading(tiny, wide, tmp_path, stamps):
+    model = tiny().fit(wide.set_axis(stamps, axis=0))
+    expected = model.predict()
+    pd.testing.assert_frame_equal(saved_and_loaded(model, tmp_path).predict(), expected, check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("h", np.int64(4)),
+        ("dim", np.int32(8)),
+        ("learning_rate", np.float32(1e-3)),
+        ("freq", pd.offsets.Hour()),
+        ("random_state", np.random.RandomState(0)),
+        ("random_state", None),
+    ],
+    ids=["h", "dim", "learning_rate", "freq", "generator", "none"],
+)
+def test_settings_that_fit_takes_can_be_saved(tiny, wide, tmp_path, name, value):
+    """A search over np.arange or an Optuna study sets such numbers."""
+    model = tiny(**{name: value}).fit(wide)
+    loaded = saved_and_loaded(model, tmp_path)
+    pd.testing.assert_frame_equal(loaded.predict(), model.predict(), check_exact=True)
+    if name != "random_state":
+        assert loaded.get_params()[name] == value
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [[3, 1, 2], ["z", "é ü", ""], [1.5, 2.5, 3.5], ["a", 1, "b"]],
+    ids=["numbers", "strings", "floats", "both"],
+)
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_names_of_series_are_the_same_after_loading(tiny, wide, to_long, tmp_path, ids, layout):
+    frame = wide.set_axis(ids, axis=1)
+    model = tiny().fit(to_long(frame) if layout == "long" else frame)
+    expected = model.predict()
+    pd.testing.assert_frame_equal(saved_and_loaded(model, tmp_path).predict(), expected, check_exact=True)
+
+
+def test_another_process_reads_the_same_numbers_from_a_folder_that_was_moved(tiny, wide, tmp_path):
+    model = tiny().fit(wide)
+    model.save(tmp_path / "here")
+    shutil.move(tmp_path / "here", tmp_path / "there")
+    code = (
+        "import sys, torch; torch.set_num_threads(1); from titans_ts import TitansForecaster; "
+        "print(TitansForecaster.load(sys.argv[1]).predict().to_numpy().tolist())"
+    )
+    run = subprocess.run([sys.executable, "-c", code, tmp_path / "there"], capture_output=True, text=True, check=True)
+    assert run.stdout == f"{model.predict().to_numpy().tolist()}\n"
+    assert run.stderr == ""
+
+
+def test_a_pickled_forecaster_is_the_same_too(tiny, wide):
+    model = tiny().fit(wide)
+    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(model)).predict(), model.predict(), check_exact=True)
+
+
+def test_a_model_of_another_class_is_refused_by_name(tiny, wide, tmp_path):
+    class Other(TitansForecaster):
+        pass
+
+    tiny().fit(wide).save(tmp_path)
+    with pytest.raises(ArchiveError, match="holds a TitansForecaster, not a Other"):
+        Other.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+def test_a_file_that_is_not_there_is_named(tiny, wide, tmp_path, name):
+    tiny().fit(wide).save(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(FileNotFoundError, match=f"no saved model at .*: {name} is missing"):
+        TitansForecaster.load(tmp_path)
+
+
+def test_saving_again_replaces_the_model(tiny, wide, tmp_path):
+    tiny().fit(wide).save(tmp_path)
+    second = tiny(random_state=5, h=2).fit(wide)
+    pd.testing.assert_frame_equal(saved_and_loaded(second, tmp_path).predict(), second.predict(), check_exact=True)

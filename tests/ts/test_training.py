@@ -1,0 +1,196 @@
+"""Laws of fit: interrupted runs go on exactly, training stops early, borrows everything, and knows no units."""
+
+import random
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from titans_ts import TitansForecaster, forecaster
+
+
+class PowerCutError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("steps", [1, 6, 15])
+@pytest.mark.parametrize("multivariate", [False, True])
+def test_a_fit_that_was_cut_and_called_again_is_the_fit_that_was_not(
+    tiny, wide, tmp_path, monkeypatch, steps, multivariate
+):
+    options = {"max_epochs": 4, "batch_size": 16, "multivariate": multivariate}  # 6 batches an epoch
+    expected = tiny(**options).fit(wide)
+    assert len(expected.history_.epochs) == 4
+    done = 0
+
+    def cut(network, batch):
+        nonlocal done
+        done += network.training
+        if done > steps:
+            raise PowerCutError
+        return real(network, batch)
+
+    real = forecaster.decaying_error
+    with monkeypatch.context() as patch:
+        patch.setattr(forecaster, "decaying_error", cut)
+        with pytest.raises(PowerCutError):
+            tiny(**options).fit(wide, checkpoint_dir=tmp_path)
+    resumed = tiny(**options).fit(wide, checkpoint_dir=tmp_path)
+    assert resumed.history_ == expected.history_
+    pd.testing.assert_frame_equal(resumed.predict(), expected.predict(), check_exact=True)
+
+
+def test_training_stops_early_when_validation_gets_no_better(tiny):
+    """Noise has nothing to learn; after some epochs the network only learns the training rows by heart."""
+    noise = pd.DataFrame({"a": np.random.default_rng(0).normal(size=60)})
+    model = tiny(max_epochs=60, patience=2, learning_rate=3e-2, dropout=0.0, batch_size=8).fit(noise, val_size=20)
+    losses = [epoch["val_loss"] for epoch in model.history_.epochs]
+    best = model.history_.best_epoch
+    assert len(losses) == best + 3 < 60
+    assert losses[best] == min(losses)
+
+
+def test_the_network_is_the_one_of_the_best_epoch(tiny, wide):
+    model = tiny(max_epochs=6, patience=6, learning_rate=3e-2).fit(wide, val_size=30)
+    best = model.history_.best_epoch
+    assert best > 0
+    scaled = ((wide - model.mean_) / model.scale_).to_numpy(dtype=np.float32)[-42:]
+    both = np.lib.stride_tricks.sliding_window_view(scaled, 16, axis=0).transpose(0, 2, 1)
+    batch = tuple(torch.tensor(both[:, part].copy()) for part in (slice(12), slice(12, 16)))
+    with torch.no_grad():
+        loss = forecaster.decaying_error(model.network_, batch)[0].item()
+    assert loss == pytest.approx(model.history_.epochs[best]["val_loss"], rel=1e-5)
+    assert not model.network_.training
+
+
+def test_the_loss_weighs_step_t_by_one_over_its_root():
+    error = torch.tensor([[3.0], [1.0], [2.0], [5.0]])
+    targets = torch.zeros(1, 4, 1)
+    loss, count = forecaster.decaying_error(lambda x: error[None], (torch.zeros(1, 2, 1), targets))
+    roots = [1, 2**-0.5, 3**-0.5, 0.5]
+    expected = sum(w * e for w, e in zip(roots, [3, 1, 2, 5], strict=True)) / sum(roots)
+    assert loss.item() == pytest.approx(expected, rel=1e-6)
+    assert count == 4
+
+
+def test_fit_knows_no_units(tiny, wide):
+    """Each series in units of its own: the forecast comes in the same ones."""
+    scale, shift = pd.Series({"a": 1e3, "b": 1e-2, "c": 50.0}), pd.Series({"a": -5.0, "b": 1.0, "c": 0.0})
+    expected = tiny().fit(wide).predict() * scale + shift
+    actual = tiny().fit(wide * scale + shift).predict()
+    deviation = wide.std() * scale
+    np.testing.assert_allclose((actual - expected) / deviation, 0, atol=1e-3)
+
+
+def test_only_the_lookback_matters_to_a_forecast(tiny, wide):
+    model = tiny().fit(wide)
+    expected = model.predict(wide.iloc[-12:])
+    pd.testing.assert_frame_equal(model.predict(wide), expected, check_exact=True)
+    pd.testing.assert_frame_equal(model.predict(), expected, check_exact=True)
+    changed = wide.copy()
+    changed.iloc[-1] += 1
+    assert (model.predict(changed) - expected).abs().min().min() > 1e-6
+
+
+def test_windows_are_forecast_as_frames_are(tiny, wide):
+    model = tiny().fit(wide)
+    windows = np.stack([wide.to_numpy()[start : start + 12] for start in (0, 50, 108)])
+    together = model.predict_windows(windows)
+    for out, start in zip(together, (0, 50, 108), strict=True):
+        np.testing.assert_allclose(out, model.predict(wide.iloc[start : start + 12]), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match=r"windows must be \[W, 12, 3\], got shape \(3, 11, 3\)"):
+        model.predict_windows(windows[:, 1:])
+
+
+def test_a_series_that_never_changes_stays_where_it_is(tiny):
+    frame = pd.DataFrame({"flat": np.full(60, 5.0)})
+    model = tiny().fit(frame)
+    assert model.scale_.tolist() == [1.0]
+    np.testing.assert_allclose(model.predict()["flat"], 5.0, atol=0.05)
+
+
+def test_a_better_forecaster_scores_higher_and_a_perfect_one_scores_0(tiny, wide, monkeypatch):
+    model = tiny().fit(wide)
+    score = model.score(wide)
+    assert score < 0
+    future = iter([np.lib.stride_tricks.sliding_window_view(wide.to_numpy(), 4, axis=0)[12:].transpose(0, 2, 1)] * 2)
+    monkeypatch.setattr(model, "predict_windows", lambda windows: next(future))
+    assert model.score(wide) == 0
+    monkeypatch.setattr(model, "predict_windows", lambda windows: next(future) + 100 * model.scale_)
+    assert model.score(wide) == pytest.approx(-100, rel=1e-9)
+
+
+def test_mixed_series_are_refused_in_another_order(tiny, wide):
+    model = tiny(multivariate=True).fit(wide)
+    with pytest.raises(ValueError, match=r"in their order: \['a', 'b', 'c'\], got \['b', 'a', 'c'\]"):
+        model.predict(wide[["b", "a", "c"]])
+    apart = tiny().fit(wide)
+    np.testing.assert_allclose(apart.predict(wide[["b", "a", "c"]])[["a", "b", "c"]], apart.predict(), rtol=1e-6)
+
+
+def test_mixed_series_do_depend_on_each_other(tiny, wide):
+    other = wide.assign(a=wide["a"].to_numpy()[::-1])
+    for multivariate in (True, False):
+        model = tiny(multivariate=multivariate).fit(wide)
+        change = (model.predict(other) - model.predict(wide))[["b", "c"]].abs() / model.scale_[1:]
+        assert (change.max().max() > 1e-6) == multivariate
+
+
+def test_fit_leaves_no_file_and_no_random_state_behind(tiny, wide, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = random.getstate()
+    tiny().fit(wide).predict()
+    assert random.getstate() == before
+    assert list(tmp_path.iterdir()) == []
+    tiny().fit(wide, checkpoint_dir="run")
+    assert [str(f.relative_to(tmp_path)) for f in sorted(tmp_path.rglob("*"))] == ["run", "run/last.ckpt"]
+
+
+def test_a_generator_as_random_state_moves_on_from_fit_to_fit(tiny, wide):
+    def two_fits():
+        state = np.random.RandomState(0)
+        return [tiny(random_state=state).fit(wide).predict().to_numpy() for _ in range(2)]
+
+    first, again = two_fits(), two_fits()
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first[0], first[1])
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "64-true", "bf16-true"])
+def test_every_precision_of_the_documentation_gives_much_the_same_forecast(tiny, wide, precision):
+    expected = tiny().fit(wide).predict()
+    actual = tiny(precision=precision).fit(wide).predict()
+    np.testing.assert_allclose((actual - expected) / wide.std(), 0, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("learning_rate", "fast"), ("dropout", "some"), ("dropout", None), ("learning_rate", float("nan"))]
+    + [(name, 0) for name in ("patch_size", "dim", "num_layers", "num_heads", "chunk_size", "batch_size")],
+)
+def test_a_setting_of_the_wrong_kind_is_named(tiny, wide, name, value):
+    with pytest.raises((ValueError, TypeError), match=name):
+        tiny(**{name: value}).fit(wide)
+
+
+def test_a_forecaster_that_cannot_learn_says_so(tiny, wide):
+    with pytest.raises(FloatingPointError, match="Lower learning_rate"):
+        tiny(learning_rate=1e30).fit(wide)
+
+
+def test_forecasts_of_a_noisy_wave_are_far_better_than_the_last_value():
+    rng = np.random.default_rng(3)
+    t = np.arange(400)
+    wave = 20 + 5 * np.sin(t * 2 * np.pi / 10)
+    frame = pd.DataFrame({"wave": wave + 0.5 * rng.normal(size=400)}, index=pd.date_range("2024", periods=400))
+    model = TitansForecaster(
+        h=5, input_size=15, patch_size=5, dim=8, num_layers=1, num_heads=2, learning_rate=1e-2, max_epochs=15,
+        dropout=0.1, batch_size=32, random_state=0, verbose=0,
+    ).fit(frame.iloc[:300])  # fmt: skip
+    errors, naive = [], []
+    for start in range(300, 380, 7):
+        past, truth = frame.iloc[start - 15 : start], wave[start : start + 5]
+        errors.append(np.abs(model.predict(past)["wave"].to_numpy() - truth).mean())
+        naive.append(np.abs(past["wave"].iloc[-1] - truth).mean())
+    assert np.mean(errors) < 0.8 < 4 < np.mean(naive)
