@@ -139,7 +139,8 @@ def test_an_index_of_another_kind_is_refused_with_its_dtype(index):
 @pytest.mark.parametrize("layout", ["wide", "long", "matrix"])
 def test_what_is_read_is_a_copy(layout):
     stamps = pd.date_range("2024", periods=4)
-    frame = {"wide": wide_frame(stamps), "long": long_frame(stamps), "matrix": wide_frame(stamps).to_numpy()}[layout]
+    matrix = np.ascontiguousarray(wide_frame(stamps).to_numpy())  # as float64 and C-contiguous it needs no conversion
+    frame = {"wide": wide_frame(stamps), "long": long_frame(stamps), "matrix": matrix}[layout]
     before = frame.copy()
     read_frame(frame).values[:] = -1.0
     assert before.equals(frame) if layout != "matrix" else np.array_equal(before, frame)
