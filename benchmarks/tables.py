@@ -38,7 +38,7 @@ def etth1() -> str:
     lines += [
         "",
         f"Mean ± standard deviation over {len(seeds)} seeds, default settings, all test windows. "
-        f"{parameters[0]:,} to {parameters[-1]:,} parameters; {seconds:.0f} s of training (median; {_place(rows[-1])}, "
+        f"{parameters[0]:,} to {parameters[-1]:,} parameters; {seconds:.0f} s of training (median; {_place(rows)}, "
         f"{rows[-1]['threads']} thread).",
     ]
     return "\n".join(lines)
@@ -64,7 +64,7 @@ def memory_cpu() -> str:
                 f"{ours['forward+backward']['median']:,.0f} | {peak['ours']['forward+backward']:,.0f} | {label} | "
                 f"{forward:.2f}x | {both:.2f}x | {memory:.2f}x |"
             )
-    lines += ["", f"Medians of {rows[-1]['repeats']}, sides taking turns; {_place(rows[-1])}, 1 thread."]
+    lines += ["", f"Medians of {rows[-1]['repeats']}, sides taking turns; {_place(rows)}, 1 thread."]
     return "\n".join(lines)
 
 
@@ -76,8 +76,9 @@ def _spread(cells: list[dict[str, Any]], metric: str) -> str:
     return f"{statistics.mean(values):.4f} ± {statistics.stdev(values) if len(values) > 1 else 0:.4f}"
 
 
-def _place(row: dict[str, Any]) -> str:
-    return f"{row['machine']}, torch {row['versions']['torch']}, {row['date'][:10]}"
+def _place(rows: list[dict[str, Any]]) -> str:
+    row, commits = rows[-1], ", ".join(dict.fromkeys(r["commit"] for r in rows))
+    return f"{row['machine']}, torch {row['versions']['torch']}, {row['date'][:10]}, commit {commits}"
 
 
 def main() -> None:

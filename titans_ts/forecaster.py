@@ -318,15 +318,14 @@ class TitansForecaster(TitansEstimator):
         return config
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        check_is_fitted(self, "network_")
-        context = self.context_
+        config, context = self._fitted(), self.context_
         is_integer = isinstance(context.freq, int)
         learned = {
             "ids": [i.item() if isinstance(i, np.generic) else i for i in context.ids],
             "freq": context.freq if isinstance(context.freq, int) else context.freq.freqstr,
             **({"last": int(context.index[-1])} if is_integer else _stamps(pd.DatetimeIndex(context.index))),
             "layout": context.layout,
-            "network": asdict(self.network_.config),
+            "network": asdict(config),
             "history": {"epochs": self.history_.epochs, "best_epoch": self.history_.best_epoch},
         }
         arrays = {"context": context.values, "mean": self.mean_, "scale": self.scale_}

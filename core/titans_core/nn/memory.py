@@ -88,7 +88,8 @@ class NeuralMemory(nn.Module):
         self.conv = CausalConv(3 * dim, conv_size) if conv_size > 0 else None
 
         # Starting values: step at half of the bound, keep half of the past surprise, and forget over some eight chunks,
-        # the unit in which the memory learns. A deep memory that forgets faster than it learns decays to 0 for good.
+        # the unit in which the memory learns. A deep memory that forgets faster than it learns decays to 0 for good;
+        # this slows that, and does not prevent it where a long sequence meets small chunks.
         forgetting = min(0.05, 1 / (8 * chunk_size))
         starts = {"theta": 0.5, "alpha": forgetting if forget else None, "eta": 0.5 if momentum else None}
         self.gate_names = tuple(name for name, p in starts.items() if p is not None)
