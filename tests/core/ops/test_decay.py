@@ -1,10 +1,10 @@
-"""Products of gates against the loops that define them."""
+"""Products and sums of gates against the loops that define them."""
 
 import pytest
 import torch
 
 from titans_core.ops.memory.coefficients import coefficients
-from titans_core.ops.memory.decay import decay_gradient, decay_products
+from titans_core.ops.memory.decay import decayed_sum, decayed_sum_gradient
 
 
 def by_loops(f):
@@ -36,18 +36,26 @@ FACTORS = {
 
 
 @pytest.mark.parametrize("name", FACTORS)
-def test_products_and_their_gradients_are_those_of_the_loops(name):
+def test_the_decayed_sum_of_the_unit_rows_holds_the_products_of_the_loops(name):
+    f = torch.tensor(FACTORS[name], dtype=torch.float64)
+    D = decayed_sum(f, torch.eye(len(f) + 1, dtype=f.dtype))
+    torch.testing.assert_close(D, by_loops(f), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_a_decayed_sum_and_its_gradients_are_those_of_the_products(name):
     f = torch.tensor(FACTORS[name], dtype=torch.float64, requires_grad=True)
     generator = torch.Generator().manual_seed(0)
-    D = decay_products(f.detach())
-    expected_D = by_loops(f)
-    torch.testing.assert_close(D, expected_D.detach(), rtol=1e-14, atol=0)
+    X = torch.randn(len(f) + 1, 3, generator=generator, dtype=f.dtype, requires_grad=True)
+    R = decayed_sum(f.detach(), X.detach())
+    expected_R = by_loops(f) @ X
+    torch.testing.assert_close(R, expected_R.detach(), rtol=1e-13, atol=1e-15)
 
-    dD = torch.randn(D.shape, generator=generator, dtype=D.dtype)
-    (expected,) = torch.autograd.grad((expected_D * dD).sum(), f)
-    actual = decay_gradient(D, D[1:, 1:].mT @ dD[1:])
-    assert actual.isfinite().all()
-    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-14)
+    dR = torch.randn(R.shape, generator=generator, dtype=R.dtype)
+    expected = torch.autograd.grad((expected_R * dR).sum(), (f, X))
+    df, dX = decayed_sum_gradient(f.detach(), R, dR)
+    assert df.isfinite().all()
+    torch.testing.assert_close((df, dX), expected, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("has_momentum", [True, False])
@@ -64,8 +72,7 @@ def test_the_gradients_of_the_coefficients_agree_with_finite_differences(name, f
 def test_pieces_do_not_mix():
     f = torch.rand(2, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     f[0, 1, 2] = 0
-    D = decay_products(f)
-    assert D.shape == (2, 3, 7, 7)
+    D = decayed_sum(f, torch.eye(7, dtype=f.dtype).expand(2, 3, 7, 7))
     for b in range(2):
         for n in range(3):
             torch.testing.assert_close(D[b, n], by_loops(f[b, n]), rtol=1e-14, atol=0)
@@ -75,9 +82,7 @@ def test_long_products_in_float32_have_no_infinity_or_nan():
     f = torch.rand(512, generator=torch.Generator().manual_seed(0))
     f[::50] = 0
     f[1::50] = 1
-    D = decay_products(f)
-    grad = decay_gradient(D, D[1:, 1:].mT @ torch.ones_like(D[1:]))
+    D = decayed_sum(f, torch.eye(513))
+    df, _ = decayed_sum_gradient(f, D, torch.ones_like(D))
     assert D.isfinite().all()
-    assert grad.isfinite().all()
-    assert torch.equal(D.diagonal(), torch.ones(513))
-    assert D.triu(1).count_nonzero() == 0
+    assert df.isfinite().all()

@@ -1,12 +1,9 @@
 """float32 is enough, bf16 stays outside, and no weight is formed for every token."""
 
-import weakref
 from dataclasses import replace
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 
 BF16 = torch.autocast("cpu", dtype=torch.bfloat16)
 
@@ -103,67 +100,3 @@ def test_a_backward_pass_under_autocast_is_float32_too(make_inputs):
     with BF16:
         actual = gradients()
     assert all(torch.equal(a, b) for a, b in zip(actual, expected, strict=True))
-
-
-class LiveNumbers(TorchDispatchMode):
-    """Counts the bytes of the tensors made under it: the most that lived at once, and the largest one."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen, self.live, self.peak, self.largest = {}, 0, 0, 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        for x in tree_iter(result):
-            if isinstance(x, torch.Tensor):
-                self.count(x.untyped_storage())
-        return result
-
-    def count(self, storage):
-        key = storage._cdata
-        if key in self.seen:
-            return
-        size = storage.nbytes()
-
-        def forget(_):
-            del self.seen[key]
-            self.live -= size
-
-        self.seen[key] = weakref.ref(storage, forget)
-        self.live += size
-        self.peak, self.largest = max(self.peak, self.live), max(self.largest, size)
-
-
-def test_no_weight_is_formed_for_every_token(make_inputs):
-    T, C, d, h = 256, 32, 32, 32
-    weight = d * h * 4  # bytes of one layer in float32; there are two
-    inputs = make_inputs(B=1, T=T, H=1, K=d, V=d, hidden=h, dtype=torch.float32, rate=0.02)
-
-    def measure(backend):
-        with LiveNumbers() as numbers:
-            out, _ = inputs.run(backend=backend, chunk_size=C)
-            forward = numbers.peak
-            torch.autograd.grad(out.sum(), list(inputs.leaves().values()))
-        return numbers.largest, forward, numbers.peak
-
-    largest, forward, peak = measure("chunk")
-    assert largest < C * weight  # not even for the tokens of one chunk
-    assert forward < T * weight
-    assert peak < 2 * T * weight
-    # the measure sees what it should: the definition keeps the weights of every token for its backward pass
-    assert measure("naive")[1] > 2 * T * weight
-
-
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_without_gradients_no_chunk_leaves_its_weights(make_inputs, mode):
-    C, d, h = 16, 16, 64
-
-    def peak(T):
-        # only the learned weights require a gradient, as in a layer that is being used
-        inputs = make_inputs(B=1, T=T, H=1, K=d, V=d, hidden=h, dtype=torch.float32).map(torch.Tensor.detach)
-        with LiveNumbers() as numbers, mode():
-            inputs.run(chunk_size=C, backend="chunk")
-        return numbers.peak
-
-    weights_and_momentum = 2 * (d * h + h * d) * 4  # bytes
-    assert peak(512) - peak(256) < 256 // C * weights_and_momentum

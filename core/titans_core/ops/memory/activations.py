@@ -17,13 +17,13 @@ class Activation(NamedTuple):
     """An element-wise function: its value, with its slope, and with the bend of the slope. They share most work."""
 
     value: Callable[[Tensor], Tensor]
-    with_slope: Callable[[Tensor], tuple[Tensor, Tensor]]  # phi, phi'
+    with_slope: Callable[..., tuple[Tensor, Tensor]]  # phi, phi'; phi is put into ``out``, if that is given
     with_bend: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]  # phi, phi', phi''
 
 
-def _silu_with_slope(z: Tensor) -> tuple[Tensor, Tensor]:
+def _silu_with_slope(z: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     p = torch.sigmoid(z)
-    x = z * p
+    x = torch.mul(z, p, out=out)
     return x, torch.addcmul(p, x, 1 - p)
 
 
@@ -38,16 +38,18 @@ def _normal_density(z: Tensor) -> Tensor:
     return torch.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
 
 
-def _gelu_with_slope(z: Tensor) -> tuple[Tensor, Tensor]:
-    return F.gelu(z), 0.5 * (1 + torch.erf(z / math.sqrt(2))) + z * _normal_density(z)
+def _gelu_with_slope(z: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    p = 0.5 * (1 + torch.erf(z / math.sqrt(2)))
+    return torch.mul(z, p, out=out), p + z * _normal_density(z)
 
 
 def _gelu_with_bend(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return (*_gelu_with_slope(z), (2 - z * z) * _normal_density(z))
 
 
-def _relu_with_slope(z: Tensor) -> tuple[Tensor, Tensor]:
-    return F.relu(z), (z > 0).to(z.dtype)
+def _relu_with_slope(z: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    slope = (z > 0).to(z.dtype)
+    return torch.mul(z, slope, out=out), slope
 
 
 def _relu_with_bend(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,16 +6,16 @@ masked product with the chunk's own keys and errors. Only the carry from one chu
 """
 
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from titans_core.ops.memory.activations import Activation
-from titans_core.ops.memory.coefficients import Coefficients, coefficients
-from titans_core.ops.memory.gradient import first_order
-from titans_core.ops.memory.piece import backward_piece, forward_piece
+from titans_core.ops.memory.coefficients import coefficients
+from titans_core.ops.memory.pair import join, split, weights
+from titans_core.ops.memory.pieces import Pieces
 from titans_core.ops.memory.state import MemoryState
+from titans_core.ops.memory.store import Layers
 
 
 def chunk_memory(
@@ -31,7 +31,8 @@ def chunk_memory(
 ) -> tuple[Tensor, MemoryState]:
     """The fast form. Arguments as checked and upcast by :func:`titans_core.neural_memory`."""
     B, T, H, _ = q.shape
-    WS = [torch.cat(pair, dim=-2).flatten(0, 1) for pair in zip(state.weights, state.momentum, strict=True)]
+    kinds = (state.weights,) if eta is None else (state.weights, state.momentum)  # without momentum S is not carried
+    WS = [join(*(x.flatten(0, 1) for x in parts)) for parts in zip(*kinds, strict=True)]
     anchor = [w.flatten(0, 1) for w in state.anchor]
 
     # the rest of a chunk begun earlier, then whole chunks, then the beginning of one that a later call will finish
@@ -42,19 +43,24 @@ def chunk_memory(
         if start == stop:
             continue
         if start > 0 or state.offset == 0:
-            anchor = _weights(WS)
+            anchor = weights(WS, len(kinds))
         cut = partial(_cut, start=start, stop=stop, size=size)
         c = coefficients(None if alpha is None else cut(alpha), None if eta is None else cut(eta), cut(theta))
-        y, *carried = _Pieces.apply(
-            activation, torch.is_grad_enabled(), len(WS), cut(q), cut(k), cut(v), *c, *WS, *anchor
+        y, *carried = Pieces.apply(
+            len(WS), activation, torch.is_grad_enabled(), cut(q), cut(k), cut(v), *c, *WS, *anchor
         )
         WS, anchor = carried[: len(WS)], carried[len(WS) :]
         outputs.append(y.unflatten(1, (B, H)).permute(1, 0, 3, 2, 4).flatten(1, 2))
 
     offset = (state.offset + T) % chunk_size
-    W, S = zip(*(ws.unflatten(0, (B, H)).chunk(2, dim=-2) for ws in WS), strict=True)
-    end = MemoryState(W, S, W if offset == 0 else tuple(w.unflatten(0, (B, H)) for w in anchor), offset)
-    return torch.cat(outputs, dim=1), end
+    anchor = [w.unflatten(0, (B, H)) for w in anchor]
+    parts = [split(ws.unflatten(0, (B, H)), len(kinds)) for ws in WS]
+    if eta is None:
+        S = _last_surprise(k[:, -1], v[:, -1], theta[:, -1], anchor, activation)
+    else:
+        S = tuple(s for _, s in parts)
+    W = tuple(w for w, *_ in parts)
+    return torch.cat(outputs, dim=1), MemoryState(W, S, W if offset == 0 else tuple(anchor), offset)
 
 
 def _cut(x: Tensor, start: int, stop: int, size: int) -> Tensor:
@@ -62,65 +68,16 @@ def _cut(x: Tensor, start: int, stop: int, size: int) -> Tensor:
     return x[:, start:stop].unflatten(1, (-1, size)).movedim((1, 3), (0, 2)).flatten(1, 2).contiguous()
 
 
-def _weights(WS: list[Tensor]) -> list[Tensor]:
-    return [ws.chunk(2, dim=1)[0] for ws in WS]
-
-
-class _Pieces(torch.autograd.Function):
-    """Pieces of one size, one after the other, with the gradient written out.
-
-    Takes q, k, v ``[pieces, P, C, d]``, the coefficients, the first ``WS`` and the first anchor. Returns the outputs,
-    the last ``WS``, and the anchor of the last piece.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, activation: Activation, grad_enabled: bool, L: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-        q, k, v, c, WS, anchor = _unpack(L, tensors)
-        needs_tape = grad_enabled and any(ctx.needs_input_grad)
-        outputs, starts, tapes = [], [], []
-        for n in range(len(q)):
-            if n > 0:
-                anchor = _weights(WS)
-            y, carried, tape = forward_piece(q[n], k[n], v[n], _at(c, n), WS, anchor, activation)
-            outputs.append(y)
-            if needs_tape:
-                starts.append(WS)
-                tapes.append(tape)
-            WS = carried
-        ctx.save_for_backward(*tensors)
-        ctx.activation, ctx.L, ctx.starts, ctx.tapes = activation, L, starts, tapes
-        return (torch.stack(outputs), *WS, *(w.clone() for w in anchor))
-
-    @staticmethod
-    @first_order
-    def backward(ctx: Any, dy: Tensor, *dcarried: Tensor) -> tuple[Tensor | None, ...]:
-        L = ctx.L
-        q, k, v, c, _, first_anchor = _unpack(L, ctx.saved_tensors)
-        dWS, danchor = [g.clone() for g in dcarried[:L]], dcarried[L:]
-        dy = dy.contiguous()
-        dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        dc = Coefficients(*map(torch.zeros_like, c))
-        last = len(q) - 1
-        for n in range(last, -1, -1):
-            WS = ctx.starts[n]
-            anchor = first_anchor if n == 0 else _weights(WS)
-            piece = (q[n], k[n], _at(c, n), WS, anchor, ctx.tapes[n], ctx.activation)
-            dq[n], dk[n], dv[n], dA = backward_piece(dy[n], dWS, _at(dc, n), *piece)
-            if n == last:
-                dA = [x + y for x, y in zip(dA, danchor, strict=True)]
-            if n > 0:  # the anchor of every piece but the first is the weights it starts with
-                for dw, da in zip(_weights(dWS), dA, strict=True):
-                    dw.add_(da)
-        return (None, None, None, dq, dk, dv, *dc, *dWS, *dA)
-
-
-def _unpack(
-    L: int, tensors: tuple[Tensor, ...]
-) -> tuple[Tensor, Tensor, Tensor, Coefficients, list[Tensor], list[Tensor]]:
-    q, k, v, *rest = tensors
-    n = len(Coefficients._fields)
-    return q, k, v, Coefficients(*rest[:n]), list(rest[n : n + L]), list(rest[n + L :])
-
-
-def _at(c: Coefficients, n: int) -> Coefficients:
-    return Coefficients(*(x[n] for x in c))
+def _last_surprise(k: Tensor, v: Tensor, theta: Tensor, anchor: Layers, phi: Activation) -> tuple[Tensor, ...]:
+    """``S = -theta u`` of a last token ``[B, H, .]``: past surprise where there is no momentum."""
+    x, slopes = [k.unsqueeze(-2)], []
+    for A in anchor[:-1]:
+        h, slope = phi.with_slope(x[-1] @ A)
+        x.append(h)
+        slopes.append(slope)
+    delta = -theta[..., None, None] * (x[-1] @ anchor[-1] - v.unsqueeze(-2))
+    S = [x[-1].mT * delta]
+    for x_l, slope, A in zip(reversed(x[:-1]), reversed(slopes), reversed(anchor[1:]), strict=True):
+        delta = (delta @ A.mT) * slope
+        S.insert(0, x_l.mT * delta)
+    return tuple(S)

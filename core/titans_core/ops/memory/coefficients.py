@@ -3,9 +3,10 @@
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from titans_core.ops.memory.decay import decay_gradient, decay_products
+from titans_core.ops.memory.decay import decayed_sum, decayed_sum_gradient
 from titans_core.ops.memory.gradient import first_order
 
 
@@ -18,13 +19,14 @@ class Coefficients(NamedTuple):
         M_t = a_t M + b_t S - sum_i G[t, i] u_i,    G = A E diag(theta),  b = A e
         S_t = e_t S         - sum_i E[t, i] theta_i u_i
 
-    where M and S are those before the piece. S is wanted after the last token only.
+    where M and S are those before the piece. S is wanted after the last token only. Without momentum, E is the
+    identity and S has no say: n is 1, else 2.
     """
 
     G: Tensor  # [C, C]
-    read: Tensor  # [C, 2]: a and b, how much of M and of S each token reads
-    write: Tensor  # [C, 2]: G[C, i] and E[C, i] theta_i, how much of each u_i goes into M and S
-    carry: Tensor  # [3]: a_C, b_C and e_C, what becomes of M and S
+    read: Tensor  # [C, n]: a and b, how much of M and of S each token reads
+    write: Tensor  # [C, n]: G[C, i] and E[C, i] theta_i, how much of each u_i goes into M and S
+    carry: Tensor  # [1] or [3]: a_C, or a_C, b_C and e_C, what becomes of M and S
 
 
 def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> Coefficients:
@@ -33,40 +35,51 @@ def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> Coe
 
 
 class _Coefficients(torch.autograd.Function):
-    """With the gradient written out: half the products that autograd would form, and no padded slices.
+    """With the gradient written out. Row 0 of each sum stands for before the piece.
 
-    Row and column 0 of A and E stand for before the piece: column 0 holds a and e.
+    ``E_t = eta_t E_{t-1} + I_t`` and ``A_t = (1 - alpha_t) A_{t-1} + E_t``, row by row, where the columns of E are
+    ``[e | E]`` and those of A are ``[a | b | A E]``, or without momentum ``[a | A]``.
     """
 
     @staticmethod
     def forward(ctx: Any, alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor, ...]:
         keep = torch.ones_like(theta) if alpha is None else 1 - alpha
-        A, E = decay_products(torch.stack((keep, torch.zeros_like(theta) if eta is None else eta)))
-        AE = A[..., 1:, 1:] @ E[..., 1:, :]  # [b | A E]
-        read = torch.stack((A[..., 1:, 0], AE[..., 0]), dim=-1)
-        last = torch.stack((AE[..., -1, :], E[..., -1, :]), dim=-1)
-        write = last[..., 1:, :] * theta.unsqueeze(-1)
-        carry = torch.cat((A[..., -1, :1], last[..., 0, :]), dim=-1)
-        ctx.save_for_backward(A, E, AE, last, theta)
-        ctx.forgets, ctx.has_momentum = alpha is not None, eta is not None
-        return AE[..., 1:] * theta.unsqueeze(-2), read, write, carry
+        ones = torch.eye(theta.shape[-1] + 1, dtype=theta.dtype, device=theta.device)
+        E = None
+        if eta is None:
+            n, A = 1, decayed_sum(keep, ones)
+        else:
+            n, E = 2, decayed_sum(eta, ones)
+            inputs = F.pad(E, (1, 0))
+            inputs[..., 0, :2] = ones[0, :2]  # before the piece, a = 1 and b = 0
+            A = decayed_sum(keep, inputs)
+        write, carry = A[..., -1, n:, None], A[..., -1, :n]
+        if E is not None:
+            write = torch.cat((write, E[..., -1, 1:, None]), dim=-1)
+            carry = torch.cat((carry, E[..., -1, :1]), dim=-1)
+        ctx.save_for_backward(keep, eta, theta, A, E)
+        ctx.n, ctx.forgets = n, alpha is not None
+        G = A[..., 1:, n:] * theta.unsqueeze(-2)
+        return G, A[..., 1:, :n].contiguous(), write * theta.unsqueeze(-1), carry.contiguous()
 
     @staticmethod
     @first_order
     def backward(ctx: Any, dG: Tensor, dread: Tensor, dwrite: Tensor, dcarry: Tensor) -> tuple[Tensor | None, ...]:
-        A, E, AE, last, theta = ctx.saved_tensors
-        dtheta = (dG * AE[..., 1:]).sum(-2) + (dwrite * last[..., 1:, :]).sum(-1)
-        dlast = dwrite * theta.unsqueeze(-1)
-        dalpha = deta = None
-        if ctx.forgets or ctx.has_momentum:
-            d = torch.cat((dread, dG * theta.unsqueeze(-2)), dim=-1)  # of [a | b | A E]
-            d[..., -1, :2] += dcarry[..., :2]
-            d[..., -1, 2:] += dlast[..., 0]
-            at_a, dE = (A[..., 1:, 1:].mT @ d).split((1, d.shape[-1] - 1), dim=-1)
-        if ctx.forgets:
-            dalpha = -decay_gradient(A, torch.cat((at_a, dE @ E[..., 1:, :].mT), dim=-1))
-        if ctx.has_momentum:
-            dE[..., -1, :1] += dcarry[..., 2:]
-            dE[..., -1, 1:] += dlast[..., 1]
-            deta = decay_gradient(E, E[..., 1:, 1:].mT @ dE)
-        return dalpha, deta, dtheta
+        keep, eta, theta, A, E = ctx.saved_tensors
+        n = ctx.n
+        dtheta = (dG * A[..., 1:, n:]).sum(-2) + dwrite[..., 0] * A[..., -1, n:]
+        dA = torch.empty_like(A)
+        dA[..., 0, :] = 0
+        dA[..., 1:, :n] = dread
+        torch.mul(dG, theta.unsqueeze(-2), out=dA[..., 1:, n:])
+        dA[..., -1, :n] += dcarry[..., :n]
+        dA[..., -1, n:] += dwrite[..., 0] * theta
+        dkeep, dA = decayed_sum_gradient(keep, A, dA)
+        deta = None
+        if E is not None:
+            dtheta += dwrite[..., 1] * E[..., -1, 1:]
+            dE = dA[..., 1:]
+            dE[..., -1, :1] += dcarry[..., n:]
+            dE[..., -1, 1:] += dwrite[..., 1] * theta
+            deta, _ = decayed_sum_gradient(eta, E, dE)
+        return -dkeep if ctx.forgets else None, deta, dtheta

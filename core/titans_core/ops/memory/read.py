@@ -1,0 +1,73 @@
+"""Reading pieces of a sequence, all at once, and the gradient of that, written out.
+
+Each piece reads the weights it started with, plus what its own tokens wrote since; so no piece waits for another.
+
+Shapes: N pieces, P = batch * heads, C tokens in a piece. Layer l maps ``d`` to ``d'``.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from titans_core.ops.memory.activations import Activation
+from titans_core.ops.memory.coefficients import Coefficients
+from titans_core.ops.memory.pair import dots, gather, spread
+from titans_core.ops.memory.store import Inner, Layers, ReadGradient
+
+
+class ReadTape(NamedTuple):
+    """What the gradient of reading needs, besides what was stored. Lists over the layers."""
+
+    Y: Layers  # pre-activations of the hidden layers, [N * P, C, d']
+    seen: Layers  # queries times keys, [N * P, C, C]
+
+
+def read(q: Tensor, c: Coefficients, WS: Layers, inner: Inner, phi: Activation) -> tuple[Tensor, ReadTape]:
+    """Outputs ``[N, P, C, V]`` for queries ``[N, P, C, K]``. ``WS`` ``[N * P, ...]``: what each piece starts with."""
+    h, G, p = q.flatten(0, 1), c.G.flatten(0, 1), c.read.flatten(0, 1)
+    Y, seen = [], []
+    for l, (ws, x, d) in enumerate(zip(WS, inner.X, inner.delta, strict=True)):
+        seen.append(torch.bmm(h, x.flatten(0, 1).mT))
+        Y.append(torch.bmm(spread(h, p), ws).baddbmm_(G * seen[-1], d.flatten(0, 1), alpha=-1))
+        h = phi.value(Y[-1]) if l + 1 < len(WS) else Y[-1]
+    return Y.pop().unflatten(0, q.shape[:2]), ReadTape(Y, seen)
+
+
+def read_gradient(
+    dy: Tensor,
+    q: Tensor,
+    c: Coefficients,
+    dc: Coefficients,
+    WS: Layers,
+    inner: Inner,
+    tape: ReadTape,
+    phi: Activation,
+) -> tuple[Tensor, ReadGradient]:
+    """The gradient of q, ``[N, P, C, K]``, and what goes on to storing. ``WS`` is ``[N * P, ...]``.
+
+    The gradients of ``c.G`` and ``c.read`` are put into ``dc``.
+    """
+    pieces = q.shape[:2]
+    H, slopes = [q.flatten(0, 1)], []
+    for y in tape.Y:
+        h, slope = phi.with_slope(y)
+        H.append(h)
+        slopes.append(slope)
+    dy, G, p = dy.flatten(0, 1), c.G.flatten(0, 1), c.read.flatten(0, 1)
+    dG, dread = dc.G.flatten(0, 1).zero_(), dc.read.flatten(0, 1).zero_()
+    grads = ReadGradient([], [], [])
+    for l in reversed(range(len(WS))):
+        x, d = (part[l].flatten(0, 1) for part in (inner.X, inner.delta))
+        to_read = torch.bmm(dy, d.mT)
+        dG.addcmul_(to_read, tape.seen[l], value=-1)
+        to_read.mul_(G)
+        grads.minus_ddelta.insert(0, torch.bmm((G * tape.seen[l]).mT, dy).unflatten(0, pieces))
+        grads.minus_dX.insert(0, torch.bmm(to_read.mT, H[l]).unflatten(0, pieces))
+        grads.factors.insert(0, (spread(H[l], p).unflatten(0, pieces), dy.unflatten(0, pieces)))
+        at = torch.bmm(dy, WS[l].mT)
+        dread.add_(dots(at, H[l]))
+        dy = gather(at, p).baddbmm_(to_read, x, alpha=-1)
+        if l > 0:
+            dy.mul_(slopes[l - 1])
+    return dy.unflatten(0, pieces), grads

@@ -1,0 +1,199 @@
+"""Storing pieces of a sequence one after the other, and the gradient of that, written out.
+
+A piece is a chunk, or the part of one that a call got to see. Its inner gradients are all taken at ``anchor``, the
+weights with which its chunk started. In mid-chunk ``anchor`` differs from the running weights; else they are the same.
+
+Shapes: N pieces, P = batch * heads, C tokens in a piece. Layer l maps ``d`` to ``d'``.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from titans_core.ops.memory.activations import Activation
+from titans_core.ops.memory.coefficients import Coefficients
+from titans_core.ops.memory.pair import dots, gather, split, spread, weights
+
+Layers = list[Tensor]
+
+
+class Inner(NamedTuple):
+    """Both factors of every inner gradient ``u_t = x_t^T delta_t``. Lists over the layers."""
+
+    X: Layers  # each layer's input for the keys, [N, P, C, d]
+    delta: Layers  # the error behind each layer, [N, P, C, d']
+
+
+class ReadGradient(NamedTuple):
+    """What reading contributes to the gradients of storing. Lists over the layers."""
+
+    minus_dX: Layers  # minus, as what is written to the memory enters with a minus, [N, P, C, d]
+    minus_ddelta: Layers  # [N, P, C, d']
+    factors: list[tuple[Tensor, Tensor]]  # left and right, [N, P, C, .]: left^T right is the gradient of WS
+
+
+class StoreTape(NamedTuple):
+    """What the gradient of storing needs. The rest of it is computed again. Lists over the hidden layers."""
+
+    Z: Layers  # pre-activations, [N, P, C, d']
+    E: Layers  # errors that arrive behind the activations, [N, P, C, d']
+    delta: Tensor  # the error behind the last layer, [N, P, C, V]
+
+
+def store(
+    k: Tensor,
+    v: Tensor,
+    c: Coefficients,
+    WS: Layers,
+    anchor: Layers,
+    room: list[Layers],
+    phi: Activation,
+) -> tuple[list[Layers], Inner, StoreTape]:
+    """Stores keys and values ``[N, P, C, .]``, starting with ``WS`` and gradients at ``anchor``, ``[P, ...]``.
+
+    Returns what each piece starts with, and the end: N + 1 times the ``WS`` of all layers. Those that are made take
+    their place from ``room`` first: touching new memory costs more than filling it.
+    """
+    n = c.read.shape[-1]
+    hidden = [A.shape[-1] for A in anchor[:-1]]
+    Z, E, H, D = ([k.new_empty(*k.shape[:-1], d) for d in hidden] for _ in range(4))
+    inner = Inner([k, *H], [*D, torch.empty_like(v)])
+    starts = [WS]
+    for i in range(len(k)):
+        A = weights(starts[i], n) if i > 0 else anchor
+        x, delta, z, error = ([layer[i] for layer in part] for part in (*inner, Z, E))
+        slopes = []
+        for l in range(len(z)):
+            torch.bmm(x[l], A[l], out=z[l])
+            slopes.append(phi.with_slope(z[l], out=x[l + 1])[1])
+        torch.baddbmm(v[i], x[-1], A[-1], beta=-1, out=delta[-1])
+        for l in reversed(range(len(z))):
+            torch.bmm(delta[l + 1], A[l + 1].mT, out=error[l])
+            torch.mul(error[l], slopes[l], out=delta[l])
+
+        after = room.pop() if room else [torch.empty_like(ws) for ws in WS]
+        for ws, ws_after, x_l, delta_l in zip(starts[i], after, x, delta, strict=True):
+            _carry(split(ws, n), split(ws_after, n), c.carry[i])
+            ws_after.baddbmm_(spread(x_l, c.write[i]).mT, delta_l, alpha=-1)
+        starts.append(after)
+    return starts, inner, StoreTape(Z, E, inner.delta[-1])
+
+
+def _carry(before: tuple[Tensor, ...], after: tuple[Tensor, ...], carry: Tensor) -> None:
+    """``W <- a W + b S,  S <- e S``."""
+    a, *rest = carry[..., None, None].unbind(1)
+    torch.mul(before[0], a, out=after[0])
+    if rest:
+        b, e = rest
+        after[0].addcmul_(before[1], b)
+        torch.mul(before[1], e, out=after[1])
+
+
+def replay(k: Tensor, tape: StoreTape, phi: Activation) -> tuple[Inner, Layers, Layers]:
+    """What :func:`store` found, from its tape. For the hidden layers, also ``phi'``, and ``phi''`` times the error."""
+    X, delta, slopes, bends = [k], [], [], []
+    for z, error in zip(tape.Z, tape.E, strict=True):
+        x, slope, bend = phi.with_bend(z)
+        X.append(x)
+        delta.append(error * slope)
+        slopes.append(slope)
+        bends.append(bend.mul_(error))
+    return Inner(X, [*delta, tape.delta]), slopes, bends
+
+
+class Backflow(NamedTuple):
+    """What runs from piece to piece in the backward pass, changed in place. Lists over the layers."""
+
+    dWS: Layers  # gradient of what a piece carries on, then of what it starts with, [P, ...]
+    danchor: Layers  # gradient of a piece's anchor, as far as it was used elsewhere, then whole, [P, d, d']
+    scratch: Layers  # room for a product, [P, d, d']
+
+    @classmethod
+    def of(cls, dWS: Layers, danchor: Layers) -> "Backflow":
+        """From the gradients of the last ``WS`` and of the last piece's anchor."""
+        return cls([x.clone() for x in dWS], [x.clone() for x in danchor], [torch.empty_like(x) for x in danchor])
+
+    def to_weights(self, n: int) -> None:
+        """Adds the anchor's gradient to that of the weights: a piece's anchor is what the one before ended with."""
+        for dw, dA in zip(weights(self.dWS, n), self.danchor, strict=True):
+            dw.add_(dA)
+            dA.zero_()
+
+
+def store_gradient(
+    c: Coefficients,
+    dc: Coefficients,
+    WS: list[Layers],
+    anchor: Layers,
+    inner: Inner,
+    slopes: Layers,
+    bends: Layers,
+    read: ReadGradient,
+    flow: Backflow,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of k and v ``[N, P, C, .]``. Those of ``c.write`` and ``c.carry`` are put into ``dc``.
+
+    ``WS`` and ``anchor`` are what each piece started with, and where the first took its gradients; ``flow`` comes from
+    behind the last piece, and is moved on to before the first. ``bends`` and ``read`` are used up.
+    """
+    n = c.read.shape[-1]
+    X, delta = inner
+    dWS, danchor, scratch = flow
+    written = [spread(x, c.write) for x in X]
+    at = [torch.empty_like(xx) for xx in written]
+    hidden = range(len(slopes))
+    dwrite, dcarry = dc.write.zero_(), dc.carry.zero_()
+
+    for i in reversed(range(len(WS))):
+        A = weights(WS[i], n) if i > 0 else anchor
+        minus_dX, minus_ddelta = ([x[i] for x in part] for part in (read.minus_dX, read.minus_ddelta))
+
+        # what was written and carried on; what the piece read of its starting weights
+        for l, (xx, d) in enumerate(zip(written, delta, strict=True)):
+            minus_ddelta[l].baddbmm_(xx[i], dWS[l])
+            torch.bmm(d[i], dWS[l].mT, out=at[l][i])
+            minus_dX[l].add_(gather(at[l][i], c.write[i]))
+            dcarry[i].add_(_carried(split(WS[i][l], n), split(dWS[l], n), scratch[l]))
+            _carry_gradient(split(dWS[l], n), c.carry[i])
+            left, right = read.factors[l]
+            dWS[l].baddbmm_(left[i].mT, right[i])
+
+        # the errors, which ran from the last layer to the first
+        dZ = []
+        dz = minus_ddelta[0].neg_()
+        for l in hidden:
+            dZ.append(bends[l][i].mul_(dz))
+            derror = dz.mul_(slopes[l][i])
+            danchor[l + 1].baddbmm_(derror.mT, delta[l + 1][i])
+            dz = minus_ddelta[l + 1].baddbmm_(derror, A[l + 1], beta=-1)
+        # the activations
+        for l in reversed(hidden):
+            danchor[l + 1].baddbmm_(X[l + 1][i].mT, dz)
+            dx = minus_dX[l + 1].baddbmm_(dz, A[l + 1].mT, beta=-1)
+            dz = dZ[l].addcmul_(dx, slopes[l][i])
+        danchor[0].baddbmm_(X[0][i].mT, dz)
+        minus_dX[0].baddbmm_(dz, A[0].mT, beta=-1)
+        if i > 0:
+            flow.to_weights(n)
+
+    for at_x, x in zip(at, X, strict=True):
+        dwrite.sub_(dots(at_x, x))
+    return read.minus_dX[0], -read.minus_ddelta[-1]
+
+
+def _carry_gradient(dWS: tuple[Tensor, ...], carry: Tensor) -> None:
+    """The transpose of :func:`_carry`, in place: ``dS <- b dW + e dS,  dW <- a dW``."""
+    a, *rest = carry[..., None, None].unbind(1)
+    if rest:
+        b, e = rest
+        dWS[1].mul_(e).addcmul_(dWS[0], b)
+    dWS[0].mul_(a)
+
+
+def _carried(before: tuple[Tensor, ...], dafter: tuple[Tensor, ...], scratch: Tensor) -> Tensor:
+    """The gradient of the numbers of :func:`_carry`, ``[P, 1 or 3]``."""
+    terms = [(before[0], dafter[0])]
+    if len(before) > 1:
+        terms += [(before[1], dafter[0]), (before[1], dafter[1])]
+    return torch.stack([torch.mul(x, dx, out=scratch).sum((-2, -1)) for x, dx in terms], dim=-1)

@@ -1,0 +1,1 @@
+"""Kernels for NVIDIA GPUs, written in Triton. They compute what `chunk.py` computes."""

@@ -1,0 +1,242 @@
+"""One token for a batch of memories: write it, then read. For generation, where products are matrix-vector products.
+
+With the anchor's weights A, and x the input of a layer and delta its error for the token's key,
+
+    S' = eta S - theta x^T delta        W' = (1 - alpha) W + S'        y = M_{W'}(q)
+
+Every weight is read once, and those of the anchor twice. There is no gradient.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+Layers = Sequence[Tensor]
+
+MAX_WIDTH = 512  # of keys and values: a tile has all of them, and some hidden units
+TILE = 4096  # numbers of a layer in registers at once
+WARPS = 4
+
+
+def unsupported(q: Tensor, weights: Layers, activation: str) -> str | None:
+    """Why :func:`decode_step` cannot run on these, or None if it can."""
+    if q.dtype not in (torch.float32, torch.bfloat16):
+        return f"q, k and v must be float32 or bfloat16, got {q.dtype}"
+    if len(weights) > 2:
+        return f"the memory must have 1 or 2 layers, got {len(weights)}"
+    if activation not in ("silu", "gelu", "relu"):
+        return f"the activation must be silu, gelu or relu, got {activation!r}"
+    K, V = weights[0].shape[-2], weights[-1].shape[-1]
+    if max(K, V) > MAX_WIDTH:
+        return f"keys and values must have at most {MAX_WIDTH} dimensions, got K = {K} and V = {V}"
+    return None
+
+
+def decode_step(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    alpha: Tensor | None,
+    eta: Tensor | None,
+    theta: Tensor,
+    weights: Layers,
+    momentum: Layers,
+    anchor: Layers,
+    activation: str,
+) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Write one token into each of P memories, and read it back.
+
+    Args:
+        q, k: ``[P, K]``, float32 or bfloat16.
+        v: ``[P, V]``, the same dtype.
+        alpha, eta, theta: gates ``[P]``, float32. None is a gate of 0.
+        weights, momentum, anchor: W, S and A, one or two layers ``[P, d_in, d_out]``, float32. None is changed.
+        activation: between two layers: "silu", "gelu" or "relu".
+
+    Returns:
+        y ``[P, V]`` in the dtype of v, and the new weights and momentum.
+    """
+    reason = unsupported(q, weights, activation)
+    if reason is not None:
+        raise ValueError(f"the Triton decode kernel cannot run: {reason}.")
+    (P, K), V = k.shape, v.shape[1]
+    q, k, v, theta = (x.contiguous() for x in (q, k, v, theta))
+    alpha, eta = (None if x is None else x.contiguous() for x in (alpha, eta))
+    old = [x.contiguous() for layer in zip(weights, momentum, anchor, strict=True) for x in layer]
+    y = torch.empty((P, V), dtype=v.dtype, device=v.device)
+    new = [torch.empty(w.shape, dtype=w.dtype, device=w.device) for w in weights for _ in range(2)]
+    with torch.cuda.device_of(q):
+        if len(weights) == 1:
+            sizes = linear_sizes(K, V)
+            grid = (P, triton.cdiv(V, sizes["PART"]))
+            _linear_kernel[grid](q, k, v, alpha, eta, theta, *old, y, *new, K, V, **sizes, num_warps=WARPS)
+        else:
+            hidden = weights[0].shape[2]
+            _deep_kernel[(P,)](
+                *(q, k, v, alpha, eta, theta, *old, y, *new),
+                *(K, hidden, V),
+                **deep_sizes(K, hidden, V),
+                ACTIVATION=activation,
+                num_warps=WARPS,
+            )
+    return y, tuple(new[::2]), tuple(new[1::2])
+
+
+def linear_sizes(K: int, V: int) -> dict[str, int]:
+    """A tile of one layer: all of K, and a part of V."""
+    rows, columns = triton.next_power_of_2(K), triton.next_power_of_2(V)
+    return {"ROWS": rows, "PART": min(columns, 32, TILE // rows)}
+
+
+def deep_sizes(K: int, hidden: int, V: int) -> dict[str, int]:
+    """A tile of the first layer is all of K and a part of the hidden units; of the second, that part and all of V."""
+    rows, columns = triton.next_power_of_2(K), triton.next_power_of_2(V)
+    return {"ROWS": rows, "PART": min(triton.next_power_of_2(hidden), TILE // max(rows, columns)), "COLUMNS": columns}
+
+
+@triton.jit
+def _phi(z, ACTIVATION: tl.constexpr):
+    """``phi`` and ``phi'``."""
+    if ACTIVATION == "silu":
+        p = tl.sigmoid(z)
+        x = z * p
+        slope = p + x * (1 - p)
+    elif ACTIVATION == "gelu":
+        p = 0.5 * (1 + tl.erf(z * 0.7071067811865476))
+        x = z * p
+        slope = p + z * 0.3989422804014327 * tl.exp(-0.5 * z * z)
+    else:
+        slope = (z > 0).to(tl.float32)
+        x = z * slope
+    return x, slope
+
+
+@triton.jit
+def _gates(alpha, eta, theta, p):
+    """``1 - alpha``, eta and theta of memory p."""
+    keep = 1.0
+    momentum = 0.0
+    if alpha is not None:
+        keep = 1.0 - tl.load(alpha + p)
+    if eta is not None:
+        momentum = tl.load(eta + p)
+    return keep, momentum, tl.load(theta + p)
+
+
+@triton.jit
+def _write(W, S, W_new, S_new, at, mask, u, keep, eta, theta, HAS_MOMENTUM: tl.constexpr):
+    """Put ``S' = eta S - theta u`` and ``W' = keep W + S'`` at their places in a layer, and return ``W'``."""
+    s = -theta * u
+    if HAS_MOMENTUM:
+        s += eta * tl.load(S + at, mask=mask, other=0.0)
+    w = keep * tl.load(W + at, mask=mask, other=0.0) + s
+    tl.store(S_new + at, s, mask=mask)
+    tl.store(W_new + at, w, mask=mask)
+    return w
+
+
+@triton.jit
+def _linear_kernel(
+    q,
+    k,
+    v,
+    alpha,
+    eta,
+    theta,
+    W,
+    S,
+    A,
+    y,
+    W_new,
+    S_new,
+    K,
+    V,
+    ROWS: tl.constexpr,
+    PART: tl.constexpr,
+):
+    """Columns of one layer do not meet: one program a memory and part of V."""
+    p = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, ROWS)
+    j = tl.program_id(1) * PART + tl.arange(0, PART)
+    mask = (i < K)[:, None] & (j < V)[None, :]
+    at = p * K * V + i[:, None] * V + j[None, :]
+
+    keep, momentum, rate = _gates(alpha, eta, theta, p)
+    x = tl.load(k + p * K + i, mask=i < K, other=0.0).to(tl.float32)
+    h = tl.load(q + p * K + i, mask=i < K, other=0.0).to(tl.float32)
+    target = tl.load(v + p * V + j, mask=j < V, other=0.0).to(tl.float32)
+    delta = tl.sum(x[:, None] * tl.load(A + at, mask=mask, other=0.0), axis=0) - target
+    u = x[:, None] * delta[None, :]
+    w = _write(W, S, W_new, S_new, at, mask, u, keep, momentum, rate, eta is not None)
+    tl.store(y + p * V + j, tl.sum(h[:, None] * w, axis=0).to(y.dtype.element_ty), mask=j < V)
+
+
+@triton.jit
+def _deep_kernel(
+    q,
+    k,
+    v,
+    alpha,
+    eta,
+    theta,
+    W1,
+    S1,
+    A1,
+    W2,
+    S2,
+    A2,
+    y,
+    W1_new,
+    S1_new,
+    W2_new,
+    S2_new,
+    K,
+    hidden,
+    V,
+    ROWS: tl.constexpr,
+    PART: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+):
+    """One program a memory. It goes over parts of the hidden units twice: for the error, and to write and read."""
+    p = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, ROWS)
+    j = tl.arange(0, COLUMNS)
+    start1 = p * K * hidden
+    start2 = p * hidden * V
+
+    keep, momentum, rate = _gates(alpha, eta, theta, p)
+    x1 = tl.load(k + p * K + i, mask=i < K, other=0.0).to(tl.float32)
+    h1 = tl.load(q + p * K + i, mask=i < K, other=0.0).to(tl.float32)
+    delta2 = -tl.load(v + p * V + j, mask=j < V, other=0.0).to(tl.float32)
+    for part in tl.range(0, hidden, PART, num_stages=1):
+        m = part + tl.arange(0, PART)
+        mask1 = (i < K)[:, None] & (m < hidden)[None, :]
+        mask2 = (m < hidden)[:, None] & (j < V)[None, :]
+        a1 = tl.load(A1 + start1 + i[:, None] * hidden + m[None, :], mask=mask1, other=0.0)
+        a2 = tl.load(A2 + start2 + m[:, None] * V + j[None, :], mask=mask2, other=0.0)
+        x2, _ = _phi(tl.sum(x1[:, None] * a1, axis=0), ACTIVATION)
+        delta2 += tl.sum(x2[:, None] * a2, axis=0)
+
+    out = tl.zeros([COLUMNS], dtype=tl.float32)
+    for part in tl.range(0, hidden, PART, num_stages=1):
+        m = part + tl.arange(0, PART)
+        mask1 = (i < K)[:, None] & (m < hidden)[None, :]
+        mask2 = (m < hidden)[:, None] & (j < V)[None, :]
+        at1 = start1 + i[:, None] * hidden + m[None, :]
+        at2 = start2 + m[:, None] * V + j[None, :]
+        x2, slope = _phi(tl.sum(x1[:, None] * tl.load(A1 + at1, mask=mask1, other=0.0), axis=0), ACTIVATION)
+        delta1 = slope * tl.sum(delta2[None, :] * tl.load(A2 + at2, mask=mask2, other=0.0), axis=1)
+
+        u = x1[:, None] * delta1[None, :]
+        w = _write(W1, S1, W1_new, S1_new, at1, mask1, u, keep, momentum, rate, eta is not None)
+        h2, _ = _phi(tl.sum(h1[:, None] * w, axis=0), ACTIVATION)
+        u = x2[:, None] * delta2[None, :]
+        w = _write(W2, S2, W2_new, S2_new, at2, mask2, u, keep, momentum, rate, eta is not None)
+        out += tl.sum(h2[:, None] * w, axis=0)
+    tl.store(y + p * V + j, out.to(y.dtype.element_ty), mask=j < V)

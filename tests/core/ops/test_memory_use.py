@@ -1,0 +1,133 @@
+"""How much memory a call takes, and that what it computes does not depend on how much it keeps."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+from titans_core.ops.memory import pieces
+
+
+class LiveNumbers(TorchDispatchMode):
+    """Counts the bytes of the tensors made under it: the most that lived at once, and the largest one."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen, self.live, self.peak, self.largest = {}, 0, 0, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for x in tree_iter(result):
+            if isinstance(x, torch.Tensor):
+                self.count(x.untyped_storage())
+        return result
+
+    def count(self, storage):
+        key = storage._cdata
+        if key in self.seen:
+            return
+        size = storage.nbytes()
+
+        def forget(_):
+            del self.seen[key]
+            self.live -= size
+
+        self.seen[key] = weakref.ref(storage, forget)
+        self.live += size
+        self.peak, self.largest = max(self.peak, self.live), max(self.largest, size)
+
+
+def test_no_weight_is_formed_for_every_token(make_inputs):
+    T, C, d, h = 256, 32, 32, 32
+    weight = d * h * 4  # bytes of one layer in float32; there are two
+    inputs = make_inputs(B=1, T=T, H=1, K=d, V=d, hidden=h, dtype=torch.float32, rate=0.02)
+
+    def measure(backend):
+        with LiveNumbers() as numbers:
+            out, _ = inputs.run(backend=backend, chunk_size=C)
+            forward = numbers.peak
+            torch.autograd.grad(out.sum(), list(inputs.leaves().values()))
+        return numbers.largest, forward, numbers.peak
+
+    largest, forward, peak = measure("chunk")
+    assert largest < C * weight  # not even for the tokens of one chunk
+    assert forward < T * weight
+    assert peak < 2 * T * weight
+    # the measure sees what it should: the definition keeps the weights of every token for its backward pass
+    assert measure("naive")[1] > 2 * T * weight
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_no_chunk_leaves_its_weights(make_inputs, mode):
+    C, d, h = 16, 16, 64
+
+    def peak(T):
+        # only the learned weights require a gradient, as in a layer that is being used
+        inputs = make_inputs(B=1, T=T, H=1, K=d, V=d, hidden=h, dtype=torch.float32).map(torch.Tensor.detach)
+        with LiveNumbers() as numbers, mode():
+            inputs.run(chunk_size=C, backend="chunk")
+        return numbers.peak
+
+    weights_and_momentum = 2 * (d * h + h * d) * 4  # bytes
+    assert peak(512) - peak(256) < 256 // C * weights_and_momentum
+
+
+@pytest.mark.parametrize("group_rows", [1, 12, 10_000])
+@pytest.mark.parametrize("tape_bytes", [0, 2**40])
+@pytest.mark.parametrize(
+    ("depth", "momentum", "T", "cuts"), [(1, True, 29, ()), (2, True, 29, (6, 15)), (3, False, 40, ())]
+)
+def test_what_is_kept_and_what_is_made_again_changes_nothing(
+    make_inputs, assert_same, monkeypatch, group_rows, tape_bytes, depth, momentum, T, cuts
+):
+    monkeypatch.setattr(pieces, "TAPE_BYTES", tape_bytes)
+    monkeypatch.setattr(pieces, "GROUP_ROWS", group_rows)
+    inputs = make_inputs(T=T, depth=depth, momentum=momentum)
+    assert_same(
+        inputs.everything(cuts, backend="chunk", chunk_size=3), inputs.everything(cuts, backend="naive", chunk_size=3)
+    )
+
+
+def test_a_second_backward_pass_after_making_the_tapes_again_gives_the_same_gradients(make_inputs, monkeypatch):
+    monkeypatch.setattr(pieces, "TAPE_BYTES", 0)
+    inputs = make_inputs(T=40)
+    loss = inputs.run(backend="chunk", chunk_size=3)[0].square().sum()
+    first, second = (torch.autograd.grad(loss, list(inputs.leaves().values()), retain_graph=True) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_making_the_tapes_again_bounds_the_memory_of_the_backward_pass(make_inputs, monkeypatch):
+    C, d, h = 8, 16, 32
+
+    def peak(T):
+        inputs = make_inputs(B=1, T=T, H=1, K=d, V=d, hidden=h, dtype=torch.float32, rate=0.02)
+        with LiveNumbers() as numbers:
+            out, _ = inputs.run(backend="chunk", chunk_size=C)
+            torch.autograd.grad(out.sum(), list(inputs.leaves().values()))
+        return numbers.peak
+
+    kept = peak(2048) - peak(512)
+    monkeypatch.setattr(pieces, "TAPE_BYTES", 0)
+    monkeypatch.setattr(pieces, "GROUP_ROWS", 2 * C)
+    made_again = peak(2048) - peak(512)
+    assert made_again < 0.5 * kept
+
+
+@pytest.mark.parametrize("backward", [True, False])
+def test_memory_is_free_as_soon_as_the_results_are(make_inputs, backward):
+    """A cycle between results and what was kept for them would hold it until Python's collector comes by."""
+    inputs = make_inputs(B=1, T=64, H=1, K=8, V=8, hidden=8)
+    gc.collect()
+    gc.disable()
+    try:
+        with LiveNumbers() as numbers:
+            out, state = inputs.run(backend="chunk", chunk_size=4)
+            if backward:
+                torch.autograd.grad(out.sum(), list(inputs.leaves().values()))
+            del out, state
+        assert numbers.live <= sum(x.nbytes for x in inputs.leaves().values())  # views of them were counted too
+    finally:
+        gc.enable()
