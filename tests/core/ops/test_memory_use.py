@@ -8,7 +8,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from titans_core.ops.memory import pieces
+from titans_core.ops.memory import groups
+from titans_core.ops.memory.groups import Groups
 
 
 class LiveNumbers(TorchDispatchMode):
@@ -83,8 +84,8 @@ def test_without_gradients_no_chunk_leaves_its_weights(make_inputs, mode):
 def test_what_is_kept_and_what_is_made_again_changes_nothing(
     make_inputs, assert_same, monkeypatch, group_rows, tape_bytes, depth, momentum, T, cuts
 ):
-    monkeypatch.setattr(pieces, "TAPE_BYTES", tape_bytes)
-    monkeypatch.setattr(pieces, "GROUP_ROWS", group_rows)
+    monkeypatch.setattr(Groups, "tape_bytes", tape_bytes)
+    monkeypatch.setattr(groups, "GROUP_ROWS", group_rows)
     inputs = make_inputs(T=T, depth=depth, momentum=momentum)
     assert_same(
         inputs.everything(cuts, backend="chunk", chunk_size=3), inputs.everything(cuts, backend="naive", chunk_size=3)
@@ -92,7 +93,7 @@ def test_what_is_kept_and_what_is_made_again_changes_nothing(
 
 
 def test_a_second_backward_pass_after_making_the_tapes_again_gives_the_same_gradients(make_inputs, monkeypatch):
-    monkeypatch.setattr(pieces, "TAPE_BYTES", 0)
+    monkeypatch.setattr(Groups, "tape_bytes", 0)
     inputs = make_inputs(T=40)
     loss = inputs.run(backend="chunk", chunk_size=3)[0].square().sum()
     first, second = (torch.autograd.grad(loss, list(inputs.leaves().values()), retain_graph=True) for _ in range(2))
@@ -110,8 +111,8 @@ def test_making_the_tapes_again_bounds_the_memory_of_the_backward_pass(make_inpu
         return numbers.peak
 
     kept = peak(2048) - peak(512)
-    monkeypatch.setattr(pieces, "TAPE_BYTES", 0)
-    monkeypatch.setattr(pieces, "GROUP_ROWS", 2 * C)
+    monkeypatch.setattr(Groups, "tape_bytes", 0)
+    monkeypatch.setattr(groups, "GROUP_ROWS", 2 * C)
     made_again = peak(2048) - peak(512)
     assert made_again < 0.5 * kept
 

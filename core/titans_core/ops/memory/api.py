@@ -56,7 +56,7 @@ def neural_memory(
     """
     weights = _layers("weights", weights)
     _check(q, k, v, alpha, eta, theta, weights, state, chunk_size, activation)
-    run, phi = BACKENDS[resolve_backend(backend)], ACTIVATIONS[activation]
+    run = BACKENDS[resolve_backend(backend)]
 
     # float32 or better: bf16 loses the product of many (1 - alpha)
     dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
@@ -64,7 +64,9 @@ def neural_memory(
         alpha, eta = (None if g is None else g.to(dtype) for g in (alpha, eta))
         if state is None:
             state = MemoryState.initial(tuple(w.to(dtype) for w in weights), q.shape[0])
-        out, state = run(q.to(dtype), k.to(dtype), v.to(dtype), alpha, eta, theta.to(dtype), state, chunk_size, phi)
+        out, state = run(
+            q.to(dtype), k.to(dtype), v.to(dtype), alpha, eta, theta.to(dtype), state, chunk_size, activation
+        )
     return out.to(v.dtype), state
 
 

@@ -10,12 +10,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from titans_core.ops.memory.activations import Activation
-from titans_core.ops.memory.coefficients import coefficients
+from titans_core.ops.memory.activations import ACTIVATIONS, Activation
+from titans_core.ops.memory.functions import coefficients, pieces
 from titans_core.ops.memory.pair import join, split, weights
-from titans_core.ops.memory.pieces import Pieces
+from titans_core.ops.memory.pieces import Inputs, Layers
 from titans_core.ops.memory.state import MemoryState
-from titans_core.ops.memory.store import Layers
 
 
 def chunk_memory(
@@ -27,7 +26,8 @@ def chunk_memory(
     theta: Tensor,
     state: MemoryState,
     chunk_size: int,
-    activation: Activation,
+    activation: str,
+    backend: str = "chunk",
 ) -> tuple[Tensor, MemoryState]:
     """The fast form. Arguments as checked and upcast by :func:`titans_core.neural_memory`."""
     B, T, H, _ = q.shape
@@ -45,18 +45,15 @@ def chunk_memory(
         if start > 0 or state.offset == 0:
             anchor = weights(WS, len(kinds))
         cut = partial(_cut, start=start, stop=stop, size=size)
-        c = coefficients(None if alpha is None else cut(alpha), None if eta is None else cut(eta), cut(theta))
-        y, *carried = Pieces.apply(
-            len(WS), activation, torch.is_grad_enabled(), cut(q), cut(k), cut(v), *c, *WS, *anchor
-        )
-        WS, anchor = carried[: len(WS)], carried[len(WS) :]
+        c = coefficients(None if alpha is None else cut(alpha), None if eta is None else cut(eta), cut(theta), backend)
+        y, WS, anchor = pieces(Inputs(cut(q), cut(k), cut(v), c), WS, anchor, activation, backend)
         outputs.append(y.unflatten(1, (B, H)).permute(1, 0, 3, 2, 4).flatten(1, 2))
 
     offset = (state.offset + T) % chunk_size
     anchor = [w.unflatten(0, (B, H)) for w in anchor]
     parts = [split(ws.unflatten(0, (B, H)), len(kinds)) for ws in WS]
     if eta is None:
-        S = _last_surprise(k[:, -1], v[:, -1], theta[:, -1], anchor, activation)
+        S = _last_surprise(k[:, -1], v[:, -1], theta[:, -1], anchor, ACTIVATIONS[activation])
     else:
         S = tuple(s for _, s in parts)
     W = tuple(w for w, *_ in parts)

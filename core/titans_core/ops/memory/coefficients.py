@@ -1,13 +1,16 @@
-"""From gates to coefficients: how strongly each token of a piece reads what was written before it."""
+"""From gates to coefficients: how strongly each token of a piece reads what was written before it.
 
-from typing import Any, NamedTuple
+``E_t = eta_t E_{t-1} + I_t`` and ``A_t = (1 - alpha_t) A_{t-1} + E_t``, row by row. The gradient makes these sums
+again, which is cheaper than to keep them.
+"""
+
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from titans_core.ops.memory.decay import decayed_sum, decayed_sum_gradient
-from titans_core.ops.memory.gradient import first_order
 
 
 class Coefficients(NamedTuple):
@@ -28,58 +31,67 @@ class Coefficients(NamedTuple):
     write: Tensor  # [C, n]: G[C, i] and E[C, i] theta_i, how much of each u_i goes into M and S
     carry: Tensor  # [1] or [3]: a_C, or a_C, b_C and e_C, what becomes of M and S
 
+    @property
+    def n(self) -> int:
+        """2, or 1 without momentum."""
+        return self.read.shape[-1]
 
-def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> Coefficients:
-    """The coefficients of pieces of C tokens, for gates ``[..., C]``. None is a gate of 0."""
-    return Coefficients(*_Coefficients.apply(alpha, eta, theta))
+
+def coefficients_forward(
+    alpha: Tensor | None, eta: Tensor | None, theta: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The :class:`Coefficients` of pieces of C tokens, for gates ``[..., C]``. None is a gate of 0."""
+    E, A = _sums(alpha, eta, theta)
+    n = A.shape[-1] - theta.shape[-1]
+    write, carry = A[..., -1, n:, None], A[..., -1, :n]
+    if E is not None:
+        write = torch.cat((write, E[..., -1, 1:, None]), dim=-1)
+        carry = torch.cat((carry, E[..., -1, :1]), dim=-1)
+    G = A[..., 1:, n:] * theta.unsqueeze(-2)
+    return G, A[..., 1:, :n].contiguous(), write * theta.unsqueeze(-1), carry.contiguous()
 
 
-class _Coefficients(torch.autograd.Function):
-    """With the gradient written out. Row 0 of each sum stands for before the piece.
+def coefficients_backward(
+    alpha: Tensor | None,
+    eta: Tensor | None,
+    theta: Tensor,
+    dG: Tensor,
+    dread: Tensor,
+    dwrite: Tensor,
+    dcarry: Tensor,
+) -> tuple[Tensor | None, Tensor | None, Tensor]:
+    """Gradients of the gates."""
+    E, A = _sums(alpha, eta, theta)
+    n = A.shape[-1] - theta.shape[-1]
+    dtheta = (dG * A[..., 1:, n:]).sum(-2) + dwrite[..., 0] * A[..., -1, n:]
+    dA = torch.empty_like(A)
+    dA[..., 0, :] = 0
+    dA[..., 1:, :n] = dread
+    torch.mul(dG, theta.unsqueeze(-2), out=dA[..., 1:, n:])
+    dA[..., -1, :n] += dcarry[..., :n]
+    dA[..., -1, n:] += dwrite[..., 0] * theta
+    dkeep, dA = decayed_sum_gradient(_keep(alpha, theta), A, dA)
+    deta = None
+    if eta is not None and E is not None:
+        dtheta += dwrite[..., 1] * E[..., -1, 1:]
+        dE = dA[..., 1:]
+        dE[..., -1, :1] += dcarry[..., n:]
+        dE[..., -1, 1:] += dwrite[..., 1] * theta
+        deta, _ = decayed_sum_gradient(eta, E, dE)
+    return None if alpha is None else -dkeep, deta, dtheta
 
-    ``E_t = eta_t E_{t-1} + I_t`` and ``A_t = (1 - alpha_t) A_{t-1} + E_t``, row by row, where the columns of E are
-    ``[e | E]`` and those of A are ``[a | b | A E]``, or without momentum ``[a | A]``.
-    """
 
-    @staticmethod
-    def forward(ctx: Any, alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor, ...]:
-        keep = torch.ones_like(theta) if alpha is None else 1 - alpha
-        ones = torch.eye(theta.shape[-1] + 1, dtype=theta.dtype, device=theta.device)
-        E = None
-        if eta is None:
-            n, A = 1, decayed_sum(keep, ones)
-        else:
-            n, E = 2, decayed_sum(eta, ones)
-            inputs = F.pad(E, (1, 0))
-            inputs[..., 0, :2] = ones[0, :2]  # before the piece, a = 1 and b = 0
-            A = decayed_sum(keep, inputs)
-        write, carry = A[..., -1, n:, None], A[..., -1, :n]
-        if E is not None:
-            write = torch.cat((write, E[..., -1, 1:, None]), dim=-1)
-            carry = torch.cat((carry, E[..., -1, :1]), dim=-1)
-        ctx.save_for_backward(keep, eta, theta, A, E)
-        ctx.n, ctx.forgets = n, alpha is not None
-        G = A[..., 1:, n:] * theta.unsqueeze(-2)
-        return G, A[..., 1:, :n].contiguous(), write * theta.unsqueeze(-1), carry.contiguous()
+def _keep(alpha: Tensor | None, theta: Tensor) -> Tensor:
+    return torch.ones_like(theta) if alpha is None else 1 - alpha
 
-    @staticmethod
-    @first_order
-    def backward(ctx: Any, dG: Tensor, dread: Tensor, dwrite: Tensor, dcarry: Tensor) -> tuple[Tensor | None, ...]:
-        keep, eta, theta, A, E = ctx.saved_tensors
-        n = ctx.n
-        dtheta = (dG * A[..., 1:, n:]).sum(-2) + dwrite[..., 0] * A[..., -1, n:]
-        dA = torch.empty_like(A)
-        dA[..., 0, :] = 0
-        dA[..., 1:, :n] = dread
-        torch.mul(dG, theta.unsqueeze(-2), out=dA[..., 1:, n:])
-        dA[..., -1, :n] += dcarry[..., :n]
-        dA[..., -1, n:] += dwrite[..., 0] * theta
-        dkeep, dA = decayed_sum_gradient(keep, A, dA)
-        deta = None
-        if E is not None:
-            dtheta += dwrite[..., 1] * E[..., -1, 1:]
-            dE = dA[..., 1:]
-            dE[..., -1, :1] += dcarry[..., n:]
-            dE[..., -1, 1:] += dwrite[..., 1] * theta
-            deta, _ = decayed_sum_gradient(eta, E, dE)
-        return -dkeep if ctx.forgets else None, deta, dtheta
+
+def _sums(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor | None, Tensor]:
+    """``[e | E]``, or None without momentum, and ``[a | b | A E]``, or ``[a | A]``. Row 0 is before the piece."""
+    ones = torch.eye(theta.shape[-1] + 1, dtype=theta.dtype, device=theta.device)
+    keep = _keep(alpha, theta)
+    if eta is None:
+        return None, decayed_sum(keep, ones)
+    E = decayed_sum(eta, ones)
+    inputs = F.pad(E, (1, 0))
+    inputs[..., 0, :2] = ones[0, :2]  # before the piece, a = 1 and b = 0
+    return E, decayed_sum(keep, inputs)

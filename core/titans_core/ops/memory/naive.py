@@ -13,7 +13,7 @@ Source: Titans (arXiv:2501.00663). Gates are post-activation.
 import torch
 from torch import Tensor
 
-from titans_core.ops.memory.activations import Activation
+from titans_core.ops.memory.activations import ACTIVATIONS, Activation
 from titans_core.ops.memory.state import MemoryState
 
 
@@ -33,12 +33,13 @@ def naive_memory(
     theta: Tensor,
     state: MemoryState,
     chunk_size: int,
-    activation: Activation,
+    activation: str,
 ) -> tuple[Tensor, MemoryState]:
     """The definition. Arguments as checked and upcast by :func:`titans_core.neural_memory`."""
+    phi = ACTIVATIONS[activation]
 
     def inner_loss(memory: tuple[Tensor, ...], k_t: Tensor, v_t: Tensor) -> Tensor:
-        error = read(memory, k_t, activation) - v_t
+        error = read(memory, k_t, phi) - v_t
         return 0.5 * error.square().sum()  # sequences and heads do not mix, so their sum keeps gradients apart
 
     surprise = torch.func.grad(inner_loss)
@@ -55,7 +56,7 @@ def naive_memory(
 
         S = tuple(eta_t * s - theta_t * u_l for s, u_l in zip(S, u, strict=True))
         M = tuple(keep_t * w + s for w, s in zip(M, S, strict=True))
-        outputs.append(read(M, q_t, activation)[:, :, 0])
+        outputs.append(read(M, q_t, phi)[:, :, 0])
 
         offset = (offset + 1) % chunk_size
     return torch.stack(outputs, dim=1), MemoryState(M, S, M if offset == 0 else anchor, offset)

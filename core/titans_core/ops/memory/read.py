@@ -13,7 +13,8 @@ from torch import Tensor
 from titans_core.ops.memory.activations import Activation
 from titans_core.ops.memory.coefficients import Coefficients
 from titans_core.ops.memory.pair import dots, gather, spread
-from titans_core.ops.memory.store import Inner, Layers, ReadGradient
+from titans_core.ops.memory.pieces import Layers
+from titans_core.ops.memory.store import Inner, ReadGradient
 
 
 class ReadTape(NamedTuple):

@@ -14,8 +14,7 @@ from torch import Tensor
 from titans_core.ops.memory.activations import Activation
 from titans_core.ops.memory.coefficients import Coefficients
 from titans_core.ops.memory.pair import dots, gather, split, spread, weights
-
-Layers = list[Tensor]
+from titans_core.ops.memory.pieces import Backflow, Layers
 
 
 class Inner(NamedTuple):
@@ -55,7 +54,7 @@ def store(
     Returns what each piece starts with, and the end: N + 1 times the ``WS`` of all layers. Those that are made take
     their place from ``room`` first: touching new memory costs more than filling it.
     """
-    n = c.read.shape[-1]
+    n = c.n
     hidden = [A.shape[-1] for A in anchor[:-1]]
     Z, E, H, D = ([k.new_empty(*k.shape[:-1], d) for d in hidden] for _ in range(4))
     inner = Inner([k, *H], [*D, torch.empty_like(v)])
@@ -102,25 +101,6 @@ def replay(k: Tensor, tape: StoreTape, phi: Activation) -> tuple[Inner, Layers, 
     return Inner(X, [*delta, tape.delta]), slopes, bends
 
 
-class Backflow(NamedTuple):
-    """What runs from piece to piece in the backward pass, changed in place. Lists over the layers."""
-
-    dWS: Layers  # gradient of what a piece carries on, then of what it starts with, [P, ...]
-    danchor: Layers  # gradient of a piece's anchor, as far as it was used elsewhere, then whole, [P, d, d']
-    scratch: Layers  # room for a product, [P, d, d']
-
-    @classmethod
-    def of(cls, dWS: Layers, danchor: Layers) -> "Backflow":
-        """From the gradients of the last ``WS`` and of the last piece's anchor."""
-        return cls([x.clone() for x in dWS], [x.clone() for x in danchor], [torch.empty_like(x) for x in danchor])
-
-    def to_weights(self, n: int) -> None:
-        """Adds the anchor's gradient to that of the weights: a piece's anchor is what the one before ended with."""
-        for dw, dA in zip(weights(self.dWS, n), self.danchor, strict=True):
-            dw.add_(dA)
-            dA.zero_()
-
-
 def store_gradient(
     c: Coefficients,
     dc: Coefficients,
@@ -137,7 +117,7 @@ def store_gradient(
     ``WS`` and ``anchor`` are what each piece started with, and where the first took its gradients; ``flow`` comes from
     behind the last piece, and is moved on to before the first. ``bends`` and ``read`` are used up.
     """
-    n = c.read.shape[-1]
+    n = c.n
     X, delta = inner
     dWS, danchor, scratch = flow
     written = [spread(x, c.write) for x in X]

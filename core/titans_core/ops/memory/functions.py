@@ -1,0 +1,158 @@
+"""What autograd and the compiler see of the fast form: two functions, from gates to coefficients, and over the pieces.
+
+In eager mode they are autograd functions. Under ``torch.compile`` and ``torch.export`` they are operators of PyTorch's
+library, ``titans::coefficients`` and ``titans::pieces``: nodes of known shape. Traced line by line, the loops over
+tokens and chunks would unroll into graphs of many thousand nodes. The gradient of ``titans::pieces`` runs the forward
+pass again, as an operator can keep no tape.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from titans_core.ops.memory.coefficients import Coefficients
+from titans_core.ops.memory.engines import engine_of
+from titans_core.ops.memory.gradient import first_order
+from titans_core.ops.memory.pieces import Inputs, Layers, pieces_gradient, run_pieces
+
+
+def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, backend: str) -> Coefficients:
+    """The coefficients of pieces ``[N, P, C]``. None is a gate of 0."""
+    if torch.compiler.is_compiling():
+        return Coefficients(*_coefficients_op(alpha, eta, theta, backend))
+    return Coefficients(*_Coefficients.apply(backend, alpha, eta, theta))
+
+
+def pieces(inputs: Inputs, WS: Layers, anchor: Layers, activation: str, backend: str) -> tuple[Tensor, Layers, Layers]:
+    """Outputs ``[N, P, C, V]``, and for each layer the last ``WS`` and the anchor of the last piece."""
+    L = len(WS)
+    tensors = [*inputs[:3], *inputs.c, *WS, *anchor]
+    if torch.compiler.is_compiling():
+        y, *ends = _pieces_op(tensors, L, activation, backend)
+    else:
+        y, *ends = _Pieces.apply(L, activation, backend, torch.is_grad_enabled(), *tensors)
+    return y, ends[:L], ends[L:]
+
+
+class _Coefficients(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, backend: str, alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor, ...]:
+        ctx.backend = backend
+        ctx.save_for_backward(alpha, eta, theta)
+        return engine_of(backend).coefficients(alpha, eta, theta)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, *engine_of(ctx.backend).coefficients_gradient(*ctx.saved_tensors, *grads))
+
+
+class _Pieces(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, L: int, activation: str, backend: str, grad_enabled: bool, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        inputs, WS, anchor = _unpack(L, tensors)
+        ctx.L, ctx.engine = L, engine_of(backend)(activation, inputs.c.n)
+        ctx.save_for_backward(*tensors)
+        needs_grad = grad_enabled and any(ctx.needs_input_grad)
+        y, end, last_anchor, ctx.segments = run_pieces(ctx.engine, inputs, WS, anchor, needs_grad)
+        return (y, *end, *last_anchor)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, dy: Tensor, *dends: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, _, _ = _unpack(ctx.L, ctx.saved_tensors)
+        grads, dWS, danchor = pieces_gradient(
+            ctx.engine, inputs, ctx.segments, dy, list(dends[: ctx.L]), list(dends[ctx.L :])
+        )
+        return (None, None, None, None, *grads[:3], *grads.c, *dWS, *danchor)
+
+
+def _unpack(L: int, tensors: tuple[Tensor, ...] | list[Tensor]) -> tuple[Inputs, Layers, Layers]:
+    q, k, v, *rest = tensors
+    m = len(Coefficients._fields)
+    return Inputs(q, k, v, Coefficients(*rest[:m])), list(rest[m : m + L]), list(rest[m + L :])
+
+
+# The same as operators. Their results must not share memory with each other or with what they were given.
+
+
+@torch.library.custom_op("titans::coefficients", mutates_args=())
+def _coefficients_op(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, backend: str) -> list[Tensor]:
+    return list(engine_of(backend).coefficients(alpha, eta, theta))
+
+
+@_coefficients_op.register_fake
+def _(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, backend: str) -> list[Tensor]:
+    C, n = theta.shape[-1], 1 if eta is None else 2
+    return [theta.new_empty(*theta.shape[:-1], *shape) for shape in ((C, C), (C, n), (C, n), (2 * n - 1,))]
+
+
+@torch.library.custom_op("titans::coefficients_backward", mutates_args=())
+def _coefficients_backward_op(
+    alpha: Tensor | None, eta: Tensor | None, theta: Tensor, grads: list[Tensor], backend: str
+) -> list[Tensor]:
+    found = engine_of(backend).coefficients_gradient(alpha, eta, theta, *grads)
+    return [g.contiguous() for g in found if g is not None]
+
+
+@_coefficients_backward_op.register_fake
+def _(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, grads: list[Tensor], backend: str) -> list[Tensor]:
+    return [theta.new_empty(theta.shape) for gate in (alpha, eta, theta) if gate is not None]
+
+
+def _save_gates(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    *gates, ctx.backend = inputs
+    ctx.save_for_backward(*gates)
+
+
+def _coefficients_backward(ctx: Any, grads: list[Tensor]) -> tuple[Tensor | None, ...]:
+    found = iter(_coefficients_backward_op(*ctx.saved_tensors, grads, ctx.backend))
+    return (*(None if gate is None else next(found) for gate in ctx.saved_tensors), None)
+
+
+torch.library.register_autograd("titans::coefficients", _coefficients_backward, setup_context=_save_gates)
+
+
+@torch.library.custom_op("titans::pieces", mutates_args=())
+def _pieces_op(tensors: list[Tensor], L: int, activation: str, backend: str) -> list[Tensor]:
+    inputs, WS, anchor = _unpack(L, tensors)
+    y, end, last_anchor, _ = run_pieces(engine_of(backend)(activation, inputs.c.n), inputs, WS, anchor, False)
+    return [y, *end, *last_anchor]
+
+
+@_pieces_op.register_fake
+def _(tensors: list[Tensor], L: int, activation: str, backend: str) -> list[Tensor]:
+    inputs, WS, anchor = _unpack(L, tensors)
+    return [WS[0].new_empty(inputs.v.shape), *(x.new_empty(x.shape) for x in (*WS, *anchor))]
+
+
+@torch.library.custom_op("titans::pieces_backward", mutates_args=())
+def _pieces_backward_op(
+    grads: list[Tensor], tensors: list[Tensor], L: int, activation: str, backend: str
+) -> list[Tensor]:
+    inputs, WS, anchor = _unpack(L, tensors)
+    engine = engine_of(backend)(activation, inputs.c.n)
+    *_, segments = run_pieces(engine, inputs, WS, anchor, True)
+    dy, *dends = grads
+    dinputs, dWS, danchor = pieces_gradient(engine, inputs, segments, dy, dends[:L], dends[L:])
+    return [*dinputs[:3], *dinputs.c, *dWS, *danchor]
+
+
+@_pieces_backward_op.register_fake
+def _(grads: list[Tensor], tensors: list[Tensor], L: int, activation: str, backend: str) -> list[Tensor]:
+    return [x.new_empty(x.shape) for x in tensors]
+
+
+def _save_tensors(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    tensors, *ctx.settings = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _pieces_backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
+    return _pieces_backward_op(grads, list(ctx.saved_tensors), *ctx.settings), None, None, None
+
+
+torch.library.register_autograd("titans::pieces", _pieces_backward, setup_context=_save_tensors)

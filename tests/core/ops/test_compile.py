@@ -1,0 +1,63 @@
+"""torch.compile and torch.export take the memory whole, and it computes the same there."""
+
+import pytest
+import torch
+
+from titans_core import NeuralMemory
+from titans_core.ops.memory import functions
+
+# "aot_eager" traces forward and backward as the default compiler does, and leaves the C++ to others
+BACKEND = "aot_eager"
+
+
+@pytest.mark.parametrize(("momentum", "forget", "gates"), [(True, True, "token"), (False, False, "chunk")])
+def test_a_compiled_layer_is_one_graph_with_the_same_outputs_state_and_gradients(momentum, forget, gates):
+    torch.manual_seed(0)
+    layer = NeuralMemory(16, num_heads=2, chunk_size=8, momentum=momentum, forget=forget, gates=gates)
+    x = torch.randn(2, 21, 16, requires_grad=True)
+
+    def run(layer):
+        y1, state = layer(x[:, :13])  # ends in mid-chunk
+        y2, state = layer(x[:, 13:], state)
+        results = [y1, y2, *state.memory.weights, *state.memory.momentum]
+        grads = torch.autograd.grad(sum(r.square().sum() for r in results), [x, *layer.parameters()])
+        return results, grads
+
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend=BACKEND, fullgraph=True)
+    torch.testing.assert_close(run(compiled), run(layer), rtol=1e-4, atol=1e-5)
+
+
+def test_an_exported_layer_computes_the_same():
+    class Outputs(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = NeuralMemory(16, num_heads=2, chunk_size=8)
+
+        def forward(self, x):
+            return self.layer(x)[0]
+
+    module = Outputs().eval()
+    x = torch.randn(2, 21, 16)
+    program = torch.export.export(module, (x,))
+    nodes = [node for m in program.graph_module.modules() for node in m.graph.nodes]
+    assert any("titans.pieces" in str(node.target) for node in nodes)
+    torch.testing.assert_close(program.module()(x), module(x))
+
+
+@pytest.mark.parametrize("momentum", [True, False])
+def test_the_operators_keep_the_rules_of_the_library(momentum):
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape):
+        return torch.randn(shape, generator=generator, requires_grad=True)
+
+    gates = [torch.rand(2, 3, 4, generator=generator).requires_grad_() for _ in range(3)]
+    alpha, eta, theta = (gates[0], gates[1] if momentum else None, gates[2])
+    torch.library.opcheck(functions._coefficients_op, (alpha, eta, theta, "chunk"))
+
+    c = [x.detach().requires_grad_() for x in functions.coefficients(alpha, eta, theta, "chunk")]
+    n = 2 if momentum else 1
+    layers = [normal(3, n * 5, 6), normal(3, n * 6, 5), normal(3, 5, 6), normal(3, 6, 5)]
+    tensors = [normal(2, 3, 4, 5), normal(2, 3, 4, 5), normal(2, 3, 4, 5), *c, *layers]
+    torch.library.opcheck(functions._pieces_op, (tensors, 2, "silu", "chunk"))
