@@ -4,8 +4,8 @@
 
 Layer against layer: projections, gates, a 2-layer memory with hidden width 4 times its head. Two settings of the peer:
 its default, a cheaper update with one step a chunk, and ``chunk_size=1, batch_size=C``, the update that ours makes:
-a gate for each token, gradients at the chunk's start. The sides take turns within one process; medians of ``REPEATS``
-runs after a warm-up. Peak memory, in a file of its own: growth of the resident set, in a process of its own, from just
+a gate for each token, gradients at the chunk's start. The sides take turns, each in a process of its own, so that none
+pays for the other's use of the heap; medians of ``REPEATS`` runs after two to warm up. Peak memory, in a file of its own: growth of the resident set, in a process of its own, from just
 before the run to its highest point. Finished cells are skipped on a second run.
 """
 
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 FILE = RESULTS / "memory_cpu.jsonl"
 PEAK_FILE = RESULTS / "memory_cpu_peak.jsonl"
-REPEATS = 5
+REPEATS = 7
 # (dim, heads, chunk, T)
 CASES = [(dim, heads, C, T) for dim in (128, 256) for heads in (4, 1) for C in (64, 16) for T in (1024, 4096)]
 # the peer at equal updates holds the weights of every token: 4 GB here, too much for a wider head or a longer sequence
@@ -67,23 +67,48 @@ def forward_backward(layer: Callable[[Tensor], Tensor], x: Tensor) -> None:
 MODES = {"forward": forward, "forward+backward": forward_backward}
 
 
+class Worker:
+    """A side in a process of its own, which runs once each time it is asked to."""
+
+    def __init__(self, side: str, mode: str, case: tuple[int, int, int, int]) -> None:
+        command = [sys.executable, __file__, "--serve", side, mode, json.dumps(case)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def seconds(self) -> float:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print("run", file=self.process.stdin, flush=True)
+        return float(self.process.stdout.readline())
+
+    def stop(self) -> None:
+        self.process.communicate()
+
+
+def serve(side: str, mode: str, case: tuple[int, int, int, int]) -> None:
+    """What a worker does: one run for each line that comes in, answered with its seconds."""
+    dim, heads, C, T = case
+    layer, x = build(side, dim, heads, C), torch.randn(1, T, dim)
+    for _ in sys.stdin:
+        begin = time.perf_counter()
+        MODES[mode](layer, x)
+        print(time.perf_counter() - begin, flush=True)
+
+
 def measure_speed(case: tuple[int, int, int, int]) -> dict[str, dict[str, Any]]:
     """Tokens/s of each side and mode: median, slowest and fastest of the repetitions, sides taking turns."""
-    dim, heads, C, T = case
     sides = sides_of(case)
-    layers = {side: build(side, dim, heads, C) for side in sides}
-    x = torch.randn(1, T, dim)
     speeds: dict[str, dict[str, Any]] = {side: {} for side in sides}
-    for mode, run in MODES.items():
+    for mode in MODES:
+        workers = {side: Worker(side, mode, case) for side in sides}
         times: dict[str, list[float]] = {side: [] for side in sides}
-        for repeat in range(REPEATS + 1):
-            for side in sides:
-                begin = time.perf_counter()
-                run(layers[side], x)
-                if repeat > 0:
-                    times[side].append(time.perf_counter() - begin)
-        for side in sides:
-            rates = sorted(T / t for t in times[side])
+        for repeat in range(REPEATS + 2):
+            for side, worker in workers.items():
+                seconds = worker.seconds()
+                if repeat > 1:
+                    times[side].append(seconds)
+        for side, worker in workers.items():
+            worker.stop()
+            rates = sorted(case[-1] / t for t in times[side])
             speeds[side][mode] = {"median": statistics.median(rates), "min": rates[0], "max": rates[-1]}
     return speeds
 
@@ -112,9 +137,14 @@ def main() -> None:
         "--quick", action="store_true", help="only the two cases with all three sides; printed, not recorded"
     )
     parser.add_argument("--memory-of", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
+    if args.serve:
+        side, mode, case = args.serve
+        serve(side, mode, tuple(json.loads(case)))
+        return
     if args.memory_of:
         side, mode, case = args.memory_of
         print(measure_memory(side, mode, tuple(json.loads(case))))
