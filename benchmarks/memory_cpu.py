@@ -5,8 +5,9 @@
 Layer against layer: projections, gates, a 2-layer memory with hidden width 4 times its head. Two settings of the peer:
 its default, a cheaper update with one step a chunk, and ``chunk_size=1, batch_size=C``, the update that ours makes:
 a gate for each token, gradients at the chunk's start. The sides take turns, each in a process of its own, so that none
-pays for the other's use of the heap; medians of ``REPEATS`` runs after two to warm up. Peak memory, in a file of its own: growth of the resident set, in a process of its own, from just
-before the run to its highest point. Finished cells are skipped on a second run.
+pays for the other's use of the heap; medians of ``REPEATS`` runs after two to warm up. Peak memory, in a file of its
+own: growth of the resident set, in a process of its own, from just before the run to its highest point. Finished cells
+are skipped on a second run.
 """
 
 import argparse

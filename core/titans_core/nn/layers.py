@@ -39,8 +39,9 @@ class _Taps(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
         T = x.shape[1] - weight.shape[1] + 1
-        y = bias.expand(x.shape[0], T, -1).contiguous()
-        for lag, tap in enumerate(weight.unbind(-1)):
+        first, *taps = weight.unbind(-1)
+        y = torch.addcmul(bias, x[:, :T], first)
+        for lag, tap in enumerate(taps, start=1):
             y.addcmul_(x[:, lag : lag + T], tap)
         return y
 

@@ -15,7 +15,7 @@ from titans_core.ops.memory.store import StoreTape, replay, store, store_gradien
 # A group has enough rows (tokens times batch times heads) to be worth its calls, few enough to stay in a core's cache,
 # and weights of at most so many bytes, which reading has to bring together.
 GROUP_ROWS = 512
-GROUP_BYTES = 2**20
+GROUP_BYTES = 4 * 2**20
 
 
 class Group(NamedTuple):
