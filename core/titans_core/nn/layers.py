@@ -39,7 +39,7 @@ class _Taps(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
         T = x.shape[1] - weight.shape[1] + 1
-        first, *taps = weight.unbind(-1)
+        first, *taps = _taps(weight)
         y = torch.addcmul(bias, x[:, :T], first)
         for lag, tap in enumerate(taps, start=1):
             y.addcmul_(x[:, lag : lag + T], tap)
@@ -52,7 +52,12 @@ class _Taps(torch.autograd.Function):
         dx, dtaps = torch.zeros_like(x), []
         # one buffer for all products, unless they are to be differentiated again
         product = None if torch.is_grad_enabled() else torch.empty_like(dy)
-        for lag, tap in enumerate(weight.unbind(-1)):
+        for lag, tap in enumerate(_taps(weight)):
             dx[:, lag : lag + T].addcmul_(dy, tap)
             dtaps.append(torch.mul(x[:, lag : lag + T], dy, out=product).sum((0, 1)))
         return dx, torch.stack(dtaps, dim=-1), dy.sum((0, 1))
+
+
+def _taps(weight: Tensor) -> tuple[Tensor, ...]:
+    """The filters of all channels by lag, each contiguous: with a stride, products take six times as long on CPU."""
+    return weight.mT.contiguous().unbind(0)

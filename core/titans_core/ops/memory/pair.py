@@ -5,31 +5,44 @@ one that writes ``x^T (g d)`` into W and ``x^T (s d)`` into S writes ``[g x | s 
 row p of ``[..., C, n]``. n is 2, or 1 without momentum: then WS is W alone.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 
-def spread(x: Tensor, p: Tensor) -> Tensor:
-    """Rows ``[p_1 x | p_2 x]``."""
-    n, d = p.shape[-1], x.shape[-1]
-    out = x.new_empty(*x.shape[:-1], n * d)
-    # slices, not a broadcast over the n parts: on CPU that takes up to four times as long
-    for part, number in zip(out.split(d, dim=-1), p.split(1, dim=-1), strict=True):
+def columns(p: Tensor) -> tuple[Tensor, ...]:
+    """The numbers p ``[..., C, n]`` as n columns ``[..., C, 1]``: views."""
+    return p.chunk(p.shape[-1], dim=-1)
+
+
+def spread(x: Tensor, p: tuple[Tensor, ...]) -> Tensor:
+    """Rows ``[p_1 x | p_2 x]``, for columns p."""
+    if len(p) == 1:
+        return x * p[0]
+    out = x.new_empty(*x.shape[:-1], len(p) * x.shape[-1])
+    # part by part, not with a broadcast over the parts: on CPU that takes up to four times as long
+    for part, number in zip(out.chunk(len(p), dim=-1), p, strict=True):
         torch.mul(x, number, out=part)
     return out
 
 
-def gather(xx: Tensor, p: Tensor) -> Tensor:
-    """``p_1 x_1 + p_2 x_2`` for rows ``[x_1 | x_2]``: the transpose of :func:`spread`."""
-    numbers = p.split(1, dim=-1)
-    parts = xx.chunk(len(numbers), dim=-1)
-    x = parts[0] * numbers[0]
-    return x.addcmul_(parts[1], numbers[1]) if len(parts) > 1 else x
+def gather(xx: Tensor, p: tuple[Tensor, ...]) -> Tensor:
+    """``p_1 x_1 + p_2 x_2`` for rows ``[x_1 | x_2]`` and columns p: the transpose of :func:`spread`."""
+    first, *rest = xx.chunk(len(p), dim=-1)
+    return add_gathered(first * p[0], rest, p[1:])
 
 
-def dots(xx: Tensor, x: Tensor) -> Tensor:
+def add_gathered(x: Tensor, parts: Sequence[Tensor], p: tuple[Tensor, ...]) -> Tensor:
+    """Adds ``p_1 x_1 + ..`` to x, in place."""
+    for part, number in zip(parts, p, strict=True):
+        x.addcmul_(part, number)
+    return x
+
+
+def dots(xx: Tensor, x: Tensor, n: int) -> Tensor:
     """``(x_1 . x, x_2 . x)`` for rows ``[x_1 | x_2]``: the gradient of p."""
-    return torch.stack([(part * x).sum(-1) for part in xx.split(x.shape[-1], dim=-1)], dim=-1)
+    return torch.stack([(part * x).sum(-1) for part in xx.chunk(n, dim=-1)], dim=-1)
 
 
 def join(*parts: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from titans_core.ops.memory.activations import Activation
 from titans_core.ops.memory.coefficients import Coefficients
-from titans_core.ops.memory.pair import dots, gather, spread
+from titans_core.ops.memory.pair import columns, dots, gather, spread
 from titans_core.ops.memory.pieces import Layers
 from titans_core.ops.memory.store import Inner, ReadGradient
 
@@ -26,7 +26,7 @@ class ReadTape(NamedTuple):
 
 def read(q: Tensor, c: Coefficients, WS: Layers, inner: Inner, phi: Activation) -> tuple[Tensor, ReadTape]:
     """Outputs ``[N, P, C, V]`` for queries ``[N, P, C, K]``. ``WS`` ``[N * P, ...]``: what each piece starts with."""
-    h, G, p = q.flatten(0, 1), c.G.flatten(0, 1), c.read.flatten(0, 1)
+    h, G, p = q.flatten(0, 1), c.G.flatten(0, 1), columns(c.read.flatten(0, 1))
     Y, seen = [], []
     for l, (ws, x, d) in enumerate(zip(WS, inner.X, inner.delta, strict=True)):
         seen.append(torch.bmm(h, x.flatten(0, 1).mT))
@@ -55,7 +55,7 @@ def read_gradient(
         h, slope = phi.with_slope(y)
         H.append(h)
         slopes.append(slope)
-    dy, G, p = dy.flatten(0, 1), c.G.flatten(0, 1), c.read.flatten(0, 1)
+    dy, G, p = dy.flatten(0, 1), c.G.flatten(0, 1), columns(c.read.flatten(0, 1))
     dG, dread = dc.G.flatten(0, 1).zero_(), dc.read.flatten(0, 1).zero_()
     grads = ReadGradient([], [], [])
     for l in reversed(range(len(WS))):
@@ -67,7 +67,7 @@ def read_gradient(
         grads.minus_dX.insert(0, torch.bmm(to_read.mT, H[l]).unflatten(0, pieces))
         grads.factors.insert(0, (spread(H[l], p).unflatten(0, pieces), dy.unflatten(0, pieces)))
         at = torch.bmm(dy, WS[l].mT)
-        dread.add_(dots(at, H[l]))
+        dread.add_(dots(at, H[l], len(p)))
         dy = gather(at, p).baddbmm_(to_read, x, alpha=-1)
         if l > 0:
             dy.mul_(slopes[l - 1])

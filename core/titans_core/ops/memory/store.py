@@ -13,7 +13,7 @@ from torch import Tensor
 
 from titans_core.ops.memory.activations import Activation
 from titans_core.ops.memory.coefficients import Coefficients
-from titans_core.ops.memory.pair import dots, gather, split, spread, weights
+from titans_core.ops.memory.pair import add_gathered, columns, dots, split, spread, weights
 from titans_core.ops.memory.pieces import Backflow, Layers
 
 
@@ -72,19 +72,19 @@ def store(
             torch.mul(error[l], slopes[l], out=delta[l])
 
         after = room.pop() if room else [torch.empty_like(ws) for ws in WS]
+        write, numbers = columns(c.write[i]), c.carry[i, :, :, None, None].unbind(1)
         for ws, ws_after, x_l, delta_l in zip(starts[i], after, x, delta, strict=True):
-            _carry(split(ws, n), split(ws_after, n), c.carry[i])
-            ws_after.baddbmm_(spread(x_l, c.write[i]).mT, delta_l, alpha=-1)
+            _carry(split(ws, n), split(ws_after, n), numbers)
+            ws_after.baddbmm_(spread(x_l, write).mT, delta_l, alpha=-1)
         starts.append(after)
     return starts, inner, StoreTape(Z, E, inner.delta[-1])
 
 
-def _carry(before: tuple[Tensor, ...], after: tuple[Tensor, ...], carry: Tensor) -> None:
-    """``W <- a W + b S,  S <- e S``."""
-    a, *rest = carry[..., None, None].unbind(1)
-    torch.mul(before[0], a, out=after[0])
-    if rest:
-        b, e = rest
+def _carry(before: tuple[Tensor, ...], after: tuple[Tensor, ...], numbers: tuple[Tensor, ...]) -> None:
+    """``W <- a W + b S,  S <- e S``, or ``W <- a W``; the numbers are ``[P, 1, 1]``."""
+    torch.mul(before[0], numbers[0], out=after[0])
+    if len(before) > 1:
+        _, b, e = numbers
         after[0].addcmul_(before[1], b)
         torch.mul(before[1], e, out=after[1])
 
@@ -120,7 +120,8 @@ def store_gradient(
     n = c.n
     X, delta = inner
     dWS, danchor, scratch = flow
-    written = [spread(x, c.write) for x in X]
+    write = columns(c.write)
+    written = [spread(x, write) for x in X]
     at = [torch.empty_like(xx) for xx in written]
     hidden = range(len(slopes))
     dwrite, dcarry = dc.write.zero_(), dc.carry.zero_()
@@ -130,12 +131,14 @@ def store_gradient(
         minus_dX, minus_ddelta = ([x[i] for x in part] for part in (read.minus_dX, read.minus_ddelta))
 
         # what was written and carried on; what the piece read of its starting weights
+        numbers, write = c.carry[i, :, :, None, None].unbind(1), columns(c.write[i])
         for l, (xx, d) in enumerate(zip(written, delta, strict=True)):
             minus_ddelta[l].baddbmm_(xx[i], dWS[l])
             torch.bmm(d[i], dWS[l].mT, out=at[l][i])
-            minus_dX[l].add_(gather(at[l][i], c.write[i]))
-            dcarry[i].add_(_carried(split(WS[i][l], n), split(dWS[l], n), scratch[l]))
-            _carry_gradient(split(dWS[l], n), c.carry[i])
+            add_gathered(minus_dX[l], at[l][i].chunk(n, dim=-1), write)
+            after = split(dWS[l], n)
+            dcarry[i].add_(_carried(split(WS[i][l], n), after, scratch[l]))
+            _carry_gradient(after, numbers)
             left, right = read.factors[l]
             dWS[l].baddbmm_(left[i].mT, right[i])
 
@@ -158,17 +161,16 @@ def store_gradient(
             flow.to_weights(n)
 
     for at_x, x in zip(at, X, strict=True):
-        dwrite.sub_(dots(at_x, x))
+        dwrite.sub_(dots(at_x, x, n))
     return read.minus_dX[0], -read.minus_ddelta[-1]
 
 
-def _carry_gradient(dWS: tuple[Tensor, ...], carry: Tensor) -> None:
+def _carry_gradient(dWS: tuple[Tensor, ...], numbers: tuple[Tensor, ...]) -> None:
     """The transpose of :func:`_carry`, in place: ``dS <- b dW + e dS,  dW <- a dW``."""
-    a, *rest = carry[..., None, None].unbind(1)
-    if rest:
-        b, e = rest
+    if len(dWS) > 1:
+        _, b, e = numbers
         dWS[1].mul_(e).addcmul_(dWS[0], b)
-    dWS[0].mul_(a)
+    dWS[0].mul_(numbers[0])
 
 
 def _carried(before: tuple[Tensor, ...], dafter: tuple[Tensor, ...], scratch: Tensor) -> Tensor:
