@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 
 from titans_core.ops.memory.activations import ACTIVATIONS
-from titans_core.ops.memory.chunk import chunk_memory
-from titans_core.ops.memory.naive import naive_memory, read
+from titans_core.ops.memory.dispatch import backend_of, resolve_backend
+from titans_core.ops.memory.naive import read
 from titans_core.ops.memory.state import MemoryState
-
-BACKENDS = {"naive": naive_memory, "chunk": chunk_memory}
 
 
 def neural_memory(
@@ -44,7 +42,9 @@ def neural_memory(
         chunk_size: tokens that share one gradient point (b in Eq. 16); the same in every call on one sequence.
         activation: between the layers: "silu", "gelu" or "relu".
         backend: "naive" (the definition, slow; its backward pass follows autocast where that is on, and it has second
-            derivatives), "chunk" (exact and fast; first derivatives only), or "auto": "chunk".
+            derivatives), "chunk" (exact and fast in plain PyTorch, on every device; first derivatives only), "triton"
+            (kernels for CUDA, with products in tf32 or bf16; first derivatives only), or "auto": "triton" on CUDA
+            where it can run, else "chunk".
 
     Returns:
         out ``[B, T, H, V]`` in the dtype of ``v``, and the :class:`MemoryState` after the last token. Arithmetic and
@@ -56,16 +56,17 @@ def neural_memory(
     """
     weights = _layers("weights", weights)
     _check(q, k, v, alpha, eta, theta, weights, state, chunk_size, activation)
-    run = BACKENDS[resolve_backend(backend)]
+    backend = resolve_backend(backend, q, v, weights, chunk_size)
 
-    # float32 or better: bf16 loses the product of many (1 - alpha)
+    # float32 or better: bf16 loses the product of many (1 - alpha). The kernels read bf16, and sum up in float32.
     dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
+    tokens = q.dtype if backend == "triton" and q.dtype == torch.bfloat16 else dtype
     with torch.autocast(q.device.type, enabled=False):
         alpha, eta = (None if g is None else g.to(dtype) for g in (alpha, eta))
         if state is None:
             state = MemoryState.initial(tuple(w.to(dtype) for w in weights), q.shape[0])
-        out, state = run(
-            q.to(dtype), k.to(dtype), v.to(dtype), alpha, eta, theta.to(dtype), state, chunk_size, activation
+        out, state = backend_of(backend)(
+            q.to(tokens), k.to(tokens), v.to(tokens), alpha, eta, theta.to(dtype), state, chunk_size, activation
         )
     return out.to(v.dtype), state
 
@@ -102,19 +103,6 @@ def read_memory(q: Tensor, memory: tuple[Tensor, ...], activation: str = "silu")
     with torch.autocast(q.device.type, enabled=False):
         out = read(memory, q.transpose(1, 2).to(memory[0].dtype), ACTIVATIONS[activation])
     return out.transpose(1, 2).to(q.dtype)
-
-
-def resolve_backend(backend: str) -> str:
-    """The backend that runs. This build has no GPU kernel, so "auto" is "chunk" on every device."""
-    if backend == "auto":
-        return "chunk"
-    if backend == "triton":
-        raise ValueError(
-            "backend='triton': this version has no Triton kernel. Use backend='auto' or 'chunk', which run on GPUs too."
-        )
-    if backend not in BACKENDS:
-        raise ValueError(f"backend must be 'auto' or one of {sorted(BACKENDS)}, got {backend!r}.")
-    return backend
 
 
 def _check(

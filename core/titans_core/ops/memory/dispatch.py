@@ -1,0 +1,70 @@
+"""Which backend runs: the one visible place where it is chosen."""
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from titans_core.ops.memory.chunk import chunk_memory
+from titans_core.ops.memory.naive import naive_memory
+from titans_core.ops.memory.state import MemoryState
+
+BACKENDS = ("naive", "chunk", "triton")
+
+_HAS_TRITON = importlib.util.find_spec("triton") is not None
+
+Run = Callable[..., tuple[Tensor, MemoryState]]
+
+
+def resolve_backend(backend: str, q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str:
+    """The backend that runs: for "auto", "triton" on CUDA where it can run, else "chunk".
+
+    Where "auto" cannot run the kernels on CUDA, a warning says why and what runs instead.
+
+    Args:
+        backend: "auto", or one of ``BACKENDS``.
+        q, v: queries and values, as given to :func:`titans_core.neural_memory`.
+        weights: of the memory, one tensor ``[..., d_in, d_out]`` a layer.
+        chunk_size: tokens of a chunk.
+
+    Raises:
+        ValueError: an unknown name, or "triton" where it cannot run; the message has the reason.
+    """
+    if backend not in ("auto", *BACKENDS):
+        raise ValueError(f"backend must be 'auto' or one of {sorted(BACKENDS)}, got {backend!r}.")
+    if backend in ("naive", "chunk"):
+        return backend
+    if backend == "auto" and not q.is_cuda:
+        return "chunk"
+    reason = why_not_triton(q, v, weights, chunk_size)
+    if reason is None:
+        return "triton"
+    if backend == "triton":
+        raise ValueError(f"backend='triton' cannot run here: {reason}. backend='chunk' can, or 'auto'.")
+    if not torch.compiler.is_compiling():
+        warnings.warn(f"The Triton kernels cannot run here, backend 'chunk' runs instead: {reason}.", stacklevel=4)
+    return "chunk"
+
+
+def why_not_triton(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | None:
+    """Why the kernels cannot run on these, or None if they can."""
+    if not _HAS_TRITON:
+        return "Triton is not installed (pip install 'titans-suite[triton]', Linux only)"
+    if not q.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+        return f"the tensors are on {q.device}, and the kernels need a CUDA device"
+    from titans_core.ops.memory.triton.launch import unsupported
+
+    return unsupported(q, v, weights, chunk_size)
+
+
+def backend_of(name: str) -> Run:
+    """The function that runs a backend, by the name that :func:`resolve_backend` returned."""
+    if name == "triton":
+        from titans_core.ops.memory.triton.memory import triton_memory
+
+        return triton_memory
+    return {"naive": naive_memory, "chunk": partial(chunk_memory, backend="chunk")}[name]

@@ -1,0 +1,431 @@
+"""The backward kernels: one for all reads at once, then one that runs through the pieces from the last to the first.
+
+Shapes and slices as in ``forward.py``, names as in the README's section on the backward pass. Minus signs are those of
+the formulas there: what is written to the memory enters with a minus.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from titans_core.ops.memory.triton.launch import blocks, options
+from titans_core.ops.memory.triton.tiles import activate, column, dot, load, load_all, save, save_all
+
+
+class ReadGradient(NamedTuple):
+    """What reading contributes; all float32."""
+
+    dq: Tensor  # [N, P, C, K]
+    dk: Tensor  # [N, P, C, K]
+    dG: Tensor  # [N, P, C, C]
+    dread: Tensor  # [N, P, C, n]
+    ddelta: Tensor  # of the errors at the output, [N, P, C, V]
+    ddelta1: Tensor | None  # of those behind the hidden layer, [N, P, C, h]
+    dX2: Tensor | None  # of what the hidden layer hands on for the keys, [N, P, C, h]
+    dWS: list[Tensor]  # of what each piece starts with, [N, P, n, d, d'] for each layer
+
+
+class StoreGradient(NamedTuple):
+    """The gradients that are complete once the pieces were run through; all float32."""
+
+    dk: Tensor  # [N, P, C, K]
+    dv: Tensor  # [N, P, C, V]
+    dwrite: Tensor  # [N, P, C, n]
+    dcarry: Tensor  # [N, P, 2 n - 1]
+    dstart: list[Tensor]  # of what the first piece starts with, [P, n, d, d'] for each layer
+    danchor: list[Tensor]  # of where it takes its gradients, [P, d, d']
+
+
+def read_backward(
+    dy: Tensor,
+    q: Tensor,
+    k: Tensor,
+    G: Tensor,
+    read: Tensor,
+    WS: list[Tensor],
+    anchor: list[Tensor],
+    delta: Tensor,
+    seen: Tensor | None,
+    activation: str,
+) -> ReadGradient:
+    """The gradient of :func:`titans_core.ops.memory.triton.forward.read_forward`, for ``dy`` ``[N, P, C, V]``."""
+    N, P, C, K = q.shape
+    V, n, h = delta.shape[-1], read.shape[-1], WS[0].shape[-1]
+
+    def new(*shape: int) -> Tensor:
+        return torch.empty((N, P, *shape), dtype=torch.float32, device=q.device)
+
+    deep = len(WS) > 1
+    found = ReadGradient(
+        *(new(C, K), new(C, K), new(C, C), new(C, n), new(C, V)),
+        *((new(C, h), new(C, h)) if deep else (None, None)),
+        [new(*ws.shape[2:]) for ws in WS],
+    )
+    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **blocks(C, h), **options(q, activation)}
+    with torch.cuda.device_of(q):
+        if deep:
+            _read_deep[(N * P,)](
+                *(dy, q, k, G, read, *WS, *anchor, delta, seen), *found[:-1], *found.dWS, H=h, **common
+            )
+        else:
+            _read_linear[(N * P,)](*(dy, q, k, G, read, WS[0], delta), *found[:5], found.dWS[0], **common)
+    return found
+
+
+def store_backward(
+    k: Tensor,
+    write: Tensor,
+    carry: Tensor,
+    WS: list[Tensor],
+    anchor: list[Tensor],
+    delta: Tensor,
+    read: ReadGradient,
+    dend: list[Tensor],
+    activation: str,
+) -> StoreGradient:
+    """The gradient of :func:`titans_core.ops.memory.triton.forward.store_forward`.
+
+    Args:
+        read: what reading contributes to it.
+        dend: the gradient of the last ``WS``, ``[P, n, d, d']`` for each layer.
+    """
+    N, P, C, K = k.shape
+    V, n, h = delta.shape[-1], write.shape[-1], WS[0].shape[-1]
+
+    def new(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=torch.float32, device=k.device)
+
+    # what runs from piece to piece: read from one half, written to the other
+    flow = [new(2, *d.shape) for d in dend]
+    for f, d in zip(flow, dend, strict=True):
+        f[N % 2].copy_(d)
+    found = StoreGradient(
+        *(new(N, P, C, K), new(N, P, C, V), new(N, P, C, n), new(N, P, 2 * n - 1)),
+        [f[0] for f in flow],
+        [new(*A.shape) for A in anchor],
+    )
+    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **blocks(C, h), **options(k, activation)}
+    inputs = (k, write, carry, *WS, *anchor, delta, read.dk, read.ddelta)
+    with torch.cuda.device_of(k):
+        if len(WS) == 1:
+            _store_linear[(P,)](*inputs, read.dWS[0], flow[0], *found[:4], *found.danchor, **common)
+        else:
+            hidden = (read.ddelta1, read.dX2, *read.dWS, *flow)
+            _store_deep[(P,)](*inputs, *hidden, *found[:4], *found.danchor, H=h, **common)
+    return found
+
+
+@triton.jit
+def _read_linear(
+    dy_, q_, k_, G_, read_, WS, delta_,
+    dq_, dk_, dG_, dread_, ddelta_, dWS,
+    P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    piece = tl.program_id(0).to(tl.int64)
+    rows, ks = tl.arange(0, BLOCK_C), tl.arange(0, K)
+    mask = rows < C
+    square = mask[:, None] & mask[None, :]
+    at_square = piece * C * C + rows[:, None] * C + rows[None, :]
+    q = load(q_ + piece * C * K, rows, ks, K, mask)
+    k = load(k_ + piece * C * K, rows, ks, K, mask)
+    G = tl.load(G_ + at_square, mask=square, other=0.0)
+    seen = dot(q, tl.trans(k), BF16, PRECISION)
+    a = column(read_ + piece * C * n, rows, n, mask)
+    da = tl.zeros((BLOCK_C,), tl.float32)
+    db = tl.zeros((BLOCK_C,), tl.float32)
+    to_read = tl.zeros((BLOCK_C, BLOCK_C), tl.float32)
+    dq = tl.zeros((BLOCK_C, K), tl.float32)
+    W, dW = WS + piece * n * K * V, dWS + piece * n * K * V
+    for first in range(0, V, BLOCK):
+        vs = first + tl.arange(0, BLOCK)
+        dy = load(dy_ + piece * C * V, rows, vs, V, mask)
+        delta = load(delta_ + piece * C * V, rows, vs, V, mask)
+        to_read += dot(dy, tl.trans(delta), BF16, PRECISION)
+        save(ddelta_ + piece * C * V, rows, vs, V, -dot(tl.trans(G * seen), dy, BF16, PRECISION), mask)
+        at = dot(dy, tl.trans(load_all(W, ks, vs, V)), BF16, PRECISION)
+        dq += a * at
+        da += tl.sum(at * q, axis=1)
+        save_all(dW, ks, vs, V, dot(tl.trans(q * a), dy, BF16, PRECISION))
+        if n == 2:
+            b = column(read_ + piece * C * n + 1, rows, n, mask)
+            at = dot(dy, tl.trans(load_all(W + K * V, ks, vs, V)), BF16, PRECISION)
+            dq += b * at
+            db += tl.sum(at * q, axis=1)
+            save_all(dW + K * V, ks, vs, V, dot(tl.trans(q * b), dy, BF16, PRECISION))
+    tl.store(dG_ + at_square, -to_read * seen, mask=square)
+    dseen = -to_read * G
+    save(dq_ + piece * C * K, rows, ks, K, dq + dot(dseen, k, BF16, PRECISION), mask)
+    save(dk_ + piece * C * K, rows, ks, K, dot(tl.trans(dseen), q, BF16, PRECISION), mask)
+    tl.store(dread_ + (piece * C + rows) * n, da, mask=mask)
+    if n == 2:
+        tl.store(dread_ + (piece * C + rows) * n + 1, db, mask=mask)
+
+
+@triton.jit
+def _read_deep(
+    dy_, q_, k_, G_, read_, WS1, WS2, A1, A2, delta_, seen_,
+    dq_, dk_, dG_, dread_, ddelta_, ddelta1_, dX2_, dWS1, dWS2,
+    P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    piece = tl.program_id(0).to(tl.int64)
+    rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
+    mask = rows < C
+    square = mask[:, None] & mask[None, :]
+    at_square = piece * C * C + rows[:, None] * C + rows[None, :]
+    q = load(q_ + piece * C * K, rows, ks, K, mask)
+    k = load(k_ + piece * C * K, rows, ks, K, mask)
+    dy = load(dy_ + piece * C * V, rows, vs, V, mask)
+    delta = load(delta_ + piece * C * V, rows, vs, V, mask)
+    G = tl.load(G_ + at_square, mask=square, other=0.0)
+    a = column(read_ + piece * C * n, rows, n, mask)
+
+    seen2 = tl.load(seen_ + at_square, mask=square, other=0.0)
+    to_read2 = dot(dy, tl.trans(delta), BF16, PRECISION)
+    save(ddelta_ + piece * C * V, rows, vs, V, -dot(tl.trans(G * seen2), dy, BF16, PRECISION), mask)
+    dseen2 = -to_read2 * G
+    seen1 = dot(q, tl.trans(k), BF16, PRECISION)
+
+    start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
+    at1, at2 = start1, start2
+    if piece < P:
+        at1, at2 = A1 + piece * K * H, A2 + piece * H * V
+    dstart1, dstart2 = dWS1 + piece * n * K * H, dWS2 + piece * n * H * V
+    da = tl.zeros((BLOCK_C,), tl.float32)
+    db = tl.zeros((BLOCK_C,), tl.float32)
+    to_read1 = tl.zeros((BLOCK_C, BLOCK_C), tl.float32)
+    dq = tl.zeros((BLOCK_C, K), tl.float32)
+    for first in range(0, H, BLOCK):
+        hs = first + tl.arange(0, BLOCK)
+        # forward again
+        x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16, PRECISION), ACTIVATION)
+        delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16, PRECISION) * slope
+        W1 = load_all(start1, ks, hs, H)
+        z = dot(q * a, W1, BF16, PRECISION) - dot(G * seen1, delta1, BF16, PRECISION)
+        if n == 2:
+            b = column(read_ + piece * C * n + 1, rows, n, mask)
+            S1 = load_all(start1 + K * H, ks, hs, H)
+            z += dot(q * b, S1, BF16, PRECISION)
+        hidden, read_slope, _ = activate(z, ACTIVATION)
+
+        # second layer
+        at = dot(dy, tl.trans(load_all(start2, hs, vs, V)), BF16, PRECISION)
+        da += tl.sum(at * hidden, axis=1)
+        dhidden = a * at + dot(dseen2, x, BF16, PRECISION)
+        save_all(dstart2, hs, vs, V, dot(tl.trans(hidden * a), dy, BF16, PRECISION))
+        if n == 2:
+            at = dot(dy, tl.trans(load_all(start2 + H * V, hs, vs, V)), BF16, PRECISION)
+            db += tl.sum(at * hidden, axis=1)
+            dhidden += b * at
+            save_all(dstart2 + H * V, hs, vs, V, dot(tl.trans(hidden * b), dy, BF16, PRECISION))
+        save(dX2_ + piece * C * H, rows, hs, H, dot(tl.trans(dseen2), hidden, BF16, PRECISION), mask)
+
+        # first layer
+        dz = dhidden * read_slope
+        to_read1 += dot(dz, tl.trans(delta1), BF16, PRECISION)
+        save(ddelta1_ + piece * C * H, rows, hs, H, -dot(tl.trans(G * seen1), dz, BF16, PRECISION), mask)
+        at = dot(dz, tl.trans(W1), BF16, PRECISION)
+        da += tl.sum(at * q, axis=1)
+        dq += a * at
+        save_all(dstart1, ks, hs, H, dot(tl.trans(q * a), dz, BF16, PRECISION))
+        if n == 2:
+            at = dot(dz, tl.trans(S1), BF16, PRECISION)
+            db += tl.sum(at * q, axis=1)
+            dq += b * at
+            save_all(dstart1 + K * H, ks, hs, H, dot(tl.trans(q * b), dz, BF16, PRECISION))
+    tl.store(dG_ + at_square, -to_read2 * seen2 - to_read1 * seen1, mask=square)
+    dseen1 = -to_read1 * G
+    save(dq_ + piece * C * K, rows, ks, K, dq + dot(dseen1, k, BF16, PRECISION), mask)
+    save(dk_ + piece * C * K, rows, ks, K, dot(tl.trans(dseen1), q, BF16, PRECISION), mask)
+    tl.store(dread_ + (piece * C + rows) * n, da, mask=mask)
+    if n == 2:
+        tl.store(dread_ + (piece * C + rows) * n + 1, db, mask=mask)
+
+
+@triton.jit
+def _store_linear(
+    k_, write_, carry_, WS, A, delta_, dk_read, ddelta_read, dWS_read, flow,
+    dk_, dv_, dwrite_, dcarry_, dA,
+    N, P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    p = tl.program_id(0).to(tl.int64)
+    rows, ks = tl.arange(0, BLOCK_C), tl.arange(0, K)
+    mask = rows < C
+    for back in tl.range(0, N, num_stages=1):
+        i = N - 1 - back
+        piece = i * P + p
+        k = load(k_ + piece * C * K, rows, ks, K, mask)
+        g = column(write_ + piece * C * n, rows, n, mask)
+        carry = carry_ + piece * (2 * n - 1)
+        a = tl.load(carry)
+        start = WS + piece * n * K * V
+        at_A = start
+        if i == 0:
+            at_A = A + p * K * V
+        old, new = flow + (((i + 1) % 2) * P + p) * n * K * V, flow + ((i % 2) * P + p) * n * K * V
+        dk = load(dk_read + piece * C * K, rows, ks, K, mask)
+        dg = tl.zeros((BLOCK_C,), tl.float32)
+        ds = tl.zeros((BLOCK_C,), tl.float32)
+        da = 0.0
+        db = 0.0
+        de = 0.0
+        for first in range(0, V, BLOCK):
+            vs = first + tl.arange(0, BLOCK)
+            delta = load(delta_ + piece * C * V, rows, vs, V, mask)
+            ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask)
+            dW = load_all(old, ks, vs, V)
+            ddelta -= dot(k * g, dW, BF16, PRECISION)
+            at = dot(delta, tl.trans(dW), BF16, PRECISION)
+            dg -= tl.sum(at * k, axis=1)
+            dk -= g * at
+            da += tl.sum(dW * load_all(start, ks, vs, V))
+            dW_new = a * dW + load_all(dWS_read + piece * n * K * V, ks, vs, V)
+            if n == 2:
+                s = column(write_ + piece * C * n + 1, rows, n, mask)
+                b, e = tl.load(carry + 1), tl.load(carry + 2)
+                dS = load_all(old + K * V, ks, vs, V)
+                ddelta -= dot(k * s, dS, BF16, PRECISION)
+                at = dot(delta, tl.trans(dS), BF16, PRECISION)
+                ds -= tl.sum(at * k, axis=1)
+                dk -= s * at
+                S = load_all(start + K * V, ks, vs, V)
+                db += tl.sum(dW * S)
+                de += tl.sum(dS * S)
+                dS_new = b * dW + e * dS + load_all(dWS_read + (piece * n + 1) * K * V, ks, vs, V)
+                save_all(new + K * V, ks, vs, V, dS_new)
+            save(dv_ + piece * C * V, rows, vs, V, -ddelta, mask)
+            dk += dot(ddelta, tl.trans(load_all(at_A, ks, vs, V)), BF16, PRECISION)
+            at_anchor = dot(tl.trans(k), ddelta, BF16, PRECISION)
+            if i == 0:
+                save_all(dA + p * K * V, ks, vs, V, at_anchor)
+            else:
+                dW_new += at_anchor
+            save_all(new, ks, vs, V, dW_new)
+        save(dk_ + piece * C * K, rows, ks, K, dk, mask)
+        tl.store(dwrite_ + (piece * C + rows) * n, dg, mask=mask)
+        dcarry = dcarry_ + piece * (2 * n - 1)
+        tl.store(dcarry, da)
+        if n == 2:
+            tl.store(dwrite_ + (piece * C + rows) * n + 1, ds, mask=mask)
+            tl.store(dcarry + 1, db)
+            tl.store(dcarry + 2, de)
+        tl.debug_barrier()  # what other threads wrote here is read for the piece before
+
+
+@triton.jit
+def _store_deep(
+    k_, write_, carry_, WS1, WS2, A1, A2, delta_, dk_read, ddelta_read,
+    ddelta1_read, dX2_read, dWS1_read, dWS2_read, flow1, flow2,
+    dk_, dv_, dwrite_, dcarry_, dA1, dA2,
+    N, P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    p = tl.program_id(0).to(tl.int64)
+    rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
+    mask = rows < C
+    for back in tl.range(0, N, num_stages=1):
+        i = N - 1 - back
+        piece = i * P + p
+        k = load(k_ + piece * C * K, rows, ks, K, mask)
+        delta = load(delta_ + piece * C * V, rows, vs, V, mask)
+        g = column(write_ + piece * C * n, rows, n, mask)
+        carry = carry_ + piece * (2 * n - 1)
+        a = tl.load(carry)
+        start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
+        at1, at2 = start1, start2
+        if i == 0:
+            at1, at2 = A1 + p * K * H, A2 + p * H * V
+        old1, new1 = flow1 + (((i + 1) % 2) * P + p) * n * K * H, flow1 + ((i % 2) * P + p) * n * K * H
+        old2, new2 = flow2 + (((i + 1) % 2) * P + p) * n * H * V, flow2 + ((i % 2) * P + p) * n * H * V
+
+        # the errors: that at the output gathers from all slices
+        ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask)
+        for first in range(0, H, BLOCK):
+            hs = first + tl.arange(0, BLOCK)
+            x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16, PRECISION), ACTIVATION)
+            ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask)
+            ddelta1 -= dot(k * g, load_all(old1, ks, hs, H), BF16, PRECISION)
+            ddelta -= dot(x * g, load_all(old2, hs, vs, V), BF16, PRECISION)
+            if n == 2:
+                s = column(write_ + piece * C * n + 1, rows, n, mask)
+                ddelta1 -= dot(k * s, load_all(old1 + K * H, ks, hs, H), BF16, PRECISION)
+                ddelta -= dot(x * s, load_all(old2 + H * V, hs, vs, V), BF16, PRECISION)
+            ddelta += dot(ddelta1 * slope, load_all(at2, hs, vs, V), BF16, PRECISION)
+        save(dv_ + piece * C * V, rows, vs, V, -ddelta, mask)
+
+        # the activations, and what was written and carried on
+        dk = load(dk_read + piece * C * K, rows, ks, K, mask)
+        dg = tl.zeros((BLOCK_C,), tl.float32)
+        ds = tl.zeros((BLOCK_C,), tl.float32)
+        da = 0.0
+        db = 0.0
+        de = 0.0
+        for first in range(0, H, BLOCK):
+            hs = first + tl.arange(0, BLOCK)
+            A1_s, A2_s = load_all(at1, ks, hs, H), load_all(at2, hs, vs, V)
+            x, slope, bend = activate(dot(k, A1_s, BF16, PRECISION), ACTIVATION)
+            error = dot(delta, tl.trans(A2_s), BF16, PRECISION)
+            dW1, dW2 = load_all(old1, ks, hs, H), load_all(old2, hs, vs, V)
+            ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask) - dot(k * g, dW1, BF16, PRECISION)
+            dx = load(dX2_read + piece * C * H, rows, hs, H, mask) + dot(ddelta, tl.trans(A2_s), BF16, PRECISION)
+
+            at = dot(delta, tl.trans(dW2), BF16, PRECISION)
+            dg -= tl.sum(at * x, axis=1)
+            dx -= g * at
+            at = dot(error * slope, tl.trans(dW1), BF16, PRECISION)
+            dg -= tl.sum(at * k, axis=1)
+            dk -= g * at
+            da += tl.sum(dW1 * load_all(start1, ks, hs, H)) + tl.sum(dW2 * load_all(start2, hs, vs, V))
+            dW1_new = a * dW1 + load_all(dWS1_read + piece * n * K * H, ks, hs, H)
+            dW2_new = a * dW2 + load_all(dWS2_read + piece * n * H * V, hs, vs, V)
+            if n == 2:
+                s = column(write_ + piece * C * n + 1, rows, n, mask)
+                b, e = tl.load(carry + 1), tl.load(carry + 2)
+                dS1, dS2 = load_all(old1 + K * H, ks, hs, H), load_all(old2 + H * V, hs, vs, V)
+                ddelta1 -= dot(k * s, dS1, BF16, PRECISION)
+                at = dot(delta, tl.trans(dS2), BF16, PRECISION)
+                ds -= tl.sum(at * x, axis=1)
+                dx -= s * at
+                at = dot(error * slope, tl.trans(dS1), BF16, PRECISION)
+                ds -= tl.sum(at * k, axis=1)
+                dk -= s * at
+                S1, S2 = load_all(start1 + K * H, ks, hs, H), load_all(start2 + H * V, hs, vs, V)
+                db += tl.sum(dW1 * S1) + tl.sum(dW2 * S2)
+                de += tl.sum(dS1 * S1) + tl.sum(dS2 * S2)
+                dS1 = b * dW1 + e * dS1 + load_all(dWS1_read + (piece * n + 1) * K * H, ks, hs, H)
+                dS2 = b * dW2 + e * dS2 + load_all(dWS2_read + (piece * n + 1) * H * V, hs, vs, V)
+                save_all(new1 + K * H, ks, hs, H, dS1)
+                save_all(new2 + H * V, hs, vs, V, dS2)
+            dz = dx * slope + ddelta1 * error * bend
+            dk += dot(dz, tl.trans(A1_s), BF16, PRECISION)
+            at_A1 = dot(tl.trans(k), dz, BF16, PRECISION)
+            at_A2 = dot(tl.trans(ddelta1 * slope), delta, BF16, PRECISION)
+            at_A2 += dot(tl.trans(x), ddelta, BF16, PRECISION)
+            if i == 0:
+                save_all(dA1 + p * K * H, ks, hs, H, at_A1)
+                save_all(dA2 + p * H * V, hs, vs, V, at_A2)
+            else:
+                dW1_new += at_A1
+                dW2_new += at_A2
+            save_all(new1, ks, hs, H, dW1_new)
+            save_all(new2, hs, vs, V, dW2_new)
+        save(dk_ + piece * C * K, rows, ks, K, dk, mask)
+        tl.store(dwrite_ + (piece * C + rows) * n, dg, mask=mask)
+        dcarry = dcarry_ + piece * (2 * n - 1)
+        tl.store(dcarry, da)
+        if n == 2:
+            tl.store(dwrite_ + (piece * C + rows) * n + 1, ds, mask=mask)
+            tl.store(dcarry + 1, db)
+            tl.store(dcarry + 2, de)
+        tl.debug_barrier()  # what other threads wrote here is read for the piece before

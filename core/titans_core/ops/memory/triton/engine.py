@@ -1,0 +1,85 @@
+"""The engine of Triton kernels: one stores the pieces of a segment in order, another reads all of them at once."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from titans_core.ops.memory.pieces import Backflow, Engine, Inputs, Layers, Start
+from titans_core.ops.memory.triton.backward import read_backward, store_backward
+from titans_core.ops.memory.triton.coefficients import coefficients_backward, coefficients_forward
+from titans_core.ops.memory.triton.forward import read_forward, store_forward
+
+
+class Tape(NamedTuple):
+    """A segment that was run."""
+
+    part: slice
+    WS: Layers  # what each piece starts with, and the end, [pieces + 1, P, n, d, d']
+    anchor: Layers  # of the first piece, [P, d, d']
+    delta: Tensor  # errors at the output, [pieces, P, C, V]
+    seen: Tensor | None  # queries times keys of the second layer, [pieces, P, C, C]
+
+
+class Kernels(Engine):
+    """Runs on CUDA, and on every device under Triton's interpreter."""
+
+    tape_bytes = 2 * 2**30
+
+    @staticmethod
+    def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor, ...]:
+        return coefficients_forward(*map(_one_batch, (alpha, eta)), theta.unsqueeze(1))
+
+    @staticmethod
+    def coefficients_gradient(
+        alpha: Tensor | None,
+        eta: Tensor | None,
+        theta: Tensor,
+        dG: Tensor,
+        dread: Tensor,
+        dwrite: Tensor,
+        dcarry: Tensor,
+    ) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        grads = (g.contiguous() for g in (dG, dread, dwrite, dcarry))
+        dalpha, deta, dtheta = coefficients_backward(*map(_one_batch, (alpha, eta)), theta.unsqueeze(1), *grads)
+        dalpha, deta = (None if g is None else g.squeeze(1) for g in (dalpha, deta))
+        return dalpha, deta, dtheta.squeeze(1)
+
+    def forward(
+        self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Layers]
+    ) -> tuple[list[Tape], Layers, Layers]:
+        q, k, v, c = inputs.cut(start.part)
+        begin = [ws.unflatten(1, (self.n, -1)) for ws in start.WS]
+        anchor = [A.contiguous() for A in start.anchor]
+        WS, delta = store_forward(k, v, c.write, c.carry, begin, anchor, self.activation)
+        y[start.part], seen = read_forward(q, k, c.G, c.read, WS, anchor, delta, self.activation, keep)
+        end = [ws[-1].flatten(1, 2).clone() for ws in WS]  # a result that lay in the tape would keep itself alive
+        last_anchor = [ws[-2, :, 0] for ws in WS] if len(q) > 1 else anchor
+        return [Tape(start.part, WS, anchor, delta, seen)] if keep else [], end, last_anchor
+
+    def backward(self, inputs: Inputs, grads: Inputs, tape: Tape, dy: Tensor, flow: Backflow) -> None:
+        q, k, _, c = inputs.cut(tape.part)
+        dq, dk, dv, dc = grads.cut(tape.part)
+        _, WS, anchor, delta, seen = tape
+        read = read_backward(dy[tape.part], q, k, c.G, c.read, WS, anchor, delta, seen, self.activation)
+        if len(q) > 1:  # the last piece's anchor is the weights it starts with
+            for dws, dA in zip(read.dWS, flow.danchor, strict=True):
+                dws[-1, :, 0] += dA
+                dA.zero_()
+        dend = [dws.unflatten(1, (self.n, -1)) for dws in flow.dWS]
+        stored = store_backward(k, c.write, c.carry, WS, anchor, delta, read, dend, self.activation)
+        for dws, found in zip(flow.dWS, stored.dstart, strict=True):
+            dws.copy_(found.flatten(1, 2))
+        for dA, found in zip(flow.danchor, stored.danchor, strict=True):
+            dA += found
+        for grad, found in zip(
+            (dq, dk, dv, *dc), (read.dq, stored.dk, stored.dv, read.dG, read.dread, *stored[2:4]), strict=True
+        ):
+            grad.copy_(found)
+
+    def release(self, tape: Tape, room: list[Layers]) -> None:
+        """Leaves the memory to PyTorch, which on CUDA keeps it for the next segment."""
+
+
+def _one_batch(gate: Tensor | None) -> Tensor | None:
+    """``[N, P, C]`` as the ``[N, B, H, C]`` that the kernels take."""
+    return None if gate is None else gate.unsqueeze(1)

@@ -1,0 +1,226 @@
+"""The forward kernels: one stores pieces in their order, and leaves what each starts with; one reads all at once.
+
+Shapes: N pieces, P = batch * heads, C tokens in a piece, n = 2 (1 without momentum). A deep memory is K -> h -> V; its
+hidden width is worked through in slices, so that no program holds a whole layer. A linear one is K -> V, and V is
+sliced. No weight of a token is ever formed.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from titans_core.ops.memory.triton.launch import blocks, options
+from titans_core.ops.memory.triton.tiles import activate, column, dot, load, load_all, save, save_all
+
+
+def store_forward(
+    k: Tensor, v: Tensor, write: Tensor, carry: Tensor, start: list[Tensor], anchor: list[Tensor], activation: str
+) -> tuple[list[Tensor], Tensor]:
+    """Stores keys ``[N, P, C, K]`` and values ``[N, P, C, V]``.
+
+    Args:
+        write, carry: of :class:`titans_core.ops.memory.coefficients.Coefficients`, ``[N, P, C, n]``, ``[N, P, 2 n - 1]``.
+        start: what the first piece starts with, ``[P, n, d, d']`` for each layer.
+        anchor: where its gradients are taken, ``[P, d, d']``. The others' are taken at the weights they start with.
+
+    Returns:
+        What each piece starts with, and the end, ``[N + 1, P, n, d, d']`` for each layer; and the errors at the output,
+        ``[N, P, C, V]``; float32.
+    """
+    N, P, C, K = k.shape
+    V, n = v.shape[-1], write.shape[-1]
+    WS = [torch.empty((N + 1, *s.shape), dtype=torch.float32, device=k.device) for s in start]
+    for ws, s in zip(WS, start, strict=True):
+        ws[0].copy_(s)
+    delta = torch.empty((N, P, C, V), dtype=torch.float32, device=k.device)
+    h = start[0].shape[-1]
+    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **blocks(C, h), **options(k, activation)}
+    with torch.cuda.device_of(k):
+        if len(start) == 1:
+            grid = (P, V // common["BLOCK"])
+            _store_linear[grid](k, v, write, carry, WS[0], anchor[0], delta, **common)
+        else:
+            _store_deep[(P,)](k, v, write, carry, *WS, *anchor, delta, H=h, **common)
+    return WS, delta
+
+
+def read_forward(
+    q: Tensor,
+    k: Tensor,
+    G: Tensor,
+    read: Tensor,
+    WS: list[Tensor],
+    anchor: list[Tensor],
+    delta: Tensor,
+    activation: str,
+    keep_seen: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Outputs ``[N, P, C, V]`` for queries ``[N, P, C, K]``, float32, and of a deep memory what its gradient needs.
+
+    That is queries times keys of the second layer, ``[N, P, C, C]``, if ``keep_seen``. ``WS``, ``anchor`` and ``delta``
+    are those of :func:`store_forward`.
+    """
+    N, P, C, K = q.shape
+    V, n = delta.shape[-1], read.shape[-1]
+    y = torch.empty((N, P, C, V), dtype=torch.float32, device=q.device)
+    seen = torch.empty((N, P, C, C), dtype=torch.float32, device=q.device) if keep_seen and len(WS) > 1 else None
+    h = WS[0].shape[-1]
+    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **blocks(C, h), **options(q, activation)}
+    with torch.cuda.device_of(q):
+        if len(WS) == 1:
+            _read_linear[(N * P,)](q, k, G, read, WS[0], delta, y, **common)
+        else:
+            _read_deep[(N * P,)](q, k, G, read, *WS, *anchor, delta, y, seen, H=h, **common)
+    return y, seen
+
+
+@triton.jit
+def _store_linear(
+    k_, v_, write_, carry_, WS, A, delta_,
+    N, P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    p = tl.program_id(0).to(tl.int64)
+    rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = rows < C
+    W = load_all(WS + p * n * K * V, ks, vs, V)
+    S = W
+    if n == 2:
+        S = load_all(WS + (p * n + 1) * K * V, ks, vs, V)
+    at = load_all(A + p * K * V, ks, vs, V)
+    for i in tl.range(0, N, num_stages=1):
+        piece = i * P + p
+        k = load(k_ + piece * C * K, rows, ks, K, mask)
+        delta = dot(k, at, BF16, PRECISION) - load(v_ + piece * C * V, rows, vs, V, mask)
+        save(delta_ + piece * C * V, rows, vs, V, delta, mask)
+        g = column(write_ + piece * C * n, rows, n, mask)
+        carry = carry_ + piece * (2 * n - 1)
+        W = tl.load(carry) * W - dot(tl.trans(k * g), delta, BF16, PRECISION)
+        if n == 2:
+            W += tl.load(carry + 1) * S
+            s = column(write_ + piece * C * n + 1, rows, n, mask)
+            S = tl.load(carry + 2) * S - dot(tl.trans(k * s), delta, BF16, PRECISION)
+        end = WS + ((piece + P) * n) * K * V
+        save_all(end, ks, vs, V, W)
+        if n == 2:
+            save_all(end + K * V, ks, vs, V, S)
+        at = W
+
+
+@triton.jit
+def _store_deep(
+    k_, v_, write_, carry_, WS1, WS2, A1, A2, delta_,
+    N, P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    p = tl.program_id(0).to(tl.int64)
+    rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
+    mask = rows < C
+    at1, at2 = A1 + p * K * H, A2 + p * H * V  # where this piece takes its gradients
+    for i in tl.range(0, N, num_stages=1):
+        piece = i * P + p
+        k = load(k_ + piece * C * K, rows, ks, K, mask)
+        delta = -load(v_ + piece * C * V, rows, vs, V, mask)
+        for first in range(0, H, BLOCK):
+            hs = first + tl.arange(0, BLOCK)
+            x, _, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16, PRECISION), ACTIVATION)
+            delta += dot(x, load_all(at2, hs, vs, V), BF16, PRECISION)
+        save(delta_ + piece * C * V, rows, vs, V, delta, mask)
+
+        g = column(write_ + piece * C * n, rows, n, mask)
+        carry = carry_ + piece * (2 * n - 1)
+        a = tl.load(carry)
+        start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
+        end1, end2 = start1 + P * n * K * H, start2 + P * n * H * V
+        for first in range(0, H, BLOCK):
+            hs = first + tl.arange(0, BLOCK)
+            x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16, PRECISION), ACTIVATION)
+            delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16, PRECISION) * slope
+            W1 = a * load_all(start1, ks, hs, H) - dot(tl.trans(k * g), delta1, BF16, PRECISION)
+            W2 = a * load_all(start2, hs, vs, V) - dot(tl.trans(x * g), delta, BF16, PRECISION)
+            if n == 2:
+                s = column(write_ + piece * C * n + 1, rows, n, mask)
+                b, e = tl.load(carry + 1), tl.load(carry + 2)
+                S1, S2 = load_all(start1 + K * H, ks, hs, H), load_all(start2 + H * V, hs, vs, V)
+                W1 += b * S1
+                W2 += b * S2
+                S1 = e * S1 - dot(tl.trans(k * s), delta1, BF16, PRECISION)
+                S2 = e * S2 - dot(tl.trans(x * s), delta, BF16, PRECISION)
+                save_all(end1 + K * H, ks, hs, H, S1)
+                save_all(end2 + H * V, hs, vs, V, S2)
+            save_all(end1, ks, hs, H, W1)
+            save_all(end2, hs, vs, V, W2)
+        at1, at2 = end1, end2
+        tl.debug_barrier()  # what other threads wrote here is read for the next piece
+
+
+@triton.jit
+def _read_linear(
+    q_, k_, G_, read_, WS, delta_, y_,
+    P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    piece = tl.program_id(0).to(tl.int64)
+    rows, ks = tl.arange(0, BLOCK_C), tl.arange(0, K)
+    mask = rows < C
+    q = load(q_ + piece * C * K, rows, ks, K, mask)
+    k = load(k_ + piece * C * K, rows, ks, K, mask)
+    G = tl.load(G_ + piece * C * C + rows[:, None] * C + rows[None, :], mask=mask[:, None] & mask[None, :], other=0.0)
+    seen = G * dot(q, tl.trans(k), BF16, PRECISION)
+    a = column(read_ + piece * C * n, rows, n, mask)
+    for first in range(0, V, BLOCK):
+        vs = first + tl.arange(0, BLOCK)
+        y = dot(q * a, load_all(WS + piece * n * K * V, ks, vs, V), BF16, PRECISION)
+        if n == 2:
+            b = column(read_ + piece * C * n + 1, rows, n, mask)
+            y += dot(q * b, load_all(WS + (piece * n + 1) * K * V, ks, vs, V), BF16, PRECISION)
+        y -= dot(seen, load(delta_ + piece * C * V, rows, vs, V, mask), BF16, PRECISION)
+        save(y_ + piece * C * V, rows, vs, V, y, mask)
+
+
+@triton.jit
+def _read_deep(
+    q_, k_, G_, read_, WS1, WS2, A1, A2, delta_, y_, seen_,
+    P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    piece = tl.program_id(0).to(tl.int64)
+    rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
+    mask = rows < C
+    square = mask[:, None] & mask[None, :]
+    q = load(q_ + piece * C * K, rows, ks, K, mask)
+    k = load(k_ + piece * C * K, rows, ks, K, mask)
+    delta = load(delta_ + piece * C * V, rows, vs, V, mask)
+    G = tl.load(G_ + piece * C * C + rows[:, None] * C + rows[None, :], mask=square, other=0.0)
+    seen1 = G * dot(q, tl.trans(k), BF16, PRECISION)
+    a = column(read_ + piece * C * n, rows, n, mask)
+    at1, at2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
+    start1, start2 = at1, at2
+    if piece < P:
+        at1, at2 = A1 + piece * K * H, A2 + piece * H * V
+    y = tl.zeros((BLOCK_C, V), tl.float32)
+    seen = tl.zeros((BLOCK_C, BLOCK_C), tl.float32)
+    for first in range(0, H, BLOCK):
+        hs = first + tl.arange(0, BLOCK)
+        x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16, PRECISION), ACTIVATION)
+        delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16, PRECISION) * slope
+        z = dot(q * a, load_all(start1, ks, hs, H), BF16, PRECISION) - dot(seen1, delta1, BF16, PRECISION)
+        if n == 2:
+            b = column(read_ + piece * C * n + 1, rows, n, mask)
+            z += dot(q * b, load_all(start1 + K * H, ks, hs, H), BF16, PRECISION)
+        hidden, _, _ = activate(z, ACTIVATION)
+        seen += dot(hidden, tl.trans(x), BF16, PRECISION)
+        y += dot(hidden * a, load_all(start2, hs, vs, V), BF16, PRECISION)
+        if n == 2:
+            y += dot(hidden * b, load_all(start2 + H * V, hs, vs, V), BF16, PRECISION)
+    y -= dot(G * seen, delta, BF16, PRECISION)
+    save(y_ + piece * C * V, rows, vs, V, y, mask)
+    if seen_ is not None:
+        tl.store(seen_ + piece * C * C + rows[:, None] * C + rows[None, :], seen, mask=square)

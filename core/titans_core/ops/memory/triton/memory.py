@@ -1,0 +1,34 @@
+"""The memory on Triton kernels: the chunk form with other engines, and a kernel of its own for a single token."""
+
+import torch
+from torch import Tensor
+
+from titans_core.ops.memory.chunk import chunk_memory
+from titans_core.ops.memory.state import MemoryState
+from titans_core.ops.memory.triton.decode import decode_step
+
+
+def triton_memory(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    alpha: Tensor | None,
+    eta: Tensor | None,
+    theta: Tensor,
+    state: MemoryState,
+    chunk_size: int,
+    activation: str,
+) -> tuple[Tensor, MemoryState]:
+    """Arguments as checked by :func:`titans_core.neural_memory`; q, k and v are float32 or bfloat16."""
+    if q.shape[1] > 1 or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return chunk_memory(q, k, v, alpha, eta, theta, state, chunk_size, activation, backend="triton")
+
+    B, _, H, _ = q.shape
+    anchor = state.weights if state.offset == 0 else state.anchor
+    token = [x.flatten(0, 2) for x in (q, k, v)]
+    gates = [None if g is None else g.flatten() for g in (alpha, eta, theta)]
+    layers = [[w.flatten(0, 1) for w in part] for part in (state.weights, state.momentum, anchor)]
+    y, W, S = decode_step(*token, *gates, *layers, activation)  # type: ignore[arg-type]
+    W, S = (tuple(w.unflatten(0, (B, H)) for w in part) for part in (W, S))
+    offset = (state.offset + 1) % chunk_size
+    return y.unflatten(0, (B, 1, H)), MemoryState(W, S, W if offset == 0 else anchor, offset)
