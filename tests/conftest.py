@@ -4,15 +4,16 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton: kernels then run on the CPU, in Python
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """Two busy processes on two cores slow each other down; results do not depend on the number of threads."""
-    import torch
-
     torch.set_num_threads(1)
 
 

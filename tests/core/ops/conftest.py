@@ -55,7 +55,9 @@ class Inputs:
         """What a run computed, by name, with the gradients of a loss in which all of it has its own weight."""
         results = {"out": out, **_state_tensors(end)}
         generator = torch.Generator().manual_seed(1)
-        loss = sum((x * torch.randn(x.shape, generator=generator, dtype=x.dtype)).sum() for x in results.values())
+        # float64 first, so that the loss is the same whatever the precision of the run
+        factors = (torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x) for x in results.values())
+        loss = sum((x * factor).sum() for x, factor in zip(results.values(), factors, strict=True))
         leaves = self.leaves() | ({} if state is None else {f"state.{n}": x for n, x in _state_tensors(state).items()})
         leaves = {n: x for n, x in leaves.items() if x.requires_grad}
         grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)

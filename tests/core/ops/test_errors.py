@@ -158,8 +158,8 @@ def test_an_unknown_backend_is_refused_with_the_known_ones(arguments):
     refuse(arguments | {"backend": "cuda"}, ValueError, *says)
 
 
-def test_a_backend_that_cannot_run_says_what_to_use_instead(arguments):
-    refuse(arguments | {"backend": "triton"}, ValueError, "backend='triton'", "backend='auto' or 'chunk'")
+def test_a_backend_that_cannot_run_says_why_and_what_to_use_instead(arguments):
+    refuse(arguments | {"backend": "triton"}, ValueError, "backend='triton' cannot run", "backend='chunk' can")
 
 
 def test_a_state_of_another_kind_is_named(arguments):

@@ -11,8 +11,6 @@ import torch
 from titans_core import MemoryState, neural_memory
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-if DEVICE == "cpu":
-    os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
 pytest.importorskip("triton")
 
 from titans_core.ops.memory.triton import decode  # noqa: E402

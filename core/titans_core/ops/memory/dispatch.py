@@ -4,7 +4,6 @@ import importlib.util
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -67,4 +66,4 @@ def backend_of(name: str) -> Run:
         from titans_core.ops.memory.triton.memory import triton_memory
 
         return triton_memory
-    return {"naive": naive_memory, "chunk": partial(chunk_memory, backend="chunk")}[name]
+    return naive_memory if name == "naive" else chunk_memory

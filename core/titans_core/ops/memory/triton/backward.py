@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from titans_core.ops.memory.triton.launch import blocks, options
+from titans_core.ops.memory.triton.launch import settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, load, load_all, save, save_all
 
 
@@ -62,11 +62,16 @@ def read_backward(
 
     deep = len(WS) > 1
     found = ReadGradient(
-        *(new(C, K), new(C, K), new(C, C), new(C, n), new(C, V)),
-        *((new(C, h), new(C, h)) if deep else (None, None)),
-        [new(*ws.shape[2:]) for ws in WS],
+        dq=new(C, K),
+        dk=new(C, K),
+        dG=new(C, C),
+        dread=new(C, n),
+        ddelta=new(C, V),
+        ddelta1=new(C, h) if deep else None,
+        dX2=new(C, h) if deep else None,
+        dWS=[new(*ws.shape[2:]) for ws in WS],
     )
-    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **blocks(C, h), **options(q, activation)}
+    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, q, activation)}
     with torch.cuda.device_of(q):
         if deep:
             _read_deep[(N * P,)](
@@ -109,7 +114,7 @@ def store_backward(
         [f[0] for f in flow],
         [new(*A.shape) for A in anchor],
     )
-    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **blocks(C, h), **options(k, activation)}
+    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation)}
     inputs = (k, write, carry, *WS, *anchor, delta, read.dk, read.ddelta)
     with torch.cuda.device_of(k):
         if len(WS) == 1:
@@ -120,6 +125,7 @@ def store_backward(
     return found
 
 
+@tuned()
 @triton.jit
 def _read_linear(
     dy_, q_, k_, G_, read_, WS, delta_,
@@ -168,6 +174,7 @@ def _read_linear(
         tl.store(dread_ + (piece * C + rows) * n + 1, db, mask=mask)
 
 
+@tuned()
 @triton.jit
 def _read_deep(
     dy_, q_, k_, G_, read_, WS1, WS2, A1, A2, delta_, seen_,
@@ -250,6 +257,7 @@ def _read_deep(
         tl.store(dread_ + (piece * C + rows) * n + 1, db, mask=mask)
 
 
+@tuned("flow")
 @triton.jit
 def _store_linear(
     k_, write_, carry_, WS, A, delta_, dk_read, ddelta_read, dWS_read, flow,
@@ -322,6 +330,7 @@ def _store_linear(
         tl.debug_barrier()  # what other threads wrote here is read for the piece before
 
 
+@tuned("flow1", "flow2")
 @triton.jit
 def _store_deep(
     k_, write_, carry_, WS1, WS2, A1, A2, delta_, dk_read, ddelta_read,

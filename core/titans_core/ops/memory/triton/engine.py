@@ -27,7 +27,7 @@ class Kernels(Engine):
 
     @staticmethod
     def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor, ...]:
-        return coefficients_forward(*map(_one_batch, (alpha, eta)), theta.unsqueeze(1))
+        return coefficients_forward(_one_batch(alpha), _one_batch(eta), theta.unsqueeze(1))
 
     @staticmethod
     def coefficients_gradient(
@@ -39,8 +39,9 @@ class Kernels(Engine):
         dwrite: Tensor,
         dcarry: Tensor,
     ) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        grads = (g.contiguous() for g in (dG, dread, dwrite, dcarry))
-        dalpha, deta, dtheta = coefficients_backward(*map(_one_batch, (alpha, eta)), theta.unsqueeze(1), *grads)
+        dG, dread, dwrite, dcarry = (g.contiguous() for g in (dG, dread, dwrite, dcarry))
+        gates = (_one_batch(alpha), _one_batch(eta), theta.unsqueeze(1))
+        dalpha, deta, dtheta = coefficients_backward(*gates, dG, dread, dwrite, dcarry)
         dalpha, deta = (None if g is None else g.squeeze(1) for g in (dalpha, deta))
         return dalpha, deta, dtheta.squeeze(1)
 

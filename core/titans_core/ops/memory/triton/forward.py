@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from titans_core.ops.memory.triton.launch import blocks, options
+from titans_core.ops.memory.triton.launch import settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, load, load_all, save, save_all
 
 
@@ -22,7 +22,7 @@ def store_forward(
     """Stores keys ``[N, P, C, K]`` and values ``[N, P, C, V]``.
 
     Args:
-        write, carry: of :class:`titans_core.ops.memory.coefficients.Coefficients`, ``[N, P, C, n]``, ``[N, P, 2 n - 1]``.
+        write, carry: of the coefficients, ``[N, P, C, n]`` and ``[N, P, 2 n - 1]``.
         start: what the first piece starts with, ``[P, n, d, d']`` for each layer.
         anchor: where its gradients are taken, ``[P, d, d']``. The others' are taken at the weights they start with.
 
@@ -36,14 +36,12 @@ def store_forward(
     for ws, s in zip(WS, start, strict=True):
         ws[0].copy_(s)
     delta = torch.empty((N, P, C, V), dtype=torch.float32, device=k.device)
-    h = start[0].shape[-1]
-    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **blocks(C, h), **options(k, activation)}
+    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation)}
     with torch.cuda.device_of(k):
         if len(start) == 1:
-            grid = (P, V // common["BLOCK"])
-            _store_linear[grid](k, v, write, carry, WS[0], anchor[0], delta, **common)
+            _store_linear[lambda meta: (P, V // meta["BLOCK"])](k, v, write, carry, WS[0], anchor[0], delta, **common)
         else:
-            _store_deep[(P,)](k, v, write, carry, *WS, *anchor, delta, H=h, **common)
+            _store_deep[(P,)](k, v, write, carry, *WS, *anchor, delta, H=WS[0].shape[-1], **common)
     return WS, delta
 
 
@@ -67,16 +65,16 @@ def read_forward(
     V, n = delta.shape[-1], read.shape[-1]
     y = torch.empty((N, P, C, V), dtype=torch.float32, device=q.device)
     seen = torch.empty((N, P, C, C), dtype=torch.float32, device=q.device) if keep_seen and len(WS) > 1 else None
-    h = WS[0].shape[-1]
-    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **blocks(C, h), **options(q, activation)}
+    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, q, activation)}
     with torch.cuda.device_of(q):
         if len(WS) == 1:
             _read_linear[(N * P,)](q, k, G, read, WS[0], delta, y, **common)
         else:
-            _read_deep[(N * P,)](q, k, G, read, *WS, *anchor, delta, y, seen, H=h, **common)
+            _read_deep[(N * P,)](q, k, G, read, *WS, *anchor, delta, y, seen, H=WS[0].shape[-1], **common)
     return y, seen
 
 
+@tuned()
 @triton.jit
 def _store_linear(
     k_, v_, write_, carry_, WS, A, delta_,
@@ -111,6 +109,7 @@ def _store_linear(
         at = W
 
 
+@tuned()
 @triton.jit
 def _store_deep(
     k_, v_, write_, carry_, WS1, WS2, A1, A2, delta_,
@@ -159,6 +158,7 @@ def _store_deep(
         tl.debug_barrier()  # what other threads wrote here is read for the next piece
 
 
+@tuned()
 @triton.jit
 def _read_linear(
     q_, k_, G_, read_, WS, delta_, y_,
@@ -184,6 +184,7 @@ def _read_linear(
         save(y_ + piece * C * V, rows, vs, V, y, mask)
 
 
+@tuned()
 @triton.jit
 def _read_deep(
     q_, k_, G_, read_, WS1, WS2, A1, A2, delta_, y_, seen_,

@@ -1,43 +1,76 @@
-"""How the kernels are launched: block sizes, precision, and what cannot run."""
+"""How the kernels are launched: block sizes, precision, tuning, and what cannot run."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
+from titans_core.ops.memory.triton.tiles import INTERPRETED
+
 MAX_CHUNK = 128
 WIDTHS = (16, 32, 64, 128)
 MAX_HIDDEN = 512
 
+# Slices of the sliced width, and warps, among which a GPU's first call on a shape chooses; Triton keeps the choice on
+# disk. Compiled ahead of time for Hopper, 32 by 8 is what spills least.
+CHOICES = ((32, 8), (32, 4), (16, 8), (16, 4), (64, 8), (64, 4))
 
-def blocks(C: int, width: int) -> dict[str, int]:
-    """Rows of a piece as a power of two that the matrix units take, and the slice of the sliced width."""
-    return {"BLOCK_C": max(16, triton.next_power_of_2(C)), "BLOCK": min(width, 32 if C > 64 else 64)}
+
+def tuned(*changed: str) -> Callable[[Any], Any]:
+    """Makes a kernel choose its ``BLOCK`` and warps by trying. ``changed`` names arguments that it reads and writes."""
+
+    def decorate(kernel: Any) -> Any:
+        # the interpreter has nothing to try; the narrowest slices fit every layer
+        choices = ((16, 4),) if INTERPRETED.value else CHOICES
+        constants = ("K", "V", "H", "n", "BLOCK_C", "ACTIVATION", "BF16", "PRECISION")
+        return triton.autotune(
+            [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=1) for block, warps in choices],
+            key=[name for name in constants if name in kernel.arg_names],
+            restore_value=list(changed),
+            prune_configs_by={"early_config_prune": _no_wider_than_the_layer},
+            cache_results=True,
+        )(kernel)
+
+    return decorate
 
 
-def options(tokens: Tensor, activation: str, precision: str = "tf32") -> dict[str, Any]:
+def _no_wider_than_the_layer(configs: list[Any], arguments: dict[str, Any], **constants: Any) -> list[Any]:
+    given = {**arguments, **constants}
+    return [config for config in configs if config.kwargs["BLOCK"] <= given.get("H", given["V"])]
+
+
+def settings(C: int, tokens: Tensor, activation: str) -> dict[str, Any]:
+    """Constants of every launch: rows of a piece as a power of two that the matrix units take, and the arithmetic."""
     return {
+        "BLOCK_C": max(16, triton.next_power_of_2(C)),
         "ACTIVATION": activation,
         "BF16": tokens.dtype == torch.bfloat16,
-        "PRECISION": precision,
-        "num_warps": 8,
-        "num_stages": 1,
+        "PRECISION": "tf32",
     }
 
 
-def unsupported(q: Tensor, v: Tensor, weights: Any, chunk_size: int) -> str | None:
+def unsupported(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | None:
     """Why the kernels cannot run on these (as :func:`titans_core.neural_memory` is given them), or None if they can."""
     if q.dtype == torch.float64:
         return "they have no float64"
-    if len(weights) > 2:
-        return f"they have memories of 1 or 2 layers, not {len(weights)}"
+    depth, K, V, h = len(weights), weights[0].shape[-2], weights[-1].shape[-1], weights[0].shape[-1]
+    if depth > 2:
+        return f"they have memories of 1 or 2 layers, not {depth}"
     if chunk_size > MAX_CHUNK:
         return f"they have chunks of at most {MAX_CHUNK} tokens, not {chunk_size}"
-    K, V = weights[0].shape[-2], weights[-1].shape[-1]
     if K not in WIDTHS or V not in WIDTHS:
         return f"they have keys and values of width {WIDTHS}, not {K} and {V}"
-    h = weights[0].shape[-1]
-    if len(weights) == 2 and (h < 16 or h > MAX_HIDDEN or h & (h - 1)):
+    if depth == 2 and (h < 16 or h > MAX_HIDDEN or h & (h - 1)):
         return f"they have hidden widths that are powers of two from 16 to {MAX_HIDDEN}, not {h}"
+    if q.dtype != torch.bfloat16:
+        # what was seen to fit the 227 KB of shared memory on Hopper, compiled ahead of time
+        widest = max(K, V)
+        fits = chunk_size <= 32 or (chunk_size <= 64 and (widest <= 64 or depth == 1)) or (depth == 1 and widest <= 64)
+        if not fits:
+            return (
+                f"in float32 their tiles do not fit shared memory for keys and values of width {K} and {V} and chunks "
+                f"of {chunk_size} tokens; in bfloat16 they do"
+            )
     return None

@@ -25,10 +25,24 @@ def triton_memory(
 
     B, _, H, _ = q.shape
     anchor = state.weights if state.offset == 0 else state.anchor
-    token = [x.flatten(0, 2) for x in (q, k, v)]
-    gates = [None if g is None else g.flatten() for g in (alpha, eta, theta)]
+
+    def each(gate: Tensor | None) -> Tensor | None:
+        return None if gate is None else gate.flatten()
+
     layers = [[w.flatten(0, 1) for w in part] for part in (state.weights, state.momentum, anchor)]
-    y, W, S = decode_step(*token, *gates, *layers, activation)  # type: ignore[arg-type]
-    W, S = (tuple(w.unflatten(0, (B, H)) for w in part) for part in (W, S))
+    tokens = [x.flatten(0, 2) for x in (q, k, v)]
+    y, *after = decode_step(
+        tokens[0],
+        tokens[1],
+        tokens[2],
+        each(alpha),
+        each(eta),
+        theta.flatten(),
+        layers[0],
+        layers[1],
+        layers[2],
+        activation,
+    )
+    W, S = (tuple(w.unflatten(0, (B, H)) for w in part) for part in after)
     offset = (state.offset + 1) % chunk_size
     return y.unflatten(0, (B, 1, H)), MemoryState(W, S, W if offset == 0 else anchor, offset)

@@ -1,13 +1,19 @@
 """What the kernels share: tiles in and out of memory, products, and the activation with its derivatives.
 
-A tile is ``[rows, columns]`` of a matrix whose columns lie side by side. Rows past the end of a piece are read as zeros,
-which contribute nothing to any product, and are not written.
+A tile is ``[rows, columns]`` of a matrix whose columns lie side by side. Rows past the end of a piece are read as
+zeros, which contribute nothing to any product, and are not written.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
+import os
+
 import triton
 import triton.language as tl
+
+# Triton's interpreter multiplies the bits of bf16 numbers as if they were integers; in float32 the products are the
+# same.
+INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 
 @triton.jit
@@ -42,7 +48,11 @@ def column(base, rows, n, mask):
 def dot(a, b, BF16: tl.constexpr, PRECISION: tl.constexpr):
     """``a @ b`` with a sum in float32, of bf16 numbers, or of float32 ones at ``PRECISION``."""
     if BF16:
-        return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
+        a, b = a.to(tl.bfloat16), b.to(tl.bfloat16)
+    if BF16 and INTERPRETED:
+        return tl.dot(a.to(tl.float32), b.to(tl.float32))
+    elif BF16:
+        return tl.dot(a, b)
     else:
         return tl.dot(a, b, input_precision=PRECISION)
 

@@ -1,0 +1,182 @@
+"""backend="triton" against the definition in float64: outputs, state, gradients. Without a GPU, in the interpreter."""
+
+import pytest
+import torch
+
+from titans_core import NeuralMemory, neural_memory
+
+pytest.importorskip("triton")
+
+from titans_core.ops.memory.triton.engine import Kernels
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+# the interpreter multiplies in float32, a GPU in tf32
+# and it cuts bf16 off where a GPU rounds, which is twice the error
+TOLERANCE = (
+    {torch.float32: 1e-3, torch.bfloat16: 1e-2} if DEVICE == "cuda" else {torch.float32: 2e-5, torch.bfloat16: 3e-2}
+)
+
+
+def as_dtype(inputs, dtype):
+    """The same inputs as leaves on the device: tokens in dtype, gates and weights in float32."""
+
+    def leaf(x, to):
+        return x.detach().to(DEVICE, to).requires_grad_()
+
+    inputs = inputs.map(lambda x: leaf(x, dtype), ("q", "k", "v"))
+    inputs = inputs.map(lambda x: leaf(x, torch.float32), ("alpha", "eta", "theta"))
+    return type(inputs)(**{**vars(inputs), "weights": tuple(leaf(w, torch.float32) for w in inputs.weights)})
+
+
+def assert_close(actual, expected, tolerance):
+    """Each tensor to a fraction of its norm."""
+    for name, want in expected.items():
+        got = actual[name].double().cpu()
+        assert got.isfinite().all(), name
+        error = (got - want).norm() / max(want.norm(), 1e-6)
+        assert error < tolerance, f"{name}: {error:.1e}"
+
+
+def compare(inputs, dtype=torch.float32, cuts=(), chunk_size=16, **options):
+    # the same numbers for both, rounded once
+    rounded = inputs.map(lambda x: x.detach().to(dtype).double().requires_grad_(), ("q", "k", "v"))
+    expected = rounded.everything(cuts, backend="naive", chunk_size=chunk_size, **options)
+    given = as_dtype(inputs, dtype)
+    actual = given.everything(cuts, backend="triton", chunk_size=chunk_size, **options)
+    assert_close(actual, expected, TOLERANCE[dtype])
+
+
+SHAPES = {"K": 16, "V": 16, "hidden": 32}
+
+
+@pytest.mark.parametrize("momentum", [True, False])
+@pytest.mark.parametrize("forget", [True, False])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_kernels_are_the_definition_forward_and_backward(make_inputs, depth, forget, momentum):
+    compare(make_inputs(T=45, depth=depth, forget=forget, momentum=momentum, **SHAPES))
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu", "relu"])
+def test_every_activation(make_inputs, activation):
+    compare(make_inputs(B=1, T=33, **SHAPES), activation=activation)
+
+
+@pytest.mark.parametrize(
+    ("K", "V", "hidden", "depth"), [(16, 32, 64, 2), (64, 16, 16, 2), (32, 16, 1, 1), (16, 64, 1, 1)]
+)
+def test_widths_that_differ(make_inputs, K, V, hidden, depth):
+    compare(make_inputs(B=1, T=20, H=1, K=K, V=V, hidden=hidden, depth=depth))
+
+
+@pytest.mark.parametrize(("chunk_size", "T"), [(1, 5), (13, 30), (16, 7), (64, 70)])
+def test_chunks_of_any_size_and_parts_of_chunks(make_inputs, chunk_size, T):
+    compare(make_inputs(B=1, T=T, H=2, rate=0.1, **SHAPES), chunk_size=chunk_size)
+
+
+@pytest.mark.parametrize("cuts", [(5,), (16,), (7, 20)])
+def test_a_cut_sequence_gives_the_same(make_inputs, cuts):
+    compare(make_inputs(B=1, T=37, H=1, **SHAPES), cuts=cuts)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_bfloat16_tokens_with_sums_and_state_in_float32(make_inputs, depth):
+    inputs = make_inputs(B=1, T=40, H=2, depth=depth, rate=0.1, extreme=False, **SHAPES)
+    with torch.no_grad():
+        out, state = as_dtype(inputs, torch.bfloat16).run(backend="triton", chunk_size=16)
+    assert out.dtype == torch.bfloat16
+    assert state.weights[0].dtype == torch.float32
+    compare(inputs, torch.bfloat16)
+
+
+def test_every_number_that_is_returned_was_written(make_inputs, monkeypatch):
+    empty = torch.empty
+
+    def poisoned(*args, **kwargs):
+        x = empty(*args, **kwargs)
+        return x.fill_(torch.nan) if x.is_floating_point() else x
+
+    monkeypatch.setattr(torch, "empty", poisoned)
+    compare(make_inputs(B=1, T=21, H=2, **SHAPES))
+    compare(make_inputs(B=1, T=21, H=2, depth=1, **SHAPES))
+
+
+def test_what_is_kept_and_what_is_made_again_changes_nothing(make_inputs, monkeypatch):
+    monkeypatch.setattr(Kernels, "tape_bytes", 0)
+    compare(make_inputs(B=1, T=90, H=1, **SHAPES), chunk_size=8)
+
+
+@pytest.mark.parametrize("momentum", [True, False])
+def test_token_by_token_is_one_call(make_inputs, momentum):
+    inputs = as_dtype(make_inputs(B=2, T=19, momentum=momentum, **SHAPES), torch.float32)
+    with torch.no_grad():
+        whole, end = inputs.run(backend="triton", chunk_size=8)
+        outputs, state = [], None
+        for t in range(19):
+            out, state = inputs.tokens(t, t + 1).run(state, backend="triton", chunk_size=8)
+            outputs.append(out)
+    tolerance = {"rtol": TOLERANCE[torch.float32], "atol": TOLERANCE[torch.float32]}
+    torch.testing.assert_close(torch.cat(outputs, dim=1), whole, **tolerance)
+    for part in ("weights", "momentum", "anchor"):
+        torch.testing.assert_close(getattr(state, part), getattr(end, part), **tolerance)
+    assert state.offset == end.offset
+
+
+def test_a_compiled_layer_on_kernels_is_one_graph_and_computes_the_same():
+    torch.manual_seed(0)
+    layer = NeuralMemory(32, num_heads=2, chunk_size=16, backend="triton").to(DEVICE)
+    x = torch.randn(1, 21, 32, device=DEVICE, requires_grad=True)
+    torch._dynamo.reset()
+    results = []
+    for run in (layer, torch.compile(layer, backend="aot_eager", fullgraph=True)):
+        y, _ = run(x)
+        results.append((y, torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])))
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"dtype": torch.float64}, "float64"),
+        ({"chunk_size": 256}, "at most 128 tokens, not 256"),
+        ({"K": 24}, "width .* not 24"),
+        ({"hidden": 48}, "powers of two .* not 48"),
+        ({"depth": 3}, "1 or 2 layers, not 3"),
+        ({"K": 128, "V": 128, "chunk_size": 64}, "in bfloat16 they do"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_the_reason(make_inputs, change, reason):
+    options = {"dtype": torch.float32, "K": 16, "V": 16, "hidden": 32, "chunk_size": 16, **change}
+    chunk_size = options.pop("chunk_size")
+    inputs = make_inputs(B=1, T=4, H=1, **options)
+    with pytest.raises(ValueError, match=f"backend='triton' cannot run here: .*{reason}"):
+        inputs.run(backend="triton", chunk_size=chunk_size)
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="there is a CUDA device")
+def test_without_a_cuda_device_the_kernels_are_refused_and_auto_runs_chunks(make_inputs, monkeypatch, recwarn):
+    monkeypatch.delenv("TRITON_INTERPRET")
+    inputs = make_inputs(B=1, T=4, H=1, dtype=torch.float32, **SHAPES)
+    with pytest.raises(ValueError, match=r"the kernels need a CUDA device.*backend='chunk' can"):
+        inputs.run(backend="triton")
+    auto, _ = inputs.run(backend="auto")
+    assert torch.equal(auto, inputs.run(backend="chunk")[0])
+    assert not recwarn.list
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA device")
+def test_auto_runs_the_kernels_on_cuda_and_says_what_runs_instead():
+    generator = torch.Generator(DEVICE).manual_seed(0)
+
+    def normal(*shape):
+        return torch.randn(shape, generator=generator, device=DEVICE)
+
+    theta = torch.full((1, 20, 1), 0.01, device=DEVICE)
+
+    def run(width, backend):
+        weights = (normal(1, width, 32), normal(1, 32, width))
+        q, k, v = normal(1, 20, 1, width), normal(1, 20, 1, width), normal(1, 20, 1, width)
+        return neural_memory(q, k, v, None, None, theta, weights, chunk_size=16, backend=backend)[0]
+
+    run(16, "auto")
+    with pytest.warns(UserWarning, match="'chunk' runs instead"):
+        run(24, "auto")
