@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("torch", "numpy", "lightning", "titans-pytorch", "neuralforecast")
+PACKAGES = ("torch", "triton", "numpy", "lightning", "titans-pytorch", "neuralforecast", "fla-core")
 
 
 def environment() -> dict[str, Any]:

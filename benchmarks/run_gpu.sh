@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Tests and measures everything on a GPU, in under 8 minutes: the kernels against the definition, then speed and memory.
+# Needs torch with CUDA and triton; pytest and hypothesis for the tests. Results: benchmarks/results/memory_gpu.jsonl
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export PYTHONPATH="$PWD/core:$PWD/datasets:$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+unset TRITON_INTERPRET
+python="${PYTHON:-python3}"
+
+"$python" -c 'import torch, sys; sys.exit(None if torch.cuda.is_available() else "there is no CUDA device here")' || exit 1
+failed=0
+if "$python" -c 'import pytest' 2>/dev/null; then
+  timeout 150 "$python" -m pytest -q -p no:cacheprovider -o addopts="--import-mode=importlib" -o timeout= \
+    tests/core/ops/test_triton_coefficients.py tests/core/ops/test_triton_decode.py tests/core/ops/test_triton_memory.py || failed=1
+else
+  echo "pytest is not installed: the kernels are measured, and not tested" >&2
+  failed=1
+fi
+timeout 320 "$python" benchmarks/memory_gpu.py --minutes 4.5 || failed=1
+exit "$failed"
