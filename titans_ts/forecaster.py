@@ -11,12 +11,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from titans_core.train import History, TitansEstimator, TrainingOptions, train_network
+from titans_core.train import History, TitansEstimator, TrainingOptions, digest, train_network
 from titans_ts.frame import Freq, Panel, read_frame
 from titans_ts.simba import Simba, SimbaConfig, forecast
 from titans_ts.windows import Windows, all_windows, loader
 
 COLUMN = "Titans"
+# arguments in which an interrupted fit and its continuation may differ, or that training compares by itself
+_NOT_COMPARED = ("device", "verbose", "freq", "max_epochs", "patience", "learning_rate", "precision")
 _COUNTS = ("patch_size", "dim", "num_layers", "num_heads", "chunk_size", "batch_size")
 
 
@@ -117,7 +119,8 @@ class TitansForecaster(TitansEstimator):
             y: ignored; there for sklearn.
             val_size: rows at the end that are kept from training, to stop it early; 0 trains on all rows for
                 ``max_epochs``. Default: a fifth of the rows beyond ``input_size + h``, where that leaves a window.
-            checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one, training goes on from there.
+            checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
+                data and settings, training goes on from there; any other is refused.
 
         Raises:
             ValueError: bad arguments or a bad frame; the message says where, and what to do.
@@ -172,6 +175,11 @@ class TitansForecaster(TitansEstimator):
                 progress=self.verbose > 0,
                 checkpoint_dir=checkpoint_dir,
             ),
+            identity={
+                "data": digest(panel.values),
+                "val_size": val_size,
+                **{name: getattr(self, name) for name in self._get_param_names() if name not in _NOT_COMPARED},
+            },
         )
         self.network_ = network
         self.context_ = panel.rows(-self.input_size)

@@ -205,6 +205,20 @@ def test_a_cut_training_goes_on_where_it_was(tiny, wide, tmp_path):
     pd.testing.assert_frame_equal(again.predict(), expected, check_exact=True)
 
 
+@pytest.mark.parametrize(
+    ("options", "frame", "says"),
+    [
+        ({}, lambda wide: wide + 1, "the data differs"),
+        ({"dropout": 0.1}, lambda wide: wide, "dropout is .* there and 0.1 here"),
+        ({"dim": 16}, lambda wide: wide, "the network differs"),
+    ],
+)
+def test_the_checkpoint_of_another_fit_is_refused(tiny, wide, tmp_path, options, frame, says):
+    tiny(max_epochs=1).fit(wide, checkpoint_dir=tmp_path)
+    with pytest.raises(ValueError, match=f"the checkpoint of another run: .*{says}.*or delete .*last.ckpt"):
+        tiny(max_epochs=1, **options).fit(frame(wide), checkpoint_dir=tmp_path)
+
+
 def test_training_is_long_enough_for_small_data_by_default(tiny, wide):
     model = tiny(max_epochs=None, patience=1000, batch_size=16).fit(wide)
     assert len(model.history_.epochs) == 100  # 85 training windows: 6 batches an epoch, 600 in all

@@ -3,7 +3,7 @@
 import logging
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from titans_core.train.callbacks import KeepBest, ProgressBar
 from titans_core.train.module import Loss, OuterLoop
+from titans_core.train.resume import Fingerprint, check_resumable, shapes
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,12 @@ class History:
 
 
 def train_network(
-    network: nn.Module, loss: Loss, train: DataLoader, val: DataLoader | None, options: TrainingOptions
+    network: nn.Module,
+    loss: Loss,
+    train: DataLoader,
+    val: DataLoader | None,
+    options: TrainingOptions,
+    identity: Mapping[str, object] | None = None,
 ) -> History:
     """Train ``network`` in place; it comes back on the CPU, in evaluation mode, with the weights of its best epoch.
 
@@ -67,9 +73,11 @@ def train_network(
         train: batches; its length sets the schedule.
         val: batches for early stopping, or None: then the last weights are kept.
         options: see :class:`TrainingOptions`.
+        identity: by name, what else must be the same for a checkpoint to be resumed: the data's ``digest``, settings
+            that the parameters' shapes do not show.
 
     Raises:
-        ValueError: for a device that is not there.
+        ValueError: for a device that is not there, and for a checkpoint that another run left or that is damaged.
         FloatingPointError: if the loss stops being finite; the message says in which epoch.
     """
     accelerator, devices = resolve_device(options.device)
@@ -87,7 +95,11 @@ def train_network(
                 folder, filename="last", save_top_k=1, enable_version_counter=False, save_on_train_epoch_end=True
             )
         )
+        fingerprint = _fingerprint(network, len(train), options, identity or {})
+        callbacks.append(Fingerprint(fingerprint))
         resume = folder / "last.ckpt"
+        if resume.exists():
+            check_resumable(resume, fingerprint)
 
     dtype = next(network.parameters()).dtype  # a precision such as "64-true" changes it for training
     module = OuterLoop(
@@ -124,6 +136,21 @@ def train_network(
     network.load_state_dict(keep.best_weights)
     network.to("cpu", dtype).eval()
     return History(keep.epochs, keep.best_epoch)
+
+
+def _fingerprint(
+    network: nn.Module, batches: int, options: TrainingOptions, identity: Mapping[str, object]
+) -> dict[str, str]:
+    settings = (
+        "learning_rate",
+        "weight_decay",
+        "max_epochs",
+        "patience",
+        "clip",
+        "precision",
+    )  # a seed may be drawn anew
+    own = {name: getattr(options, name) for name in settings} | {"batches": batches, "network": shapes(network)}
+    return {name: str(value) for name, value in {**own, **identity}.items()}
 
 
 def resolve_device(device: str) -> tuple[str, int | str | list[int]]:

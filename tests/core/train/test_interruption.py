@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from titans_core.train import TrainingOptions, train_network
+from titans_core.train import TrainingOptions, digest, train_network
 
 OPTIONS = {"learning_rate": 1e-2, "max_epochs": 4, "patience": 10, "progress": False, "device": "cpu", "seed": 3}
 STEPS = 4  # batches in an epoch
@@ -172,3 +172,43 @@ def test_a_device_works_or_is_named(device):
         train_network(network(), squared_error, data(), None, TrainingOptions(**{**OPTIONS, "device": device}))
     except ValueError as error:
         assert repr(device) in str(error)  # noqa: PT017 (it may work just as well)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"max_epochs": 9}, "max_epochs is 4 there and 9 here"),
+        ({"learning_rate": 0.5}, "learning_rate is 0.01 there and 0.5 here"),
+    ],
+)
+def test_a_checkpoint_of_other_settings_is_refused_and_left_alone(tmp_path, change, says):
+    train_network(network(), squared_error, data(), None, TrainingOptions(**OPTIONS, checkpoint_dir=tmp_path))
+    before = (tmp_path / "last.ckpt").read_bytes()
+    options = TrainingOptions(**{**OPTIONS, **change}, checkpoint_dir=tmp_path)
+    with pytest.raises(
+        ValueError, match=f"the checkpoint of another run: {says}. Give another checkpoint_dir, or delete"
+    ):
+        train_network(network(), squared_error, data(), None, options)
+    assert (tmp_path / "last.ckpt").read_bytes() == before
+
+
+def test_a_checkpoint_of_other_data_or_another_network_is_refused(tmp_path):
+    options = TrainingOptions(**OPTIONS, checkpoint_dir=tmp_path)
+    train_network(network(), squared_error, data(), None, options, {"data": digest(np.zeros(3))})
+    with pytest.raises(ValueError, match="another run: the data differs"):
+        train_network(network(), squared_error, data(), None, options, {"data": digest(np.ones(3))})
+    wider = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    with pytest.raises(ValueError, match="another run: the network differs"):
+        train_network(wider, squared_error, data(), None, options, {"data": digest(np.zeros(3))})
+
+
+def test_a_damaged_checkpoint_is_refused_with_what_to_do(tmp_path):
+    options = TrainingOptions(**OPTIONS, checkpoint_dir=tmp_path)
+    train_network(network(), squared_error, data(), None, options)
+    checkpoint = tmp_path / "last.ckpt"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:500])
+    with pytest.raises(ValueError, match=r"last.ckpt cannot be read; it is damaged.*or delete"):
+        train_network(network(), squared_error, data(), None, options)
+    torch.save({"state_dict": {}}, checkpoint)
+    with pytest.raises(ValueError, match="was not left by this library"):
+        train_network(network(), squared_error, data(), None, options)

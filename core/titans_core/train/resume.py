@@ -1,0 +1,64 @@
+"""A checkpoint is resumed by the run that left it, and by no other."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import nn
+
+KEY = "titans_fingerprint"
+
+
+def digest(*arrays: np.ndarray) -> str:
+    """A fingerprint of data: its shapes, types and bytes."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(f"{array.shape} {array.dtype}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return f"sha256:{found.hexdigest()}"
+
+
+def shapes(network: nn.Module) -> str:
+    """A fingerprint of a network: the names and shapes of its parameters."""
+    text = ", ".join(f"{name} {tuple(p.shape)}" for name, p in network.named_parameters())
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+class Fingerprint(Callback):
+    """Writes into every checkpoint what must be the same for it to be resumed."""
+
+    def __init__(self, fingerprint: Mapping[str, str]) -> None:
+        self.fingerprint = dict(fingerprint)
+
+    def on_save_checkpoint(self, trainer: L.Trainer, module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        checkpoint[KEY] = self.fingerprint
+
+
+def check_resumable(path: Path, fingerprint: Mapping[str, str]) -> None:
+    """Refuses a checkpoint that another run left, or that cannot be read.
+
+    It is read as tensors, numbers and strings, never unpickled.
+
+    Raises:
+        ValueError: the message says what differs, and what to do.
+    """
+    instead = f"Give another checkpoint_dir, or delete {path} to start anew."
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True).get(KEY)
+    except Exception as error:  # torch has no common error for what a damaged file can do to its reader
+        raise ValueError(f"{path} cannot be read; it is damaged or no checkpoint ({error}). {instead}") from error
+    if found is None:
+        raise ValueError(f"{path} was not left by this library. {instead}")
+    differences = []
+    for name in sorted({*found, *fingerprint}):
+        there, here = found.get(name), fingerprint.get(name)
+        if there != here:
+            hashed = any(str(value).startswith("sha256:") for value in (there, here))
+            differences.append(f"the {name} differs" if hashed else f"{name} is {there} there and {here} here")
+    if differences:
+        raise ValueError(f"{path} is the checkpoint of another run: {'; '.join(differences)}. {instead}")
