@@ -365,8 +365,19 @@ def _is_number(value: Any) -> bool:
 
 def _stamps(index: pd.DatetimeIndex) -> dict[str, Any]:
     """The end of a DatetimeIndex in JSON: the moment in UTC, its time zone, and the unit it is counted in."""
-    last = index[-1] if index.tz is None else index[-1].tz_convert("UTC").tz_localize(None)
-    return {"last": last.isoformat(), "timezone": None if index.tz is None else str(index.tz), "unit": index.unit}
+    zone, last = None, index[-1]
+    if index.tz is not None:
+        zone, last = str(index.tz), last.tz_convert("UTC").tz_localize(None)
+        try:
+            known = zone != "tzlocal()" and pd.Timestamp(0, tz="UTC").tz_convert(zone).tz is not None
+        except Exception:  # pandas asks several libraries, each with errors of its own
+            known = False
+        if not known:
+            raise ValueError(
+                f"the model was fitted on time stamps in the time zone {zone}, which has no name that another machine "
+                "knows. Before fit, convert them to a named one: df.index.tz_convert('Europe/Berlin')."
+            )
+    return {"last": last.isoformat(), "timezone": zone, "unit": index.unit}
 
 
 def _check_length(panel: Panel, least: int, what: str) -> None:

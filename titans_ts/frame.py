@@ -133,6 +133,13 @@ def _from_long(df: pd.DataFrame, freq: Freq | None) -> Panel:
         raise ValueError(
             f"df lacks the columns {missing}: a long frame has {', '.join(LONG_COLUMNS)}. Got {list(df.columns)[:8]}."
         )
+    ignored = [c for c in df.columns if c not in LONG_COLUMNS]
+    if ignored:
+        warnings.warn(
+            f"columns {ignored} of the long frame are ignored: only {', '.join(LONG_COLUMNS)} are read. Drop them to "
+            "silence this.",
+            stacklevel=5,
+        )
     if not pd.api.types.is_numeric_dtype(df["y"]):
         raise ValueError(f"column 'y' must be numeric, got {df['y'].dtype}.")
     if not (pd.api.types.is_datetime64_any_dtype(df["ds"]) or pd.api.types.is_integer_dtype(df["ds"])):

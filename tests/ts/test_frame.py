@@ -152,3 +152,10 @@ def test_a_series_may_begin_later_and_ids_may_be_numbers(long):
     assert np.isnan(panel.values[:24, 1]).all()
     assert np.isfinite(panel.values[24:]).all()
     assert np.isfinite(panel.values[:, [0, 2]]).all()
+
+
+def test_columns_that_are_not_read_are_named(wide, to_long):
+    long = to_long(wide)
+    with pytest.warns(UserWarning, match=r"columns \['temperature'\] of the long frame are ignored"):
+        panel = read_frame(long.assign(temperature=20.0))
+    assert np.array_equal(panel.values, read_frame(long).values)

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+import dateutil.tz
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,6 +35,14 @@ def test_stamps_of_a_forecast_are_the_same_after_loading(tiny, wide, tmp_path, s
     model = tiny().fit(wide.set_axis(stamps, axis=0))
     expected = model.predict()
     pd.testing.assert_frame_equal(saved_and_loaded(model, tmp_path).predict(), expected, check_exact=True)
+
+
+@pytest.mark.parametrize("zone", [dateutil.tz.gettz("Europe/Berlin"), dateutil.tz.tzlocal()], ids=["file", "local"])
+def test_a_time_zone_that_another_machine_could_not_know_is_refused_when_saving(tiny, wide, tmp_path, zone):
+    stamps = pd.date_range("2024-01-01", periods=120, freq="h", tz=zone)
+    model = tiny().fit(wide.set_axis(stamps, axis=0))
+    with pytest.raises(ValueError, match=r"no name that another machine knows.*tz_convert\('Europe/Berlin'\)"):
+        model.save(tmp_path / "model")
 
 
 @pytest.mark.parametrize(

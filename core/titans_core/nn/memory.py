@@ -115,6 +115,11 @@ class NeuralMemory(nn.Module):
         """
         if x.ndim != 3 or x.shape[2] != self.dim or x.numel() == 0:
             raise ValueError(f"x must be [B, T, {self.dim}] and must not be empty, got shape {tuple(x.shape)}.")
+        if state is not None and len(state.memory.weights[0]) != len(x):
+            raise ValueError(
+                f"state is that of {len(state.memory.weights[0])} sequences, x has {len(x)}: go on with the batch that "
+                "the state came from."
+            )
         q, k, v, tail = self._project(x, state)
         gates, last = self._gate(x, state)
         out, memory = neural_memory(

@@ -234,3 +234,10 @@ def test_choices_that_do_not_exist_are_named_at_the_latest_when_used(arguments, 
 def test_an_empty_sequence_is_refused_in_words(gates):
     with pytest.raises(ValueError, match="must not be empty"):
         make(gates=gates)(sequence(length=0))
+
+
+def test_a_state_of_another_batch_is_refused_in_words():
+    memory = make()
+    _, state = memory(sequence(batch=2))
+    with pytest.raises(ValueError, match="state is that of 2 sequences, x has 1"):
+        memory(sequence(batch=1), state)
