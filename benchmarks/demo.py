@@ -8,15 +8,14 @@ downloaded and verified. If none can be had, the same is run on the AirPassenger
 
 import argparse
 import json
-import logging
 import os
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from peers import QUIET, score_neuralforecast
 
 from titans_datasets import ChecksumError, Split, load
 from titans_ts import TitansForecaster
@@ -51,7 +50,7 @@ def main() -> None:
 
     rows = {
         "TitansForecaster": score_windows(titans, inputs, targets),
-        "DLinear (neuralforecast)": score_dlinear(frame, data, h, input_size),
+        "DLinear (neuralforecast)": score_dlinear(data, h, input_size),
         "seasonal-naive": score_windows(naive_predictor("seasonal-naive", h, data.season_length), inputs, targets),
     }
     print(f"\n{'':26}{'MSE':>8}{'MAE':>8}")
@@ -98,23 +97,11 @@ def air_passengers() -> tuple[pd.DataFrame, ProtocolData]:
     return frame, ProtocolData("AirPassengers panel", (values - mean) / scale, split, mean, scale, season_length=12)
 
 
-def score_dlinear(frame: pd.DataFrame, data: ProtocolData, h: int, input_size: int) -> dict[str, Any]:
-    """neuralforecast's DLinear on the same split: trained on train, stopped on val, every test window scored."""
-    for name in ("pytorch_lightning", "lightning_fabric"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    from neuralforecast import NeuralForecast
+def score_dlinear(data: ProtocolData, h: int, input_size: int) -> dict[str, Any]:
+    """neuralforecast's DLinear, stopped early on the validation rows."""
     from neuralforecast.losses.pytorch import MSE
     from neuralforecast.models import DLinear
 
-    rows, names = data.split.test.stop, list(frame.columns)
-    stamps = frame.index[:rows]
-    long = pd.DataFrame(
-        {
-            "unique_id": np.repeat(np.arange(len(names)), rows),
-            "ds": np.tile(stamps, len(names)),
-            "y": data.values[:rows].T.reshape(-1),
-        }
-    )
     model = DLinear(
         h=h,
         input_size=input_size,
@@ -126,22 +113,9 @@ def score_dlinear(frame: pd.DataFrame, data: ProtocolData, h: int, input_size: i
         windows_batch_size=1024,
         scaler_type="identity",
         random_seed=0,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        logger=False,
-        enable_checkpointing=False,
+        **QUIET,
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        table = NeuralForecast(models=[model], freq=pd.infer_freq(stamps[:100])).cross_validation(
-            long, n_windows=None, val_size=data.val_size, test_size=rows - data.split.test.start, step_size=1
-        )
-    table = table.sort_values(["cutoff", "ds", "unique_id"])
-    forecasts = table["DLinear"].to_numpy().reshape(-1, h, len(names))
-    inputs, targets = data.windows("test", input_size, h)
-    if forecasts.shape != targets.shape:
-        raise RuntimeError(f"DLinear gave forecasts of shape {forecasts.shape}, the protocol has {targets.shape}")
-    return score_windows(lambda _: forecasts, inputs, targets, batch_size=len(inputs))
+    return score_neuralforecast(model, data)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,81 @@
+"""Pictures of the result files, into docs/: speed and memory of the operator on a CPU, and on a GPU once measured.
+
+python benchmarks/pictures.py
+"""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from records import RESULTS, read
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+MODES = ("forward", "forward+backward")
+
+
+def memory_cpu() -> plt.Figure | None:
+    """Tokens/s beside the peer's default, and peak memory, case by case."""
+    rows = read(RESULTS / "memory_cpu.jsonl")
+    peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
+    if not rows:
+        return None
+    names = [" / ".join(map(str, row["case"])) for row in rows]
+    figure, axes = plt.subplots(1, 3, figsize=(11, 5), sharey=True, layout="constrained")
+    places = range(len(rows))
+    for axis, mode in zip(axes, MODES, strict=False):
+        for side, label, shift in (("ours", "this library", -0.2), ("peer", "titans-pytorch, default", 0.2)):
+            rates = [row[side][mode] for row in rows]
+            spread = [[r["median"] - r["min"] for r in rates], [r["max"] - r["median"] for r in rates]]
+            axis.barh([p + shift for p in places], [r["median"] for r in rates], 0.4, xerr=spread, label=label)
+        axis.set(title=f"tokens/s, {mode}", xscale="log")
+    for side, shift in (("ours", -0.2), ("peer", 0.2)):
+        megabytes = [peaks[tuple(row["case"])][side][MODES[1]] for row in rows]
+        axes[2].barh([p + shift for p in places], megabytes, 0.4)
+    axes[2].set(title=f"peak MB, {MODES[1]}", xscale="log")
+    axes[0].set_yticks(places, names)
+    axes[0].invert_yaxis()
+    axes[0].set_ylabel("dim / heads / chunk / T")
+    axes[0].legend(loc="lower right", fontsize="small")
+    return figure
+
+
+def memory_gpu() -> plt.Figure | None:
+    """Tokens/s over the length of the sequence, as in the paper's Figures 8 and 9."""
+    rows = [row for row in read(RESULTS / "memory_gpu.jsonl") if MODES[1] in row]
+    if not rows:
+        return None
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    for axis, part in zip(axes, ("operator", "layer"), strict=True):
+        curves: dict[str, list[tuple[int, float]]] = {}
+        for row in rows:
+            case = row["case"]
+            if case["part"] == part:
+                curves.setdefault(_label(case), []).append((case["T"], row[MODES[1]]["median"]))
+        for label, points in curves.items():
+            axis.plot(*zip(*sorted(points), strict=True), marker="o", label=label)
+        axis.set(
+            title=f"{part}, {MODES[1]}", xlabel="length of a sequence", ylabel="tokens/s", xscale="log", yscale="log"
+        )
+        axis.legend(fontsize="small")
+    return figure
+
+
+def _label(case: dict[str, Any]) -> str:
+    return f"ours, depth {case['depth']}, expansion {case['expansion']}" if case["side"] == "ours" else case["side"]
+
+
+def main() -> None:
+    for make in (memory_cpu, memory_gpu):
+        figure = make()
+        if figure is None:
+            print(f"{make.__name__}: no results yet")
+            continue
+        figure.savefig(DOCS / f"{make.__name__}.png", dpi=110)
+        print(f"wrote docs/{make.__name__}.png")
+
+
+if __name__ == "__main__":
+    main()
