@@ -68,7 +68,24 @@ def memory_cpu() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"etth1": etth1, "memory-cpu": memory_cpu}
+def fit_time() -> str:
+    rows = read(RESULTS / "fit_time.jsonl")
+    lines = ["| ETTh1, 96 -> 96 | budget | seconds of training | test MSE |", "|---|---|---|---|"]
+    for row in rows:
+        unit = "epochs" if row["model"] == "TitansForecaster" else "steps"
+        reached = "**" if row["mse"] <= row["goal"] else ""
+        lines.append(
+            f"| {row['model']} | {row['budget']} {unit} | {reached}{row['seconds']:.0f}{reached} | {row['mse']:.4f} |"
+        )
+    last = rows[-1]
+    lines += [
+        "",
+        f"Bold: a test error of at most {last['goal']:.3f}. {_place(rows)}, {last['threads']} threads, seed 0.",
+    ]
+    return "\n".join(lines)
+
+
+TABLES = {"etth1": etth1, "memory-cpu": memory_cpu, "fit-time": fit_time}
 
 
 def _spread(cells: list[dict[str, Any]], metric: str) -> str:

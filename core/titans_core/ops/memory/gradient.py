@@ -18,7 +18,8 @@ def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
     def run(ctx: Any, *grads: Tensor) -> Any:
         if torch.is_grad_enabled():
             raise RuntimeError(
-                "backend='chunk' has no second derivative (create_graph=True was asked for); backend='naive' has one."
+                "backends 'chunk' and 'triton' have no second derivative (create_graph=True was asked for); "
+                "backend='naive' has one."
             )
         with torch.autocast(grads[0].device.type, enabled=False):
             return backward(ctx, *grads)
