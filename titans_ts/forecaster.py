@@ -207,8 +207,11 @@ class TitansForecaster(TitansEstimator):
     def predict_windows(self, windows: np.ndarray) -> np.ndarray:
         """Forecasts of many windows at once: ``[W, input_size, N]`` -> ``[W, h, N]``, in the data's units."""
         expected = (self._fitted().input_size, self.n_features_in_)
+        windows = np.asarray(windows)
         if windows.ndim != 3 or windows.shape[1:] != expected:
             raise ValueError(f"windows must be [W, {expected[0]}, {expected[1]}], got shape {windows.shape}.")
+        if not np.isfinite(windows).all():
+            raise ValueError(f"windows have {int((~np.isfinite(windows)).sum())} values that are NaN or infinite.")
         return self._forecast(windows, self.mean_, self.scale_)
 
     def score(self, df: Any, y: None = None) -> float:
@@ -227,7 +230,7 @@ class TitansForecaster(TitansEstimator):
             raise ValueError(f"score needs the series of fit, {self.context_.ids[:8]}, got {panel.ids[:8]}.")
         _check_length(panel, config.input_size + config.h, "input_size + h")
         inputs, targets = all_windows(panel.values, config.input_size, config.h)
-        error = np.abs(self.predict_windows(inputs) - targets) / self.scale_
+        error = np.abs(self._forecast(inputs, self.mean_, self.scale_) - targets) / self.scale_
         return -float(np.nanmean(error))
 
     def plot(

@@ -104,6 +104,11 @@ def _from_matrix(X: np.ndarray) -> Panel:
 
 
 def _from_wide(df: pd.DataFrame, freq: Freq | None) -> Panel:
+    if df.columns.nlevels > 1:
+        raise ValueError(
+            f"df has columns of {df.columns.nlevels} levels; each series needs one name, such as "
+            "df.columns = ['/'.join(map(str, names)) for names in df.columns]."
+        )
     if df.columns.has_duplicates:
         raise ValueError(
             f"df has duplicate columns: {list(df.columns[df.columns.duplicated()])}. Each series needs its own name."

@@ -159,3 +159,9 @@ def test_columns_that_are_not_read_are_named(wide, to_long):
     with pytest.warns(UserWarning, match=r"columns \['temperature'\] of the long frame are ignored"):
         panel = read_frame(long.assign(temperature=20.0))
     assert np.array_equal(panel.values, read_frame(long).values)
+
+
+def test_columns_of_several_levels_are_refused_with_how_to_name_them(wide):
+    wide.columns = pd.MultiIndex.from_product([["x"], wide.columns])
+    with pytest.raises(ValueError, match="columns of 2 levels; each series needs one name"):
+        read_frame(wide)

@@ -101,6 +101,10 @@ def test_windows_are_forecast_as_frames_are(tiny, wide):
         np.testing.assert_allclose(out, model.predict(wide.iloc[start : start + 12]), rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match=r"windows must be \[W, 12, 3\], got shape \(3, 11, 3\)"):
         model.predict_windows(windows[:, 1:])
+    with pytest.raises(ValueError, match=r"windows must be .* got shape \(1, 2\)"):
+        model.predict_windows([[1, 2]])
+    with pytest.raises(ValueError, match="windows have 1 values that are NaN or infinite"):
+        model.predict_windows(np.where(windows == windows[0, 0, 0], np.nan, windows))
 
 
 def test_a_series_that_never_changes_stays_where_it_is(tiny):
