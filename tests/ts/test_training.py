@@ -119,9 +119,9 @@ def test_a_better_forecaster_scores_higher_and_a_perfect_one_scores_0(tiny, wide
     score = model.score(wide)
     assert score < 0
     future = iter([np.lib.stride_tricks.sliding_window_view(wide.to_numpy(), 4, axis=0)[12:].transpose(0, 2, 1)] * 2)
-    monkeypatch.setattr(model, "predict_windows", lambda windows: next(future))
+    monkeypatch.setattr(model, "_forecast", lambda windows, mean, scale: next(future))
     assert model.score(wide) == 0
-    monkeypatch.setattr(model, "predict_windows", lambda windows: next(future) + 100 * model.scale_)
+    monkeypatch.setattr(model, "_forecast", lambda windows, mean, scale: next(future) + 100 * model.scale_)
     assert model.score(wide) == pytest.approx(-100, rel=1e-9)
 
 
