@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from titans_core import NeuralMemory
 from titans_ts.einfft import EinFFT
 
-MIXERS = ("einfft", "mlp")
+MIXERS = ("einfft", "mlp", "none")
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,14 @@ class SimbaConfig:
         num_layers: blocks.
         num_heads: heads of the memory.
         chunk_size: patches that share one gradient point of the memory.
-        mixer: across channels: "einfft" or "mlp".
+        mixer: across channels: "einfft", "mlp" or "none".
         dropout: on the residual branches and before the head.
+        outputs: numbers per step: 1 for a point, else quantiles or the parameters of a distribution.
+        hist: exogenous columns known in the lookback only.
+        futr: exogenous columns known in the lookback and the horizon.
+        stat: columns of a series that do not change.
+        masked: whether NaN in a window means "not known", which the network is then told.
+        normalise: each window by its own mean and deviation.
     """
 
     h: int
@@ -39,6 +45,12 @@ class SimbaConfig:
     chunk_size: int = 4
     mixer: str = "einfft"
     dropout: float = 0.1
+    outputs: int = 1
+    hist: int = 0
+    futr: int = 0
+    stat: int = 0
+    masked: bool = False
+    normalise: bool = True
 
 
 class Simba(nn.Module):
@@ -46,7 +58,8 @@ class Simba(nn.Module):
 
     Each series of a window is one lane: a sequence of patches of its own, with weights shared by all lanes. Mixing is
     over the channels of a lane's embedding; with ``num_series``, over the channels of all lanes together, in blocks of
-    one series, so that the Fourier transform runs across series.
+    one series, so that the Fourier transform runs across series. Exogenous columns of the lookback are cut into the
+    same patches; those of the horizon join a lane's code step by step in :class:`FutureHead`.
     """
 
     def __init__(self, config: SimbaConfig) -> None:
@@ -58,27 +71,107 @@ class Simba(nn.Module):
         self.num_patches = -(-(config.input_size - self.patch_size) // self.stride) + 1
         self.padding = (self.num_patches - 1) * self.stride + self.patch_size - config.input_size
 
-        self.embed = nn.Linear(self.patch_size, config.dim)
+        rows = 1 + config.masked + config.hist + config.futr
+        self.embed = nn.Linear(rows * self.patch_size, config.dim)
+        self.embed_static = nn.Linear(config.stat, config.dim, bias=False) if config.stat else None
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.dim)
         self.dropout = nn.Dropout(config.dropout)
-        self.head = nn.Linear(self.num_patches * config.dim, config.h)
+        self.head = nn.Linear(self.num_patches * config.dim, config.h * config.outputs)
+        self.future = FutureHead(config, self.head.in_features) if config.futr else None
         # a linear forecast beside the deep one, which then has only the rest to learn; it starts at 0
-        self.direct = nn.Linear(config.input_size, config.h, bias=False)
+        self.direct = nn.Linear(config.input_size, config.h * config.outputs, bias=False)
         nn.init.zeros_(self.direct.weight)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x ``[B, input_size, N]`` -> forecasts ``[B, h, N]``, in the units of x. NaN in a lane stays in that lane
-        (of its window, when series are mixed)."""
-        center = x.mean(dim=1, keepdim=True)
-        scale = (x.var(dim=1, keepdim=True, correction=0) + 1e-5).sqrt()
+    def forward(
+        self, x: Tensor, hist: Tensor | None = None, futr: Tensor | None = None, stat: Tensor | None = None
+    ) -> Tensor:
+        """Forecasts in the units of x. NaN in a lane stays in that lane (of its window, when series are mixed), unless
+        the network was built ``masked``.
+
+        Args:
+            x: windows ``[B, input_size, N]``.
+            hist: ``[B, input_size, N, hist]``.
+            futr: ``[B, input_size + h, N, futr]``; N may be 1, for columns that all series share.
+            stat: ``[B, N, stat]``.
+
+        Returns:
+            ``[B, h, N]``, or with several ``outputs`` ``[B, h, N, outputs]``.
+        """
+        y, center, scale = self.normalised(x, hist, futr, stat)
+        y = y * scale.unsqueeze(-1) + center.unsqueeze(-1)
+        return y.squeeze(-1) if self.config.outputs == 1 else y
+
+    def normalised(
+        self, x: Tensor, hist: Tensor | None = None, futr: Tensor | None = None, stat: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As :meth:`forward`, in the units of each window: ``[B, h, N, outputs]``, and the mean and the deviation
+        ``[B, 1, N]`` of the windows."""
+        B, _, N = x.shape
+        known = ~x.isnan()
+        center, scale = _level(x, known, self.config.masked, self.config.normalise)
         lanes = ((x - center) / scale).mT
-        padded = F.pad(lanes, (self.padding, 0), mode="replicate")
-        z = self.embed(padded.unfold(-1, self.patch_size, self.stride))  # [B, N, P, dim]
+        if self.config.masked:
+            lanes = lanes.where(known.mT, 0.0)
+        z = self.embed(self._patches(lanes, known, hist, futr))  # [B, N, P, dim]
+        if self.embed_static is not None:
+            z = z + self.embed_static(_given(stat, "stat"))[:, :, None]
         for block in self.blocks:
             z = block(z)
-        y = self.head(self.dropout(self.norm(z).flatten(-2))) + self.direct(lanes)
-        return y.mT * scale + center
+        code = self.dropout(self.norm(z).flatten(-2))
+        y = (self.head(code) + self.direct(lanes)).unflatten(-1, (self.config.h, -1))
+        if self.future is not None:
+            y = y + self.future(code, _given(futr, "futr")[:, -self.config.h :])
+        return y.transpose(1, 2), center, scale
+
+    def _patches(self, lanes: Tensor, known: Tensor, hist: Tensor | None, futr: Tensor | None) -> Tensor:
+        """Rows of the lookback side by side, cut into patches: ``[B, N, P, rows * patch_size]``."""
+        config = self.config
+        rows = [lanes.unsqueeze(2)]
+        if config.masked:
+            rows.append(known.mT.unsqueeze(2).to(lanes.dtype))
+        if config.hist:
+            rows.append(_given(hist, "hist").permute(0, 2, 3, 1))
+        if config.futr:
+            past = _given(futr, "futr")[:, : config.input_size].permute(0, 2, 3, 1)
+            rows.append(past.expand(-1, lanes.shape[1], -1, -1))
+        table = torch.cat(rows, dim=2) if len(rows) > 1 else rows[0]  # [B, N, rows, L]
+        padded = F.pad(table.flatten(1, 2), (self.padding, 0), mode="replicate").unflatten(1, table.shape[1:3])
+        return padded.unfold(-1, self.patch_size, self.stride).transpose(2, 3).flatten(-2)
+
+
+def _level(x: Tensor, known: Tensor, masked: bool, normalise: bool) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of each lane, ``[B, 1, N]``, of what is known of it."""
+    if not normalise:
+        return torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1])
+    if not masked:
+        return x.mean(dim=1, keepdim=True), (x.var(dim=1, keepdim=True, correction=0) + 1e-5).sqrt()
+    count = known.sum(dim=1, keepdim=True).clamp(min=1)
+    center = x.where(known, 0.0).sum(dim=1, keepdim=True) / count
+    square = (x - center).where(known, 0.0).square().sum(dim=1, keepdim=True)
+    return center, (square / count + 1e-5).sqrt()
+
+
+def _given(columns: Tensor | None, name: str) -> Tensor:
+    if columns is None:
+        raise ValueError(f"the network was built with {name} columns and needs them in every call.")
+    return columns
+
+
+class FutureHead(nn.Module):
+    """What the known future adds: each step's columns meet the lane's code in one hidden layer. It starts at 0."""
+
+    def __init__(self, config: SimbaConfig, code: int) -> None:
+        super().__init__()
+        self.code = nn.Linear(code, config.dim)
+        self.step = nn.Linear(config.futr, config.dim, bias=False)
+        self.out = nn.Linear(config.dim, config.outputs, bias=False)
+        nn.init.zeros_(self.out.weight)
+
+    def forward(self, code: Tensor, futr: Tensor) -> Tensor:
+        """code ``[B, N, C]`` and futr ``[B, h, N or 1, futr]`` -> ``[B, N, h, outputs]``."""
+        steps = self.step(futr).transpose(1, 2)  # [B, N or 1, h, dim]
+        return self.out(F.gelu(self.code(code).unsqueeze(2) + steps))
 
 
 class Block(nn.Module):
@@ -88,12 +181,12 @@ class Block(nn.Module):
         super().__init__()
         self.memory_norm = nn.LayerNorm(config.dim)
         self.memory = NeuralMemory(config.dim, num_heads=config.num_heads, chunk_size=config.chunk_size)
-        self.mixer_norm = nn.LayerNorm(config.dim)
         self.mixes_series = config.num_series is not None
         channels, blocks = config.dim, 4
         if config.num_series is not None:
             channels, blocks = config.dim * config.num_series, config.num_series
         self.mixer = _mixer(config.mixer, channels, blocks)
+        self.mixer_norm = None if self.mixer is None else nn.LayerNorm(config.dim)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -101,6 +194,8 @@ class Block(nn.Module):
         B, N = x.shape[:2]
         time = self.memory(self.memory_norm(x).flatten(0, 1))[0].unflatten(0, (B, N))
         x = x + self.dropout(time)
+        if self.mixer is None or self.mixer_norm is None:
+            return x
         z = self.mixer_norm(x)
         if self.mixes_series:
             mixed = self.mixer(z.transpose(1, 2).flatten(2)).unflatten(-1, (N, -1)).transpose(1, 2)
@@ -109,7 +204,9 @@ class Block(nn.Module):
         return x + self.dropout(mixed)
 
 
-def _mixer(kind: str, channels: int, num_blocks: int) -> nn.Module:
+def _mixer(kind: str, channels: int, num_blocks: int) -> nn.Module | None:
+    if kind == "none":
+        return None
     if kind == "einfft":
         return EinFFT(channels, num_blocks)
     if kind == "mlp":
