@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 
 from titans_datasets import Split, info, load, protocol_split
 from titans_ts.windows import all_windows
 
-Predictor = Callable[[np.ndarray], np.ndarray]
+Predictor = Callable[..., np.ndarray]
 NAIVE = ("last-value", "seasonal-naive")
 
 
@@ -27,6 +28,7 @@ class ProtocolData:
     Attributes:
         name: the set.
         values: ``[T, N]``, standardised.
+        frame: the same with names and time stamps.
         split: its train, val and test rows.
         mean, scale: what was subtracted and divided by, ``[N]``.
         season_length: steps in a day.
@@ -34,6 +36,7 @@ class ProtocolData:
 
     name: str
     values: np.ndarray
+    frame: pd.DataFrame
     split: Split
     mean: np.ndarray
     scale: np.ndarray
@@ -43,10 +46,15 @@ class ProtocolData:
         """All windows of a part: inputs ``[W, input_size, N]``, targets ``[W, h, N]``."""
         return all_windows(self.values[self.split.rows(part, input_size)], input_size, h)
 
+    def origins(self, part: Literal["val", "test"], input_size: int, h: int) -> pd.DatetimeIndex:
+        """The time stamp of the first forecast step of each window of :meth:`windows`."""
+        index = pd.DatetimeIndex(self.frame.index[self.split.rows(part, input_size)])
+        return index[input_size : len(index) - h + 1]
+
     @property
-    def training(self) -> np.ndarray:
+    def training(self) -> pd.DataFrame:
         """Train and val rows, for ``fit(training, val_size=val_size)``."""
-        return self.values[: self.split.val.stop]
+        return self.frame.iloc[: self.split.val.stop]
 
     @property
     def val_size(self) -> int:
@@ -61,18 +69,28 @@ def load_protocol(name: str) -> ProtocolData:
     train = values[split.train]
     mean, scale = train.mean(axis=0), train.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    return ProtocolData(info(name).name, (values - mean) / scale, split, mean, scale, info(name).season_length)
+    values = (values - mean) / scale
+    standardised = pd.DataFrame(values, index=frame.index, columns=frame.columns)
+    return ProtocolData(info(name).name, values, standardised, split, mean, scale, info(name).season_length)
 
 
-def score_windows(predict: Predictor, inputs: np.ndarray, targets: np.ndarray, batch_size: int = 512) -> dict[str, Any]:
+def score_windows(
+    predict: Predictor,
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    batch_size: int = 512,
+    origins: pd.DatetimeIndex | None = None,
+) -> dict[str, Any]:
     """Errors over all windows, steps and series: ``{"mse", "mae", "n_windows"}``.
 
-    ``predict`` maps ``[W, input_size, N]`` to ``[W, h, N]`` and gets at most ``batch_size`` windows at a time.
+    ``predict`` maps ``[W, input_size, N]`` to ``[W, h, N]`` and gets at most ``batch_size`` windows at a time; with
+    ``origins`` also the time stamp of each window's first forecast step.
     """
     squared = absolute = 0.0
     for start in range(0, len(inputs), batch_size):
         part = slice(start, start + batch_size)
-        error = predict(inputs[part]) - targets[part]
+        stamps = () if origins is None else (origins[part],)
+        error = predict(inputs[part], *stamps) - targets[part]
         squared += float(np.square(error).sum())
         absolute += float(np.abs(error).sum())
     return {"mse": squared / targets.size, "mae": absolute / targets.size, "n_windows": len(targets)}
@@ -85,8 +103,8 @@ def evaluate_protocol(
 
     Args:
         model: an estimator such as :class:`~titans_ts.TitansForecaster`, which is cloned and given ``input_size``,
-            ``h`` and ``random_state=seed`` (the one passed in stays untouched); or "last-value" or "seasonal-naive" (a
-            day ago).
+            ``h`` and ``random_state=seed`` (the one passed in stays untouched), and forecasts from the lookback alone,
+            without its online memory; or "last-value" or "seasonal-naive" (a day ago).
         name: the set, in any case.
         input_size: lookback, in rows.
         h: horizon, in rows.
@@ -102,6 +120,7 @@ def evaluate_protocol(
         ValueError: an unknown set or model.
     """
     data = load_protocol(name)
+    stamps = None
     about: dict[str, Any] = {"dataset": data.name, "input_size": input_size, "h": h, "seed": seed, "part": part}
     if isinstance(model, str):
         about["model"] = model
@@ -115,7 +134,9 @@ def evaluate_protocol(
         about["epochs"] = len(estimator.history_.epochs)
         about["parameters"] = sum(p.numel() for p in estimator.network_.parameters())
         predict = estimator.predict_windows
-    return {**about, **score_windows(predict, *data.windows(part, input_size, h))}
+        if getattr(estimator, "has_calendar_", False):
+            stamps = data.origins(part, input_size, h)
+    return {**about, **score_windows(predict, *data.windows(part, input_size, h), origins=stamps)}
 
 
 def naive_predictor(kind: str, h: int, season_length: int) -> Predictor:

@@ -1,6 +1,7 @@
 """The estimator: from a frame to forecasts."""
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,61 +9,84 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor, nn
+from torch import Tensor
 from typing_extensions import Self
 
 from titans_core.train import History, TitansEstimator, TrainingOptions, digest, train_network
-from titans_ts.frame import Freq, Panel, read_frame
-from titans_ts.simba import Simba, SimbaConfig, forecast
-from titans_ts.windows import Windows, all_windows, loader
+from titans_ts import online
+from titans_ts.backtest import backtest, backtest_frame
+from titans_ts.exogenous import Columns, read_columns, read_future, read_static
+from titans_ts.frame import POLICIES, Freq, Panel, from_pandas, long_frame, read_frame
+from titans_ts.intervals import check_levels, level_names
+from titans_ts.memory_training import MemoryReport, train_memory
+from titans_ts.model import Model, Position
+from titans_ts.objective import DecayingError, Objective, objective_of
+from titans_ts.rolling import forecast_rows
+from titans_ts.scaling import Scaling, level_of, tensor
+from titans_ts.simba import Simba, SimbaConfig
+from titans_ts.stamps import following
+from titans_ts.windows import Table, all_windows_of, first_rows, loader
 
 COLUMN = "Titans"
+# batches in an epoch, at most, and in a training by default
+EPOCH, TRAINING = 100, 600
+LEAST_MEMORY_STEPS = 40
 # arguments in which an interrupted fit and its continuation may differ, or that training compares by itself
-_NOT_COMPARED = ("device", "verbose", "freq", "max_epochs", "patience", "learning_rate", "precision")
-_COUNTS = ("patch_size", "dim", "num_layers", "num_heads", "chunk_size", "batch_size")
+_NOT_COMPARED = ("device", "verbose", "freq", "max_epochs", "learning_rate", "precision")
+_COUNTS = ("patch_size", "dim", "num_layers", "chunk_size", "batch_size")
 
 
 class TitansForecaster(TitansEstimator):
     """Forecasts time series with the Titans neural memory in a Simba-style network.
 
     One network, trained on all series, forecasts ``h`` steps from the ``input_size`` before. Each window is normalised
-    by its own mean and deviation, so series of any scale go together.
+    by its own mean and deviation, so series of any scale go together. Beside it an online memory reads the series
+    from their beginning and corrects the forecasts; it goes on learning in :meth:`update`.
 
     Args:
         h: horizon, in steps.
         input_size: lookback, in steps.
         freq: step of the time axis, such as "h", "15min", "MS", or an integer; None infers it.
-        patch_size: steps in a patch; patches overlap by half.
-        dim: width of the network; a multiple of ``num_heads`` and, with ``mixer="einfft"``, of 4.
-        num_layers: blocks of memory and mixer.
-        num_heads: heads of the memory.
-        chunk_size: patches that share one gradient point of the memory. Choose it well below the number of patches
-            (about ``2 * input_size / patch_size``), or the memory never reads what it wrote.
-        mixer: of channels: "einfft" or "mlp".
+        loss: what is learned of each step. A point: "mae", "mse" or "huber". Probabilities: "quantile", or a
+            distribution, "normal", "laplace" or "student_t". Near steps weigh more in all of them.
+        exogenous: columns beside the target, by kind: ``{"hist": [...], "futr": [...], "stat": [...], "calendar":
+            [...]}``. ``hist`` are known up to now, ``futr`` in the horizon too, ``stat`` stand in ``static_df``;
+            ``calendar`` takes "auto", or cycles of the time stamps: "day", "week", "year".
+        missing: NaN in the frame, and rows left out of it: "error"; "interpolate" them; or "mask": the network is told
+            what is not known.
         multivariate: also mix the series with each other; then all series must have the same length, and ``predict``
             needs the series of ``fit``.
+        patch_size: steps in a patch; patches overlap by half.
+        dim: width of the network; a multiple of 4.
+        num_layers: blocks of memory and mixer.
+        chunk_size: patches that share one gradient point of the memory. Choose it well below the number of patches
+            (about ``2 * input_size / patch_size``), or the memory never reads what it wrote.
         dropout: on the residual branches and before the head.
         learning_rate: of the outer loop (AdamW, one cycle).
-        batch_size: windows in a batch, each of all series.
-        max_epochs: passes over the training windows, at most; None: as many as make 600 batches, from 5 to 200.
-        patience: epochs without a better validation error before training stops; None: a quarter of ``max_epochs``, at
-            least 3.
+        batch_size: windows of one series in a batch; with ``multivariate``, this divided by the number of series is
+            the number of windows.
+        max_epochs: passes over the training windows (at most 100 batches each), at most; None: as many as make 600
+            batches, up to 200. Training stops where validation gets no better for a quarter of them.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         precision: "auto", or a precision of Lightning's Trainer.
         random_state: seed; the same integer gives the same model.
-        verbose: 0 is silent, 1 shows a progress bar.
+        verbose: 0 is silent, 1 shows progress bars.
 
     Attributes:
         network_: the trained :class:`~titans_ts.simba.Simba`, on the CPU.
         history_: losses by epoch (:class:`~titans_core.train.History`); in standardised units.
-        context_: the last ``input_size`` rows of the training frame, from where ``predict()`` goes on.
+        memory_: the online memory (:class:`~titans_ts.online.OnlineMemory`), or None where it did not lower the
+            validation error; ``memory_report_`` says by how much it did.
+        calibration_: errors on the validation rows, from which intervals are made; None without such rows.
+        context_: the newest rows, from where ``predict()`` goes on.
+        has_calendar_: whether time stamps are an input.
         mean_, scale_: mean and standard deviation of each series in the training part.
         n_features_in_: number of series.
 
     Example:
         >>> from titans_ts import TitansForecaster
         >>> forecaster = TitansForecaster(h=24, input_size=96).fit(df)
-        >>> forecaster.predict()
+        >>> forecaster.predict(level=[80, 95])
     """
 
     def __init__(
@@ -71,18 +95,18 @@ class TitansForecaster(TitansEstimator):
         input_size: int = 96,
         *,
         freq: Freq | None = None,
+        loss: str = "mae",
+        exogenous: Mapping[str, Any] | None = None,
+        missing: str = "error",
+        multivariate: bool = False,
         patch_size: int = 16,
         dim: int = 32,
         num_layers: int = 2,
-        num_heads: int = 4,
         chunk_size: int = 4,
-        mixer: str = "einfft",
-        multivariate: bool = False,
         dropout: float = 0.5,
         learning_rate: float = 2e-3,
-        batch_size: int = 64,
+        batch_size: int = 448,
         max_epochs: int | None = None,
-        patience: int | None = None,
         device: str = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -91,34 +115,42 @@ class TitansForecaster(TitansEstimator):
         self.h = h
         self.input_size = input_size
         self.freq = freq
+        self.loss = loss
+        self.exogenous = exogenous
+        self.missing = missing
+        self.multivariate = multivariate
         self.patch_size = patch_size
         self.dim = dim
         self.num_layers = num_layers
-        self.num_heads = num_heads
         self.chunk_size = chunk_size
-        self.mixer = mixer
-        self.multivariate = multivariate
         self.dropout = dropout
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.max_epochs = max_epochs
-        self.patience = patience
         self.device = device
         self.precision = precision
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(
-        self, df: Any, y: None = None, *, val_size: int | None = None, checkpoint_dir: str | Path | None = None
+        self,
+        df: Any,
+        y: None = None,
+        *,
+        static_df: Any = None,
+        val_size: int | None = None,
+        checkpoint_dir: str | Path | None = None,
     ) -> Self:
         """Train on a frame.
 
         Args:
-            df: a long frame (``unique_id, ds, y``), a wide frame (one column a series, a DatetimeIndex), or a matrix
-                ``[T, N]``; sorted by time, regular, without gaps or NaN.
+            df: a long frame (``unique_id, ds, y`` and the declared exogenous columns), a wide frame (one column a
+                series, a DatetimeIndex), or a matrix ``[T, N]``; pandas or polars; sorted by time, regular.
             y: ignored; there for sklearn.
-            val_size: rows at the end that are kept from training, to stop it early; 0 trains on all rows for
-                ``max_epochs``. Default: a fifth of the rows beyond ``input_size + h``, where that leaves a window.
+            static_df: one row a series: ``unique_id`` and the declared static columns.
+            val_size: rows at the end that are kept from training, to stop it early and to calibrate intervals; 0 trains
+                on all rows for ``max_epochs``. Default: a fifth of the rows beyond ``input_size + h``, where that
+                leaves a window.
             checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
                 data and settings, training goes on from there; any other is refused.
 
@@ -126,10 +158,12 @@ class TitansForecaster(TitansEstimator):
             ValueError: bad arguments or a bad frame; the message says where, and what to do.
         """
         self._check_params()
-        panel = self._read(df, reset=True)
+        columns = read_columns(self.exogenous)
+        panel = self._read(df, columns, static_df, reset=True)
+        columns = columns.with_cycles_of(panel.index)
         T = len(panel.values)
         _check_length(panel, self.input_size + self.h, "input_size + h")
-        if self.multivariate and np.isnan(panel.values).any():
+        if self.multivariate and self.missing == "error" and np.isnan(panel.values).any():
             raise ValueError(
                 "multivariate=True needs series of the same length. Cut the longer ones, or use multivariate=False."
             )
@@ -141,34 +175,31 @@ class TitansForecaster(TitansEstimator):
                 f"val_size={val_size} of {T} rows: validation needs at least h={self.h} rows, and training at least "
                 f"input_size + h = {self.input_size + self.h}. Use val_size=0 to train on all rows."
             )
+        self._check_training_rows(panel, border, val_size)
 
-        rows = np.isfinite(panel.values[:border]).sum(axis=0)
-        if rows.min() < self.input_size + self.h:
-            raise ValueError(
-                f"series {panel.ids[int(rows.argmin())]!r} has {rows.min()} rows for training (before the last "
-                f"{val_size}, which are for validation), but input_size + h = {self.input_size + self.h} are needed. "
-                "Give more of its past, leave it out, or lower input_size or h."
-            )
-
-        self.mean_, self.scale_ = _scale(panel.values[:border])
-        scaled = _tensor((panel.values - self.mean_) / self.scale_)
-
+        scaling = Scaling.of(panel.rows(None, border), columns)
+        table = scaling.table(panel, scaling.mean, scaling.scale)
+        objective = objective_of(self.loss)
         seed = self._seed()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = Simba(self._config(panel.values.shape[1]))
-        train = loader(Windows(scaled, self.input_size, self.h, 0, border), self.batch_size, seed)
-        val = Windows(scaled, self.input_size, self.h, border, T)
-        max_epochs = self.max_epochs or min(200, max(5, -(-600 // len(train))))
-        self.history_: History = train_network(
+            network = Simba(self._config(table, objective))
+        together = self.multivariate
+        windows = all_windows_of(table, self.input_size, self.h, 0, border, together)
+        size = max(1, self.batch_size // panel.values.shape[1]) if together else self.batch_size
+        train = loader(windows, size, seed, most=EPOCH)
+        val = all_windows_of(table, self.input_size, self.h, border, T, together)
+        max_epochs = self.max_epochs or min(200, max(1, -(-TRAINING // len(train))))
+        error = DecayingError(objective)
+        history: History = train_network(
             network,
-            decaying_error,
+            error,
             train,
-            loader(val, self.batch_size) if val_size else None,
+            loader(val, size) if len(val) else None,
             TrainingOptions(
                 learning_rate=self.learning_rate,
                 max_epochs=max_epochs,
-                patience=max(3, max_epochs // 4) if self.patience is None else self.patience,
+                patience=max(3, max_epochs // 4),
                 seed=seed,
                 device=self.device,
                 precision=self.precision,
@@ -176,43 +207,165 @@ class TitansForecaster(TitansEstimator):
                 checkpoint_dir=checkpoint_dir,
             ),
             identity={
-                "data": digest(panel.values),
+                "data": digest(panel.values, panel.hist, panel.futr, panel.stat),
                 "val_size": val_size,
                 **{name: getattr(self, name) for name in self._get_param_names() if name not in _NOT_COMPARED},
             },
         )
-        self.network_ = network
-        self.context_ = panel.rows(-self.input_size)
+        batches = len(train) * len(history.epochs)
+        memory, report = train_memory(
+            network,
+            objective,
+            table,
+            border,
+            steps=max(LEAST_MEMORY_STEPS, batches // 4),
+            seed=seed,
+            progress=self.verbose > 0,
+        )
+        self._settle(Model(network, objective, scaling, memory), history, report)
+        self._move(Position.after(self.model_, panel, table, border))
         return self
 
-    def predict(self, df: Any = None) -> pd.DataFrame | np.ndarray:
+    def predict(
+        self,
+        df: Any = None,
+        futr_df: Any = None,
+        level: list[float] | None = None,
+        *,
+        static_df: Any = None,
+    ) -> Any:
         """The ``h`` steps that follow a frame.
 
         Args:
             df: where to forecast from, in any layout that ``fit`` takes, at least ``input_size`` rows; other series
-                than those of ``fit`` are welcome unless ``multivariate``. None: from the end of the training frame.
+                than those of ``fit`` are welcome unless ``multivariate``. All its rows are read by the online memory,
+                from its first. None: from the end of what ``fit`` and :meth:`update` were given.
+            futr_df: the declared future columns in the h steps: ``unique_id, ds`` and them.
+            level: percentages such as ``[80, 95]``, for intervals. With a point loss they are conformal, from the
+                errors on the validation rows; with a probabilistic loss they are the model's own.
+            static_df: the declared static columns of other series than those of ``fit``.
 
         Returns:
-            In the layout of ``df`` (of the training frame, if None). Long: ``unique_id, ds, Titans``. Wide: one column
-            a series, indexed by time. Matrix: ``[h, N]``.
+            In the layout of ``df`` (of the training frame, if None). Long: ``unique_id, ds, Titans``, and
+            ``Titans-lo-80, Titans-hi-80`` for each level. Wide: one column a series, indexed by time, and
+            ``<series>-lo-80`` and so on. Matrix: ``[h, N]``, or with levels ``[h, N, 1 + 2 * len(level)]``.
 
         Raises:
             NotFittedError: before ``fit``.
-            ValueError: a bad frame.
+            ValueError: a bad frame, or levels that the model cannot give.
         """
         h = self._fitted().h
-        panel = self.context_ if df is None else self._read(df, reset=False)
-        return panel.output(panel.future(h), self._continue(panel), COLUMN)
+        levels = [] if level is None else check_levels(level)
+        panel = self.context_ if df is None else self._read(df, self.scaling_.columns, static_df, reset=False)
+        values = self._continue(panel, futr_df, levels, from_start=df is not None)
+        return panel.output(panel.future(h), values, [COLUMN, *level_names(COLUMN, levels)])
 
-    def predict_windows(self, windows: np.ndarray) -> np.ndarray:
-        """Forecasts of many windows at once: ``[W, input_size, N]`` -> ``[W, h, N]``, in the data's units."""
-        expected = (self._fitted().input_size, self.n_features_in_)
+    def update(self, new_df: Any) -> Self:
+        """Take in new observations: the online memory learns them, and forecasts go on from their end.
+
+        No weight of the outer loop changes, and the time it takes does not depend on how much was read before.
+        Afterwards ``predict()`` gives what ``predict(whole_history)`` would. Intervals follow the errors that have
+        become known.
+
+        Args:
+            new_df: the rows that follow those known, of all series, in the layout of ``fit``.
+
+        Raises:
+            NotFittedError: before ``fit``.
+            ValueError: a bad frame, other series than those of ``fit``, or rows that do not follow; nothing is changed
+                then.
+        """
+        self._fitted()
+        newer = self._read_newer(new_df)
+        if self.missing != "mask" and np.isnan(newer.values).any():
+            raise ValueError("the new rows have series that begin later: each row must have a value of each series.")
+        self._move(self.position_.moved(self.model_, newer))
+        return self
+
+    def predict_windows(self, windows: np.ndarray, origins: pd.DatetimeIndex | None = None) -> np.ndarray:
+        """Forecasts of many windows by the network alone: ``[W, input_size, N]`` -> ``[W, h, N]``, in the data's units.
+
+        Args:
+            windows: of the series of ``fit``.
+            origins: the time stamp of each window's first forecast step, ``[W]``; needed with a calendar.
+        """
+        config = self._fitted()
+        expected = (config.input_size, self.n_features_in_)
         windows = np.asarray(windows)
         if windows.ndim != 3 or windows.shape[1:] != expected:
             raise ValueError(f"windows must be [W, {expected[0]}, {expected[1]}], got shape {windows.shape}.")
-        if not np.isfinite(windows).all():
-            raise ValueError(f"windows have {int((~np.isfinite(windows)).sum())} values that are NaN or infinite.")
-        return self._forecast(windows, self.mean_, self.scale_)
+        bad = np.isinf(windows) if config.masked else ~np.isfinite(windows)
+        if bad.any():
+            raise ValueError(f"windows have {int(bad.sum())} values that are NaN or infinite.")
+        columns = self.scaling_.columns
+        if columns.hist or columns.futr:
+            raise ValueError("predict_windows has no exogenous columns: use cross_validation or predict with frames.")
+        x = tensor((windows - self.mean_) / self.scale_)
+        futr = None
+        if columns.calendar:
+            if origins is None or len(origins) != len(windows):
+                raise ValueError("a model with a calendar needs the time stamp of each window's first forecast step.")
+            futr = self._calendar(pd.DatetimeIndex(origins))
+        stat = self.scaling_._columns("stat", self.context_.stat)
+        found = []
+        for part in torch.arange(len(x)).split(256):
+            rows = None if stat is None else stat.expand(len(part), -1, -1)
+            with torch.no_grad():
+                raw, center, scale = self.network_.normalised(x[part], None, None if futr is None else futr[part], rows)
+            found.append(self.model_.objective.point(raw) * scale + center)
+        return torch.cat(found).double().numpy() * self.scale_ + self.mean_
+
+    def predict_insample(self, df: Any, step_size: int | None = None, level: list[float] | None = None) -> pd.DataFrame:
+        """Forecasts at many origins in a frame, such as the one of ``fit``, beside what came.
+
+        Args:
+            df: as in ``fit``, of the series of ``fit``.
+            step_size: rows between origins; default ``h``.
+            level: as in ``predict``.
+
+        Returns:
+            ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level; ``cutoff`` is the last row known.
+        """
+        config = self._fitted()
+        panel = self._read(df, self.scaling_.columns, None, reset=False)
+        _check_length(panel, config.input_size + config.h, "input_size + h")
+        step = config.h if step_size is None else step_size
+        origins = list(range(config.input_size, len(panel.values) - config.h + 1, step))
+        return backtest_frame(self, panel, origins, [] if level is None else check_levels(level))
+
+    def cross_validation(
+        self,
+        df: Any,
+        *,
+        n_windows: int = 1,
+        step_size: int | None = None,
+        refit: bool | int = False,
+        val_size: int | None = None,
+        level: list[float] | None = None,
+        static_df: Any = None,
+    ) -> pd.DataFrame:
+        """Train on the past and forecast what followed, at the last ``n_windows`` origins of a frame.
+
+        This forecaster stays as it is; copies of it are fitted. So the same seed gives the same frame.
+
+        Args:
+            df: as in ``fit``.
+            n_windows: how many origins.
+            step_size: rows between them; default ``h``.
+            refit: False trains once, before the first origin, and from then on takes in the rows as :meth:`update`
+                does; True trains anew at each origin; a number, at each so many.
+            val_size: as in ``fit``.
+            level: as in ``predict``.
+            static_df: as in ``fit``.
+
+        Returns:
+            A long frame ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level; ``cutoff`` is the last row
+            known. Whatever the layout of ``df``.
+
+        Raises:
+            ValueError: bad arguments or a bad frame, or one too short for so many windows.
+        """
+        return backtest(self, df, n_windows, step_size, refit, val_size, level, static_df)
 
     def score(self, df: Any, y: None = None) -> float:
         """Minus the mean absolute error of all rolling forecasts in a frame. Higher is better, 0 is perfect.
@@ -225,96 +378,235 @@ class TitansForecaster(TitansEstimator):
             ValueError: a bad frame, other series than those of ``fit``, or fewer than ``input_size + h`` rows.
         """
         config = self._fitted()
-        panel = self._read(df, reset=False)
-        if panel.ids != self.context_.ids:
-            raise ValueError(f"score needs the series of fit, {self.context_.ids[:8]}, got {panel.ids[:8]}.")
+        panel = self._read(df, self.scaling_.columns, None, reset=False)
+        self._check_series(panel, "score")
         _check_length(panel, config.input_size + config.h, "input_size + h")
-        inputs, targets = all_windows(panel.values, config.input_size, config.h)
-        error = np.abs(self._forecast(inputs, self.mean_, self.scale_) - targets) / self.scale_
-        return -float(np.nanmean(error))
+        table = self.scaling_.table(panel, self.mean_, self.scale_)
+        total = count = 0.0
+        origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
+        for part in origins.split(4096):
+            truth = table.values[part[:, None] + torch.arange(config.h)]
+            error = (self.model_.rolling(table, part).point - truth).abs()
+            known = error.isfinite()
+            total, count = total + float(error[known].double().sum()), count + float(known.sum())
+        return -total / count
+
+    def surprise(self, df: Any) -> Any:
+        """How surprised the online memory was, over time: a view of anomalies.
+
+        Every ``memory_.stride`` rows the memory is told what followed what; the surprise is how far that was from what
+        it expected (the associative loss, Eq. 12), in its own units.
+
+        Args:
+            df: as in ``predict``; read from its first row.
+
+        Returns:
+            A long frame ``unique_id, ds, surprise``; ``ds`` is the last row that was told.
+
+        Raises:
+            NotFittedError: before ``fit``.
+            ValueError: where the model has no memory (``memory_report_`` says why), or a bad frame.
+        """
+        self._fitted()
+        if self.memory_ is None:
+            raise ValueError(f"this model has no online memory: {self._why_no_memory()} There is no surprise to show.")
+        panel = self._read(df, self.scaling_.columns, None, reset=False)
+        table = self.scaling_.table(panel, *self._levels(panel))
+        frames = []
+        first = first_rows(table.values)
+        for stream in online.streams_of(first, len(table.values)):
+            begin = int(first[stream.series[0]])
+            at, found = online.surprises(self.memory_, table.values[begin:, stream.series])
+            ids = [panel.ids[i] for i in stream.series.tolist()]
+            frames.append(long_frame(ids, panel.index[begin + at.numpy() - 1], {"surprise": found.double().numpy()}))
+        frame = pd.concat(frames, ignore_index=True) if len(frames) != 1 else frames[0]
+        return from_pandas(frame, panel.library)
 
     def plot(
-        self, df: Any = None, *, actual: Any = None, series: list[Any] | None = None, history: int | None = None
+        self,
+        df: Any = None,
+        *,
+        actual: Any = None,
+        series: list[Any] | None = None,
+        history: int | None = None,
+        level: list[float] | None = None,
+        futr_df: Any = None,
     ) -> Any:
         """A picture of the forecast behind the end of the past: a matplotlib Figure, one panel a series.
+
+        Backtests, residuals and surprise are drawn by :mod:`titans_ts.plots`.
 
         Args:
             df: as in ``predict``.
             actual: a frame of what really came, drawn beside the forecast.
             series: which to draw; default: the first six.
             history: rows of the past to draw; default: ``2 * h``, where the frame has them.
+            level: as in ``predict``; drawn as bands.
+            futr_df: as in ``predict``.
         """
         from titans_ts.plots import plot_forecast
 
         h = self._fitted().h
-        past = self.context_ if df is None else self._read(df, reset=False)
-        values = self._continue(past)
-        truth = None if actual is None else self._read(actual, reset=False)
-        return plot_forecast(past, past.future(h), values, truth, series, history or 2 * h)
+        columns = self.scaling_.columns
+        past = self.context_ if df is None else self._read(df, columns, None, reset=False)
+        levels = [] if level is None else check_levels(level)
+        values = self._continue(past, futr_df, levels, from_start=df is not None)
+        truth = None if actual is None else self._read(actual, Columns(), None, reset=False)
+        return plot_forecast(past, past.future(h), values, levels, truth, series, history or 2 * h)
 
-    def _continue(self, panel: Panel) -> np.ndarray:
-        """The h steps behind a panel, ``[h, N]``."""
+    def _continue(self, panel: Panel, futr_df: Any, levels: list[float], from_start: bool) -> np.ndarray:
+        """The h steps behind a panel, and the bounds of each level: ``[h, N, 1 + 2 * len(levels)]``."""
         config = self._fitted()
-        if config.num_series is not None and panel.ids != self.context_.ids:
-            raise ValueError(
-                f"a multivariate model forecasts the series of fit, in their order: {self.context_.ids[:8]}, "
-                f"got {panel.ids[:8]}."
-            )
+        if config.num_series is not None:
+            self._check_series(panel, "a multivariate model")
         _check_length(panel, config.input_size, "input_size")
-        recent = panel.values[-config.input_size :]
-        if np.isnan(recent).any():
-            short = panel.ids[int(np.isnan(recent).any(axis=0).argmax())]
+        mean, scale = self._levels(panel)
+        futr = read_future(futr_df, panel.ids, panel.future(config.h), self.scaling_.columns.futr, panel.freq)
+        table = self.scaling_.table(panel, mean, scale)
+        ahead = table.extended(self.scaling_.future(panel.future(config.h), futr), config.h)
+        origin = torch.tensor([len(panel.values)])
+        late = first_rows(table.values) > len(panel.values) - config.input_size
+        if late.any():
+            short = panel.ids[int(late.to(torch.uint8).argmax())]
             raise ValueError(f"series {short!r} is shorter than input_size={config.input_size}. Give more of its past.")
-        # a series that fit knew keeps the scale it had there; a new one has that of what is known of it
-        mean, scale = _scale(panel.values)
+        model = self.model_
+        found = forecast_rows(model.network, model.objective, ahead, origin, model.probabilities(levels))
+        if model.memory is not None:
+            streams = model.read_through(table) if from_start else self.position_.streams
+            found = found.moved(model.recalled(streams, table.values)[None])
+        calibration = self.calibration_
+        if calibration is not None and panel.ids != self.context_.ids:
+            calibration = calibration.shared()
+        return model.bounded(found, levels, calibration)[0] * scale[:, None] + mean[:, None]
+
+    def _settle(self, model: Model, history: History, report: MemoryReport) -> None:
+        """Takes what was learned."""
+        self.model_, self.history_, self.memory_report_ = model, history, report
+        self.network_, self.memory_, self.scaling_ = model.network, model.memory, model.scaling
+        self.mean_, self.scale_ = model.scaling.mean, model.scaling.scale
+        self.has_calendar_ = bool(model.scaling.columns.calendar)
+
+    def _move(self, position: Position) -> None:
+        """Stands elsewhere in the series."""
+        self.position_, self.context_, self.calibration_ = position, position.context, position.calibration
+
+    def _levels(self, panel: Panel) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and scale of each series: one that fit knew keeps those it had there, a new one has those of what is
+        known of it."""
+        mean, scale = level_of(panel.values)
+        known = {name: i for i, name in enumerate(self.context_.ids)}
         for column, name in enumerate(panel.ids):
-            if name in self.context_.ids:
-                known = self.context_.ids.index(name)
-                mean[column], scale[column] = self.mean_[known], self.scale_[known]
-        return self._forecast(recent[None], mean, scale)[0]
+            if name in known:
+                mean[column], scale[column] = self.mean_[known[name]], self.scale_[known[name]]
+        return mean, scale
 
-    def _forecast(self, windows: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        return forecast(self.network_, _tensor((windows - mean) / scale)).double().numpy() * scale + mean
+    def _calendar(self, origins: pd.DatetimeIndex) -> Tensor:
+        """Calendar columns of windows that begin their horizon at these stamps: ``[W, input_size + h, 1, F]``."""
+        config, step = self._fitted(), self.context_.freq
+        first, last = origins.min(), origins.max()
+        if isinstance(step, int):
+            raise ValueError("a calendar needs time stamps, and this model was fitted on integer ones.")
+        axis = pd.date_range(first, last, freq=step)
+        before = pd.date_range(end=first, periods=config.input_size + 1, freq=step)[:-1]
+        after = pd.date_range(last, periods=config.h, freq=step)[1:]
+        whole = before.append([axis, after])
+        futr = self.scaling_.future(whole, np.empty((len(whole), 1, 0)))
+        at = torch.from_numpy(axis.get_indexer(origins))
+        if futr is None or (at < 0).any():
+            raise ValueError(f"origins must be time stamps of freq {step!r}.")
+        return futr[at[:, None] + torch.arange(config.input_size + config.h)]
 
-    def _config(self, num_series: int) -> SimbaConfig:
+    def _config(self, table: Table, objective: Objective) -> SimbaConfig:
         return SimbaConfig(
             h=self.h,
             input_size=self.input_size,
-            num_series=num_series if self.multivariate else None,
+            num_series=table.values.shape[1] if self.multivariate else None,
             patch_size=self.patch_size,
             dim=self.dim,
             num_layers=self.num_layers,
-            num_heads=self.num_heads,
             chunk_size=self.chunk_size,
-            mixer=self.mixer,
             dropout=self.dropout,
+            outputs=objective.outputs,
+            hist=0 if table.hist is None else table.hist.shape[-1],
+            futr=0 if table.futr is None else table.futr.shape[-1],
+            stat=0 if table.stat is None else table.stat.shape[-1],
+            masked=self.missing == "mask",
         )
 
     def _check_params(self) -> None:
-        for name in ("h", "input_size", *_COUNTS, "max_epochs", "patience"):
+        for name in ("h", "input_size", *_COUNTS, "max_epochs"):
             value = getattr(self, name)
-            if value is None and name in ("max_epochs", "patience"):
+            if value is None and name == "max_epochs":
                 continue
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
+        if self.dim % 4:
+            raise ValueError(f"dim must be a multiple of 4, got {self.dim}.")
         if not _is_number(self.dropout) or not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout!r}.")
         if not _is_number(self.learning_rate) or not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}.")
+        if self.missing not in POLICIES:
+            raise ValueError(f"missing must be one of {POLICIES}, got {self.missing!r}.")
+        objective_of(self.loss)
 
-    def _read(self, df: Any, reset: bool) -> Panel:
-        if isinstance(df, pd.DataFrame):
+    def _check_training_rows(self, panel: Panel, border: int, val_size: int) -> None:
+        rows = border - first_rows(tensor(panel.values[:border])).numpy()
+        if rows.min() < self.input_size + self.h:
+            raise ValueError(
+                f"series {panel.ids[int(rows.argmin())]!r} has {rows.min()} rows for training (before the last "
+                f"{val_size}, which are for validation), but input_size + h = {self.input_size + self.h} are needed. "
+                "Give more of its past, leave it out, or lower input_size or h."
+            )
+
+    def _check_series(self, panel: Panel, what: str) -> None:
+        if panel.ids != self.context_.ids:
+            raise ValueError(
+                f"{what} needs the series of fit, in their order: {self.context_.ids[:8]}, got {panel.ids[:8]}."
+            )
+
+    def _read(self, df: Any, columns: Columns, static_df: Any, reset: bool) -> Panel:
+        if isinstance(df, pd.DataFrame) or hasattr(df, "columns"):
             known = self.freq
             if known is None and not reset and self.context_.layout != "matrix":
                 known = self.context_.freq
-            panel = read_frame(df, known)
-        elif hasattr(df, "columns"):
-            panel = read_frame(df)  # another library's frame: the error says how to convert it
+            plain = Columns(columns.hist, columns.futr)
+            panel = read_frame(df, known, plain, self.missing)
         else:
             # sklearn's own checks and messages for matrices
-            panel = read_frame(validate_data(self, df, reset=reset, dtype=np.float64))
+            allowed = True if self.missing == "error" else "allow-nan"
+            panel = read_frame(
+                validate_data(self, df, reset=reset, dtype=np.float64, ensure_all_finite=allowed),
+                columns=Columns(columns.hist, columns.futr),
+                missing=self.missing,
+            )
         if reset:
             self.n_features_in_ = panel.values.shape[1]
+        return self._with_static(panel, columns, static_df, reset)
+
+    def _with_static(self, panel: Panel, columns: Columns, static_df: Any, reset: bool) -> Panel:
+        """The panel with its static columns: from ``static_df``, or, for the series of ``fit``, as known from there."""
+        if not columns.stat:
+            return panel
+        if static_df is None and not reset:
+            known = {name: i for i, name in enumerate(self.context_.ids)}
+            new = [name for name in panel.ids if name not in known]
+            if new:
+                raise ValueError(f"series {new[:8]} are new: give their static columns in static_df.")
+            return replace(panel, stat=self.context_.stat[[known[name] for name in panel.ids]])
+        return replace(panel, stat=read_static(static_df, panel.ids, columns.stat))
+
+    def _read_newer(self, new_df: Any) -> Panel:
+        """New rows, which may be a single one; a matrix goes on counting where the last ended."""
+        context = self.context_
+        if isinstance(new_df, pd.DataFrame) or hasattr(new_df, "columns"):
+            columns = Columns(self.scaling_.columns.hist, self.scaling_.columns.futr)
+            panel = read_frame(new_df, context.freq, columns, self.missing)
+        else:
+            panel = read_frame(np.atleast_2d(np.asarray(new_df, dtype=np.float64)), missing=self.missing)
+            panel = replace(panel, index=following(context.index[-1], context.freq, len(panel.values)))
+            if len(panel.ids) == len(context.ids):
+                panel = replace(panel, ids=context.ids)
         return panel
 
     def _default_val_size(self, T: int) -> int:
@@ -328,59 +620,29 @@ class TitansForecaster(TitansEstimator):
         config: SimbaConfig = self.network_.config
         return config
 
+    def _why_no_memory(self) -> str:
+        report = self.memory_report_
+        if report.steps == 0:
+            return "the series of fit were too short to learn one."
+        return (
+            f"on the validation rows it did not lower the error (without {report.without:.4f}, "
+            f"with {report.with_memory:.4f})."
+        )
+
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        config, context = self._fitted(), self.context_
-        is_integer = isinstance(context.freq, int)
-        learned = {
-            "ids": [i.item() if isinstance(i, np.generic) else i for i in context.ids],
-            "freq": context.freq if isinstance(context.freq, int) else context.freq.freqstr,
-            **({"last": int(context.index[-1])} if is_integer else _stamps(pd.DatetimeIndex(context.index))),
-            "layout": context.layout,
-            "network": asdict(config),
-            "history": {"epochs": self.history_.epochs, "best_epoch": self.history_.best_epoch},
-        }
-        arrays = {"context": context.values, "mean": self.mean_, "scale": self.scale_}
-        tensors = {f"network.{k}": v for k, v in self.network_.state_dict().items()}
-        return learned, {**tensors, **{k: torch.tensor(v) for k, v in arrays.items()}}
+        from titans_ts.saved import pack
+
+        self._fitted()
+        return pack(self)
 
     def _unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        network = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
-        context, self.mean_, self.scale_ = (tensors[k].numpy() for k in ("context", "mean", "scale"))
-        self.n_features_in_ = len(self.mean_)
-        rows, freq = len(context), learned["freq"]
-        if isinstance(freq, int):
-            stop = learned["last"] + freq
-            index: pd.Index = pd.RangeIndex(stop - rows * freq, stop, freq, name="ds")
-        else:
-            last = pd.Timestamp(learned["last"], tz="UTC").tz_convert(learned["timezone"])
-            index = pd.date_range(end=last, periods=rows, freq=freq, unit=learned["unit"], name="ds")
-            freq = pd.tseries.frequencies.to_offset(freq)
-        self.context_ = Panel(context, learned["ids"], index, freq, learned["layout"])
-        self.history_ = History(**learned["history"])
-        self.network_ = Simba(SimbaConfig(**learned["network"]))
-        self.network_.load_state_dict(network)
-        self.network_.eval()
+        from titans_ts.saved import unpack
+
+        unpack(self, learned, tensors)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
-def _stamps(index: pd.DatetimeIndex) -> dict[str, Any]:
-    """The end of a DatetimeIndex in JSON: the moment in UTC, its time zone, and the unit it is counted in."""
-    zone, last = None, index[-1]
-    if index.tz is not None:
-        zone, last = str(index.tz), last.tz_convert("UTC").tz_localize(None)
-        try:
-            known = zone != "tzlocal()" and pd.Timestamp(0, tz="UTC").tz_convert(zone).tz is not None
-        except Exception:  # pandas asks several libraries, each with errors of its own
-            known = False
-        if not known:
-            raise ValueError(
-                f"the model was fitted on time stamps in the time zone {zone}, which has no name that another machine "
-                "knows. Before fit, convert them to a named one: df.index.tz_convert('Europe/Berlin')."
-            )
-    return {"last": last.isoformat(), "timezone": zone, "unit": index.unit}
 
 
 def _check_length(panel: Panel, least: int, what: str) -> None:
@@ -390,28 +652,3 @@ def _check_length(panel: Panel, least: int, what: str) -> None:
             f"the frame has {rows} rows (n_samples={rows}), but {what} = {least} are needed. "
             "Give a longer frame, or lower input_size or h."
         )
-
-
-def _scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each series, NaN left out; 1 for a series that does not change."""
-    deviation = np.nanstd(values, axis=0)
-    return np.nanmean(values, axis=0), np.where(deviation > 0, deviation, 1.0)
-
-
-def _tensor(values: np.ndarray) -> Tensor:
-    """float32, and always laid out alike: the last digits of a forecast depend on the strides of its input."""
-    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
-
-
-def decaying_error(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
-    """Mean absolute error of a batch of windows in which step t weighs ``t ** -0.5``, and the number of values.
-
-    Far steps are mostly noise; weighing them less makes what is learned more general (CARD, arXiv:2305.12095).
-    """
-    inputs, targets = batch
-    known = ~inputs.isnan().any(dim=1)
-    if not known.all():  # series that begin later than others: the lanes that are whole, each as a window of its own
-        inputs, targets = inputs.mT[known].unsqueeze(-1), targets.mT[known].unsqueeze(-1)
-    error = (network(inputs) - targets).abs()
-    weight = torch.arange(1, error.shape[1] + 1, device=error.device).rsqrt()
-    return (error * (weight / weight.mean()).unsqueeze(-1)).mean(), error.numel()

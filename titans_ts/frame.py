@@ -1,16 +1,24 @@
-"""Frames in and out: long and wide pandas frames, and plain matrices, to one table of values and back."""
+"""Frames in and out: long and wide frames, pandas or polars, and plain matrices, to one table of values and back."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from titans_ts.exogenous import Columns, read_static, to_pandas
+from titans_ts.stamps import Freq, Step, check_order, check_regular, find_step, following
+
 Layout = Literal["long", "wide", "matrix"]
-Freq = str | int | pd.offsets.BaseOffset
 
 LONG_COLUMNS = ("unique_id", "ds", "y")
+POLICIES = ("error", "interpolate", "mask")
+NO_COLUMNS = Columns()
+
+
+def _nothing() -> np.ndarray:
+    return np.empty((0, 0, 0))
 
 
 @dataclass(frozen=True)
@@ -18,92 +26,186 @@ class Panel:
     """Series side by side on one time axis.
 
     Attributes:
-        values: ``[T, N]`` float64. A series that starts later than others has NaN before its start, and nowhere else.
+        values: ``[T, N]`` float64. A series that starts later than others has NaN before its start. With
+            ``missing="mask"`` there may be NaN elsewhere, and nowhere else otherwise.
         ids: names of the N series.
         index: the T time stamps, regular: a DatetimeIndex, or integers.
         freq: step of the index: a pandas offset, or an integer.
         layout: what the caller gave, and gets back.
+        library: whose frames they are: "pandas" or "polars".
+        hist: exogenous columns known up to now, ``[T, N, X]``.
+        futr: exogenous columns known ahead, ``[T, N, F]``.
+        stat: static columns, ``[N, S]``.
     """
 
     values: np.ndarray
     ids: list[Any]
     index: pd.Index
-    freq: pd.offsets.BaseOffset | int
+    freq: Step
     layout: Layout
+    library: str = "pandas"
+    hist: np.ndarray = field(default_factory=_nothing)
+    futr: np.ndarray = field(default_factory=_nothing)
+    stat: np.ndarray = field(default_factory=_nothing)
+
+    def __post_init__(self) -> None:
+        T, N = self.values.shape
+        for name, shape in (("hist", (T, N, 0)), ("futr", (T, N, 0)), ("stat", (N, 0))):
+            if getattr(self, name).shape[:-1] != shape[:-1]:
+                object.__setattr__(self, name, np.empty(shape))
 
     def rows(self, start: int | None, stop: int | None = None) -> "Panel":
         """The panel of a part of the rows."""
         part = slice(start, stop)
-        return replace(self, values=self.values[part], index=self.index[part])
+        return replace(
+            self, values=self.values[part], index=self.index[part], hist=self.hist[part], futr=self.futr[part]
+        )
 
     def future(self, h: int) -> pd.Index:
         """The h time stamps after the last."""
-        last = self.index[-1]
-        if isinstance(self.freq, int):
-            return pd.RangeIndex(last + self.freq, last + (h + 1) * self.freq, self.freq, name="ds")
-        return pd.date_range(last, periods=h + 1, freq=self.freq, name="ds")[1:]
+        return following(self.index[-1], self.freq, h)
 
-    def output(self, index: pd.Index, values: np.ndarray, column: str) -> pd.DataFrame | np.ndarray:
-        """Values ``[len(index), N]`` in the caller's layout; ``column`` names them in a long frame."""
+    def joined(self, newer: "Panel") -> "Panel":
+        """This panel, and behind it the rows of ``newer``, which begin one step after its last and have its series.
+
+        Raises:
+            ValueError: other series, or rows that do not follow.
+        """
+        if newer.ids != self.ids:
+            raise ValueError(f"the new rows must be of the series {self.ids[:8]}, in their order, got {newer.ids[:8]}.")
+        expected = following(self.index[-1], self.freq, 1)[0]
+        if newer.index[0] != expected:
+            raise ValueError(
+                f"the new rows must begin where the known ones end, at {expected}, got {newer.index[0]}. "
+                "Give each row once, in order."
+            )
+        return replace(
+            self,
+            index=self.index.append(newer.index),
+            values=np.concatenate((self.values, newer.values)),
+            hist=np.concatenate((self.hist, newer.hist)),
+            futr=np.concatenate((self.futr, newer.futr)),
+        )
+
+    def output(self, index: pd.Index, values: np.ndarray, names: list[str]) -> Any:
+        """Values ``[len(index), N, len(names)]`` in the caller's layout.
+
+        Long: a column for each name. Wide: the columns of the first name are called after the series, those of the
+        others ``<series><name less the first name>``. Matrix: without names the last axis is dropped.
+        """
         if self.layout == "matrix":
-            return values
+            return values[..., 0] if len(names) == 1 else values
         if self.layout == "wide":
-            return pd.DataFrame(values, index=index, columns=pd.Index(self.ids))
-        return pd.DataFrame(
-            {
-                "unique_id": np.repeat(np.asarray(self.ids, dtype=object), len(index)) if self.ids else [],
-                "ds": np.tile(index.to_numpy(), len(self.ids)),
-                column: values.T.reshape(-1),
-            }
-        ).astype({"unique_id": pd.Series(self.ids).dtype})
+            endings = ["", *(name.removeprefix(names[0]) for name in names[1:])]
+            columns = [i if not end else f"{i}{end}" for i in self.ids for end in endings]
+            return self._own(pd.DataFrame(values.reshape(len(index), -1), index=index, columns=pd.Index(columns)))
+        return self._own(long_frame(self.ids, index, dict(zip(names, np.moveaxis(values, -1, 0), strict=True))))
+
+    def _own(self, frame: pd.DataFrame) -> Any:
+        return from_pandas(frame, self.library)
 
 
-def read_frame(df: Any, freq: Freq | None = None) -> Panel:
+def long_frame(ids: list[Any], index: pd.Index, columns: dict[str, np.ndarray]) -> pd.DataFrame:
+    """``unique_id, ds`` and the columns, each given as ``[len(index), N]``."""
+    unique_id = pd.Index(ids).repeat(len(index))
+    ds = index.append([index] * (len(ids) - 1)) if ids else index[:0]
+    flat = {name: values.T.reshape(-1) for name, values in columns.items()}
+    return pd.DataFrame({"unique_id": unique_id, "ds": ds, **flat})
+
+
+def from_pandas(frame: pd.DataFrame, library: str) -> Any:
+    """A pandas frame as one of the library that the caller uses; an index becomes the column ``ds``."""
+    if library == "pandas":
+        return frame
+    import polars
+
+    if frame.index.name == "ds":
+        frame = frame.reset_index()
+    columns = {}
+    for name in frame.columns:
+        column = frame[name]
+        zone = getattr(column.dt, "tz", None) if pd.api.types.is_datetime64_any_dtype(column) else None
+        plain = column.dt.tz_convert("UTC").dt.tz_localize(None) if zone else column
+        series = polars.Series(str(name), plain.to_numpy() if column.dtype.kind != "O" else plain.tolist())
+        columns[str(name)] = series.dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone)) if zone else series
+    return polars.DataFrame(columns)
+
+
+def read_frame(
+    df: Any,
+    freq: Freq | None = None,
+    columns: Columns = NO_COLUMNS,
+    missing: str = "error",
+    static_df: Any = None,
+) -> Panel:
     """A checked :class:`Panel` from what a user has.
 
     Args:
         df: a long frame with columns ``unique_id``, ``ds``, ``y``; or a wide frame, one column a series, with a
-            DatetimeIndex (or an integer index); or a matrix ``[T, N]``.
+            DatetimeIndex (or an integer index); or a matrix ``[T, N]``. Frames of pandas or, with the time in a column
+            ``ds``, of polars.
         freq: step of the time axis, such as "h", "15min", "MS" or an integer; None infers it.
+        columns: the exogenous columns to read; a long frame must have them.
+        missing: what NaN and missing rows mean: "error"; "interpolate", in a straight line between neighbours, and
+            behind the last as the last; "mask", not known.
+        static_df: one row a series: ``unique_id`` and the static columns.
 
     Raises:
         TypeError: not a frame or matrix.
         ValueError: missing columns; NaN or infinite values; unsorted, duplicate or irregular time stamps; series that
             do not end together; a frequency that is unknown or does not fit. The message says where, and what to do.
     """
-    panel = _panel(df, freq)
+    plain = to_pandas(df)
+    panel = _panel(plain, freq, columns, missing, was_polars=plain is not df)
+    if missing == "interpolate":
+        panel = replace(panel, values=_filled(panel.values), hist=_filled(panel.hist), futr=_filled(panel.futr))
     # one layout in memory: sums, and so last digits, depend on it
-    return replace(panel, values=np.ascontiguousarray(panel.values))
-
-
-def _panel(df: Any, freq: Freq | None) -> Panel:
-    if isinstance(df, np.ndarray):
-        return _from_matrix(df)
-    if not isinstance(df, pd.DataFrame):
-        hint = " Convert it with .to_pandas()." if hasattr(df, "to_pandas") else ""
-        raise TypeError(f"df must be a pandas DataFrame or a numpy matrix, got {type(df).__name__}.{hint}")
-    if len(df) == 0:
-        raise ValueError("df has no rows.")
-    if "unique_id" in df.columns or "ds" in df.columns:
-        return _from_long(df, freq)
-    if isinstance(df.index, pd.DatetimeIndex) or pd.api.types.is_integer_dtype(df.index):
-        return _from_wide(df, freq)
-    raise ValueError(
-        f"df is neither long nor wide: a long frame has the columns {', '.join(LONG_COLUMNS)}, a wide frame one column "
-        f"a series and a DatetimeIndex. Got columns {list(df.columns)[:8]} and an index of {df.index.dtype}."
+    return replace(
+        panel,
+        values=np.ascontiguousarray(panel.values),
+        library="pandas" if plain is df else "polars",
+        stat=read_static(static_df, panel.ids, columns.stat),
     )
 
 
-def _from_matrix(X: np.ndarray) -> Panel:
+def _panel(df: Any, freq: Freq | None, columns: Columns, missing: str, was_polars: bool) -> Panel:
+    if not isinstance(df, (np.ndarray, pd.DataFrame)):
+        hint = " Convert it with .to_pandas()." if hasattr(df, "to_pandas") else ""
+        raise TypeError(f"df must be a pandas or polars DataFrame or a numpy matrix, got {type(df).__name__}.{hint}")
+    if isinstance(df, pd.DataFrame) and len(df) == 0:
+        raise ValueError("df has no rows.")
+    if isinstance(df, pd.DataFrame) and was_polars and "ds" in df.columns and "unique_id" not in df.columns:
+        df = df.set_index("ds")  # polars has no index: a wide frame has its time in a column
+    if isinstance(df, pd.DataFrame) and ("unique_id" in df.columns or "ds" in df.columns):
+        return _from_long(df, freq, columns, missing)
+    beside = [*columns.hist, *columns.futr]
+    if beside:
+        raise ValueError(
+            f"exogenous columns {beside} need a long frame (unique_id, ds, y, {', '.join(beside)}); this one is "
+            f"{'a matrix' if isinstance(df, np.ndarray) else 'wide'}."
+        )
+    if isinstance(df, np.ndarray):
+        return _from_matrix(df, missing)
+    timeless = was_polars and df.index.name != "ds"
+    if not timeless and (isinstance(df.index, pd.DatetimeIndex) or pd.api.types.is_integer_dtype(df.index)):
+        return _from_wide(df, freq, missing)
+    raise ValueError(
+        f"df is neither long nor wide: a long frame has the columns {', '.join(LONG_COLUMNS)}, a wide frame one column "
+        f"a series and a DatetimeIndex (of polars: a column ds). "
+        f"Got columns {list(df.columns)[:8]} and an index of {df.index.dtype}."
+    )
+
+
+def _from_matrix(X: np.ndarray, missing: str) -> Panel:
     if X.ndim != 2:
         raise ValueError(f"a matrix must be [T, N] (rows are time, columns are series), got shape {X.shape}.")
     ids = list(range(X.shape[1]))
     values = X.astype(np.float64)
-    _check_finite(values, ids, pd.RangeIndex(len(X)))
+    _check_values(values, ids, pd.RangeIndex(len(X)), missing)
     return Panel(values, ids, pd.RangeIndex(len(X), name="ds"), 1, "matrix")
 
 
-def _from_wide(df: pd.DataFrame, freq: Freq | None) -> Panel:
+def _from_wide(df: pd.DataFrame, freq: Freq | None, missing: str) -> Panel:
     if df.columns.nlevels > 1:
         raise ValueError(
             f"df has columns of {df.columns.nlevels} levels; each series needs one name, such as "
@@ -125,28 +227,97 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None) -> Panel:
         raise ValueError(
             f"the index of df has {int(np.sum(df.index.isna()))} missing time stamps. Drop or fill those rows."
         )
-    _check_order(df.index, "df")
-    step = _step(df.index, freq, "df")
-    values = df.to_numpy(dtype=np.float64)
-    _check_finite(values, list(df.columns), df.index)
-    return Panel(values, list(df.columns), df.index.rename("ds"), step, "wide")
+    check_order(df.index, "df")
+    step = find_step(df.index, freq, "df")
+    axis = check_regular(df.index, step, "df", gaps=missing != "error").rename("ds")
+    values = df.to_numpy(dtype=np.float64, na_value=np.nan)
+    _check_values(values, list(df.columns), df.index, missing)
+    if len(axis) != len(values):
+        whole = np.full((len(axis), values.shape[1]), np.nan)
+        whole[axis.get_indexer(df.index)] = values
+        values = whole
+    else:
+        axis = df.index.rename("ds")
+    return Panel(values, list(df.columns), axis, step, "wide")
 
 
-def _from_long(df: pd.DataFrame, freq: Freq | None) -> Panel:
-    missing = [c for c in LONG_COLUMNS if c not in df.columns]
+def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: str) -> Panel:
+    beside = (*columns.hist, *columns.futr)
+    _check_long_columns(df, beside)
+    codes, ids = pd.factorize(df["unique_id"])
+    order = np.argsort(codes, kind="stable")  # series after series, each in the frame's order
+    codes = codes[order]
+    ds = pd.Index(df["ds"].iloc[order])
+    ends = np.append(np.flatnonzero(np.diff(codes)), len(codes) - 1)
+    starts = np.append(0, ends[:-1] + 1)
+
+    out_of_order = np.flatnonzero((np.diff(codes) == 0) & (np.diff(ds.asi8 if hasattr(ds, "asi8") else ds) <= 0))
+    if len(out_of_order):
+        n = codes[out_of_order[0]]
+        check_order(ds[starts[n] : ends[n] + 1], f"series {ids[n]!r}")
+    longest = int(np.argmax(ends - starts))
+    own = ds[starts[longest] : ends[longest] + 1]
+    step = find_step(own, freq, f"series {ids[longest]!r}")
+    gaps = missing != "error"
+    if gaps:  # the axis runs from the first stamp of any series to the last of any
+        first = ds[starts].min()
+        check_regular(own, step, f"series {ids[longest]!r}", gaps=True)
+        axis = check_regular(pd.Index([first, ds[ends].max()]), step, "the frame", gaps=True)
+    else:
+        axis = check_regular(own, step, f"series {ids[longest]!r}")
+    last = ds[ends]
+    if len(last.unique()) > 1:
+        early, late = int(np.argmin(last)), int(np.argmax(last))
+        raise ValueError(
+            f"all series must end at the same time: {ids[early]!r} ends at {last[early]}, {ids[late]!r} at "
+            f"{last[late]}. Cut the longer ones, or fit the groups apart."
+        )
+    T, N = len(axis), len(ids)
+    if gaps:
+        rows = axis.get_indexer(ds)
+        wrong = rows < 0
+    else:  # each series ends at the end of the axis
+        rows = np.arange(len(codes)) - ends[codes] + T - 1
+        wrong = axis.to_numpy()[rows] != ds.to_numpy()
+    if wrong.any():
+        n = codes[np.flatnonzero(wrong)[0]]
+        check_regular(ds[starts[n] : ends[n] + 1], step, f"series {ids[n]!r}", gaps=gaps)
+        raise ValueError(f"series {ids[n]!r} has time stamps that do not fit those of series {ids[longest]!r}.")
+
+    def table(name: str) -> np.ndarray:
+        found = df[name].iloc[order].to_numpy(dtype=np.float64, na_value=np.nan)
+        bad = np.isinf(found) if gaps else ~np.isfinite(found)
+        if bad.any():
+            _not_finite(found[bad][0], int(bad.sum()), ids[codes[bad][0]], ds[bad][0], name)
+        whole = np.full((T, N), np.nan)
+        whole[rows, codes] = found
+        return whole
+
+    panel = Panel(table("y"), list(ids), axis.rename("ds"), step, "long")
+    beside_tables = [
+        np.stack([table(name) for name in names], axis=-1) if names else np.empty((T, N, 0))
+        for names in (columns.hist, columns.futr)
+    ]
+    return replace(panel, hist=beside_tables[0], futr=beside_tables[1])
+
+
+def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
+    missing = [c for c in (*LONG_COLUMNS, *beside) if c not in df.columns]
     if missing:
         raise ValueError(
-            f"df lacks the columns {missing}: a long frame has {', '.join(LONG_COLUMNS)}. Got {list(df.columns)[:8]}."
+            f"df lacks the columns {missing}: a long frame has {', '.join((*LONG_COLUMNS, *beside))}. "
+            f"Got {list(df.columns)[:8]}."
         )
-    ignored = [c for c in df.columns if c not in LONG_COLUMNS]
+    ignored = [c for c in df.columns if c not in LONG_COLUMNS and c not in beside]
     if ignored:
         warnings.warn(
-            f"columns {ignored} of the long frame are ignored: only {', '.join(LONG_COLUMNS)} are read. Drop them to "
-            "silence this.",
-            stacklevel=5,
+            f"columns {ignored} of the long frame are ignored: they are not declared in exogenous, and only "
+            f"{', '.join(LONG_COLUMNS)} are read without. Drop them to silence this.",
+            stacklevel=6,
         )
-    if not pd.api.types.is_numeric_dtype(df["y"]):
-        raise ValueError(f"column 'y' must be numeric, got {df['y'].dtype}.")
+    for name in ("y", *beside):
+        if not pd.api.types.is_numeric_dtype(df[name]):
+            raise ValueError(f"column {name!r} must be numeric, got {df[name].dtype}.")
     if not (pd.api.types.is_datetime64_any_dtype(df["ds"]) or pd.api.types.is_integer_dtype(df["ds"])):
         raise ValueError(
             f"column 'ds' must hold time stamps or integers, got {df['ds'].dtype}. Convert it with pd.to_datetime."
@@ -157,107 +328,27 @@ def _from_long(df: pd.DataFrame, freq: Freq | None) -> Panel:
                 f"column {name!r} has {int(df[name].isna().sum())} missing values. Drop or fill those rows."
             )
 
-    series = {key: group for key, group in df.groupby("unique_id", sort=False, observed=True)}
-    for key, group in series.items():
-        _check_order(pd.Index(group["ds"]), f"series {key!r}")
-    longest = max(series.values(), key=len)
-    step = _step(pd.Index(longest["ds"]), freq, f"series {longest['unique_id'].iloc[0]!r}")
-    ends = {key: group["ds"].iloc[-1] for key, group in series.items()}
-    if len(set(ends.values())) > 1:
-        first, last = min(ends, key=ends.__getitem__), max(ends, key=ends.__getitem__)
-        raise ValueError(
-            f"all series must end at the same time: {first!r} ends at {ends[first]}, {last!r} at {ends[last]}. "
-            "Cut the longer ones, or fit the groups apart."
-        )
-    axis = pd.Index(longest["ds"], name="ds")
-    columns = []
-    for key, group in series.items():
-        index = pd.Index(group["ds"])
-        _step(index, step, f"series {key!r}")
-        y = group["y"].to_numpy(dtype=np.float64)
-        _check_finite(y[:, None], [key], index)
-        columns.append(np.concatenate((np.full(len(axis) - len(y), np.nan), y)))
-    return Panel(np.stack(columns, axis=1), list(series), axis, step, "long")
 
-
-def _check_order(index: pd.Index, where: str) -> None:
-    if index.is_monotonic_increasing and index.is_unique:
-        return
-    if index.has_duplicates:
-        again = index[index.duplicated()]
-        raise ValueError(
-            f"{where} has {len(again)} duplicate time stamps, first: {again[0]}. Aggregate or drop them first."
-        )
-    position = int(np.flatnonzero(index[1:] < index[:-1])[0]) + 1
-    raise ValueError(
-        f"{where} is not sorted by time: {index[position]} comes after {index[position - 1]}. Sort it first."
-    )
-
-
-def _step(index: pd.Index, freq: Freq | None, where: str) -> pd.offsets.BaseOffset | int:
-    """The step of a sorted index; an error if it has none, or another than ``freq``."""
-    is_integer = not isinstance(index, pd.DatetimeIndex)
-    if freq is None:
-        freq = _guess(index, is_integer, where)
-    if is_integer:
-        if not isinstance(freq, (int, np.integer)) or freq < 1:
-            raise ValueError(f"freq must be a positive integer for integer time stamps, got {freq!r}.")
-        step: pd.offsets.BaseOffset | int = int(freq)
-        expected: pd.Index = pd.RangeIndex(index[0], index[0] + len(index) * int(freq), int(freq))
-    else:
-        try:
-            step = pd.tseries.frequencies.to_offset(freq)  # type: ignore[arg-type]
-        except (ValueError, TypeError) as error:
-            raise ValueError(
-                f"unknown freq {freq!r}: use a pandas frequency such as 'h', '15min', 'D', 'MS'."
-            ) from error
-        expected = pd.date_range(index[0], periods=len(index), freq=step)
-    wrong = np.flatnonzero(expected.to_numpy() != index.to_numpy())
-    if len(wrong):
-        i = int(wrong[0])
-        after = f" after {index[i - 1]}" if i else ""
-        raise ValueError(
-            f"{where} has irregular time stamps for freq {_name(step)!r}: "
-            f"expected {expected[i]}{after}, got {index[i]}. "
-            "Fill the gap (for instance df.resample), or pass the freq that the data has."
-        )
-    return step
-
-
-def _guess(index: pd.Index, is_integer: bool, where: str) -> Freq:
-    if len(index) < 3:
-        raise ValueError(
-            f"freq cannot be inferred from {len(index)} time stamps of {where}. Pass freq, such as freq='h'."
-        )
-    steps = np.diff(index.to_numpy())
-    if is_integer:
-        return int(np.median(steps))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pandas announces another type of the result, and either will do
-        inferred = pd.infer_freq(pd.DatetimeIndex(index))
-    if inferred is not None:
-        return inferred
-    # not regular: judge it by its commonest step, so that the error can name the first gap
-    values, counts = np.unique(steps, return_counts=True)
-    if counts.max() * 2 > len(steps):
-        return pd.tseries.frequencies.to_offset(pd.Timedelta(values[counts.argmax()]))
-    raise ValueError(
-        f"freq cannot be inferred: the time stamps of {where} have {len(values)} different steps, "
-        f"from {pd.Timedelta(values[0])} to {pd.Timedelta(values[-1])}. "
-        "Make them regular (for instance df.resample), or pass freq."
-    )
-
-
-def _name(step: pd.offsets.BaseOffset | int) -> str | int:
-    return step if isinstance(step, int) else step.freqstr
-
-
-def _check_finite(values: np.ndarray, ids: list[Any], index: pd.Index) -> None:
-    bad = ~np.isfinite(values)
+def _check_values(values: np.ndarray, ids: list[Any], index: pd.Index, missing: str) -> None:
+    bad = ~np.isfinite(values) if missing == "error" else np.isinf(values)
     if bad.any():
         row, column = np.argwhere(bad)[0]
-        kind = "NaN" if np.isnan(values[row, column]) else "infinite"
-        raise ValueError(
-            f"the data has {int(bad.sum())} values that are NaN or infinite, first: {kind} in series {ids[column]!r} "
-            f"at {index[row]}. Fill them (for instance df.interpolate()) or cut them off."
-        )
+        _not_finite(values[row, column], int(bad.sum()), ids[column], index[row], "y")
+
+
+def _not_finite(value: float, count: int, series: Any, stamp: Any, column: str) -> None:
+    kind = "NaN" if np.isnan(value) else "infinite"
+    where = "" if column == "y" else f" of column {column!r}"
+    raise ValueError(
+        f"the data has {count} values{where} that are NaN or infinite, first: {kind} in series {series!r} at {stamp}. "
+        "Fill them (for instance df.interpolate()), cut them off, or, where they are NaN, set missing='interpolate' or "
+        "missing='mask'."
+    )
+
+
+def _filled(values: np.ndarray) -> np.ndarray:
+    """NaN in a straight line between neighbours in time, behind the last known value as that value."""
+    if not np.isnan(values).any():
+        return values
+    flat = pd.DataFrame(values.reshape(len(values), -1))
+    return flat.interpolate(method="linear", limit_direction="forward").to_numpy().reshape(values.shape)

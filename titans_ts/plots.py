@@ -1,51 +1,178 @@
-"""Pictures of forecasts, by matplotlib. Figures are made without pyplot, so nothing global is touched."""
+"""Pictures by matplotlib: forecasts, backtests, residuals, surprise. Figures are made without pyplot, so nothing global
+is touched."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from titans_ts.exogenous import to_pandas
 from titans_ts.frame import Panel
 
 MOST_SERIES = 6
+FORECAST, PAST, TRUTH, ALARM = "#c4432b", "0.35", "0.65", "#7a1f8a"
 
 
 def plot_forecast(
-    past: Panel, future: pd.Index, values: np.ndarray, actual: Panel | None, series: list[Any] | None, history: int
+    past: Panel,
+    future: pd.Index,
+    values: np.ndarray,
+    levels: list[float],
+    actual: Panel | None,
+    series: list[Any] | None,
+    history: int,
 ) -> Figure:
-    """One panel a series: the last ``history`` rows of the past, then the forecast ``[h, N]``, and the truth if given.
+    """One panel a series: the last ``history`` rows of the past, then the forecast, its intervals, and the truth if
+    given.
+
+    ``values`` is ``[h, N, 1 + 2 * len(levels)]``: the forecast, lower bounds from wide to narrow, upper ones back.
 
     Raises:
         ValueError: a series that is not in the frame.
     """
-    chosen = past.ids[:MOST_SERIES] if series is None else series
-    unknown = [s for s in chosen if s not in past.ids]
-    if unknown:
-        raise ValueError(f"no series {unknown} in the frame, which has {past.ids[:8]}.")
-    figure = Figure(figsize=(10, 1.2 + 2.0 * len(chosen)), layout="constrained")
-    panels = figure.subplots(len(chosen), 1, sharex=True, squeeze=False)[:, 0]
+    chosen = _chosen(past.ids, series)
+    figure, panels = _panels(len(chosen))
     recent = past.rows(-history)
     for axes, name in zip(panels, chosen, strict=True):
         column = past.ids.index(name)
-        axes.plot(recent.index, recent.values[:, column], color="0.35", linewidth=1.2, label="past")
+        axes.plot(recent.index, recent.values[:, column], color=PAST, linewidth=1.2, label="past")
         if actual is not None and name in actual.ids:
             axes.plot(
-                actual.index, actual.values[:, actual.ids.index(name)], color="0.65", linewidth=1.2, label="actual"
+                actual.index, actual.values[:, actual.ids.index(name)], color=TRUTH, linewidth=1.2, label="actual"
             )
+        for i, level in enumerate(reversed(levels)):
+            low, high = values[:, column, 1 + i], values[:, column, 2 * len(levels) - i]
+            axes.fill_between(future, low, high, color=FORECAST, alpha=0.15, linewidth=0, label=f"{level:g} %")
         # joined to the last known value, so that the line does not begin in mid-air
         axes.plot(
             recent.index[-1:].append(future),
-            np.append(recent.values[-1, column], values[:, column]),
-            color="#c4432b",
+            np.append(recent.values[-1, column], values[:, column, 0]),
+            color=FORECAST,
             linewidth=1.6,
             label="Titans",
         )
         axes.axvline(recent.index[-1], color="0.8", linewidth=0.8, zorder=0)
-        axes.set_title(str(name), loc="left", fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.margins(x=0.01)
+        _dress(axes, str(name))
+    return _finished(figure, panels)
+
+
+def plot_backtest(frame: Any, series: list[Any] | None = None) -> Figure:
+    """Forecasts of :meth:`~titans_ts.TitansForecaster.cross_validation` over what came; one panel a series.
+
+    Args:
+        frame: ``unique_id, ds, cutoff, y, Titans``, and bounds where they were asked for; the widest are drawn.
+        series: which to draw; default: the first six.
+    """
+    frame = _need(frame, ("unique_id", "ds", "cutoff", "y", "Titans"))
+    chosen = _chosen(list(frame["unique_id"].unique()), series)
+    low = next((c for c in frame.columns if str(c).startswith("Titans-lo-")), None)
+    figure, panels = _panels(len(chosen))
+    for axes, name in zip(panels, chosen, strict=True):
+        own = frame[frame["unique_id"] == name]
+        truth = own.drop_duplicates("ds").sort_values("ds")
+        axes.plot(truth["ds"], truth["y"], color=PAST, linewidth=1.2, label="actual")
+        for i, (cutoff, part) in enumerate(own.groupby("cutoff")):
+            if low is not None:
+                high = low.replace("-lo-", "-hi-")
+                label = f"{low.rpartition('-')[2]} %" if i == 0 else None
+                axes.fill_between(
+                    part["ds"], part[low], part[high], color=FORECAST, alpha=0.15, linewidth=0, label=label
+                )
+            label = "Titans" if i == 0 else None
+            axes.plot(part["ds"], part["Titans"], color=FORECAST, linewidth=1.4, label=label)
+            axes.axvline(cutoff, color="0.85", linewidth=0.8, zorder=0)
+        _dress(axes, str(name))
+    return _finished(figure, panels)
+
+
+def plot_residuals(frame: Any) -> Figure:
+    """Where a backtest erred: mean absolute error by step of the horizon, residuals over time, and how they spread.
+
+    Each series counts in units of its own standard deviation in the frame.
+
+    Args:
+        frame: as for :func:`plot_backtest`.
+    """
+    frame = _need(frame, ("unique_id", "ds", "cutoff", "y", "Titans"))
+    scale = frame.groupby("unique_id")["y"].transform("std").replace(0.0, 1.0).fillna(1.0)
+    residual = (frame["y"] - frame["Titans"]) / scale
+    step = frame.groupby(["unique_id", "cutoff"])["ds"].rank(method="first")
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    by_step, by_time, spread = figure.subplots(1, 3)
+    error = residual.abs().groupby(step).mean()
+    by_step.plot(error.index, error, color=FORECAST)
+    by_step.set_ylim(bottom=0)
+    _dress(by_step, "mean absolute error by step")
+    mean = residual.groupby(frame["ds"]).mean()
+    by_time.plot(mean.index, mean, color=PAST, linewidth=1)
+    by_time.axhline(0, color="0.8", linewidth=0.8, zorder=0)
+    by_time.tick_params(axis="x", labelrotation=30)
+    _dress(by_time, "mean residual over time")
+    spread.hist(residual.dropna(), bins=60, color=TRUTH)
+    spread.axvline(0, color=FORECAST, linewidth=0.8)
+    _dress(spread, "residuals (standard deviations)")
+    return figure
+
+
+def plot_surprise(surprise: Any, df: Any = None, series: list[Any] | None = None, quantile: float = 0.99) -> Figure:
+    """The surprise of the online memory over time, its highest moments marked: a view of anomalies.
+
+    Args:
+        surprise: of :meth:`~titans_ts.TitansForecaster.surprise`.
+        df: the long frame that it is of; its series are then drawn above their surprise.
+        series: which to draw; default: the first six.
+        quantile: moments above this part of a series' surprise are marked.
+    """
+    surprise = _need(surprise, ("unique_id", "ds", "surprise"))
+    truth = None if df is None else _need(df, ("unique_id", "ds", "y"))
+    chosen = _chosen(list(surprise["unique_id"].unique()), series)
+    figure, panels = _panels(len(chosen))
+    for axes, name in zip(panels, chosen, strict=True):
+        own = surprise[surprise["unique_id"] == name]
+        marked = own[own["surprise"] > own["surprise"].quantile(quantile)]
+        axes.plot(own["ds"], own["surprise"], color=ALARM, linewidth=0.9, label="surprise")
+        axes.scatter(marked["ds"], marked["surprise"], color=ALARM, s=14, label=f"highest {100 * (1 - quantile):g} %")
+        axes.set_ylim(bottom=0)
+        if truth is not None:
+            values = truth[truth["unique_id"] == name]
+            above = axes.twinx()
+            above.plot(values["ds"], values["y"], color=TRUTH, linewidth=0.8, zorder=0)
+            above.spines[["top"]].set_visible(False)
+        _dress(axes, str(name))
+    return _finished(figure, panels)
+
+
+def _chosen(ids: list[Any], series: list[Any] | None) -> list[Any]:
+    chosen = ids[:MOST_SERIES] if series is None else series
+    unknown = [s for s in chosen if s not in ids]
+    if unknown:
+        raise ValueError(f"no series {unknown} in the frame, which has {ids[:8]}.")
+    return chosen
+
+
+def _need(frame: Any, names: tuple[str, ...]) -> pd.DataFrame:
+    frame = to_pandas(frame)
+    missing = [n for n in names if n not in frame.columns]
+    if missing:
+        raise ValueError(f"the frame lacks the columns {missing}. Got {list(frame.columns)[:8]}.")
+    return frame
+
+
+def _panels(count: int) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(10, 1.2 + 2.0 * count), layout="constrained")
+    return figure, figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
+
+
+def _dress(axes: Axes, title: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.01)
+
+
+def _finished(figure: Figure, panels: Any) -> Figure:
     # above the first panel, where no line can run through it
-    panels[0].legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, ncols=3, fontsize=9)
+    panels[0].legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, ncols=6, fontsize=9)
     figure.autofmt_xdate(rotation=0, ha="center")
     return figure

@@ -107,7 +107,6 @@ class Simba(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As :meth:`forward`, in the units of each window: ``[B, h, N, outputs]``, and the mean and the deviation
         ``[B, 1, N]`` of the windows."""
-        B, _, N = x.shape
         known = ~x.isnan()
         center, scale = _level(x, known, self.config.masked, self.config.normalise)
         lanes = ((x - center) / scale).mT

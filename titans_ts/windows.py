@@ -1,6 +1,8 @@
 """Windows over a table of values: what a network sees, and what it should have said."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -8,59 +10,150 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, SequentialSampler
 
 
-class Windows(Dataset):
-    """Windows of ``input_size + h`` rows, at every row where one begins (stride 1).
+class Batch(NamedTuple):
+    """Windows of M series each: of one when series are apart, of all when they are mixed.
 
-    Args:
-        values: ``[T, N]``.
-        input_size: lookback, in rows.
-        h: horizon, in rows.
-        start: the first row that may be a target.
-        stop: one past the last row that may be a target.
+    Attributes:
+        x: lookbacks ``[B, input_size, M]``.
+        y: what came next, ``[B, h, M]``.
+        hist: ``[B, input_size, M, X]``, or None where there is none.
+        futr: ``[B, input_size + h, M, F]``; M is 1 for columns that all series share.
+        stat: ``[B, M, S]``.
     """
 
-    def __init__(self, values: Tensor, input_size: int, h: int, start: int, stop: int) -> None:
-        self.values, self.input_size, self.h = values, input_size, h
-        self.first = max(0, start - input_size)
-        self.count = max(0, stop - self.first - input_size - h + 1)
+    x: Tensor
+    y: Tensor
+    hist: Tensor | None = None
+    futr: Tensor | None = None
+    stat: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The standardised numbers of a panel.
+
+    Attributes:
+        values: ``[T, N]``; NaN before a series begins, and where it is not known.
+        hist: ``[T, N, X]``, or None where there is none.
+        futr: ``[T, N or 1, F]``.
+        stat: ``[N, S]``.
+    """
+
+    values: Tensor
+    hist: Tensor | None = None
+    futr: Tensor | None = None
+    stat: Tensor | None = None
+
+    def extended(self, futr: Tensor | None, h: int) -> "Table":
+        """With h rows more, of which only the future columns ``[h, N or 1, F]`` are known."""
+        values = torch.cat((self.values, self.values.new_full((h, self.values.shape[1]), float("nan"))))
+        hist = None if self.hist is None else torch.cat((self.hist, self.hist.new_zeros(h, *self.hist.shape[1:])))
+        both = None if self.futr is None or futr is None else torch.cat((self.futr, futr))
+        return replace(self, values=values, hist=hist, futr=both)
+
+
+class Windows(Dataset):
+    """Windows of ``input_size + h`` rows of a table, each named by its origin: the first row of its horizon.
+
+    Args:
+        table: the numbers.
+        input_size: lookback, in rows.
+        h: horizon, in rows.
+        origins: ``[K]``, the origin of each window.
+        series: ``[K]``, the series of each; None for windows of all series together.
+    """
+
+    def __init__(self, table: Table, input_size: int, h: int, origins: Tensor, series: Tensor | None = None) -> None:
+        self.table, self.input_size, self.h, self.origins, self.series = table, input_size, h, origins, series
 
     def __len__(self) -> int:
-        return self.count
+        return len(self.origins)
 
-    def __getitem__(self, index: list[int]) -> tuple[Tensor, Tensor]:
-        """A batch at once: inputs ``[B, input_size, N]`` and targets ``[B, h, N]``."""
-        rows = torch.as_tensor(index)[:, None] + torch.arange(self.first, self.first + self.input_size + self.h)
-        both = self.values[rows]
-        return both[:, : self.input_size], both[:, self.input_size :]
+    def __getitem__(self, index: list[int]) -> Batch:
+        """A batch at once."""
+        chosen = torch.as_tensor(index)
+        rows = self.origins[chosen].long()[:, None, None] + torch.arange(-self.input_size, self.h)[:, None]
+        N = self.table.values.shape[1]
+        series = torch.arange(N) if self.series is None else self.series[chosen].long()[:, None, None]
+        past, values = rows[:, : self.input_size], self.table.values[rows, series]
+
+        def columns(table: Tensor | None, rows: Tensor) -> Tensor | None:
+            if table is None:
+                return None
+            return table[rows, 0 if table.shape[1] == 1 else series]
+
+        stat = self.table.stat
+        if stat is not None:
+            stat = stat.expand(len(chosen), -1, -1) if self.series is None else stat[series[:, 0, 0]][:, None]
+        return Batch(
+            values[:, : self.input_size],
+            values[:, self.input_size :],
+            columns(self.table.hist, past),
+            columns(self.table.futr, rows),
+            stat,
+        )
+
+
+def all_windows_of(
+    table: Table, input_size: int, h: int, start: int, stop: int, together: bool, step: int = 1
+) -> Windows:
+    """Every window whose horizon lies in the rows from ``start`` to ``stop``, series after series.
+
+    A series that begins later has windows from where its lookback is whole. With ``together`` each window has all
+    series.
+    """
+    first = first_rows(table.values) if len(table.values) else torch.zeros(table.values.shape[1], dtype=torch.long)
+    begins = (first + input_size).clamp(min=start)
+    if together:
+        begin = int(begins.max()) if len(begins) else start
+        return Windows(table, input_size, h, torch.arange(begin, stop - h + 1, step) if stop - h + 1 > begin else _NONE)
+    origins = [
+        torch.arange(int(b), stop - h + 1, step, dtype=torch.int32) if stop - h + 1 > b else _NONE for b in begins
+    ]
+    counts = torch.tensor([len(o) for o in origins])
+    series = torch.arange(len(begins), dtype=torch.int32).repeat_interleave(counts)
+    return Windows(table, input_size, h, torch.cat(origins) if origins else _NONE, series)
+
+
+_NONE = torch.empty(0, dtype=torch.int32)
+
+
+def first_rows(values: Tensor) -> Tensor:
+    """The first known row of each series of ``[T, N]``; T for one without any."""
+    known = values.isfinite()
+    first = known.to(torch.uint8).argmax(dim=0)
+    return first.where(known.any(dim=0), torch.tensor(len(values)))
 
 
 class ShuffledBatches(Sampler[list[int]]):
     """Batches of indices, shuffled anew in each epoch in a way that the seed and the epoch alone decide.
 
-    So a run resumed at an epoch sees what an unbroken one would. Lightning calls :meth:`set_epoch`.
+    So a run resumed at an epoch sees what an unbroken one would. Lightning calls :meth:`set_epoch`. Where there are
+    more than ``most`` batches, an epoch has the first ``most`` of its order.
     """
 
-    def __init__(self, count: int, batch_size: int, seed: int) -> None:
+    def __init__(self, count: int, batch_size: int, seed: int, most: int | None = None) -> None:
         self.count, self.batch_size, self.seed, self.epoch = count, batch_size, seed, 0
+        self.batches = -(-count // batch_size) if most is None else min(most, -(-count // batch_size))
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return -(-self.count // self.batch_size)
+        return self.batches
 
     def __iter__(self) -> Iterator[list[int]]:
         # a generator, so that the order is drawn at the first batch: a resumed run sets the epoch after asking for this
         order = torch.randperm(self.count, generator=torch.Generator().manual_seed(self.seed + self.epoch))
-        yield from (batch.tolist() for batch in order.split(self.batch_size))
+        yield from (batch.tolist() for batch in order.split(self.batch_size)[: self.batches])
 
 
-def loader(windows: Windows, batch_size: int, seed: int | None = None) -> DataLoader:
-    """All windows in batches, none dropped: in order, or shuffled by ``seed``."""
+def loader(windows: Windows, batch_size: int, seed: int | None = None, most: int | None = None) -> DataLoader:
+    """Windows in batches: all in order, or shuffled by ``seed``, at most ``most`` batches an epoch."""
     if seed is None:
         batches: Sampler[list[int]] = BatchSampler(SequentialSampler(windows), batch_size, drop_last=False)
     else:
-        batches = ShuffledBatches(len(windows), batch_size, seed)
+        batches = ShuffledBatches(len(windows), batch_size, seed, most)
     # a batch of indices is one item, so that a batch is cut out by one indexing operation
     return DataLoader(windows, batch_size=None, sampler=batches)
 

@@ -12,7 +12,6 @@ TINY = {
     "patch_size": 4,
     "dim": 8,
     "num_layers": 1,
-    "num_heads": 2,
     "max_epochs": 2,
     "random_state": 0,
     "verbose": 0,

@@ -74,9 +74,7 @@ def test_what_is_unknown_is_named(real_data):
 
 
 def test_a_small_forecaster_beats_the_naive_ones_and_is_itself_untouched(real_data):
-    model = TitansForecaster(
-        dim=8, num_layers=1, num_heads=1, max_epochs=1, batch_size=256, learning_rate=1e-2, verbose=0
-    )
+    model = TitansForecaster(dim=8, num_layers=1, max_epochs=1, batch_size=1792, learning_rate=1e-2, verbose=0)
     before = model.get_params()
     result = evaluate_protocol(model, "ETTh1", input_size=48, h=24, seed=5)
     assert model.get_params() == before

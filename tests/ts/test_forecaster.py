@@ -125,7 +125,7 @@ def test_the_score_is_minus_the_scaled_absolute_error_of_every_window(tiny, wide
     test = wide.iloc[40:70]
     errors = []
     for start in range(len(test) - 16 + 1):
-        past, future = test.iloc[start : start + 12], test.iloc[start + 12 : start + 16]
+        past, future = test.iloc[: start + 12], test.iloc[start + 12 : start + 16]
         errors.append(((model.predict(past) - future).abs() / model.scale_).to_numpy())
     assert model.score(test) == pytest.approx(-np.mean(errors), rel=1e-5)
     with pytest.raises(ValueError, match="score needs the series of fit"):
@@ -192,7 +192,8 @@ def test_new_series_are_welcome_unless_series_are_mixed(tiny, wide):
 
     mixed = tiny(multivariate=True).fit(wide)
     with pytest.raises(
-        ValueError, match=r"forecasts the series of fit, in their order: \['a', 'b', 'c'\], got \['new'\]"
+        ValueError,
+        match=r"multivariate model needs the series of fit, in their order: \['a', 'b', 'c'\], got \['new'\]",
     ):
         mixed.predict(new)
 
@@ -220,8 +221,8 @@ def test_the_checkpoint_of_another_fit_is_refused(tiny, wide, tmp_path, options,
 
 
 def test_training_is_long_enough_for_small_data_by_default(tiny, wide):
-    model = tiny(max_epochs=None, patience=1000, batch_size=16).fit(wide)
-    assert len(model.history_.epochs) == 100  # 85 training windows: 6 batches an epoch, 600 in all
+    model = tiny(max_epochs=None, batch_size=48).fit(wide, val_size=0)
+    assert len(model.history_.epochs) == 86  # 3 series of 105 windows: 7 batches an epoch, 600 in all
 
 
 def test_verbose_0_is_silent_and_1_shows_progress(tiny, wide, capfd):
@@ -255,7 +256,8 @@ def test_the_plot_shows_the_forecast_behind_the_past(tiny, wide):
         ("input_size", 2.5),
         ("dim", "wide"),
         ("max_epochs", 0),
-        ("patience", -1),
+        ("loss", "rmse"),
+        ("missing", "drop"),
         ("dropout", 1),
         ("learning_rate", 0),
     ],
@@ -266,10 +268,8 @@ def test_bad_settings_are_named_in_fit(tiny, wide, name, value):
 
 
 def test_settings_that_do_not_go_together_are_named(tiny, wide):
-    with pytest.raises(ValueError, match="dim must be a multiple of num_heads"):
-        tiny(dim=9, num_heads=2).fit(wide)
-    with pytest.raises(ValueError, match="mixer must be one of"):
-        tiny(mixer="conv").fit(wide)
+    with pytest.raises(ValueError, match="dim must be a multiple of 4, got 9"):
+        tiny(dim=9).fit(wide)
 
 
 def test_importing_the_package_is_cheap_and_its_names_are_pinned():

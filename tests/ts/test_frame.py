@@ -82,8 +82,9 @@ def test_a_freq_that_is_unknown_does_not_fit_or_cannot_be_found_is_named(wide):
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [
-        (lambda w: pl.DataFrame({"y": [1.0]}), TypeError, r"Convert it with \.to_pandas\(\)"),
-        (lambda w: [1, 2, 3], TypeError, "must be a pandas DataFrame or a numpy matrix, got list"),
+        (lambda w: pl.DataFrame({"y": [1.0]}), ValueError, r"neither long nor wide.*Got columns \['y'\]"),
+        (lambda w: pl.Series([1.0]), TypeError, "must be a pandas or polars DataFrame or a numpy matrix, got Series"),
+        (lambda w: [1, 2, 3], TypeError, "must be a pandas or polars DataFrame or a numpy matrix, got list"),
         (lambda w: w.iloc[:0], ValueError, "df has no rows"),
         (lambda w: w.set_axis(list("abcd" * 30), axis=0), ValueError, "neither long nor wide"),
         (lambda w: w.set_axis(["a", "a", "b"], axis=1), ValueError, r"duplicate columns: \['a'\]"),
@@ -131,7 +132,7 @@ def test_forecasts_come_back_in_the_layout_of_the_frame(wide, long):
     values = np.arange(6.0).reshape(2, 3)
     for frame in (wide, long, wide.to_numpy()):
         panel = read_frame(frame)
-        out = panel.output(panel.future(2), values, "Titans")
+        out = panel.output(panel.future(2), values[..., None], ["Titans"])
         if panel.layout == "long":
             assert list(out.columns) == ["unique_id", "ds", "Titans"]
             assert out["unique_id"].tolist() == ["a", "a", "b", "b", "c", "c"]

@@ -95,7 +95,7 @@ def test_the_future_follows_the_calendar(start, freq, following):
 def test_months_are_found_without_being_told():
     panel = read_frame(long_frame(pd.date_range("2023-11-01", periods=4, freq="MS")))
     assert panel.freq == pd.offsets.MonthBegin()
-    out = panel.output(panel.future(2), np.array([[1.0, 2.0], [3.0, 4.0]]), "Titans")
+    out = panel.output(panel.future(2), np.array([[[1.0], [2.0]], [[3.0], [4.0]]]), ["Titans"])
     assert out.to_dict("list") == {
         "unique_id": ["a", "a", "b", "b"],
         "ds": [pd.Timestamp("2024-03-01"), pd.Timestamp("2024-04-01")] * 2,

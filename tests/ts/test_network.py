@@ -6,7 +6,7 @@ import torch
 
 from titans_ts.einfft import EinFFT
 from titans_ts.simba import Simba, SimbaConfig, forecast
-from titans_ts.windows import ShuffledBatches, Windows, all_windows, loader
+from titans_ts.windows import ShuffledBatches, Table, all_windows, all_windows_of, loader
 
 CONFIG = {"h": 5, "input_size": 24, "patch_size": 6, "dim": 8, "num_layers": 2, "num_heads": 2, "chunk_size": 2}
 
@@ -104,13 +104,13 @@ def test_forecasts_do_not_depend_on_the_batch_they_are_made_in():
 
 def test_validation_windows_begin_a_lookback_before_the_border():
     values = torch.arange(50.0)[:, None]
-    val = Windows(values, 10, 4, 30, 50)
-    inputs, targets = val[[0, len(val) - 1]]
+    val = all_windows_of(Table(values), 10, 4, 30, 50, together=False)
+    inputs, targets = val[[0, len(val) - 1]][:2]
     assert len(val) == 20 - 4 + 1
     assert inputs[0, :, 0].tolist() == list(range(20, 30))
     assert targets[0, :, 0].tolist() == [30, 31, 32, 33]
     assert targets[1, :, 0].tolist() == [46, 47, 48, 49]
-    train = Windows(values, 10, 4, 0, 30)
+    train = all_windows_of(Table(values), 10, 4, 0, 30, together=False)
     assert len(train) == 30 - 14 + 1
     assert train[[0]][1][0, :, 0].tolist() == [10, 11, 12, 13]
     assert train[[16]][1][0, :, 0].tolist() == [26, 27, 28, 29]
@@ -127,8 +127,8 @@ def test_an_epoch_has_every_window_once_in_an_order_of_seed_and_epoch():
     assert order(1, 0) == order(1, 0)
     assert order(1, 0) != order(1, 1)
     assert order(1, 0) != order(2, 0)
-    in_turn = loader(Windows(torch.arange(20.0)[:, None], 4, 2, 0, 20), batch_size=6)
-    firsts = torch.cat([inputs[:, 0, 0] for inputs, _ in in_turn])
+    in_turn = loader(all_windows_of(Table(torch.arange(20.0)[:, None]), 4, 2, 0, 20, together=True), batch_size=6)
+    firsts = torch.cat([batch.x[:, 0, 0] for batch in in_turn])
     assert firsts.tolist() == list(range(15))
 
 

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from titans_datasets import load
@@ -98,6 +99,7 @@ def test_an_estimator_is_cloned_told_everything_and_never_sees_a_test_row(real_d
     ((values, val_size, params),) = Spy.fits
     assert params == {"h": 96, "input_size": 48, "random_state": 7}
     assert (len(values), val_size) == (11520, 2880)
-    np.testing.assert_array_equal(values, load_protocol("ETTh1").values[:11520])
+    assert values.index[-1] == pd.Timestamp("2017-10-23 23:00")
+    np.testing.assert_array_equal(values.to_numpy(), load_protocol("ETTh1").values[:11520])
     assert (round(result["mse"], 4), round(result["mae"], 4), result["n_windows"]) == (1.2944, 0.7132, 2785)
     assert (result["model"], result["dataset"], result["parameters"]) == ("Spy", "ETTh1", 0)

@@ -5,7 +5,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from titans_ts import TitansForecaster
 
-SMALL = {"h": 1, "input_size": 2, "max_epochs": 1, "dim": 8, "num_layers": 1, "num_heads": 2, "verbose": 0}
+SMALL = {"h": 1, "input_size": 2, "max_epochs": 1, "dim": 8, "num_layers": 1, "verbose": 0}
 # the order of rows is time: a forecaster cannot be the same for shuffled rows, or for a part of them
 EXPECTED = {
     "check_methods_sample_order_invariance": "row order is time",

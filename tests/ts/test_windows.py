@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from titans_core.train import TrainingOptions, train_network
-from titans_ts.windows import Windows, loader
+from titans_ts.windows import Table, all_windows_of, loader
 
 INPUT_SIZE, H, ROWS = 4, 2, 20
 
@@ -13,19 +13,23 @@ class PowerCutError(Exception):
     pass
 
 
+def windows(values, start=0, stop=ROWS, together=False):
+    return all_windows_of(Table(values), INPUT_SIZE, H, start, stop, together)
+
+
 def trained_on(seed, noise=0, epochs=3, checkpoint_dir=None, cut_after=None):
     """First rows of the windows that an outer loop of some epochs saw, epoch by epoch."""
     seen = []
 
     def loss(net, batch):
-        inputs, targets = batch
+        inputs, targets = batch[:2]
         if len(seen) == cut_after:
             raise PowerCutError
         seen.extend(inputs[:, 0, 0].tolist())
         return (net(inputs.mT) - targets.mT).square().mean(), targets.numel()
 
     torch.manual_seed(noise)
-    batches = loader(Windows(torch.arange(float(ROWS))[:, None], INPUT_SIZE, H, 0, ROWS), 4, seed)
+    batches = loader(windows(torch.arange(float(ROWS))[:, None]), 4, seed)
     options = TrainingOptions(max_epochs=epochs, progress=False, device="cpu", seed=seed, checkpoint_dir=checkpoint_dir)
     train_network(torch.nn.Linear(INPUT_SIZE, H), loss, batches, None, options)
     return [seen[i : i + 15] for i in range(0, len(seen), 15)]
@@ -55,7 +59,7 @@ def test_training_and_validation_targets_share_no_row_and_leave_none_out(border)
     values = torch.arange(float(ROWS))[:, None]
 
     def targets(start, stop):
-        part = Windows(values, INPUT_SIZE, H, start, stop)
+        part = windows(values, start, stop)
         return part[list(range(len(part)))][1]
 
     train, val = targets(0, border), targets(border, ROWS)
@@ -65,19 +69,62 @@ def test_training_and_validation_targets_share_no_row_and_leave_none_out(border)
 
 def test_a_window_is_a_lookback_and_what_came_next():
     values = torch.arange(2.0 * ROWS).reshape(ROWS, 2)
-    inputs, targets = Windows(values, INPUT_SIZE, H, 0, ROWS)[[14, 0]]
-    assert torch.equal(inputs[0], values[14:18])
-    assert torch.equal(targets[0], values[18:20])
-    assert torch.equal(inputs[1], values[:4])
+    both = windows(values, together=True)[[14, 0]]
+    assert torch.equal(both.x[0], values[14:18])
+    assert torch.equal(both.y[0], values[18:20])
+    assert torch.equal(both.x[1], values[:4])
+    apart = windows(values)
+    assert len(apart) == 30
+    assert torch.equal(apart[[29, 0]].x[0], values[14:18, 1:])
+    assert torch.equal(apart[[29, 0]].y[1], values[4:6, :1])
 
 
 @pytest.mark.parametrize(("stop", "count"), [(5, 0), (6, 1), (7, 2)])
 def test_too_few_rows_are_no_window(stop, count):
-    assert len(Windows(torch.zeros(ROWS, 1), INPUT_SIZE, H, 0, stop)) == count
+    assert len(windows(torch.zeros(ROWS, 1), stop=stop)) == count
 
 
 @pytest.mark.parametrize("seed", [None, 3])
 def test_the_last_batch_is_smaller_and_kept(seed):
-    batches = loader(Windows(torch.zeros(ROWS, 1), INPUT_SIZE, H, 0, ROWS), 4, seed)
-    assert [len(inputs) for inputs, _ in batches] == [4, 4, 4, 3]
+    batches = loader(windows(torch.zeros(ROWS, 1)), 4, seed)
+    assert [len(batch.x) for batch in batches] == [4, 4, 4, 3]
     assert len(batches) == 4
+
+
+def test_an_epoch_has_at_most_so_many_batches_and_others_each_time():
+    batches = loader(windows(torch.arange(float(ROWS))[:, None]), 4, seed=1, most=2)
+    assert len(batches) == 2
+    epochs = []
+    for epoch in range(3):
+        batches.sampler.set_epoch(epoch)
+        epochs.append(torch.cat([batch.x[:, 0, 0] for batch in batches]).tolist())
+    assert all(len(set(epoch)) == 8 for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_a_series_that_begins_later_has_windows_from_where_its_lookback_is_whole():
+    values = torch.arange(2.0 * ROWS).reshape(ROWS, 2)
+    values[:10, 1] = float("nan")
+    found = windows(values)
+    batch = found[list(range(len(found)))]
+    assert batch.x.isfinite().all()
+    assert (found.series == 0).sum() == 15
+    assert found.origins[found.series == 1].tolist() == [14, 15, 16, 17, 18]
+
+
+def test_exogenous_columns_come_with_their_rows_and_series():
+    T, N = ROWS, 2
+    row, series = torch.arange(float(T))[:, None], torch.arange(float(N))
+    hist = (100 * row + series).unsqueeze(-1)
+    futr = (1000 * row.expand(T, 1)).unsqueeze(-1)  # shared by all series
+    stat = series[:, None] + 7
+    table = Table(row + 0.1 * series, hist, futr, stat)
+    apart = all_windows_of(table, INPUT_SIZE, H, 0, T, together=False)[[20]]  # the second series from row 5
+    assert apart.hist.flatten().tolist() == [501, 601, 701, 801]
+    assert apart.futr.flatten().tolist() == [5000, 6000, 7000, 8000, 9000, 10000]
+    assert apart.stat.tolist() == [[[8.0]]]
+    mixed = all_windows_of(table, INPUT_SIZE, H, 0, T, together=True)[[5, 6]]
+    assert mixed.hist[0, :, 1, 0].tolist() == [501, 601, 701, 801]
+    assert mixed.futr.shape == (2, 6, 1, 1)
+    assert mixed.futr[1, :, 0, 0].tolist() == [6000, 7000, 8000, 9000, 10000, 11000]
+    assert mixed.stat.tolist() == [[[7.0], [8.0]]] * 2

@@ -1,0 +1,123 @@
+"""Forecasts beside what came: rolling origins in a frame, with or without training anew."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import clone
+
+from titans_ts.exogenous import Columns, read_columns, to_pandas
+from titans_ts.frame import Panel, from_pandas, long_frame, read_frame
+from titans_ts.intervals import Calibration, check_levels, level_names, scored_origins
+from titans_ts.windows import Table
+
+if TYPE_CHECKING:
+    from titans_ts.forecaster import TitansForecaster
+
+
+def backtest(
+    forecaster: "TitansForecaster",
+    df: Any,
+    n_windows: int,
+    step_size: int | None,
+    refit: bool | int,
+    val_size: int | None,
+    level: list[float] | None,
+    static_df: Any,
+) -> Any:
+    """See :meth:`titans_ts.TitansForecaster.cross_validation`."""
+    levels = [] if level is None else check_levels(level)
+    h = forecaster.h
+    step = h if step_size is None else step_size
+    for name, value in (("n_windows", n_windows), ("step_size", step)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
+    if not isinstance(refit, (bool, int)) or refit < 0:
+        raise ValueError(f"refit must be False, True or a number of windows, got {refit!r}.")
+    whole = _read(forecaster, df)
+    T = len(whole.values)
+    cutoffs = [T - h - i * step for i in reversed(range(n_windows))]
+    least = forecaster.input_size + h
+    if cutoffs[0] < least:
+        raise ValueError(
+            f"{n_windows} windows of h={h} at step_size={step} leave {max(0, cutoffs[0])} rows before the first, but "
+            f"input_size + h = {least} are needed to train. Lower n_windows or step_size, or give a longer frame."
+        )
+    every = len(cutoffs) if refit is False else 1 if refit is True else max(1, int(refit))
+    frames = []
+    for begin in range(0, len(cutoffs), every):
+        mine = cutoffs[begin : begin + every]
+        model = clone(forecaster).fit(_before(df, whole, mine[0]), val_size=val_size, static_df=static_df)
+        panel = model._read(df, model.scaling_.columns, static_df, reset=False)
+        frames.append(backtest_frame(model, panel, mine, levels, fitted=mine[0], library="pandas"))
+    return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
+
+
+def backtest_frame(
+    model: "TitansForecaster",
+    panel: Panel,
+    origins: list[int],
+    levels: list[float],
+    fitted: int | None = None,
+    library: str | None = None,
+) -> Any:
+    """Forecasts of a fitted model at rows of a panel, beside what came, as a long frame.
+
+    With ``fitted``, the number of rows that ``fit`` saw, intervals take in the errors that became known behind them.
+    """
+    model._check_series(panel, "a backtest")
+    h, T = model._fitted().h, len(panel.values)
+    table = model.scaling_.table(panel, model.mean_, model.scale_)
+    found = model.model_.rolling(table, torch.tensor(origins), levels)
+    rolling = _RollingCalibration(model, table, fitted if levels else None)
+    names = ["Titans", *level_names("Titans", levels)]
+    parts = []
+    for i, origin in enumerate(origins):
+        values = model.model_.bounded(found.at(i), levels, rolling.known_by(origin))[0]
+        values = values * model.scale_[:, None] + model.mean_[:, None]
+        rows = slice(origin, min(origin + h, T))
+        columns = {"y": panel.values[rows], **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
+        frame = long_frame(panel.ids, panel.index[rows], columns)
+        frame.insert(2, "cutoff", panel.index[origin - 1])
+        # without the series that have not begun, or not long enough ago
+        parts.append(frame[np.isfinite(frame["Titans"])])
+    return from_pandas(pd.concat(parts, ignore_index=True), library or panel.library)
+
+
+class _RollingCalibration:
+    """The calibration of ``fit``, moved on by the errors of later rows as :meth:`update` would move it."""
+
+    def __init__(self, model: "TitansForecaster", table: Table, fitted: int | None) -> None:
+        self.calibration, self.h = model.calibration_, model._fitted().h
+        self.later: np.ndarray | None = None
+        if fitted is None or self.calibration is None or model.model_.objective.probabilistic:
+            return
+        self.origins = scored_origins(fitted - self.h + 1, len(table.values) - self.h + 1, self.calibration.step)
+        if len(self.origins):
+            self.later = model.model_.scores(table, torch.from_numpy(self.origins), self.calibration.step).scores
+            self.each = len(self.later) // len(self.origins)  # shared scores: several an origin
+
+    def known_by(self, origin: int) -> Calibration | None:
+        if self.calibration is None or self.later is None:
+            return self.calibration
+        known = int(np.searchsorted(self.origins, origin - self.h, side="right"))
+        return self.calibration.joined(Calibration(self.later[: known * self.each], self.calibration.step))
+
+
+def _before(df: Any, whole: Panel, cutoff: int) -> Any:
+    """The rows of a frame before a row of its panel."""
+    plain = to_pandas(df)
+    if isinstance(plain, np.ndarray) or not hasattr(plain, "columns"):
+        return np.asarray(plain)[:cutoff]
+    last = whole.index[cutoff - 1]
+    if "ds" in plain.columns:
+        return plain[plain["ds"] <= last]
+    return plain[plain.index <= last]
+
+
+def _read(forecaster: "TitansForecaster", df: Any) -> Panel:
+    if not hasattr(df, "columns"):
+        df = np.asarray(df, dtype=np.float64)
+    columns = read_columns(forecaster.exogenous)
+    return read_frame(df, forecaster.freq, Columns(columns.hist, columns.futr), forecaster.missing)

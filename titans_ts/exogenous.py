@@ -1,0 +1,182 @@
+"""Columns beside the target: which there are, the calendar made from time stamps, static and future tables."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from titans_ts.stamps import Step
+
+# harmonics of each cycle of the calendar: a daily curve has corners, a year's is smooth
+CYCLES = {"day": 3, "week": 2, "year": 2}
+_SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Exogenous columns by name.
+
+    Attributes:
+        hist: known up to now only.
+        futr: known in the horizon too; ``predict`` needs them in ``futr_df``.
+        stat: of a series, not changing; in ``static_df``.
+        calendar: cycles of the time stamps, of "day", "week" and "year"; or ("auto",): those that the data spans twice.
+    """
+
+    hist: tuple[str, ...] = ()
+    futr: tuple[str, ...] = ()
+    stat: tuple[str, ...] = ()
+    calendar: tuple[str, ...] = ()
+
+    def with_cycles_of(self, index: pd.Index) -> "Columns":
+        """ "auto" made definite by a time axis."""
+        if self.calendar != ("auto",):
+            if self.calendar and not isinstance(index, pd.DatetimeIndex):
+                raise ValueError(f"exogenous calendar={list(self.calendar)} needs time stamps, got {index.dtype} ones.")
+            return self
+        if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
+            return replace(self, calendar=())
+        span = (index[-1] - index[0]).total_seconds()
+        step = span / (len(index) - 1)
+        return replace(self, calendar=tuple(c for c in CYCLES if 2 * step <= _SECONDS[c] <= span / 2))
+
+
+def read_columns(exogenous: Mapping[str, Any] | None) -> Columns:
+    """The constructor's ``exogenous`` as :class:`Columns`.
+
+    Raises:
+        ValueError: unknown kinds or cycles, or a name that stands twice.
+        TypeError: not a mapping from kind to names.
+    """
+    if exogenous is None:
+        return Columns()
+    kinds = [f.name for f in fields(Columns)]
+    if not isinstance(exogenous, Mapping):
+        raise TypeError(f"exogenous must be a dict with keys among {kinds}, got {exogenous!r}.")
+    unknown = [k for k in exogenous if k not in kinds]
+    if unknown:
+        raise ValueError(f"exogenous has unknown keys {unknown}; there are {kinds}.")
+    named: dict[str, tuple[str, ...]] = {}
+    for kind, names in exogenous.items():
+        if isinstance(names, str):
+            names = [names]
+        if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
+            raise TypeError(f"exogenous[{kind!r}] must be a list of names, got {names!r}.")
+        named[kind] = tuple(names)
+    columns = Columns(**named)
+    every = [*columns.hist, *columns.futr, *columns.stat]
+    twice = sorted({n for n in every if every.count(n) > 1})
+    if twice:
+        raise ValueError(f"exogenous columns {twice} stand twice; each has one kind.")
+    wrong = [n for n in every if n in ("unique_id", "ds", "y")]
+    if wrong:
+        raise ValueError(f"exogenous must not name {wrong}: these are the frame's own columns.")
+    strange = [c for c in columns.calendar if c not in CYCLES]
+    if strange and columns.calendar != ("auto",):
+        raise ValueError(
+            f"exogenous calendar must be 'auto' or a list of {list(CYCLES)}, got {list(columns.calendar)}."
+        )
+    return columns
+
+
+def calendar_features(index: pd.Index, cycles: tuple[str, ...]) -> np.ndarray:
+    """Sines and cosines of where in its day, week and year each stamp is: ``[T, 2 * harmonics]``."""
+    if not cycles:
+        return np.empty((len(index), 0))
+    if not isinstance(index, pd.DatetimeIndex):
+        raise ValueError(f"exogenous calendar={list(cycles)} needs time stamps, got {index.dtype} ones.")
+    # the clock on the wall: a day has its shape in local time
+    wall = index.tz_localize(None).as_unit("s").asi8.astype(np.float64)
+    waves = []
+    for cycle in cycles:
+        # 1970-01-01 was a Thursday
+        position = (wall + 3 * 86_400 if cycle == "week" else wall) / _SECONDS[cycle] * 2 * np.pi
+        waves += [f(k * position) for k in range(1, CYCLES[cycle] + 1) for f in (np.sin, np.cos)]
+    return np.stack(waves, axis=1)
+
+
+def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...]) -> np.ndarray:
+    """The static columns of each series, ``[N, S]``.
+
+    Raises:
+        ValueError: no frame although columns were declared, missing columns or series, or values that are no numbers.
+    """
+    if not names:
+        return np.empty((len(ids), 0))
+    if static_df is None:
+        raise ValueError(f"exogenous declares the static columns {list(names)}: give them in static_df.")
+    static_df = to_pandas(static_df)
+    _need_columns(static_df, ("unique_id", *names), "static_df")
+    if static_df["unique_id"].duplicated().any():
+        again = static_df["unique_id"][static_df["unique_id"].duplicated()].iloc[0]
+        raise ValueError(f"static_df has several rows for series {again!r}; it needs one.")
+    table = static_df.set_index("unique_id")
+    missing = [i for i in ids if i not in table.index]
+    if missing:
+        raise ValueError(f"static_df lacks {len(missing)} series, first: {missing[0]!r}.")
+    values = _numbers(table.loc[ids, list(names)], "static_df")
+    if not np.isfinite(values).all():
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        raise ValueError(f"static_df has no finite {names[column]!r} for series {ids[row]!r}.")
+    return values
+
+
+def read_future(futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str, ...], step: Step) -> np.ndarray:
+    """The future columns of each series at each stamp of the horizon, ``[h, N, F]``.
+
+    Raises:
+        ValueError: no frame although columns were declared; missing columns, stamps or values.
+    """
+    if not names:
+        return np.empty((len(index), len(ids), 0))
+    if futr_df is None:
+        raise ValueError(
+            f"exogenous declares the future columns {list(names)}: give their next {len(index)} values a series in "
+            f"futr_df, from {index[0]} to {index[-1]}."
+        )
+    futr_df = to_pandas(futr_df)
+    _need_columns(futr_df, ("unique_id", "ds", *names), "futr_df")
+    if futr_df.duplicated(["unique_id", "ds"]).any():
+        raise ValueError("futr_df has duplicate rows of (unique_id, ds). Drop them first.")
+    wanted = pd.MultiIndex.from_product([ids, index], names=["unique_id", "ds"])
+    table = futr_df.set_index(["unique_id", "ds"])[list(names)].reindex(wanted)
+    values = _numbers(table, "futr_df")
+    if not np.isfinite(values).all():
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        raise ValueError(
+            f"futr_df has no finite {names[column]!r} for series {wanted[row][0]!r} at {wanted[row][1]}: it needs the "
+            f"{len(index)} steps from {index[0]} to {index[-1]} of each series."
+        )
+    return values.reshape(len(ids), len(index), len(names)).transpose(1, 0, 2)
+
+
+def to_pandas(df: Any) -> Any:
+    """A polars frame as a pandas frame; anything else as it is."""
+    if type(df).__module__.partition(".")[0] != "polars" or not hasattr(df, "get_columns"):
+        return df
+    columns = {}
+    for column in df.get_columns():
+        values = column.to_numpy()
+        zone = getattr(column.dtype, "time_zone", None)
+        columns[column.name] = pd.Series(values).dt.tz_localize("UTC").dt.tz_convert(zone) if zone else values
+    return pd.DataFrame(columns)
+
+
+def _need_columns(df: Any, names: tuple[str, ...], where: str) -> None:
+    if not isinstance(df, pd.DataFrame):
+        raise TypeError(f"{where} must be a pandas or polars DataFrame, got {type(df).__name__}.")
+    missing = [n for n in names if n not in df.columns]
+    if missing:
+        raise ValueError(f"{where} lacks the columns {missing}. Got {list(df.columns)[:8]}.")
+
+
+def _numbers(table: pd.DataFrame, where: str) -> np.ndarray:
+    for name in table.columns:
+        if not pd.api.types.is_numeric_dtype(table[name]):
+            raise ValueError(
+                f"column {name!r} of {where} must be numeric, got {table[name].dtype}. Encode it, for instance with "
+                "pd.get_dummies."
+            )
+    return table.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -1,0 +1,87 @@
+"""Conformal intervals: as wide as the errors on rows that training did not see (Vovk et al. 2005).
+
+A score is the absolute error of a forecast in units of the deviation of its lookback, so that intervals are wide where
+a series is restless. The interval of a level is the forecast plus and minus the score that this part of the scores
+stays below, for each step of the horizon.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+WINDOWS = 512  # scores kept of each series and step
+SERIES = 64  # more series than these share their scores
+FLOOR = 0.1  # least deviation of a lookback, in standard deviations of its series
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Scores of past forecasts, oldest first.
+
+    Attributes:
+        scores: ``[W, h, N]``, or with many series ``[W, h, 1]``, theirs together. NaN where the truth is not known.
+        step: rows between the origins of the scores.
+    """
+
+    scores: np.ndarray
+    step: int = 1
+
+    @classmethod
+    def of(cls, forecasts: np.ndarray, truth: np.ndarray, spread: np.ndarray, step: int = 1) -> "Calibration":
+        """From forecasts and truth ``[W, h, N]`` in time order, and the deviation ``[W, N]`` of the lookbacks."""
+        scores = np.abs(truth - forecasts) / np.maximum(spread, FLOOR)[:, None]
+        calibration = cls(scores.astype(np.float32), step)
+        return calibration.shared() if scores.shape[2] > SERIES else calibration
+
+    def shared(self) -> "Calibration":
+        """One set of scores for all series."""
+        scores = self.scores
+        if scores.shape[2] > SERIES:
+            # the same series are drawn each time, so that later scores stand beside earlier ones
+            scores = scores[:, :, np.sort(np.random.default_rng(0).choice(scores.shape[2], SERIES, replace=False))]
+        return Calibration(scores.transpose(0, 2, 1).reshape(-1, scores.shape[1], 1), self.step)
+
+    def joined(self, newer: "Calibration") -> "Calibration":
+        """With newer scores, and without the oldest beyond as many as there were."""
+        most = max(len(self.scores), WINDOWS)
+        return Calibration(np.concatenate((self.scores, newer.scores))[-most:], self.step)
+
+    def half_width(self, level: float, spread: np.ndarray) -> np.ndarray:
+        """Half the width ``[..., h, N]`` of intervals of ``level`` percent, for lookbacks of deviation ``[..., N]``."""
+        count = np.isfinite(self.scores).sum(axis=0)
+        # the rank that keeps the promise in a finite sample: ceil((n + 1) level) of n
+        rank = np.ceil((count + 1) * level / 100)
+        ordered = np.sort(self.scores, axis=0)  # NaN last
+        at = np.clip(rank.astype(int) - 1, 0, np.maximum(count - 1, 0))
+        scores = np.take_along_axis(ordered, at[None], axis=0)[0]
+        return scores.astype(np.float64) * np.maximum(spread, FLOOR)[..., None, :]
+
+
+def scored_origins(begin: int, end: int, step: int) -> np.ndarray:
+    """The rows from ``begin`` to before ``end`` at which forecasts are scored: multiples of ``step``, so that which
+    they are does not depend on how the rows came in."""
+    return np.arange(-(-begin // step) * step, end, step)
+
+
+def scoring_step(rows: int) -> int:
+    """How far apart origins are scored where this many could be."""
+    return max(1, rows // WINDOWS)
+
+
+def check_levels(level: Any) -> list[float]:
+    """``level`` as a sorted list of percentages.
+
+    Raises:
+        ValueError: no number between 0 and 100.
+    """
+    levels = list(level) if isinstance(level, (list, tuple, set, np.ndarray)) else [level]
+    for value in levels:
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < 100:
+            raise ValueError(f"level must be percentages between 0 and 100, such as [80, 95], got {level!r}.")
+    return sorted({float(value) for value in levels})
+
+
+def level_names(column: str, levels: list[float]) -> list[str]:
+    """Names of the bounds in the order of neuralforecast: lower bounds from wide to narrow, then upper ones."""
+    return [f"{column}-lo-{v:g}" for v in reversed(levels)] + [f"{column}-hi-{v:g}" for v in levels]

@@ -1,0 +1,196 @@
+"""The outer loop of the online memory, learned beside a finished network by truncated back-propagation.
+
+Streams run through the training rows; their state is carried from one segment to the next, gradients are not.
+"""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from titans_ts import online
+from titans_ts.objective import Objective
+from titans_ts.rolling import corrections, forecast_rows, forecast_windows
+from titans_ts.simba import Simba
+from titans_ts.windows import Table, Windows, first_rows
+
+LANES, SEGMENT = 32, 32  # streams side by side; writes in a segment
+CHECKS = 4
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """What training came to.
+
+    Attributes:
+        steps: updates of the outer loop; 0 where the series are too short for a memory.
+        without: validation error of the network alone (absolute, in standard deviations, near steps weighing more).
+        with_memory: the same with the memory as it was kept.
+        kept: whether the memory is used: if it lowered the error, or if there was no validation to ask.
+    """
+
+    steps: int
+    without: float | None = None
+    with_memory: float | None = None
+    kept: bool = False
+
+
+def train_memory(
+    network: Simba,
+    objective: Objective,
+    table: Table,
+    border: int,
+    *,
+    steps: int,
+    seed: int,
+    progress: bool,
+    learning_rate: float = 2e-3,
+) -> tuple[online.OnlineMemory | None, MemoryReport]:
+    """Learn a memory on the rows before ``border``; judge it on those behind.
+
+    Args:
+        network: the trained network, which stays as it is.
+        objective: how it is read.
+        table: all rows, standardised.
+        border: the first row of validation; the end of the table if there is none.
+        steps: updates of the outer loop.
+        seed: of everything random.
+        progress: show a bar.
+        learning_rate: the highest of one cycle.
+
+    Returns:
+        The memory, or None where it does not help or the series are too short; and what happened.
+    """
+    config = network.config
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        memory = online.OnlineMemory(config.input_size, config.h)
+        streams = _Streams(network, objective, table, memory, border)
+        if not streams.enough:
+            return None, MemoryReport(0)
+        val = _Validation.of(network, objective, table, memory, border)
+        without = val.error(None) if val else None
+        best, best_error = copy.deepcopy(memory.state_dict()), without
+        optimizer = torch.optim.AdamW(memory.parameters(), lr=learning_rate, weight_decay=0.1)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=max(2, steps))
+        bar = tqdm(total=steps, desc="Memory", disable=not progress, leave=True)
+        done, kept = 0, val is None
+        while done < steps:
+            for loss in streams.run(memory, objective):
+                optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(memory.parameters(), 1.0)
+                optimizer.step()
+                schedule.step()
+                done += 1
+                bar.update()
+                if val and done % max(1, steps // CHECKS) == 0:
+                    error = val.error(memory)
+                    bar.set_postfix(val_loss=f"{error:.4f}", without=f"{without:.4f}")
+                    if best_error is not None and error < best_error:
+                        best, best_error, kept = copy.deepcopy(memory.state_dict()), error, True
+                if done == steps:
+                    break
+        bar.close()
+        if val:
+            memory.load_state_dict(best)
+        memory.eval()
+        return (memory if kept else None), MemoryReport(done, without, best_error, kept)
+
+
+class _Streams:
+    """Streams through the training rows, each of one series from a random row near its beginning."""
+
+    def __init__(
+        self, network: Simba, objective: Objective, table: Table, memory: online.OnlineMemory, border: int
+    ) -> None:
+        self.network, self.objective, self.table, self.border = network, objective, table, border
+        self.first = first_rows(table.values)
+        self.lead = max(memory.span + memory.stride, network.config.input_size)
+        self.tokens = ((border - network.config.h - memory.stride) - (self.first + self.lead)) // memory.stride
+        self.able = torch.nonzero(self.tokens >= SEGMENT // 2).squeeze(1)
+        self.together = network.config.num_series is not None
+
+    @property
+    def enough(self) -> bool:
+        return len(self.able) > 0
+
+    def run(self, memory: online.OnlineMemory, objective: Objective):  # type: ignore[no-untyped-def]
+        """One pass of :data:`LANES` streams: yields the loss of each segment, and goes on from its state."""
+        S, N = memory.stride, self.table.values.shape[1]
+        memory.train()
+        if self.together:
+            phases = torch.randint(S, (max(1, LANES // N),))
+            series, phase = torch.arange(N).repeat(len(phases)), phases.repeat_interleave(N)
+        else:
+            series = self.able[torch.randint(len(self.able), (LANES,))]
+            phase = torch.randint(S, (LANES,))
+        values = online.filled(self.table.values)
+        begin = self.first[series] + self.lead + phase
+        state = None
+        most = max(1, int(self.tokens[series].min()))
+        for tokens in torch.arange(most).split(SEGMENT):
+            at = begin[:, None] + tokens * S
+            read = at + torch.randint(S, (1, len(tokens)))
+            before, now, asked = (self._cut(values, rows, series, memory.span) for rows in (at - S, at, read))
+            correction, state = memory(asked, before, now, state)
+            forecast, truth = self._known(read, series)
+            error = (forecast + correction - truth).abs()
+            weight = torch.arange(1, memory.h + 1).rsqrt() * truth.isfinite()
+            yield (error.nan_to_num(0.0) * weight).sum() / weight.sum().clamp(min=1e-9)
+            state = state.detach()
+
+    @staticmethod
+    def _cut(values: Tensor, ends: Tensor, series: Tensor, span: int) -> Tensor:
+        return values[ends.unsqueeze(-1) + torch.arange(-span, 0), series[:, None, None]]
+
+    def _known(self, origins: Tensor, series: Tensor) -> tuple[Tensor, Tensor]:
+        """The network's forecast and the truth at origins ``[B, T]``: ``[B, T, h]``."""
+        B, T = origins.shape
+        h, N = self.network.config.h, self.table.values.shape[1]
+        if self.together:
+            rows = origins[::N].reshape(-1)
+            windows = Windows(self.table, self.network.config.input_size, h, rows)
+            found = forecast_windows(self.network, self.objective, windows).point  # [P * T, h, N]
+            forecast = found.unflatten(0, (-1, T)).permute(0, 3, 1, 2).reshape(B, T, h)
+        else:
+            lanes = series.repeat_interleave(T)
+            windows = Windows(self.table, self.network.config.input_size, h, origins.reshape(-1), lanes)
+            forecast = forecast_windows(self.network, self.objective, windows).point.reshape(B, T, h)
+        return forecast, self.table.values[origins.unsqueeze(-1) + torch.arange(h), series[:, None, None]]
+
+
+@dataclass(frozen=True)
+class _Validation:
+    """Origins behind the border, what the network says there, and the truth."""
+
+    table: Table
+    origins: Tensor
+    forecast: Tensor
+    truth: Tensor
+
+    @classmethod
+    def of(
+        cls, network: Simba, objective: Objective, table: Table, memory: online.OnlineMemory, border: int
+    ) -> "_Validation | None":
+        last = len(table.values) - network.config.h
+        if last < border:
+            return None
+        # few phases of the stride, since each is a pass over the whole history
+        step = max(1, memory.stride // 4)
+        step *= max(1, (last - border) // (256 * step))
+        origins = torch.arange(border, last + 1, step)
+        rows = origins[:, None] + torch.arange(network.config.h)
+        truth = table.values[rows]
+        return cls(table, origins, forecast_rows(network, objective, table, origins).point, truth)
+
+    def error(self, memory: online.OnlineMemory | None) -> float:
+        found = self.forecast
+        if memory is not None:
+            memory.eval()
+            found = found + corrections(memory, self.table, self.origins)
+        error = (found - self.truth).abs()
+        weight = torch.arange(1, error.shape[1] + 1).rsqrt()[:, None] * error.isfinite()
+        return float((error.nan_to_num(0.0) * weight).sum() / weight.sum().clamp(min=1e-9))

@@ -1,0 +1,171 @@
+"""A trained network with all that reads it, and where it stands in its series."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from titans_ts import online
+from titans_ts.frame import Panel
+from titans_ts.intervals import Calibration, scored_origins, scoring_step
+from titans_ts.objective import Objective
+from titans_ts.rolling import Forecasts, corrections, forecast_rows
+from titans_ts.scaling import Scaling
+from titans_ts.simba import Simba
+from titans_ts.windows import Table, first_rows
+
+
+@dataclass(frozen=True)
+class Model:
+    """What ``fit`` learned. Nothing of it changes afterwards.
+
+    Attributes:
+        network: the network, in evaluation mode.
+        objective: how its outputs are read.
+        scaling: units.
+        memory: the online memory, or None.
+    """
+
+    network: Simba
+    objective: Objective
+    scaling: Scaling
+    memory: online.OnlineMemory | None
+
+    @property
+    def h(self) -> int:
+        return self.network.config.h
+
+    @property
+    def input_size(self) -> int:
+        return self.network.config.input_size
+
+    @property
+    def context_rows(self) -> int:
+        """Rows that must be kept to go on from."""
+        return self.input_size + self.h + (0 if self.memory is None else 2 * self.memory.stride)
+
+    def rolling(self, table: Table, origins: Tensor, levels: Sequence[float] = ()) -> Forecasts:
+        """Forecasts at many origins of a table, standardised; the memory reads it from its first row."""
+        found = forecast_rows(self.network, self.objective, table, origins, self.probabilities(levels))
+        return found if self.memory is None else found.moved(corrections(self.memory, table, origins))
+
+    def probabilities(self, levels: Sequence[float]) -> list[float]:
+        """Of the bounds of intervals, lower ones from wide to narrow, then upper ones; none for a point forecast."""
+        if not self.objective.probabilistic:
+            return []
+        low = [(100 - v) / 200 for v in reversed(levels)]
+        return [*low, *(1 - p for p in reversed(low))]
+
+    def read_through(self, table: Table) -> list[online.Stream]:
+        """The online memory at the end of a table."""
+        if self.memory is None:
+            return []
+        first, T = first_rows(table.values), len(table.values)
+        streams = online.streams_of(first, T)
+        return [online.advance(self.memory, s, table.values, T - int(first[s.series[0]])) for s in streams]
+
+    def recalled(self, streams: list[online.Stream], values: Tensor) -> Tensor:
+        """What the memory adds to the forecasts behind the rows ``values`` ``[T, N]``: ``[h, N]``."""
+        by = values.new_zeros(self.h, values.shape[1])
+        if self.memory is not None:
+            for stream in streams:
+                by[:, stream.series] = online.recall(self.memory, stream, values)
+        return by
+
+    def bounded(self, found: Forecasts, levels: Sequence[float], calibration: Calibration | None) -> np.ndarray:
+        """Points, lower bounds from wide to narrow, and upper ones, standardised: ``[K, h, N, 1 + 2 * len(levels)]``.
+
+        Raises:
+            ValueError: a point forecast without a calibration.
+        """
+        point = found.point.double().numpy()[..., None]
+        if not levels:
+            return point
+        if found.quantiles is not None:
+            return np.concatenate((point, found.quantiles.double().numpy()), axis=-1)
+        if calibration is None:
+            raise ValueError(
+                "this model has no errors to make intervals of: it was fitted without validation rows. Fit with "
+                "val_size, or with a probabilistic loss such as loss='quantile'."
+            )
+        spread = found.spread.double().numpy()
+        half = [calibration.half_width(v, spread)[..., None] for v in levels]
+        return np.concatenate((point, *(point - w for w in reversed(half)), *(point + w for w in half)), axis=-1)
+
+    def scores(self, table: Table, origins: Tensor, step: int) -> Calibration:
+        """Errors of the forecasts at these origins."""
+        return self._scored(self.rolling(table, origins), table, origins, step)
+
+    def _scored(self, found: Forecasts, table: Table, origins: Tensor, step: int) -> Calibration:
+        truth = table.values[origins[:, None] + torch.arange(self.h)]
+        return Calibration.of(found.point.numpy(), truth.numpy(), found.spread.numpy(), step)
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a model stands in its series: all that new rows move.
+
+    Attributes:
+        context: the newest rows.
+        rows: how many there were in all.
+        streams: what the online memory holds.
+        calibration: errors of past forecasts, or None where none were kept.
+        pending: by row, what the memory said at origins whose horizon is not yet known, ``[h, N]``.
+    """
+
+    context: Panel
+    rows: int
+    streams: list[online.Stream]
+    calibration: Calibration | None
+    pending: dict[int, Tensor]
+
+    @classmethod
+    def after(cls, model: Model, panel: Panel, table: Table, border: int) -> "Position":
+        """At the end of the rows of ``fit``, of which those from ``border`` were kept from training."""
+        T = len(table.values)
+        calibration, pending = None, {}
+        if border < T:
+            step = scoring_step(T - model.h + 1 - border)
+            known = scored_origins(border, T - model.h + 1, step)
+            if len(known):
+                calibration = model.scores(table, torch.from_numpy(known), step)
+            if calibration is not None and model.memory is not None:
+                ahead = scored_origins(max(1, T - model.h + 1), T + 1, step)
+                said = corrections(model.memory, table, torch.from_numpy(ahead))
+                pending = dict(zip(ahead.tolist(), said, strict=True))
+        context = panel.rows(-min(T, model.context_rows))
+        return cls(context, T, model.read_through(table), calibration, pending)
+
+    def moved(self, model: Model, newer: Panel) -> "Position":
+        """Behind the rows of ``newer``.
+
+        Raises:
+            ValueError: other series, or rows that do not follow.
+        """
+        joined = self.context.joined(newer)
+        table = model.scaling.table(joined, model.scaling.mean, model.scaling.scale)
+        offset = self.rows + len(newer.values) - len(table.values)  # rows are counted from the first of fit
+        end = self.rows + len(newer.values)
+        step = end if self.calibration is None else self.calibration.step
+        streams, pending, at = self.streams, dict(self.pending), self.rows
+        if model.memory is not None:
+            for stop in (*scored_origins(at + 1, end, step).tolist(), end):
+                known = table.values[: stop - offset]
+                streams = [online.advance(model.memory, s, known, stop - at) for s in streams]
+                if stop % step == 0:
+                    pending[stop] = model.recalled(streams, known)
+                at = stop
+        calibration = self.calibration
+        if calibration is not None:
+            first = max(self.rows - model.h + 1, offset + model.input_size)
+            origins = scored_origins(first, end - model.h + 1, step)
+            if len(origins):
+                rows = torch.from_numpy(origins - offset)
+                found = forecast_rows(model.network, model.objective, table, rows)
+                silent = table.values.new_zeros(model.h, table.values.shape[1])
+                found = found.moved(torch.stack([pending.get(t, silent) for t in origins.tolist()]))
+                calibration = calibration.joined(model._scored(found, table, rows, step))
+        pending = {t: by for t, by in pending.items() if t + model.h > end}
+        return Position(joined.rows(-min(len(joined.values), model.context_rows)), end, streams, calibration, pending)

@@ -1,0 +1,183 @@
+"""What the network is trained to say of each step: a point, quantiles, or a distribution."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributions import Distribution, Laplace, Normal, StudentT
+
+from titans_ts.simba import Simba
+from titans_ts.windows import Batch
+
+POINTS = ("mae", "mse", "huber")
+FAMILIES = ("normal", "laplace", "student_t")
+LOSSES = (*POINTS, "quantile", *FAMILIES)
+PROBABILITIES = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
+
+
+class Objective(Protocol):
+    """How raw outputs of the network are read, in the units of each window.
+
+    Attributes:
+        name: of the loss.
+        outputs: numbers that the network says of a step.
+        probabilistic: whether it knows quantiles.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def probabilistic(self) -> bool: ...
+
+    def error(self, raw: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        """raw ``[..., outputs]`` and target ``[...]`` in window units, scale ``[...]`` of the windows -> ``[...]``."""
+        ...
+
+    def point(self, raw: Tensor) -> Tensor:
+        """raw ``[..., outputs]`` -> the forecast ``[...]``."""
+        ...
+
+    def quantiles(self, raw: Tensor, probabilities: Sequence[float]) -> Tensor:
+        """raw ``[..., outputs]`` -> ``[..., len(probabilities)]``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Point:
+    """One number a step. Errors count in the units of the series: calm windows weigh less than restless ones."""
+
+    name: str
+    outputs: int = 1
+    probabilistic: bool = False
+
+    def error(self, raw: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        error = (raw.squeeze(-1) - target) * scale
+        if self.name == "mae":
+            return error.abs()
+        return error.square() if self.name == "mse" else F.huber_loss(error, torch.zeros_like(error), reduction="none")
+
+    def point(self, raw: Tensor) -> Tensor:
+        return raw.squeeze(-1)
+
+    def quantiles(self, raw: Tensor, probabilities: Sequence[float]) -> Tensor:
+        raise NotImplementedError("a point forecast has no quantiles")
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Quantiles at :data:`PROBABILITIES` by the pinball loss (Koenker & Bassett 1978), and straight lines between."""
+
+    name: str = "quantile"
+    outputs: int = len(PROBABILITIES)
+    probabilistic: bool = True
+
+    def error(self, raw: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        p = raw.new_tensor(PROBABILITIES)
+        above = target.unsqueeze(-1) - raw
+        # twice the pinball loss: at the median this is the absolute error
+        return 2 * torch.maximum(p * above, (p - 1) * above).mean(dim=-1) * scale
+
+    def point(self, raw: Tensor) -> Tensor:
+        return raw.sort(dim=-1).values[..., PROBABILITIES.index(0.5)]
+
+    def quantiles(self, raw: Tensor, probabilities: Sequence[float]) -> Tensor:
+        lowest, highest = PROBABILITIES[0], PROBABILITIES[-1]
+        if min(probabilities) < lowest - 1e-9 or max(probabilities) > highest + 1e-9:
+            raise ValueError(
+                f"loss='quantile' learns levels up to {100 * (highest - lowest):g}. For wider intervals use a point "
+                "loss (conformal intervals) or a distribution such as loss='student_t'."
+            )
+        ordered = raw.sort(dim=-1).values  # quantiles that were learned apart may cross
+        found = []
+        for p in probabilities:
+            right = min(max(int(np.searchsorted(PROBABILITIES, p)), 1), len(PROBABILITIES) - 1)
+            low, high = PROBABILITIES[right - 1], PROBABILITIES[right]
+            found.append(torch.lerp(ordered[..., right - 1], ordered[..., right], (p - low) / (high - low)))
+        return torch.stack(found, dim=-1)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A distribution of a location-scale family, by maximum likelihood."""
+
+    name: str
+    probabilistic: bool = True
+
+    @property
+    def outputs(self) -> int:
+        return 3 if self.name == "student_t" else 2
+
+    def error(self, raw: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        # in other units the log likelihood differs by a constant, so the window's are as good as any
+        return -self._distribution(raw).log_prob(target)
+
+    def point(self, raw: Tensor) -> Tensor:
+        return raw[..., 0]
+
+    def quantiles(self, raw: Tensor, probabilities: Sequence[float]) -> Tensor:
+        from scipy import stats
+
+        p = np.asarray(probabilities)
+        loc, spread = raw[..., :1].double().numpy(), _spread(raw[..., 1:2]).double().numpy()
+        if self.name == "student_t":
+            found = stats.t.ppf(p, _freedom(raw[..., 2:3]).double().numpy(), loc, spread)
+        else:
+            found = (stats.norm if self.name == "normal" else stats.laplace).ppf(p, loc, spread)
+        return torch.from_numpy(found).to(raw.dtype)
+
+    def _distribution(self, raw: Tensor) -> Distribution:
+        loc, spread = raw[..., 0], _spread(raw[..., 1])
+        if self.name == "student_t":
+            return StudentT(_freedom(raw[..., 2]), loc, spread, validate_args=False)
+        return (Normal if self.name == "normal" else Laplace)(loc, spread, validate_args=False)
+
+
+def _spread(raw: Tensor) -> Tensor:
+    return F.softplus(raw) + 1e-3
+
+
+def _freedom(raw: Tensor) -> Tensor:
+    # above 2 the variance exists
+    return F.softplus(raw) + 2
+
+
+def objective_of(loss: str) -> Objective:
+    """The objective by the name of its loss.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    if loss in POINTS:
+        return Point(loss)
+    if loss == "quantile":
+        return Quantiles()
+    if loss in FAMILIES:
+        return Family(loss)
+    raise ValueError(f"loss must be one of {LOSSES}, got {loss!r}.")
+
+
+@dataclass(frozen=True)
+class DecayingError:
+    """The mean error of a batch of windows in which step t weighs ``t ** -0.5``, and the number of values.
+
+    Far steps are mostly noise; weighing them less makes what is learned more general (CARD, arXiv:2305.12095).
+    Targets that are not known do not count.
+    """
+
+    objective: Objective
+
+    def __call__(self, network: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        network = cast(Simba, network)
+        raw, center, scale = network.normalised(batch.x, batch.hist, batch.futr, batch.stat)
+        target = (batch.y - center) / scale
+        known = target.isfinite()
+        error = self.objective.error(raw, target.where(known, 0.0), scale.expand_as(target))
+        weight = torch.arange(1, error.shape[1] + 1, device=error.device).rsqrt()
+        weight = (weight / weight.mean())[:, None] * known
+        return (error * weight).sum() / weight.sum().clamp(min=1e-9), error.numel()

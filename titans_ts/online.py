@@ -1,0 +1,232 @@
+"""A memory that goes on learning while a forecaster is in use: it reads the series and corrects the forecasts.
+
+Every ``stride`` rows the memory is told what followed what: the key is the code of the window that ended a stride ago,
+the value that of the window that ends now. A forecast reads it with the code of its own window. Writing is the inner
+loop of Titans (Eq. 13-14) with momentum and forgetting; no weight of the outer loop changes. The memory is linear
+(one layer): its step is bounded, so a stream of any length stays finite, which deeper ones do not promise.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from titans_core import MemoryState, neural_memory
+from titans_core.ops.memory import read_memory
+
+SPAN = 96
+DIM, HEADS, CHUNK = 64, 4, 4
+FLOATS = 1 << 24  # of one piece of a rolling pass
+
+
+class OnlineMemory(nn.Module):
+    """Corrections of forecasts from what a memory was told of the series so far.
+
+    Args:
+        input_size: lookback of the network; the memory's windows are at most :data:`SPAN` rows of it.
+        h: horizon.
+
+    Attributes:
+        span: rows of a window.
+        stride: rows between writes.
+    """
+
+    def __init__(self, input_size: int, h: int) -> None:
+        super().__init__()
+        self.h = h
+        self.span = min(input_size, SPAN)
+        self.stride = max(1, self.span // 3)
+        size = DIM // HEADS
+        self.embed = nn.Linear(self.span + 2, DIM)
+        self.norm = nn.LayerNorm(DIM)
+        self.query = nn.Linear(DIM, DIM, bias=False)
+        self.key = nn.Linear(DIM, DIM, bias=False)
+        self.value = nn.Linear(DIM, DIM, bias=False)
+        self.gates = nn.Linear(DIM, 3 * HEADS)  # alpha, eta, theta of each head
+        self.start = nn.Parameter(0.1 * torch.randn(HEADS, size, size) * size**-0.5)
+        self.out_norm = nn.RMSNorm(size, eps=1e-3)
+        self.out_gate = nn.Linear(DIM, DIM)
+        self.dropout = nn.Dropout(0.2)
+        self.out = nn.Linear(DIM, h)
+        self.direct = nn.Linear(DIM, h, bias=False)
+        with torch.no_grad():
+            self.gates.weight.mul_(0.1)
+            self.gates.bias.copy_(torch.tensor([-4.0] * HEADS + [0.0] * 2 * HEADS))  # forget little at first
+        for weight in (self.out.weight, self.out.bias, self.direct.weight):  # a new memory corrects nothing
+            nn.init.zeros_(weight)
+
+    def forward(
+        self, read: Tensor, before: Tensor, now: Tensor, state: MemoryState | None = None
+    ) -> tuple[Tensor, MemoryState]:
+        """Write T pairs, and after each read once.
+
+        Args:
+            read: windows that are forecast, ``[B, T, span]``.
+            before: windows that ended a stride before ``now``.
+            now: windows that end at the write.
+            state: what was written earlier.
+
+        Returns:
+            Corrections ``[B, T, h]`` in the units of the windows, and the state after the last write.
+        """
+        asked, scale = self._code(read)
+        out, state = self._write(self._heads(self.query, asked, unit=True), before, now, state)
+        return self._correct(out, asked, scale), state
+
+    def recall(self, read: Tensor, state: MemoryState) -> Tensor:
+        """Read without writing: windows ``[B, T, span]`` -> corrections ``[B, T, h]``."""
+        asked, scale = self._code(read)
+        out = read_memory(self._heads(self.query, asked, unit=True), state.weights)
+        return self._correct(out, asked, scale)
+
+    def surprise(self, before: Tensor, now: Tensor, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
+        """How far what came was from what the memory expected, ``|M(k) - v|^2`` before each write (the associative loss
+        of Eq. 12, whose gradient is the momentary surprise): ``[B, T]``, and the state after the last write."""
+        keys = self._heads(self.key, self._code(before)[0], unit=True)
+        first = read_memory(keys[:, :1], (self.start,) if state is None else state.weights)
+        # read with the next key after each write
+        out, state = self._write(torch.cat((keys[:, 1:], keys[:, -1:]), dim=1), before, now, state)
+        expected = torch.cat((first, out[:, :-1]), dim=1)
+        values = self._heads(self.value, self._code(now)[0])
+        return (expected - values).square().sum(dim=(-2, -1)), state
+
+    def _write(
+        self, queries: Tensor, before: Tensor, now: Tensor, state: MemoryState | None
+    ) -> tuple[Tensor, MemoryState]:
+        told = self._code(now)[0]
+        alpha, eta, theta = torch.sigmoid(self.gates(told)).chunk(3, dim=-1)
+        return neural_memory(
+            queries,
+            self._heads(self.key, self._code(before)[0], unit=True),
+            self._heads(self.value, told),
+            alpha,
+            eta,
+            # keys have length 1: with this step the linear memory is stable
+            theta * (1 - eta) * (2 / CHUNK),
+            (self.start,),
+            state,
+            chunk_size=CHUNK,
+        )
+
+    def _code(self, windows: Tensor) -> tuple[Tensor, Tensor]:
+        """The code ``[..., DIM]`` of windows ``[..., span]`` and their deviation ``[..., 1]``."""
+        center = windows.mean(dim=-1, keepdim=True)
+        # a floor, in standard deviations of the series: a flat window has no shape to enlarge
+        scale = windows.std(dim=-1, keepdim=True, correction=0).clamp(min=0.1)
+        shape = ((windows - center) / scale).clamp(-10, 10)
+        both = torch.cat((shape, center.clamp(-10, 10), scale.log()), dim=-1)
+        return self.norm(F.gelu(self.embed(both))), scale
+
+    def _heads(self, layer: nn.Module, code: Tensor, unit: bool = False) -> Tensor:
+        heads = F.silu(layer(code)).unflatten(-1, (HEADS, -1))
+        return F.normalize(heads, dim=-1) if unit else heads
+
+    def _correct(self, out: Tensor, asked: Tensor, scale: Tensor) -> Tensor:
+        recalled = self.out_norm(out).flatten(-2) * F.silu(self.out_gate(asked))
+        return (self.out(self.dropout(recalled)) + self.direct(self.dropout(asked))) * scale
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Where a memory stands in some series that began together.
+
+    Attributes:
+        series: their columns in the panel.
+        rows: how many rows of them were read.
+        state: what was written; None before the first write.
+    """
+
+    series: Tensor
+    rows: int
+    state: MemoryState | None = None
+
+
+def streams_of(first: Tensor, length: int) -> list[Stream]:
+    """Streams at their start: series grouped by their first row, so that each is read as if it were alone."""
+    return [
+        Stream(torch.nonzero(first == begin).squeeze(1), 0) for begin in first.unique().tolist() if int(begin) < length
+    ]
+
+
+@torch.no_grad()
+def advance(memory: OnlineMemory, stream: Stream, recent: Tensor, new_rows: int) -> Stream:
+    """Read ``new_rows`` more rows. recent ``[T, N]`` ends with them, and has ``span + stride`` rows before them where
+    the series has that many."""
+    rows = stream.rows + new_rows
+    done, due = _writes(memory, stream.rows), _writes(memory, rows)
+    state = stream.state
+    if due > done:
+        values = filled(recent[:, stream.series])
+        offset = rows - len(values)  # of the first row at hand
+        at = torch.arange(done, due) * memory.stride + memory.span + memory.stride - offset
+        now, before = _windows(values, at, memory.span), _windows(values, at - memory.stride, memory.span)
+        state = memory(now, before, now, state)[1]
+    return replace(stream, rows=rows, state=state)
+
+
+@torch.no_grad()
+def recall(memory: OnlineMemory, stream: Stream, recent: Tensor) -> Tensor:
+    """Corrections ``[h, n]`` of the forecasts that follow ``recent`` ``[T, N]`` for the n series of a stream.
+
+    A memory that was told nothing yet corrects nothing.
+    """
+    if stream.state is None:
+        return recent.new_zeros(memory.h, len(stream.series))
+    values = filled(recent[:, stream.series])
+    return memory.recall(_windows(values, torch.tensor([len(values)]), memory.span), stream.state)[:, 0].T
+
+
+@torch.no_grad()
+def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
+    """Corrections at many origins in one pass, ``[K, h, n]``: values ``[T, n]`` of series that begin at row 0.
+
+    Each is what :func:`recall` gives after reading the rows before its origin.
+    """
+    values = filled(values)
+    n, S = values.shape[1], memory.stride
+    found = values.new_zeros(len(origins), memory.h, n)
+    written = (origins - memory.span) // S  # writes before each origin
+    offsets = origins - memory.span - written * S
+    for offset in offsets.unique().tolist():
+        mine = torch.nonzero(offsets == offset).squeeze(1)
+        late = mine[written[mine] > 0]
+        if not len(late):
+            continue
+        most = int(written[late].max())
+        state = None
+        size = max(1, FLOATS // (n * memory.h))
+        for begin in range(0, most, size):
+            at = torch.arange(begin, min(begin + size, most)) * S + memory.span + S
+            read = _windows(values, (at + offset).clamp(max=len(values)), memory.span)
+            now, before = _windows(values, at, memory.span), _windows(values, at - S, memory.span)
+            corrections, state = memory(read, before, now, state)
+            here = late[(written[late] > begin) & (written[late] <= begin + size)]
+            found[here] = corrections[:, written[here] - 1 - begin].permute(1, 2, 0)
+    return found
+
+
+@torch.no_grad()
+def surprises(memory: OnlineMemory, values: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of all writes in values ``[T, n]``, ``[W]``, and the surprise at each, ``[W, n]``."""
+    values = filled(values)
+    at = torch.arange(_writes(memory, len(values))) * memory.stride + memory.span + memory.stride
+    if not len(at):
+        return at, values.new_empty(0, values.shape[1])
+    before = _windows(values, at - memory.stride, memory.span)
+    return at, memory.surprise(before, _windows(values, at, memory.span))[0].T
+
+
+def _writes(memory: OnlineMemory, rows: int) -> int:
+    """Writes that are due after so many rows: the first when two windows, a stride apart, are whole."""
+    return max(0, (rows - memory.span) // memory.stride)
+
+
+def _windows(values: Tensor, ends: Tensor, span: int) -> Tensor:
+    """The ``span`` rows of ``[T, n]`` before each end, ``[n, len(ends), span]``."""
+    return values[ends[:, None] + torch.arange(-span, 0)].permute(2, 0, 1)
+
+
+def filled(values: Tensor) -> Tensor:
+    """Values that are not known, as the mean of the series (0, standardised)."""
+    return values.nan_to_num(0.0)

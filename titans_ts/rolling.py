@@ -1,0 +1,99 @@
+"""Forecasts at many origins of a table: the network's, corrected by the online memory where there is one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from titans_ts import online
+from titans_ts.objective import Objective
+from titans_ts.simba import Simba
+from titans_ts.windows import Table, Windows, first_rows
+
+LANES, FLOATS = 2048, 1 << 21  # of one call of the network
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """Forecasts in standardised units; NaN for a series whose lookback is not whole.
+
+    Attributes:
+        point: ``[K, h, N]``.
+        quantiles: ``[K, h, N, Q]``, where they were asked for.
+        spread: deviation of the lookbacks, ``[K, N]``.
+    """
+
+    point: Tensor
+    quantiles: Tensor | None
+    spread: Tensor
+
+    def at(self, i: int) -> "Forecasts":
+        """Those of one origin, K = 1."""
+        one = slice(i, i + 1)
+        return Forecasts(self.point[one], None if self.quantiles is None else self.quantiles[one], self.spread[one])
+
+    def moved(self, by: Tensor) -> "Forecasts":
+        """With ``by`` ``[K, h, N]`` added."""
+        quantiles = None if self.quantiles is None else self.quantiles + by.unsqueeze(-1)
+        return Forecasts(self.point + by, quantiles, self.spread)
+
+
+@torch.no_grad()
+def forecast_windows(
+    network: Simba, objective: Objective, windows: Windows, probabilities: Sequence[float] = ()
+) -> Forecasts:
+    """Of each of K windows of M series, in order: point ``[K, h, M]``."""
+    lanes = windows.table.values.shape[1] if windows.series is None else 1
+    size = max(1, min(LANES, FLOATS // (windows.input_size + windows.h)) // lanes)
+    points, quantiles, spreads = [], [], []
+    for index in torch.arange(len(windows)).split(size):
+        batch = windows[index]
+        raw, center, scale = network.normalised(batch.x, batch.hist, batch.futr, batch.stat)
+        points.append(objective.point(raw) * scale + center)
+        spreads.append(scale[:, 0])
+        if probabilities:
+            found = objective.quantiles(raw, probabilities)
+            quantiles.append(found * scale.unsqueeze(-1) + center.unsqueeze(-1))
+    return Forecasts(torch.cat(points), torch.cat(quantiles) if quantiles else None, torch.cat(spreads))
+
+
+def forecast_rows(
+    network: Simba, objective: Objective, table: Table, origins: Tensor, probabilities: Sequence[float] = ()
+) -> Forecasts:
+    """The network's forecasts of all series of a table at each of K origins: point ``[K, h, N]``."""
+    config, N = network.config, table.values.shape[1]
+    K = len(origins)
+    if config.num_series is not None:
+        return forecast_windows(network, objective, _windows(network, table, origins, None), probabilities)
+    series = torch.arange(N).repeat(K)
+    found = forecast_windows(
+        network, objective, _windows(network, table, origins.repeat_interleave(N), series), probabilities
+    )
+    point = found.point.squeeze(-1).unflatten(0, (K, N)).transpose(1, 2)
+    quantiles = found.quantiles
+    if quantiles is not None:
+        quantiles = quantiles.squeeze(2).unflatten(0, (K, N)).transpose(1, 2)
+    # a masked network answers also where a series has not begun
+    early = first_rows(table.values) > (origins[:, None] - config.input_size)
+    point = point.masked_fill(early[:, None], float("nan"))
+    return Forecasts(point, quantiles, found.spread.squeeze(-1).unflatten(0, (K, N)))
+
+
+def corrections(memory: online.OnlineMemory, table: Table, origins: Tensor) -> Tensor:
+    """What the memory adds at each origin, having read each series from its beginning: ``[K, h, N]``."""
+    found = table.values.new_zeros(len(origins), memory.h, table.values.shape[1])
+    first = first_rows(table.values)
+    for stream in online.streams_of(first, len(table.values)):
+        begin = int(first[stream.series[0]])
+        there = torch.nonzero(origins - begin >= memory.span).squeeze(1)
+        if len(there):
+            values = table.values[begin:, stream.series]
+            found[there[:, None, None], torch.arange(memory.h)[:, None], stream.series] = online.rolling(
+                memory, values, origins[there] - begin
+            )
+    return found
+
+
+def _windows(network: Simba, table: Table, origins: Tensor, series: Tensor | None) -> Windows:
+    return Windows(table, network.config.input_size, network.config.h, origins, series)

@@ -1,0 +1,140 @@
+"""What a fitted forecaster is, as JSON values and tensors, and back."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from titans_core import MemoryState
+from titans_core.train import History
+from titans_ts import online
+from titans_ts.exogenous import Columns
+from titans_ts.frame import Panel
+from titans_ts.intervals import Calibration
+from titans_ts.memory_training import MemoryReport
+from titans_ts.model import Model, Position
+from titans_ts.objective import objective_of
+from titans_ts.scaling import Scaling
+from titans_ts.simba import Simba, SimbaConfig
+
+if TYPE_CHECKING:
+    from titans_ts.forecaster import TitansForecaster
+
+
+def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What a forecaster learned and where it stands."""
+    config, context = model._fitted(), model.context_
+    is_integer = isinstance(context.freq, int)
+    learned = {
+        "ids": [i.item() if isinstance(i, np.generic) else i for i in context.ids],
+        "freq": context.freq if isinstance(context.freq, int) else context.freq.freqstr,
+        **({"last": int(context.index[-1])} if is_integer else _stamps(pd.DatetimeIndex(context.index))),
+        "layout": context.layout,
+        "library": context.library,
+        "rows": model.position_.rows,
+        "network": asdict(config),
+        "columns": asdict(model.scaling_.columns),
+        "loss": model.model_.objective.name,
+        "history": {"epochs": model.history_.epochs, "best_epoch": model.history_.best_epoch},
+        "memory_report": asdict(model.memory_report_),
+        "calibration_step": None if model.calibration_ is None else model.calibration_.step,
+        "pending": list(model.position_.pending),
+        "streams": [
+            {"series": s.series.tolist(), "rows": s.rows, "offset": None if s.state is None else s.state.offset}
+            for s in model.position_.streams
+        ],
+    }
+    arrays = {
+        "context": context.values,
+        "context_hist": context.hist,
+        "context_futr": context.futr,
+        "context_stat": context.stat,
+        "mean": model.mean_,
+        "scale": model.scale_,
+        **{f"scaling.{name}": both for name, both in model.scaling_.exogenous.items()},
+    }
+    if model.calibration_ is not None:
+        arrays["calibration"] = model.calibration_.scores
+    tensors = {k: torch.tensor(v) for k, v in arrays.items()}
+    tensors |= {f"network.{k}": v for k, v in model.network_.state_dict().items()}
+    if model.memory_ is not None:
+        tensors |= {f"memory.{k}": v for k, v in model.memory_.state_dict().items()}
+    if model.position_.pending:
+        tensors["pending"] = torch.stack(list(model.position_.pending.values()))
+    for i, stream in enumerate(model.position_.streams):
+        if stream.state is not None:
+            parts = ("weights", "momentum", "anchor")
+            tensors |= {f"stream.{i}.{name}": getattr(stream.state, name)[0] for name in parts}
+    return learned, tensors
+
+
+def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Give a forecaster what :func:`pack` took."""
+
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+    context, hist, futr, stat, mean, scale = (
+        tensors[k].numpy() for k in ("context", "context_hist", "context_futr", "context_stat", "mean", "scale")
+    )
+    rows, freq = len(context), learned["freq"]
+    if isinstance(freq, int):
+        stop = learned["last"] + freq
+        index: pd.Index = pd.RangeIndex(stop - rows * freq, stop, freq, name="ds")
+    else:
+        last = pd.Timestamp(learned["last"], tz="UTC").tz_convert(learned["timezone"])
+        index = pd.date_range(end=last, periods=rows, freq=freq, unit=learned["unit"], name="ds")
+        freq = pd.tseries.frequencies.to_offset(freq)
+    panel = Panel(context, learned["ids"], index, freq, learned["layout"], learned["library"], hist, futr, stat)
+
+    network = Simba(SimbaConfig(**learned["network"]))
+    network.load_state_dict(part("network."))
+    network.eval()
+    memory = None
+    if weights := part("memory."):
+        memory = online.OnlineMemory(network.config.input_size, network.config.h)
+        memory.load_state_dict(weights)
+        memory.eval()
+    columns = Columns(**{kind: tuple(names) for kind, names in learned["columns"].items()})
+    scaling = Scaling(columns, mean, scale, {name: both.numpy() for name, both in part("scaling.").items()})
+    history = History(**learned["history"])
+    model.n_features_in_ = len(mean)
+    model._settle(
+        Model(network, objective_of(learned["loss"]), scaling, memory),
+        history,
+        MemoryReport(**learned["memory_report"]),
+    )
+    calibration = None
+    if "calibration" in tensors:
+        calibration = Calibration(tensors["calibration"].numpy(), learned["calibration_step"])
+    pending = dict(zip(learned["pending"], tensors.get("pending", ()), strict=True))
+    streams = [_stream(stream, part(f"stream.{i}.")) for i, stream in enumerate(learned["streams"])]
+    model._move(Position(panel, learned["rows"], streams, calibration, pending))
+
+
+def _stream(said: dict[str, Any], tensors: dict[str, Tensor]) -> online.Stream:
+    state = None
+    if tensors:
+        layers = [(tensors[name],) for name in ("weights", "momentum", "anchor")]
+        state = MemoryState(layers[0], layers[1], layers[2], offset=said["offset"])
+    return online.Stream(torch.tensor(said["series"]), said["rows"], state)
+
+
+def _stamps(index: pd.DatetimeIndex) -> dict[str, Any]:
+    """The end of a DatetimeIndex in JSON: the moment in UTC, its time zone, and the unit it is counted in."""
+    zone, last = None, index[-1]
+    if index.tz is not None:
+        zone, last = str(index.tz), last.tz_convert("UTC").tz_localize(None)
+        try:
+            known = zone != "tzlocal()" and pd.Timestamp(0, tz="UTC").tz_convert(zone).tz is not None
+        except Exception:  # pandas asks several libraries, each with errors of its own
+            known = False
+        if not known:
+            raise ValueError(
+                f"the model was fitted on time stamps in the time zone {zone}, which has no name that another machine "
+                "knows. Before fit, convert them to a named one: df.index.tz_convert('Europe/Berlin')."
+            )
+    return {"last": last.isoformat(), "timezone": zone, "unit": index.unit}

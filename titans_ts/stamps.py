@@ -1,0 +1,112 @@
+"""Time stamps: sorted, without duplicates, regular, and what their step is."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+
+Freq = str | int | pd.offsets.BaseOffset
+Step = pd.offsets.BaseOffset | int
+
+
+def check_order(index: pd.Index, where: str) -> None:
+    """Refuses duplicates and stamps out of order."""
+    if index.is_monotonic_increasing and index.is_unique:
+        return
+    if index.has_duplicates:
+        again = index[index.duplicated()]
+        raise ValueError(
+            f"{where} has {len(again)} duplicate time stamps, first: {again[0]}. Aggregate or drop them first."
+        )
+    position = int(np.flatnonzero(index[1:] < index[:-1])[0]) + 1
+    raise ValueError(
+        f"{where} is not sorted by time: {index[position]} comes after {index[position - 1]}. Sort it first."
+    )
+
+
+def find_step(index: pd.Index, freq: Freq | None, where: str) -> Step:
+    """``freq`` as a step of this sorted index, or, if None, the step that the index has.
+
+    Raises:
+        ValueError: none can be found, or ``freq`` is unknown or does not fit the kind of the index.
+    """
+    is_integer = not isinstance(index, pd.DatetimeIndex)
+    if freq is None:
+        freq = _guess(index, is_integer, where)
+    if is_integer:
+        if not isinstance(freq, (int, np.integer)) or freq < 1:
+            raise ValueError(f"freq must be a positive integer for integer time stamps, got {freq!r}.")
+        return int(freq)
+    try:
+        return pd.tseries.frequencies.to_offset(freq)  # type: ignore[arg-type]
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"unknown freq {freq!r}: use a pandas frequency such as 'h', '15min', 'D', 'MS'.") from error
+
+
+def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -> pd.Index:
+    """The regular axis that a sorted index lies on; with ``gaps``, stamps may be missing from it.
+
+    Raises:
+        ValueError: a stamp that is not on the axis, or a missing one; the message names it.
+    """
+    axis = _axis(index, step, to_last=gaps)
+    if gaps:
+        wrong = np.flatnonzero(axis.get_indexer(index) < 0)
+        expected = f"every stamp to be {name_of(step)!r} steps after {index[0]}"
+    else:
+        wrong = np.flatnonzero(axis.to_numpy() != index.to_numpy())
+        expected = str(axis[int(wrong[0])]) if len(wrong) else ""
+    if len(wrong):
+        i = int(wrong[0])
+        after = f" after {index[i - 1]}" if i else ""
+        raise ValueError(
+            f"{where} has irregular time stamps for freq {name_of(step)!r}: "
+            f"expected {expected}{after}, got {index[i]}. "
+            "Fill the gap (for instance df.resample, or missing='interpolate'), or pass the freq that the data has."
+        )
+    return axis
+
+
+def following(last: object, step: Step, h: int) -> pd.Index:
+    """The h stamps after the last."""
+    if isinstance(step, int):
+        begin = int(last)  # type: ignore[call-overload]
+        return pd.RangeIndex(begin + step, begin + (h + 1) * step, step, name="ds")
+    return pd.date_range(last, periods=h + 1, freq=step, name="ds")[1:]  # type: ignore[call-overload]
+
+
+def name_of(step: Step) -> str | int:
+    return step if isinstance(step, int) else step.freqstr
+
+
+def _axis(index: pd.Index, step: Step, to_last: bool) -> pd.Index:
+    if isinstance(step, int):
+        stop = index[-1] + 1 if to_last else index[0] + len(index) * step
+        return pd.RangeIndex(index[0], stop, step)
+    if to_last:
+        return pd.date_range(index[0], index[-1], freq=step)
+    return pd.date_range(index[0], periods=len(index), freq=step)
+
+
+def _guess(index: pd.Index, is_integer: bool, where: str) -> Freq:
+    if len(index) < 3:
+        raise ValueError(
+            f"freq cannot be inferred from {len(index)} time stamps of {where}. Pass freq, such as freq='h'."
+        )
+    steps = np.diff(index.to_numpy())
+    if is_integer:
+        return int(np.median(steps))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pandas announces another type of the result, and either will do
+        inferred = pd.infer_freq(pd.DatetimeIndex(index))
+    if inferred is not None:
+        return inferred
+    # not regular: judge it by its commonest step, so that the error can name the first gap
+    values, counts = np.unique(steps, return_counts=True)
+    if counts.max() * 2 > len(steps):
+        return pd.tseries.frequencies.to_offset(pd.Timedelta(values[counts.argmax()]))
+    raise ValueError(
+        f"freq cannot be inferred: the time stamps of {where} have {len(values)} different steps, "
+        f"from {pd.Timedelta(values[0])} to {pd.Timedelta(values[-1])}. "
+        "Make them regular (for instance df.resample), or pass freq."
+    )
