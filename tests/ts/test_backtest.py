@@ -1,0 +1,104 @@
+"""Laws of cross-validation: past only, reproducible, the forecaster untouched, the columns of neuralforecast."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from titans_ts import TitansForecaster
+
+
+@pytest.mark.parametrize("refit", [False, True, 2])
+def test_each_window_is_forecast_from_its_past_alone(tiny, wide, refit):
+    model = tiny()
+    frame = model.cross_validation(wide, n_windows=3, step_size=5, refit=refit, level=[80])
+    assert list(frame.columns) == ["unique_id", "ds", "cutoff", "y", "Titans", "Titans-lo-80", "Titans-hi-80"]
+    cutoffs = [wide.index[120 - 4 - 5 * i - 1] for i in (2, 1, 0)]
+    assert frame["cutoff"].unique().tolist() == cutoffs
+    assert frame.groupby("cutoff").size().tolist() == [12, 12, 12]
+    for cutoff, part in frame.groupby("cutoff"):
+        for name, own in part.groupby("unique_id"):
+            assert own["ds"].tolist() == pd.date_range(cutoff, periods=5, freq="h")[1:].tolist()
+            np.testing.assert_array_equal(own["y"], wide.loc[own["ds"], name])
+    # rows behind the last horizon's beginning change nothing but y
+    changed = wide.copy()
+    changed.iloc[-4:] = 1e3
+    again = model.cross_validation(changed, n_windows=3, step_size=5, refit=refit, level=[80])
+    pd.testing.assert_frame_equal(again.drop(columns="y"), frame.drop(columns="y"), check_exact=True)
+    assert not hasattr(model, "network_")
+
+
+def test_a_window_is_what_fit_update_and_predict_would_have_said(tiny, wide, to_long):
+    frame = tiny().cross_validation(wide, n_windows=3, level=[80])
+    model = tiny().fit(wide.iloc[:108])
+    for cut in (108, 112, 116):
+        if cut > 108:
+            model.update(wide.iloc[cut - 4 : cut])
+        own = frame[frame["cutoff"] == wide.index[cut - 1]]
+        expected = model.predict(level=[80])
+        for name in "abc":
+            part = own[own["unique_id"] == name]
+            for column, suffix in (("Titans", ""), ("Titans-lo-80", "-lo-80"), ("Titans-hi-80", "-hi-80")):
+                np.testing.assert_allclose(
+                    part[column], expected[name + suffix], rtol=1e-3, atol=1e-4 * wide[name].std()
+                )
+
+
+def test_refit_trains_on_what_came_since(tiny, wide):
+    once = tiny().cross_validation(wide, n_windows=3, refit=False)
+    anew = tiny().cross_validation(wide, n_windows=3, refit=True)
+    first = once["cutoff"] == once["cutoff"].min()
+    pd.testing.assert_frame_equal(once[first], anew[first], check_exact=True)
+    assert (once[~first]["Titans"] - anew[~first]["Titans"]).abs().max() > 1e-4
+    by_hand = tiny().fit(wide.iloc[:116]).predict()
+    last = anew[anew["cutoff"] == anew["cutoff"].max()]
+    np.testing.assert_allclose(last[last["unique_id"] == "b"]["Titans"], by_hand["b"], rtol=1e-5)
+
+
+def test_insample_forecasts_stand_beside_what_came(tiny, wide, to_long):
+    long = to_long(wide)
+    model = tiny().fit(long)
+    frame = model.predict_insample(long)
+    assert frame.groupby("unique_id")["cutoff"].nunique().tolist() == [27, 27, 27]
+    one = frame[frame["cutoff"] == wide.index[51]]
+    expected = model.predict(long[long["ds"] <= wide.index[51]])
+    np.testing.assert_allclose(one["Titans"], expected["Titans"], rtol=1e-4, atol=1e-5)
+    assert len(model.predict_insample(long, step_size=1)) == 105 * 12
+    with pytest.raises(ValueError, match="a backtest needs the series of fit"):
+        model.predict_insample(long[long["unique_id"] != "a"])
+
+
+def test_series_that_begin_later_have_windows_from_then(tiny, wide, to_long):
+    long = to_long(wide)
+    later = long[~((long["unique_id"] == "b") & (long["ds"] < wide.index[60]))]
+    frame = tiny().fit(later, val_size=20).predict_insample(later)
+    assert frame[frame["unique_id"] == "b"]["cutoff"].min() == wide.index[71]
+    assert frame[frame["unique_id"] == "a"]["cutoff"].min() == wide.index[11]
+    assert np.isfinite(frame["Titans"]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"n_windows": 0}, "n_windows must be an integer >= 1, got 0"),
+        ({"step_size": 1.5}, "step_size must be an integer >= 1, got 1.5"),
+        ({"refit": -1}, "refit must be False, True or a number"),
+        ({"n_windows": 30}, r"30 windows of h=4 at step_size=4 leave 0 rows before the first, but .*16 are needed"),
+    ],
+)
+def test_what_cannot_be_backtested_is_said(tiny, wide, options, says):
+    with pytest.raises(ValueError, match=says):
+        tiny().cross_validation(wide, **options)
+
+
+def test_coverage_of_a_backtest_on_real_data_is_near_what_was_promised(real_data):
+    """ETTh1's validation rows are wilder than its test rows; errors that become known on the way put that right."""
+    from titans_datasets import load
+
+    frame = load("ETTh1").iloc[:14400, :2]
+    model = TitansForecaster(
+        h=24, input_size=96, dim=16, num_layers=1, max_epochs=2, batch_size=1024, random_state=0, verbose=0
+    )
+    found = model.cross_validation(frame, n_windows=119, step_size=24, val_size=2880, level=[80, 95])
+    for level in (80, 95):
+        inside = found["y"].between(found[f"Titans-lo-{level}"], found[f"Titans-hi-{level}"])
+        assert inside.mean() == pytest.approx(level / 100, abs=0.03)

@@ -1,0 +1,234 @@
+"""Columns beside the target, calendars, missing values, polars: read where they should be, else refused in words."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from titans_ts.exogenous import Columns, calendar_features, read_columns
+from titans_ts.frame import read_frame
+
+EVERY = {"hist": ["load"], "futr": ["price"], "stat": ["size"], "calendar": ["day"]}
+
+
+@pytest.fixture
+def long(wide, to_long):
+    frame = to_long(wide)
+    rng = np.random.default_rng(2)
+    return frame.assign(load=rng.normal(size=len(frame)), price=rng.normal(size=len(frame)))
+
+
+@pytest.fixture
+def static():
+    return pd.DataFrame({"unique_id": ["c", "b", "a"], "size": [30.0, 20.0, 10.0]})
+
+
+@pytest.fixture
+def future(wide):
+    ds = pd.date_range(wide.index[-1], periods=5, freq="h")[1:]
+    rows = [{"unique_id": i, "ds": t, "price": 0.5 * k} for i in "abc" for k, t in enumerate(ds)]
+    return pd.DataFrame(rows).sample(frac=1, random_state=0)  # in any order
+
+
+@pytest.fixture
+def fitted(tiny, long, static):
+    return tiny(exogenous=EVERY, max_epochs=4, learning_rate=1e-2).fit(long, static_df=static)
+
+
+def test_every_kind_of_column_moves_the_forecast(fitted, long, static, future):
+    expected = fitted.predict(futr_df=future)["Titans"]
+    assert np.isfinite(expected).all()
+
+    def change(**options):
+        frame = fitted.predict(options.pop("df", long), options.pop("futr_df", future), **options)
+        return (frame["Titans"] - fitted.predict(long, future)["Titans"]).abs().groupby(frame["unique_id"]).max()
+
+    newest = long["ds"] > long["ds"].max() - pd.Timedelta(hours=6)
+    assert (change(df=long.assign(load=long["load"].where(~newest, 5.0))) > 1e-7).all()
+    assert (change(futr_df=future.assign(price=9.0)) > 1e-7).all()
+    only_b = future.assign(price=future["price"].where(future["unique_id"] != "b", 9.0))
+    assert change(futr_df=only_b).gt(1e-7).tolist() == [False, True, False]
+    assert (change(static_df=static.assign(size=99.0)) > 1e-7).all()
+    shifted = long.assign(ds=long["ds"] + pd.Timedelta(hours=7))
+    later = future.assign(ds=future["ds"] + pd.Timedelta(hours=7))
+    assert (change(df=shifted, futr_df=later) > 1e-7).all()  # the calendar
+
+
+def test_a_future_column_that_is_the_answer_is_learned(tiny):
+    rng = np.random.default_rng(0)
+    answer = rng.normal(size=600)
+    ds = pd.date_range("2024", periods=600, freq="h")
+    frame = pd.DataFrame({"unique_id": "x", "ds": ds, "y": np.roll(answer, 0), "known": answer})
+    options = {"max_epochs": 25, "learning_rate": 1e-2, "batch_size": 64, "dropout": 0.0, "dim": 16}
+    errors = []
+    for exogenous in (None, {"futr": ["known"]}):
+        part = frame if exogenous else frame.drop(columns="known")
+        cv = tiny(exogenous=exogenous, **options).cross_validation(part, n_windows=10)
+        errors.append((cv["y"] - cv["Titans"]).abs().mean())
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_saved_and_loaded_it_asks_for_the_same_columns(fitted, future, tmp_path):
+    fitted.save(tmp_path / "m")
+    loaded = type(fitted).load(tmp_path / "m")
+    pd.testing.assert_frame_equal(loaded.predict(futr_df=future), fitted.predict(futr_df=future), check_exact=True)
+    with pytest.raises(ValueError, match=r"declares the future columns \['price'\].*futr_df, from 2024-01-06 00:00:00"):
+        loaded.predict()
+
+
+def test_update_takes_the_columns_with_the_rows(tiny, long, static, future):
+    cut = long["ds"] < "2024-01-05 12:00"
+    model = tiny(exogenous=EVERY).fit(long[cut], static_df=static, val_size=20)
+    model.update(long[~cut])
+    whole = model.predict(long, future)
+    np.testing.assert_allclose(model.predict(futr_df=future)["Titans"], whole["Titans"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("exogenous", "error", "says"),
+    [
+        (["price"], TypeError, "must be a dict with keys among"),
+        ({"future": ["price"]}, ValueError, r"unknown keys \['future'\]; there are"),
+        ({"futr": 3}, TypeError, r"exogenous\['futr'\] must be a list of names, got 3"),
+        ({"futr": ["x"], "hist": ["x"]}, ValueError, r"columns \['x'\] stand twice"),
+        ({"hist": ["y"]}, ValueError, r"must not name \['y'\]"),
+        ({"calendar": ["moon"]}, ValueError, "calendar must be 'auto' or a list of"),
+    ],
+)
+def test_a_wrong_declaration_is_named(tiny, wide, exogenous, error, says):
+    with pytest.raises(error, match=says):
+        tiny(exogenous=exogenous).fit(wide)
+
+
+def test_what_is_missing_is_named(tiny, fitted, long, static, future, wide):
+    model = tiny(exogenous=EVERY)
+    with pytest.raises(ValueError, match=r"df lacks the columns \['price'\]"):
+        model.fit(long.drop(columns="price"), static_df=static)
+    with pytest.raises(ValueError, match=r"declares the static columns \['size'\]: give them in static_df"):
+        model.fit(long)
+    with pytest.raises(ValueError, match=r"static_df lacks 1 series, first: 'a'"):
+        model.fit(long, static_df=static.iloc[:2])
+    with pytest.raises(ValueError, match="several rows for series 'c'"):
+        model.fit(long, static_df=pd.concat([static, static]))
+    with pytest.raises(ValueError, match=r"column 'size' of static_df must be numeric.*get_dummies"):
+        model.fit(long, static_df=static.assign(size="big"))
+    with pytest.raises(ValueError, match=r"NaN in series 'a' at 2024-01-01 03:00.*missing='interpolate'"):
+        model.fit(long.assign(load=long["load"].where(long.index != 3)), static_df=static)
+    with pytest.raises(ValueError, match=r"columns \['load', 'price'\] need a long frame"):
+        model.fit(wide)
+    with pytest.raises(ValueError, match=r"no finite 'price' for series 'b' at 2024-01-06 02:00:00"):
+        fitted.predict(futr_df=future[~((future["unique_id"] == "b") & (future["ds"] == "2024-01-06 02:00"))])
+    with pytest.raises(ValueError, match=r"series \['z'\] are new: give their static columns"):
+        fitted.predict(long.replace({"unique_id": {"a": "z"}}), future)
+
+
+def test_the_calendar_repeats_with_its_cycle_and_follows_the_clock_on_the_wall():
+    index = pd.date_range("2024-03-01", periods=24 * 60, freq="h", tz="Europe/Berlin")  # the clock changes within
+    day = calendar_features(index, ("day",))
+    noon = day[index.hour == 12]
+    np.testing.assert_allclose(noon, np.broadcast_to(noon[0], noon.shape), atol=1e-9)
+    assert len(np.unique(day[:24].round(6), axis=0)) == 24
+    week = calendar_features(index, ("week",))
+    monday = week[(index.dayofweek == 0) & (index.hour == 0)]
+    np.testing.assert_allclose(monday, np.broadcast_to([0, 1, 0, 1], monday.shape), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("freq", "periods", "cycles"),
+    [("h", 24 * 30, ("day", "week")), ("15min", 150, ()), ("D", 800, ("week", "year")), ("h", 60, ("day",))],
+)
+def test_auto_takes_the_cycles_that_the_data_has_twice(freq, periods, cycles):
+    columns = read_columns({"calendar": "auto"}).with_cycles_of(pd.date_range("2020", periods=periods, freq=freq))
+    assert columns == Columns(calendar=cycles)
+    assert read_columns({"calendar": "auto"}).with_cycles_of(pd.RangeIndex(99)) == Columns()
+    with pytest.raises(ValueError, match="needs time stamps"):
+        read_columns({"calendar": ["day"]}).with_cycles_of(pd.RangeIndex(99))
+
+
+def test_windows_of_a_model_with_a_calendar_need_their_stamps(tiny, wide):
+    model = tiny(exogenous={"calendar": "auto"}).fit(wide)
+    starts = [0, 40, 100]
+    windows = np.stack([wide.to_numpy()[s : s + 12] for s in starts])
+    found = model.predict_windows(windows, wide.index[[s + 12 for s in starts]])
+    for out, start in zip(found, starts, strict=True):
+        np.testing.assert_allclose(out, model.predict(wide.iloc[start : start + 12]), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="needs the time stamp of each window"):
+        model.predict_windows(windows)
+
+
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_interpolated_holes_are_straight_lines_and_left_out_rows_are_holes(wide, to_long, layout):
+    holed = wide.copy()
+    holed.loc[holed.index[5:8], "b"] = np.nan
+    holed.loc[holed.index[-2:], "c"] = np.nan
+    holed = holed.drop(holed.index[50:53])
+    frame = holed if layout == "wide" else to_long(holed)
+    panel = read_frame(frame, missing="interpolate")
+    assert panel.values.shape == wide.shape
+    np.testing.assert_allclose(panel.values[4:9, 1], np.linspace(*wide["b"].iloc[[4, 8]], 5))
+    np.testing.assert_allclose(panel.values[49:54, 0], np.linspace(*wide["a"].iloc[[49, 53]], 5))
+    np.testing.assert_allclose(panel.values[-2:, 2], wide["c"].iloc[-3])
+    masked = read_frame(frame, missing="mask")
+    assert np.isnan(masked.values).sum() == 3 + 2 + 9
+    with pytest.raises(ValueError, match=r"irregular time stamps|NaN"):
+        read_frame(frame)
+    with pytest.raises(ValueError, match="first: infinite in series"):
+        read_frame(wide.replace({"a": {wide["a"].iloc[9]: np.inf}}), missing="mask")
+
+
+@pytest.mark.parametrize("missing", ["interpolate", "mask"])
+def test_holes_cost_little_where_they_are_allowed(tiny, missing):
+    rng = np.random.default_rng(0)
+    t = np.arange(600)
+    frame = pd.DataFrame({"a": np.sin(t / 4) + 0.05 * rng.normal(size=600)})
+    holed = frame.mask(rng.random(frame.shape) < 0.15)
+    options = {"max_epochs": 25, "learning_rate": 1e-2, "batch_size": 64, "dropout": 0.0}
+    with pytest.raises(ValueError, match="NaN in series 'a'"):
+        tiny(**options).fit(holed)
+    model = tiny(missing=missing, **options).fit(holed.iloc[:500])
+    errors = [
+        np.abs(model.predict(holed.iloc[:cut])["a"].to_numpy() - np.sin(np.arange(cut, cut + 4) / 4)).mean()
+        for cut in range(510, 590, 10)
+    ]
+    assert np.mean(errors) < 0.25  # the wave's own mean deviation is .64
+    assert np.isfinite(model.score(holed))
+    model.update(holed.iloc[500:])
+    assert model.predict().index[0] == 600
+
+
+def test_what_a_mask_hides_does_not_matter(tiny, wide):
+    model = tiny(missing="mask").fit(wide.mask(np.random.default_rng(0).random(wide.shape) < 0.1))
+    holed = wide.iloc[-12:].copy()
+    holed.iloc[4, 0] = np.nan
+    whole = model.predict(wide.iloc[-12:])
+    found = model.predict(holed)
+    assert (found["a"] - whole["a"]).abs().max() > 1e-6
+    pd.testing.assert_frame_equal(found[["b", "c"]], whole[["b", "c"]], rtol=1e-5)
+
+
+def test_polars_frames_give_polars_frames_and_the_same_numbers(tiny, wide, to_long):
+    pandas_long = to_long(wide)
+    long = pl.DataFrame(
+        {c: pandas_long[c].to_numpy() if c != "unique_id" else pandas_long[c].tolist() for c in pandas_long}
+    )
+    expected = tiny().fit(pandas_long)
+    model = tiny().fit(long)
+    found = model.predict(level=[80])
+    assert isinstance(found, pl.DataFrame)
+    assert found.columns == ["unique_id", "ds", "Titans", "Titans-lo-80", "Titans-hi-80"]
+    np.testing.assert_array_equal(found["Titans"].to_numpy(), expected.predict()["Titans"].to_numpy())
+    assert found["ds"].to_list() == expected.predict()["ds"].dt.to_pydatetime().tolist()
+    assert isinstance(model.cross_validation(long), pl.DataFrame)
+    assert isinstance(model.predict(pandas_long), pd.DataFrame)
+    side = pl.DataFrame({"ds": wide.index.to_numpy(), **{c: wide[c].to_numpy() for c in wide}})
+    out = tiny().fit(side).predict()
+    assert out.columns == ["ds", "a", "b", "c"]
+    np.testing.assert_array_equal(out["b"].to_numpy(), tiny().fit(wide).predict()["b"].to_numpy())
+
+
+def test_time_zones_survive_polars(tiny, wide):
+    side = pl.DataFrame({"ds": wide.index.to_numpy(), "a": wide["a"].to_numpy()})
+    zoned = side.with_columns(pl.col("ds").dt.replace_time_zone("Europe/Berlin"))
+    out = tiny().fit(zoned).predict()
+    assert out["ds"].dtype.time_zone == "Europe/Berlin"
+    assert out["ds"][0] == zoned["ds"][-1] + pd.Timedelta(hours=1).to_pytimedelta()

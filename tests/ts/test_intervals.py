@@ -1,0 +1,110 @@
+"""Laws of intervals: nominal coverage, nested levels, names in the order of neuralforecast, units."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from titans_ts import TitansForecaster
+from titans_ts.intervals import Calibration, check_levels, scored_origins
+
+
+def test_conformal_intervals_cover_what_they_promise_on_exchangeable_errors():
+    rng = np.random.default_rng(0)
+    spread = rng.uniform(0.5, 2, size=(4000, 3))
+    errors = rng.standard_t(4, size=(4000, 5, 3)) * spread[:, None]
+    past = Calibration.of(np.zeros((500, 5, 3)), errors[:500], spread[:500])
+    for level in (50, 80, 95):
+        inside = np.abs(errors[500:]) <= past.half_width(level, spread[500:])
+        assert inside.mean() == pytest.approx(level / 100, abs=0.015)
+
+
+def test_the_rank_keeps_the_promise_in_a_finite_sample():
+    nine = Calibration(np.arange(1.0, 10)[:, None, None])
+    assert nine.half_width(80, np.ones(1)).item() == 8  # ceil(10 * .8) of nine
+    assert nine.half_width(50, np.ones(1)).item() == 5
+    assert nine.half_width(99, np.ones(1)).item() == 9  # no more is known
+    holed = Calibration(np.array([1.0, np.nan, 3.0, 2.0])[:, None, None])
+    assert holed.half_width(50, np.ones(1)).item() == 2
+
+
+def test_scores_move_on_and_those_of_many_series_are_shared():
+    old = Calibration(np.zeros((600, 2, 1), dtype=np.float32))
+    joined = old.joined(Calibration(np.ones((100, 2, 1), dtype=np.float32)))
+    assert joined.scores.shape == (600, 2, 1)
+    assert joined.scores[:, 0, 0].sum() == 100
+    many = Calibration.of(np.zeros((3, 4, 200)), np.ones((3, 4, 200)), np.ones((3, 200)))
+    assert many.scores.shape == (3 * 64, 4, 1)
+
+
+@pytest.mark.parametrize("cut", [7, 10, 30])
+def test_which_origins_are_scored_does_not_depend_on_pieces(cut):
+    whole = scored_origins(3, 40, 5).tolist()
+    assert whole == [5, 10, 15, 20, 25, 30, 35]
+    assert [*scored_origins(3, cut, 5), *scored_origins(cut, 40, 5)] == whole
+
+
+@pytest.mark.parametrize("loss", ["mae", "mse", "huber", "quantile", "normal", "laplace", "student_t"])
+def test_wider_levels_hold_narrower_ones_and_the_forecast(tiny, wide, to_long, loss):
+    model = tiny(loss=loss).fit(to_long(wide))
+    frame = model.predict(level=[95, 50, 80])
+    bounds = ["Titans-lo-95", "Titans-lo-80", "Titans-lo-50", "Titans-hi-50", "Titans-hi-80", "Titans-hi-95"]
+    assert list(frame.columns) == ["unique_id", "ds", "Titans", *bounds]
+    values = frame[[*bounds[:3], "Titans", *bounds[3:]]].to_numpy()
+    assert (np.diff(values, axis=1) >= -1e-9).all()
+    assert (values[:, -1] - values[:, 0] > 0).all()
+    pd.testing.assert_series_equal(frame["Titans"], model.predict()["Titans"])
+
+
+@pytest.mark.parametrize("loss", ["mae", "quantile", "student_t"])
+def test_intervals_come_in_the_units_of_the_series(tiny, wide, loss):
+    plain = tiny(loss=loss).fit(wide).predict(level=[80])
+    scaled = tiny(loss=loss).fit(1000 * wide - 7).predict(level=[80])
+    deviation = np.repeat(1000 * wide.std().to_numpy(), 3)
+    np.testing.assert_allclose((scaled - (1000 * plain - 7)) / deviation, 0, atol=2e-3)
+
+
+def test_every_layout_has_its_own_columns(tiny, wide):
+    model = tiny().fit(wide)
+    assert list(model.predict(level=[80]).columns)[:3] == ["a", "a-lo-80", "a-hi-80"]
+    matrix = tiny().fit(wide.to_numpy()).predict(level=[80, 95])
+    assert matrix.shape == (4, 3, 5)
+    assert (matrix[..., 1] <= matrix[..., 2]).all()  # lo-95 below lo-80
+    np.testing.assert_allclose(matrix[..., 0], model.predict(), rtol=1e-6)
+
+
+def test_new_series_have_intervals_too(tiny, wide):
+    model = tiny().fit(wide)
+    new = wide[["b"]].rename(columns={"b": "new"}) * 1e6
+    frame = model.predict(new, level=[80])
+    half = (frame["new-hi-80"] - frame["new-lo-80"]) / 2
+    assert ((half > 0.01 * new["new"].std()) & (half < 5 * new["new"].std())).all()
+
+
+def test_levels_that_cannot_be_are_named(tiny, wide):
+    model = tiny(loss="quantile").fit(wide)
+    with pytest.raises(ValueError, match=r"learns levels up to 95.*conformal"):
+        model.predict(level=[99])
+    for wrong in ([0], [100], ["high"], [True], 120):
+        with pytest.raises(ValueError, match="level must be percentages between 0 and 100"):
+            model.predict(level=wrong)
+    assert check_levels({95, 80.0}) == [80.0, 95.0]
+    with pytest.raises(ValueError, match=r"fitted without validation rows.*Fit with val_size"):
+        tiny().fit(wide, val_size=0).predict(level=[80])
+    with pytest.raises(ValueError, match="loss must be one of"):
+        tiny(loss="crps").fit(wide)
+
+
+@pytest.mark.parametrize("loss", ["quantile", "student_t", "normal"])
+def test_probabilistic_losses_learn_the_spread(loss):
+    """Noise of known deviation around a level: the 80 % interval is 2 x 1.28 of it wide."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=1500), "y": rng.normal(size=1500)})
+    model = TitansForecaster(
+        h=4, input_size=24, patch_size=8, dim=8, num_layers=1, dropout=0.0, loss=loss, learning_rate=1e-2,
+        max_epochs=20, batch_size=128, random_state=0, verbose=0,
+    ).fit(frame)  # fmt: skip
+    found = model.predict_insample(frame, step_size=24, level=[80])
+    width = (found["Titans-hi-80"] - found["Titans-lo-80"]).mean()
+    assert width == pytest.approx(2.563, rel=0.15)
+    inside = found["y"].between(found["Titans-lo-80"], found["Titans-hi-80"]).mean()
+    assert inside == pytest.approx(0.8, abs=0.06)

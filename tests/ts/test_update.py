@@ -1,0 +1,203 @@
+"""Laws of update and of the online memory: however rows come in, it is the same history."""
+
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from titans_ts import TitansForecaster, online
+from titans_ts.memory_training import MemoryReport
+
+
+@pytest.fixture
+def waves():
+    """Two series of 500 hours, in which what follows depends on what was long ago."""
+    rng = np.random.default_rng(1)
+    t = np.arange(500)
+    columns = {"a": np.sin(t / 3) * (1 + (t // 50) % 2), "b": 50 * np.cos(t / 4) + 200}
+    frame = pd.DataFrame(columns, index=pd.date_range("2024-01-01", periods=500, freq="h", name="ds"))
+    return frame + 0.05 * frame.std().to_numpy() * rng.normal(size=frame.shape)
+
+
+@pytest.fixture
+def fitted(tiny, waves):
+    model = tiny(max_epochs=3).fit(waves.iloc[:400])
+    assert model.memory_ is not None
+    return model
+
+
+@pytest.mark.parametrize("pieces", [[100], [1] * 20 + [80], [7, 50, 43], [33, 67]])
+def test_after_update_forecasts_are_those_of_the_whole_history(fitted, waves, pieces):
+    at = 400
+    for rows in pieces:
+        fitted.update(waves.iloc[at : at + rows])
+        at += rows
+    whole = fitted.predict(waves)
+    expected = whole / waves.std()
+    np.testing.assert_allclose(fitted.predict() / waves.std(), expected, rtol=0, atol=1e-5)
+    # the memory has a part in it
+    alone = fitted.predict_windows(waves.to_numpy()[None, -12:])[0]
+    assert np.abs((whole - alone) / waves.std()).to_numpy().max() > 1e-3
+
+
+def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
+    once, often = (tiny(max_epochs=3).fit(waves.iloc[:400]) for _ in range(2))
+    before = once.calibration_.scores
+    once.update(waves.iloc[400:])
+    for at in range(400, 500, 9):
+        often.update(waves.iloc[at : min(at + 9, 500)])
+    assert once.calibration_.scores.shape == often.calibration_.scores.shape
+    np.testing.assert_allclose(once.calibration_.scores, often.calibration_.scores, rtol=1e-3, atol=1e-5)
+    assert len(once.calibration_.scores) > len(before)  # the new errors are in it
+    # and they are those of the forecasts that were made then
+    table = once.scaling_.table(*_whole(once, waves))
+    later = torch.arange(400 - 4 + 1, 500 - 4 + 1)
+    expected = once.model_.scores(table, later, 1).scores
+    np.testing.assert_allclose(once.calibration_.scores[-len(later) :], expected, rtol=1e-3, atol=1e-5)
+
+
+def _whole(model, frame):
+    panel = model._read(frame, model.scaling_.columns, None, reset=False)
+    return panel, model.mean_, model.scale_
+
+
+def test_update_changes_no_weight_of_the_outer_loop(fitted, waves):
+    before = {k: v.clone() for k, v in {**fitted.network_.state_dict(), **fitted.memory_.state_dict()}.items()}
+    first = fitted.predict()
+    fitted.update(waves.iloc[400:450])
+    after = {**fitted.network_.state_dict(), **fitted.memory_.state_dict()}
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    assert fitted.predict().index[0] == first.index[0] + pd.Timedelta(hours=50)
+
+
+def test_the_state_does_not_grow_and_a_step_takes_as_long_as_ever(fitted, waves):
+    def size():
+        position = fitted.position_
+        (state,) = (s.state for s in position.streams)
+        tensors = (*state.weights, *state.momentum, *state.anchor)
+        return sum(t.numel() for t in tensors), position.context.values.shape, len(position.pending)
+
+    fitted.update(waves.iloc[400:440])
+    before = size()
+    rows = waves.iloc[440:441]
+    seconds = []
+    for i in range(300):
+        row = rows.set_axis(rows.index + pd.Timedelta(hours=i), axis=0)
+        begin = time.perf_counter()
+        fitted.update(row)
+        seconds.append(time.perf_counter() - begin)
+    assert size() == before
+    assert len(fitted.calibration_.scores) <= 512
+    assert np.median(seconds[-100:]) < 3 * np.median(seconds[:100])
+
+
+def test_a_saved_model_goes_on_learning_where_it_was(fitted, waves, tmp_path):
+    fitted.update(waves.iloc[400:431])
+    fitted.save(tmp_path / "model")
+    loaded = TitansForecaster.load(tmp_path / "model")
+    for model in (fitted, loaded):
+        model.update(waves.iloc[431:])
+    pd.testing.assert_frame_equal(loaded.predict(level=[80]), fitted.predict(level=[80]), check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "says"),
+    [
+        (slice(401, 410), ["a", "b"], r"must begin where the known ones end, at 2024-01-17 16:00:00, got .*17:00:00"),
+        (slice(399, 410), ["a", "b"], "must begin where the known ones end"),
+        (slice(400, 410), ["b", "a"], r"must be of the series \['a', 'b'\], in their order"),
+    ],
+)
+def test_rows_that_do_not_follow_are_refused_and_nothing_is_changed(fitted, waves, rows, columns, says):
+    before = fitted.predict(level=[80])
+    with pytest.raises(ValueError, match=says):
+        fitted.update(waves.iloc[rows][columns])
+    holed = waves.iloc[400:410].copy()
+    holed.iloc[3, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN in series 'a' at 2024-01-17 19:00"):
+        fitted.update(holed)
+    pd.testing.assert_frame_equal(fitted.predict(level=[80]), before, check_exact=True)
+
+
+def test_a_matrix_and_a_long_frame_are_updated_too(tiny, waves, to_long):
+    wide = tiny().fit(waves.iloc[:400]).update(waves.iloc[400:]).predict().to_numpy()
+    matrix = tiny().fit(waves.to_numpy()[:400]).update(waves.to_numpy()[400:]).predict()
+    long = tiny().fit(to_long(waves.iloc[:400])).update(to_long(waves.iloc[400:])).predict()
+    np.testing.assert_array_equal(matrix, wide)
+    np.testing.assert_array_equal(long["Titans"].to_numpy().reshape(2, 4).T, wide)
+
+
+def test_a_series_among_others_that_begin_elsewhere_is_read_as_if_alone(fitted, waves, to_long):
+    long = to_long(waves)
+    later = long[~((long["unique_id"] == "b") & (long["ds"] < "2024-01-03 05:00"))]
+    together = fitted.predict(later)
+    for name, part in later.groupby("unique_id"):
+        alone = fitted.predict(part)
+        own = together[together["unique_id"] == name]
+        np.testing.assert_allclose(alone["Titans"], own["Titans"], rtol=1e-5, atol=1e-5)
+
+
+def test_a_memory_that_was_told_nothing_corrects_nothing(fitted, waves):
+    window = waves.iloc[-12:]
+    np.testing.assert_allclose(fitted.predict(window), fitted.predict_windows(window.to_numpy()[None])[0], rtol=1e-6)
+
+
+def test_one_pass_over_many_origins_is_each_of_them_alone():
+    torch.manual_seed(0)
+    memory = online.OnlineMemory(12, 3).eval()
+    for p in memory.parameters():
+        torch.nn.init.normal_(p, std=0.3)
+    values = torch.randn(90, 2)
+    origins = torch.tensor([12, 13, 16, 17, 40, 41, 42, 43, 88, 90])
+    found = online.rolling(memory, values, origins)
+    for i, origin in enumerate(origins.tolist()):
+        (stream,) = online.streams_of(torch.zeros(2, dtype=torch.long), 90)
+        stream = online.advance(memory, stream, values[:origin], origin)
+        torch.testing.assert_close(found[i], online.recall(memory, stream, values[:origin]), rtol=0, atol=1e-5)
+    assert found[0].count_nonzero() == 0  # nothing written yet
+    assert found[4].abs().min() > 1e-6
+
+
+def test_the_surprise_is_what_the_memory_did_not_expect(fitted, waves):
+    calm = fitted.surprise(waves)
+    shocked = waves.copy()
+    shocked.iloc[250:262, 0] += 20 * waves["a"].std()
+    found = fitted.surprise(shocked)
+    assert list(found.columns) == ["unique_id", "ds", "surprise"]
+    own = found[found["unique_id"] == "a"].set_index("ds")["surprise"]
+    usual = calm[calm["unique_id"] == "a"].set_index("ds")["surprise"]
+    during = own[(own.index >= waves.index[250]) & (own.index < waves.index[270])]
+    assert during.max() > usual.iloc[20:].max()  # the first writes are all new to it
+    before = own.index < waves.index[250]
+    np.testing.assert_allclose(own[before], usual[before], rtol=1e-5)  # causal
+    other = found[found["unique_id"] == "b"]["surprise"]
+    np.testing.assert_allclose(other, calm[calm["unique_id"] == "b"]["surprise"], rtol=1e-5)
+
+
+def test_a_memory_that_does_not_help_is_left_out_and_the_report_says_so(tiny):
+    noise = pd.DataFrame({"a": np.random.default_rng(0).normal(size=300)})
+    model = tiny().fit(noise)
+    report = model.memory_report_
+    assert report.steps > 0
+    assert report.kept == (model.memory_ is not None) == (report.with_memory < report.without)
+    short = tiny().fit(noise.iloc[:60])
+    assert short.memory_ is None
+    assert short.memory_report_ == MemoryReport(0)
+    with pytest.raises(ValueError, match="no online memory: the series of fit were too short"):
+        short.surprise(noise)
+    short.update(noise.iloc[60:].set_axis(range(60, 300), axis=0))
+    assert short.predict().index[0] == 300
+
+
+def test_a_stream_of_any_length_stays_finite():
+    """The linear memory's step is bounded whatever the gates say."""
+    torch.manual_seed(0)
+    memory = online.OnlineMemory(12, 3).eval()
+    torch.nn.init.constant_(memory.gates.bias, 9.0)  # theta at its largest, and momentum as heavy
+    with torch.no_grad():
+        memory.gates.bias[: online.HEADS] = -20.0  # nothing is forgotten
+    values = 3 * torch.randn(20_000, 2)
+    found = online.rolling(memory, values, torch.arange(12, 20_001, 499))
+    assert found.isfinite().all()
