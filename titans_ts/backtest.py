@@ -35,7 +35,7 @@ def backtest(
             raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
     if not isinstance(refit, (bool, int)) or refit < 0:
         raise ValueError(f"refit must be False, True or a number of windows, got {refit!r}.")
-    whole = _read(forecaster, df)
+    whole = read_for(forecaster, df)
     T = len(whole.values)
     cutoffs = [T - h - i * step for i in reversed(range(n_windows))]
     least = forecaster.input_size + h
@@ -116,7 +116,8 @@ def _before(df: Any, whole: Panel, cutoff: int) -> Any:
     return plain[plain.index <= last]
 
 
-def _read(forecaster: "TitansForecaster", df: Any) -> Panel:
+def read_for(forecaster: "TitansForecaster", df: Any) -> Panel:
+    """The panel of a frame as an unfitted forecaster reads it."""
     if not hasattr(df, "columns"):
         df = np.asarray(df, dtype=np.float64)
     columns = read_columns(forecaster.exogenous)

@@ -1,6 +1,7 @@
 """The estimator: from a frame to forecasts."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,7 @@ class TitansForecaster(TitansEstimator):
             validation error; ``memory_report_`` says by how much it did.
         calibration_: errors on the validation rows, from which intervals are made; None without such rows.
         context_: the newest rows, from where ``predict()`` goes on.
+        seconds_: that ``fit`` took.
         has_calendar_: whether time stamps are an input.
         mean_, scale_: mean and standard deviation of each series in the training part.
         n_features_in_: number of series.
@@ -140,6 +142,7 @@ class TitansForecaster(TitansEstimator):
         static_df: Any = None,
         val_size: int | None = None,
         checkpoint_dir: str | Path | None = None,
+        on_epoch: Callable[[int, float], None] | None = None,
     ) -> Self:
         """Train on a frame.
 
@@ -153,10 +156,12 @@ class TitansForecaster(TitansEstimator):
                 leaves a window.
             checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
                 data and settings, training goes on from there; any other is refused.
+            on_epoch: told the number and the validation loss of each epoch; what it raises ends the training.
 
         Raises:
             ValueError: bad arguments or a bad frame; the message says where, and what to do.
         """
+        begin = time.perf_counter()
         self._check_params()
         columns = read_columns(self.exogenous)
         panel = self._read(df, columns, static_df, reset=True)
@@ -211,19 +216,15 @@ class TitansForecaster(TitansEstimator):
                 "val_size": val_size,
                 **{name: getattr(self, name) for name in self._get_param_names() if name not in _NOT_COMPARED},
             },
+            on_epoch=on_epoch,
         )
         batches = len(train) * len(history.epochs)
-        memory, report = train_memory(
-            network,
-            objective,
-            table,
-            border,
-            steps=max(LEAST_MEMORY_STEPS, batches // 4),
-            seed=seed,
-            progress=self.verbose > 0,
+        memory, report = self._train_memory(
+            network, objective, table, border, steps=max(LEAST_MEMORY_STEPS, batches // 4), seed=seed
         )
         self._settle(Model(network, objective, scaling, memory), history, report)
         self._move(Position.after(self.model_, panel, table, border))
+        self.seconds_ = time.perf_counter() - begin
         return self
 
     def predict(
@@ -478,6 +479,11 @@ class TitansForecaster(TitansEstimator):
         if calibration is not None and panel.ids != self.context_.ids:
             calibration = calibration.shared()
         return model.bounded(found, levels, calibration)[0] * scale[:, None] + mean[:, None]
+
+    def _train_memory(
+        self, network: Simba, objective: Objective, table: Table, border: int, *, steps: int, seed: int
+    ) -> tuple[online.OnlineMemory | None, MemoryReport]:
+        return train_memory(network, objective, table, border, steps=steps, seed=seed, progress=self.verbose > 0)
 
     def _settle(self, model: Model, history: History, report: MemoryReport) -> None:
         """Takes what was learned."""

@@ -1,5 +1,6 @@
 """What happens around epochs: a progress bar, and remembering the best weights and the losses."""
 
+from collections.abc import Callable
 from typing import Any
 
 import lightning as L
@@ -41,6 +42,18 @@ class KeepBest(L.Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         vars(self).update(state_dict)
+
+
+class OnEpoch(L.Callback):
+    """Tells a function the number and the validation loss of each epoch; what it raises ends the training."""
+
+    def __init__(self, tell: Callable[[int, float], None]) -> None:
+        self.tell = tell
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        loss = trainer.callback_metrics.get("val_loss")
+        if loss is not None:
+            self.tell(trainer.current_epoch, float(loss))
 
 
 class ProgressBar(TQDMProgressBar):

@@ -3,7 +3,7 @@
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch import nn
 from torch.utils.data import DataLoader
 
-from titans_core.train.callbacks import KeepBest, ProgressBar
+from titans_core.train.callbacks import KeepBest, OnEpoch, ProgressBar
 from titans_core.train.module import Loss, OuterLoop
 from titans_core.train.resume import Fingerprint, check_resumable, shapes
 
@@ -64,6 +64,7 @@ def train_network(
     val: DataLoader | None,
     options: TrainingOptions,
     identity: Mapping[str, object] | None = None,
+    on_epoch: Callable[[int, float], None] | None = None,
 ) -> History:
     """Train ``network`` in place; it comes back on the CPU, in evaluation mode, with the weights of its best epoch.
 
@@ -75,6 +76,7 @@ def train_network(
         options: see :class:`TrainingOptions`.
         identity: by name, what else must be the same for a checkpoint to be resumed: the data's ``digest``, settings
             that the parameters' shapes do not show.
+        on_epoch: told the number and the validation loss of each epoch; what it raises ends the training.
 
     Raises:
         ValueError: for a device that is not there, and for a checkpoint that another run left or that is damaged.
@@ -87,6 +89,8 @@ def train_network(
         callbacks.append(EarlyStopping("val_loss", patience=options.patience, check_finite=False))
     if options.progress:
         callbacks.append(ProgressBar(leave=True))
+    if on_epoch is not None:
+        callbacks.append(OnEpoch(on_epoch))
     resume = None
     if options.checkpoint_dir is not None:
         folder = Path(options.checkpoint_dir)

@@ -1,0 +1,154 @@
+"""Studies by Optuna, shared by the estimators: opened, resumed, pruned, shared between processes, drawn."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+try:
+    import optuna
+except ImportError as error:
+    raise ImportError("tuning needs optuna: pip install 'titans-suite[tune]'") from error
+
+FINISHED = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
+
+
+def open_study(
+    storage: str | Path | None, name: str, identity: Mapping[str, str], random_state: int | None
+) -> optuna.Study:
+    """A new study, or the one of this name in the storage.
+
+    Args:
+        storage: None keeps it in memory. A path ending in ".journal" is an append-only file, safe for several
+            processes, on a network drive too; any other path an SQLite file; a URL is taken as it is.
+        name: of the study.
+        identity: what must be the same for a study to be continued, such as the data's ``digest``.
+        random_state: of the sampler; processes that share a study need different ones, or None.
+
+    Raises:
+        ValueError: the study there is of other data or settings.
+    """
+    study = optuna.create_study(
+        study_name=name,
+        storage=_storage(storage),
+        load_if_exists=True,
+        direction="minimize",
+        sampler=optuna.samplers.TPESampler(seed=random_state),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
+    )
+    there = study.user_attrs.get("identity")
+    if there is None:
+        study.set_user_attr("identity", dict(identity))
+    elif there != dict(identity):
+        differences = sorted(k for k in {*there, *identity} if there.get(k) != identity.get(k))
+        raise ValueError(
+            f"the study {name!r} in {storage} is of another search: {', '.join(differences)} differ. Give another "
+            "study_name or storage."
+        )
+    return study
+
+
+def run_study(
+    study: optuna.Study,
+    objective: Callable[[optuna.Trial], float],
+    n_trials: int,
+    timeout: float | None,
+    progress: bool,
+) -> None:
+    """Trials until ``n_trials`` of the study are finished in all, by whichever process, or for ``timeout`` seconds.
+
+    A trial that fails with a floating-point error counts as a bad choice, not as the end.
+    """
+    from optuna.study import MaxTrialsCallback
+
+    left = n_trials - sum(t.state in FINISHED for t in study.get_trials(deepcopy=False))
+    if left <= 0:
+        return
+    with _quiet():
+        study.optimize(
+            objective,
+            n_trials=left,
+            timeout=timeout,
+            callbacks=[MaxTrialsCallback(n_trials, states=FINISHED)],
+            catch=(FloatingPointError,),
+            show_progress_bar=progress,
+        )
+
+
+def report_to(trial: optuna.Trial) -> Callable[[int, float], None]:
+    """What to tell the number and the validation loss of each epoch; it ends a trial that is worse than the median."""
+
+    def report(epoch: int, loss: float) -> None:
+        trial.report(loss, epoch)
+        if trial.should_prune():
+            raise optuna.TrialPruned(f"epoch {epoch}: {loss:.4f} is worse than the median of earlier trials.")
+
+    return report
+
+
+def plot_history(study: optuna.Study) -> Any:
+    """Losses of the trials in order: a matplotlib Figure."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.5), layout="constrained")
+    axes = figure.subplots()
+    done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE and t.value is not None]
+    pruned = [t for t in study.trials if t.state == optuna.trial.TrialState.PRUNED and t.intermediate_values]
+    values = [t.value for t in done if t.value is not None]
+    axes.scatter([t.number for t in done], values, color="#c4432b", s=18, label="finished")
+    last = [t.intermediate_values[max(t.intermediate_values)] for t in pruned]
+    axes.scatter([t.number for t in pruned], last, color="0.7", s=14, marker="x", label="pruned")
+    best = [min(values[: i + 1]) for i in range(len(values))]
+    axes.step([t.number for t in done], best, where="post", color="0.35", linewidth=1.2, label="best so far")
+    axes.set_xlabel("trial")
+    axes.set_ylabel("validation loss")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    return figure
+
+
+def plot_importance(study: optuna.Study) -> Any:
+    """How much each setting mattered (fANOVA, Hutter et al. 2014): a matplotlib Figure.
+
+    Raises:
+        ValueError: fewer than two finished trials.
+    """
+    from matplotlib.figure import Figure
+
+    done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
+    if len(done) < 2:
+        raise ValueError(f"importance needs at least two finished trials, the study has {len(done)}.")
+    importance = optuna.importance.get_param_importances(study)
+    names = list(importance)[::-1]
+    figure = Figure(figsize=(7, 1 + 0.35 * len(names)), layout="constrained")
+    axes = figure.subplots()
+    axes.barh(names, [importance[n] for n in names], color="#c4432b")
+    axes.set_xlabel("share of the differences in validation loss")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _storage(storage: str | Path | None) -> Any:
+    if storage is None or "://" in str(storage):
+        return storage
+    path = Path(storage)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".journal":
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+
+        return JournalStorage(JournalFileBackend(str(path)))
+    # a process that was killed stops beating, and its trial is given up
+    return optuna.storages.RDBStorage(f"sqlite:///{path}", heartbeat_interval=30)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Optuna's log, a line a trial, is silent: the bar says the same."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(logging.WARNING)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)

@@ -1,0 +1,84 @@
+"""The command line: the numbers of the library, help that explains, errors in words and without a traceback."""
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from titans_ts import TitansForecaster
+from titans_ts.cli import app
+
+SMALL = ["--horizon", "4", "--lookback", "12", "--epochs", "1", "--quiet"]
+
+
+@pytest.fixture
+def run():
+    def call(*arguments, code=0):
+        result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "120", "NO_COLOR": "1"})
+        assert result.exit_code == code, result.output
+        return result
+
+    return call
+
+
+@pytest.fixture
+def wide_file(wide, tmp_path):
+    wide.to_csv(tmp_path / "wide.csv")
+    return tmp_path / "wide.csv"
+
+
+def test_fit_and_predict_are_those_of_the_library(run, wide, wide_file, tmp_path):
+    said = run("fit", wide_file, "--model", tmp_path / "m", *SMALL, "--seed", "3").output
+    assert "trained for 1 epochs, " in said
+    run(
+        "predict", "--model", tmp_path / "m", "--level", "80", "--out", tmp_path / "f.csv", "--plot", tmp_path / "f.png"
+    )
+    found = pd.read_csv(tmp_path / "f.csv", index_col="ds", parse_dates=True)
+    expected = TitansForecaster(h=4, input_size=12, max_epochs=1, random_state=3, verbose=0).fit(wide)
+    pd.testing.assert_frame_equal(
+        found, expected.predict(level=[80]), check_freq=False, rtol=1e-6, check_index_type=False
+    )
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+    fewer = tmp_path / "fewer.csv"
+    wide.iloc[:60].to_csv(fewer)
+    assert "2024-01-03 12:00" in run("predict", fewer, "--model", tmp_path / "m").output
+
+
+def test_a_long_file_with_names_of_its_own(run, wide, to_long, tmp_path):
+    long = to_long(wide).rename(columns={"unique_id": "shop", "ds": "when", "y": "sales"})
+    long.to_parquet(tmp_path / "long.parquet")
+    names = ["--id", "shop", "--time", "when", "--target", "sales"]
+    out = run("backtest", tmp_path / "long.parquet", *names, *SMALL, "--windows", "2", "--level", "80",
+              "--out", tmp_path / "b.csv", "--plot", tmp_path / "b.png").output  # fmt: skip
+    assert "MAE" in out
+    assert "inside 80 %" in out
+    assert len(pd.read_csv(tmp_path / "b.csv")) == 2 * 4 * 3
+    assert (tmp_path / "b.png").exists()
+
+
+def test_tune_saves_the_best(run, wide_file, tmp_path):
+    arguments = ["--trials", "2", "--storage", tmp_path / "s.db", "--horizon", "4", "--epochs", "1", "--quiet"]
+    said = run("tune", wide_file, "--model", tmp_path / "m", *arguments).output
+    assert "best of 2 trials" in said
+    assert TitansForecaster.load(tmp_path / "m").predict().shape == (4, 3)
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "backtest", "tune"])
+def test_help_explains_each_command(run, command):
+    assert command in run("--help").output
+    text = run(command, "--help").output
+    for option in ("--time", "--id", "--target"):
+        assert option in text
+
+
+def test_what_is_wrong_is_said_in_words(run, wide, wide_file, tmp_path):
+    holed = tmp_path / "holed.csv"
+    wide.mask(wide == wide.iloc[7, 1]).to_csv(holed)
+    said = run("fit", holed, "--model", tmp_path / "m", *SMALL, code=1)
+    assert "Error: the data has 1 values that are NaN" in said.output
+    assert "Traceback" not in said.output
+    assert not (tmp_path / "m").exists()
+    run("fit", holed, "--model", tmp_path / "m", *SMALL, "--missing", "interpolate")
+    assert "no saved model at" in run("predict", "--model", tmp_path / "none", code=1).output
+    boxed = run("fit", tmp_path / "none.csv", "--model", tmp_path / "m", code=2).output
+    assert "does not exist" in " ".join(boxed.replace("│", " ").split())
+    assert "no column 'when'" in run("fit", wide_file, "--time", "when", "--model", tmp_path / "m", code=2).output

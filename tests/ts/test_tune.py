@@ -1,0 +1,114 @@
+"""Laws of the search: the best trial is what comes back, a killed study goes on, other data are refused."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import optuna
+import pytest
+
+from titans_ts.tune import default_space, plot_history, plot_importance, tune
+
+
+def small(trial, facts):
+    return {"learning_rate": trial.suggest_categorical("learning_rate", [1e-6, 3e-2])}
+
+
+def test_the_best_trial_comes_back_fitted(tiny, wide):
+    base = tiny(max_epochs=8, batch_size=64)
+    found = tune(wide, base, n_trials=6, space=small, random_state=0, verbose=0)
+    assert found.learning_rate == 3e-2
+    assert found.h == base.h
+    assert not hasattr(base, "network_")
+    values = [t.value for t in found.study_.trials if t.value is not None]
+    assert found.study_.best_value == min(values)
+    assert found.history_.epochs[found.history_.best_epoch]["val_loss"] == pytest.approx(min(values), rel=1e-6)
+    assert found.predict().shape == (4, 3)
+    assert "learning_rate" in [t.get_text() for t in plot_importance(found.study_).axes[0].get_yticklabels()]
+    assert plot_history(found.study_).axes[0].get_ylabel() == "validation loss"
+
+
+@pytest.mark.parametrize("file", ["study.db", "study.journal"])
+def test_a_study_goes_on_to_the_number_of_trials_asked_for(tiny, wide, tmp_path, file):
+    storage = tmp_path / file
+    options = {"space": small, "storage": storage, "random_state": 0, "verbose": 0}
+    assert len(tune(wide, tiny(), n_trials=2, **options).study_.trials) == 2
+    assert len(tune(wide, tiny(), n_trials=5, **options).study_.trials) == 5
+    assert len(tune(wide, tiny(), n_trials=5, **options).study_.trials) == 5
+    with pytest.raises(ValueError, match=r"of another search: data differ"):
+        tune(wide.iloc[:-1], tiny(), n_trials=6, val_size=24, **options)
+    with pytest.raises(ValueError, match=r"of another search: loss differ"):
+        tune(wide, tiny(loss="mse"), n_trials=6, **options)
+
+
+def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_path):
+    wide.to_pickle(tmp_path / "wide.pkl")  # of this test, read by this test
+    script = textwrap.dedent(
+        """
+        import os, sys, pandas as pd, torch
+        torch.set_num_threads(1)
+        from titans_ts import TitansForecaster
+        from titans_ts.tune import tune
+        wide, storage, killed = pd.read_pickle(sys.argv[1]), sys.argv[2], sys.argv[3] == "killed"
+
+        def space(trial, facts):
+            if killed and trial.number == 2:
+                os.kill(os.getpid(), 9)
+            return {"learning_rate": trial.suggest_float("learning_rate", 1e-3, 3e-2)}
+
+        base = TitansForecaster(h=4, input_size=12, patch_size=4, dim=8, num_layers=1, max_epochs=2)
+        found = tune(wide, base, n_trials=6, space=space, storage=storage, verbose=0)
+        print(len([t for t in found.study_.trials if t.state.is_finished()]))
+        """
+    )
+    (tmp_path / "search.py").write_text(script)
+
+    def start(how):
+        command = [sys.executable, "-W", "ignore", "search.py", "wide.pkl", "study.journal", how]
+        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+
+    assert start("killed").wait() == -9
+    together = [start("whole"), start("whole")]
+    assert [p.wait() for p in together] == [0, 0]
+    assert int(together[0].stdout.read()) >= 6
+    storage = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
+    )
+    states = [t.state.name for t in optuna.load_study(study_name="titans_ts", storage=storage).trials]
+    assert states.count("RUNNING") == 1  # the one that was killed
+    assert 6 <= states.count("COMPLETE") + states.count("PRUNED") <= 7  # two may finish at once
+
+
+def test_trials_worse_than_the_median_end_early(tiny, wide):
+    def space(trial, facts):
+        return {"learning_rate": 3e-2 if trial.number < 5 else 1e-7}
+
+    study = tune(wide, tiny(max_epochs=10, batch_size=64), n_trials=7, space=space, random_state=0, verbose=0).study_
+    assert [t.state.name for t in study.trials[:5]].count("COMPLETE") >= 4
+    assert {t.state.name for t in study.trials[5:]} == {"PRUNED"}
+    assert all(len(t.intermediate_values) < 10 for t in study.trials[5:])
+
+
+def test_the_default_space_fits_the_data(wide, tiny):
+    found = tune(wide, tiny(), n_trials=2, random_state=1, verbose=0)
+    assert found.input_size + found.h < 120
+    assert found.memory_report_ is not None
+    for rows in (20, 100, 10_000):
+        trial = optuna.create_study().ask()
+        settings = default_space(trial, {"rows": rows, "h": 8, "may_add_calendar": False})
+        assert 2 <= settings["input_size"] <= rows - 8
+        assert "exogenous" not in settings
+
+
+def test_what_cannot_be_searched_is_said(tiny, wide):
+    with pytest.raises(ValueError, match="none is left to train on"):
+        tune(wide, tiny(), val_size=118, verbose=0)
+    with pytest.raises(ValueError, match="NaN in series 'a'"):
+        tune(wide.mask(np.eye(120, 3, dtype=bool)), tiny(), verbose=0)
+
+    def fails(trial, facts):
+        return {"learning_rate": 1e30}
+
+    with pytest.raises(ValueError, match="no trial finished"):
+        tune(wide, tiny(), n_trials=1, space=fails, verbose=0)

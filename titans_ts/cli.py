@@ -1,0 +1,287 @@
+"""The forecaster from the command line, built on typer. ``python -m titans_ts --help`` explains it."""
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    import typer
+except ImportError as error:
+    raise ImportError("the command line needs typer: pip install 'titans-suite[cli]'") from error
+
+import pandas as pd
+
+app = typer.Typer(
+    help=(
+        "Forecast time series from a CSV or Parquet file.\n\n"
+        "A wide file has one column of time stamps and one column a series. A long file has a column that names the "
+        "series (--id), one of time stamps (--time) and one of values (--target)."
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class Loss(str, Enum):
+    """Losses by name."""
+
+    mae = "mae"
+    mse = "mse"
+    huber = "huber"
+    quantile = "quantile"
+    normal = "normal"
+    laplace = "laplace"
+    student_t = "student_t"
+
+
+class Missing(str, Enum):
+    """Policies for holes in the data."""
+
+    error = "error"
+    interpolate = "interpolate"
+    mask = "mask"
+
+
+Data = Annotated[Path, typer.Argument(help="CSV (also .gz) or Parquet file.", exists=True, dir_okay=False)]
+Time = Annotated[str | None, typer.Option("--time", help="Column of time stamps. Default: 'ds', else the first one.")]
+Id = Annotated[str | None, typer.Option("--id", help="Column that names the series of a long file: 'unique_id'.")]
+Target = Annotated[str | None, typer.Option("--target", help="Column of values of a long file: 'y'.")]
+Horizon = Annotated[int, typer.Option("--horizon", "-h", help="Steps to forecast.", min=1)]
+Lookback = Annotated[int, typer.Option("--lookback", help="Steps that a forecast looks back.", min=1)]
+Freq = Annotated[str | None, typer.Option(help="Step of the time axis: 'h', '15min', 'D', 'MS' ... Default: inferred.")]
+LossOption = Annotated[Loss, typer.Option(help="What is learned: a point, quantiles, or a distribution.")]
+MissingOption = Annotated[Missing, typer.Option(help="What empty cells and left-out rows mean.")]
+Hist = Annotated[list[str] | None, typer.Option("--hist", help="Column known up to now only (long files; repeat).")]
+Futr = Annotated[list[str] | None, typer.Option("--futr", help="Column known ahead too (long files; repeat).")]
+Calendar = Annotated[bool, typer.Option(help="Use the time of day, week and year.")]
+Epochs = Annotated[int | None, typer.Option(help="Passes over the data, at most. Default: enough.")]
+Level = Annotated[list[float] | None, typer.Option("--level", help="Interval in percent, such as 80 (repeat).")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same model.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+
+
+@app.command()
+def fit(
+    data: Data,
+    model: Annotated[Path, typer.Option("--model", help="Folder to save the model in.")],
+    horizon: Horizon = 96,
+    lookback: Lookback = 96,
+    time: Time = None,
+    id: Id = None,
+    target: Target = None,
+    freq: Freq = None,
+    loss: LossOption = Loss.mae,
+    missing: MissingOption = Missing.error,
+    hist: Hist = None,
+    futr: Futr = None,
+    calendar: Calendar = False,
+    epochs: Epochs = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Train on all series of a file and save the model."""
+    frame = _read(data, time, id, target)
+    made = _made(horizon, lookback, freq, loss, missing, hist, futr, calendar, epochs, seed, quiet)
+    fitted = _told(lambda: made.fit(frame))
+    fitted.save(model)
+    best = fitted.history_.epochs[fitted.history_.best_epoch]
+    losses = ", ".join(f"{name} {value:.4f}" for name, value in best.items() if name.endswith("_loss"))
+    typer.echo(f"trained for {len(fitted.history_.epochs)} epochs, {losses}; saved in {model}")
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Option("--model", help="Folder of a saved model.")],
+    data: Annotated[
+        Path | None, typer.Argument(help="Forecast from the end of this file. Default: from that of the training data.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="CSV file to write. Default: the screen.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="PNG file to draw.")] = None,
+    future: Annotated[
+        Path | None, typer.Option("--future", help="File of the future columns: unique_id, ds and them.")
+    ] = None,
+    level: Level = None,
+    time: Time = None,
+    id: Id = None,
+    target: Target = None,
+) -> None:
+    """Forecast the steps that follow, from a saved model."""
+    from titans_ts import TitansForecaster
+
+    fitted = _told(lambda: TitansForecaster.load(model))
+    frame = None if data is None else _read(data, time, id, target)
+    ahead = None if future is None else _long(_table(future), time, id, None)
+    found = _told(lambda: fitted.predict(frame, ahead, level or None))
+    _write(found, out)
+    if plot is not None:
+        _told(lambda: fitted.plot(frame, level=level or None, futr_df=ahead)).savefig(plot, dpi=150)
+        typer.echo(f"drew {plot}", err=True)
+
+
+@app.command()
+def backtest(
+    data: Data,
+    windows: Annotated[int, typer.Option(help="How many forecasts, one after the other.", min=1)] = 5,
+    step: Annotated[int | None, typer.Option(help="Rows between them. Default: the horizon.")] = None,
+    refit: Annotated[bool, typer.Option(help="Train anew for each.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="CSV file for the forecasts.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="PNG file to draw.")] = None,
+    horizon: Horizon = 96,
+    lookback: Lookback = 96,
+    time: Time = None,
+    id: Id = None,
+    target: Target = None,
+    freq: Freq = None,
+    loss: LossOption = Loss.mae,
+    missing: MissingOption = Missing.error,
+    hist: Hist = None,
+    futr: Futr = None,
+    calendar: Calendar = False,
+    epochs: Epochs = None,
+    level: Level = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Train on the past, forecast what followed, and print the errors."""
+    frame = _read(data, time, id, target)
+    made = _made(horizon, lookback, freq, loss, missing, hist, futr, calendar, epochs, seed, quiet)
+    found = _told(
+        lambda: made.cross_validation(frame, n_windows=windows, step_size=step, refit=refit, level=level or None)
+    )
+    if out is not None:
+        _write(found, out)
+    error = found["y"] - found["Titans"]
+    table = pd.DataFrame({"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2})
+    table = table.groupby("unique_id", sort=False).mean()
+    table["RMSE"] = table["RMSE"] ** 0.5
+    for value in level or []:
+        inside = found["y"].between(found[f"Titans-lo-{value:g}"], found[f"Titans-hi-{value:g}"])
+        table[f"inside {value:g} %"] = 100 * inside.groupby(found["unique_id"], sort=False).mean()
+    typer.echo(table.round(4).to_string())
+    if plot is not None:
+        from titans_ts.plots import plot_backtest
+
+        plot_backtest(found).savefig(plot, dpi=150)
+        typer.echo(f"drew {plot}", err=True)
+
+
+@app.command()
+def tune(
+    data: Data,
+    model: Annotated[Path, typer.Option("--model", help="Folder to save the best model in.")],
+    trials: Annotated[int, typer.Option(help="Trials of the study in all.", min=1)] = 30,
+    storage: Annotated[
+        str | None,
+        typer.Option(help="File of the study (.db, or .journal for several processes). A study there goes on."),
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which no trial begins.")] = None,
+    horizon: Horizon = 96,
+    time: Time = None,
+    id: Id = None,
+    target: Target = None,
+    freq: Freq = None,
+    loss: LossOption = Loss.mae,
+    missing: MissingOption = Missing.error,
+    epochs: Epochs = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Search settings by the validation error, and save the best model."""
+    from titans_ts import tune as search
+
+    frame = _read(data, time, id, target)
+    made = _made(horizon, 96, freq, loss, missing, None, None, False, epochs, seed, True)
+    best = _told(
+        lambda: search.tune(
+            frame, made, n_trials=trials, storage=storage, timeout=timeout, random_state=seed, verbose=not quiet
+        )
+    )
+    best.save(model)
+    typer.echo(f"best of {len(best.study_.trials)} trials: {best.study_.best_value:.4f} with")
+    typer.echo(json.dumps(best.study_.best_params, indent=1))
+    typer.echo(f"saved in {model}")
+
+
+def _made(
+    horizon: int,
+    lookback: int,
+    freq: str | None,
+    loss: Loss,
+    missing: Missing,
+    hist: list[str] | None,
+    futr: list[str] | None,
+    calendar: bool,
+    epochs: int | None,
+    seed: int,
+    quiet: bool,
+) -> Any:
+    from titans_ts import TitansForecaster
+
+    exogenous: dict[str, Any] = {"hist": hist or [], "futr": futr or []}
+    if calendar:
+        exogenous["calendar"] = "auto"
+    return TitansForecaster(
+        h=horizon,
+        input_size=lookback,
+        freq=freq,
+        loss=loss.value,
+        missing=missing.value,
+        exogenous=exogenous if any(exogenous.values()) else None,
+        max_epochs=epochs,
+        random_state=seed,
+        verbose=0 if quiet else 1,
+    )
+
+
+def _read(path: Path, time: str | None, id: str | None, target: str | None) -> pd.DataFrame:
+    """A wide or a long frame, as the columns say."""
+    table = _table(path)
+    if (id or "unique_id") in table.columns:
+        return _long(table, time, id, target)
+    if id is not None:
+        raise typer.BadParameter(f"{path} has no column {id!r}. It has {list(table.columns)[:8]}.", param_hint="--id")
+    return _stamped(table, time, path).set_index("ds")
+
+
+def _long(table: pd.DataFrame, time: str | None, id: str | None, target: str | None) -> pd.DataFrame:
+    names = {id or "unique_id": "unique_id", target or "y": "y"}
+    return _stamped(table.rename(columns=names), time, None)
+
+
+def _stamped(table: pd.DataFrame, time: str | None, path: Path | None) -> pd.DataFrame:
+    name = time or ("ds" if "ds" in table.columns else str(table.columns[0]))
+    if name not in table.columns:
+        raise typer.BadParameter(f"there is no column {name!r}, only {list(table.columns)[:8]}.", param_hint="--time")
+    stamps = table[name]
+    if not pd.api.types.is_integer_dtype(stamps):
+        try:
+            stamps = pd.to_datetime(stamps)
+        except (ValueError, TypeError) as error:
+            raise typer.BadParameter(
+                f"column {name!r} does not hold time stamps: {error}", param_hint="--time"
+            ) from error
+    return table.assign(**{name: stamps}).rename(columns={name: "ds"})
+
+
+def _table(path: Path) -> pd.DataFrame:
+    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+
+
+def _write(frame: pd.DataFrame, out: Path | None) -> None:
+    index = frame.index.name == "ds"
+    if out is None:
+        typer.echo(frame.to_csv(index=index))
+    else:
+        frame.to_csv(out, index=index)
+        typer.echo(f"wrote {out}", err=True)
+
+
+def _told(work: Any) -> Any:
+    """What is wrong with the data is said in words, without a traceback."""
+    try:
+        return work()
+    except (ValueError, TypeError, FileNotFoundError) as error:
+        typer.secho(f"Error: {error}", fg="red", err=True)
+        raise typer.Exit(1) from error

@@ -1,0 +1,136 @@
+"""A search for settings by Optuna: ``tune(df)`` returns a fitted forecaster.
+
+    forecaster = tune(df, h=24, n_trials=50, storage="study.db")   # killed and called again, it goes on
+    plot_history(forecaster.study_), plot_importance(forecaster.study_)
+
+Several processes, or machines with a common disk, share one study by naming one storage. Past that: Ray Tune by
+:class:`titans_ts.nixtla.AutoTitans`.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sklearn.base import clone
+
+from titans_core.train.resume import digest
+from titans_core.train.tune import open_study, plot_history, plot_importance, report_to, run_study
+from titans_ts.backtest import read_for
+from titans_ts.forecaster import TitansForecaster
+
+if TYPE_CHECKING:
+    import optuna
+
+__all__ = ["default_space", "plot_history", "plot_importance", "tune"]
+
+Space = Callable[["optuna.Trial", Mapping[str, Any]], dict[str, Any]]
+
+
+def tune(
+    df: Any,
+    forecaster: TitansForecaster | None = None,
+    *,
+    h: int | None = None,
+    n_trials: int = 30,
+    timeout: float | None = None,
+    space: Space | None = None,
+    val_size: int | None = None,
+    static_df: Any = None,
+    storage: str | Path | None = None,
+    study_name: str = "titans_ts",
+    random_state: int | None = None,
+    verbose: int = 1,
+) -> TitansForecaster:
+    """Search settings by the validation error, and fit the best.
+
+    Args:
+        df: as in :meth:`~titans_ts.TitansForecaster.fit`.
+        forecaster: what is not searched is taken from it; it stays as it is.
+        h: horizon; default: that of ``forecaster``.
+        n_trials: finished trials of the study in all, whichever process made them.
+        timeout: seconds after which no trial begins.
+        space: ``(trial, facts) -> settings``; default :func:`default_space`. ``facts`` has ``rows`` (before the
+            validation rows), ``h`` and ``may_add_calendar``.
+        val_size: rows at the end that trials are judged by; default: a fifth.
+        static_df: as in ``fit``.
+        storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. A study that is there goes on.
+        study_name: of the study in the storage.
+        random_state: seed of the search and of each trial.
+        verbose: 0 is silent, 1 shows a bar over trials, 2 also those of each training.
+
+    Returns:
+        A fitted forecaster with the settings of the best trial; ``study_`` is the study.
+
+    Raises:
+        ValueError: a bad frame; no trial finished; or a study of other data in the storage.
+    """
+    base = TitansForecaster() if forecaster is None else clone(forecaster)
+    base.set_params(verbose=max(0, verbose - 1), random_state=random_state)
+    if h is not None:
+        base.set_params(h=h)
+    panel = read_for(base, df)
+    rows = len(panel.values)
+    if val_size is None:
+        val_size = max(base.h, rows // 5)
+    facts = {
+        "rows": rows - val_size,
+        "h": base.h,
+        "may_add_calendar": not isinstance(panel.freq, int) and base.exogenous is None,
+    }
+    if facts["rows"] < base.h + 2:
+        raise ValueError(f"df has {rows} rows: with val_size={val_size} and h={base.h} none is left to train on.")
+    searched = space or default_space
+    fixed = {k: str(v) for k, v in base.get_params().items() if k not in ("verbose", "device", "random_state")}
+    identity = {"data": digest(panel.values, panel.hist, panel.futr), "val_size": str(val_size), **fixed}
+    study = open_study(storage, study_name, identity, random_state)
+
+    def objective(trial: "optuna.Trial") -> float:
+        model = clone(base).set_params(**searched(trial, facts))
+        model.fit(df, val_size=val_size, static_df=static_df, on_epoch=report_to(trial))
+        trial.set_user_attr("seconds", round(model.seconds_, 1))
+        return model.history_.epochs[model.history_.best_epoch]["val_loss"]
+
+    run_study(study, objective, n_trials, timeout, verbose > 0)
+    if not study.get_trials(deepcopy=False, states=_complete()):
+        raise ValueError("no trial finished: give more trials or time, or a smaller space.")
+    best = clone(base).set_params(**searched(_again(study.best_trial), facts))
+    best.fit(df, val_size=val_size, static_df=static_df)
+    best.study_ = study
+    return best
+
+
+def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that matter, within what the rows allow.
+
+    Lookbacks are multiples of the horizon or the usual ones, as long as a third of the rows remains for targets.
+    """
+    rows, h = facts["rows"], facts["h"]
+    longest = max(2, 2 * (rows - h) // 3)
+    lookbacks = sorted({n for n in (h, 2 * h, 4 * h, 96, 192, 336, 512) if 2 <= n <= longest}) or [longest]
+    input_size = trial.suggest_categorical("input_size", lookbacks)
+    patches = [p for p in (4, 8, 16, 24, 32) if p <= max(4, min(lookbacks) // 2)]
+    settings = {
+        "input_size": input_size,
+        "patch_size": trial.suggest_categorical("patch_size", patches),
+        "dim": trial.suggest_categorical("dim", [16, 32, 64]),
+        "num_layers": trial.suggest_int("num_layers", 1, 3),
+        "chunk_size": trial.suggest_categorical("chunk_size", [1, 2, 4, 8]),
+        "dropout": trial.suggest_float("dropout", 0.0, 0.6, step=0.1),
+        "learning_rate": trial.suggest_float("learning_rate", 5e-4, 1e-2, log=True),
+    }
+    if facts["may_add_calendar"] and trial.suggest_categorical("calendar", [False, True]):
+        settings["exogenous"] = {"calendar": "auto"}
+    return settings
+
+
+def _again(trial: "optuna.trial.FrozenTrial") -> Any:
+    """A trial that suggests what a finished one had."""
+    import optuna
+
+    return optuna.trial.FixedTrial(trial.params)
+
+
+def _complete() -> Any:
+    import optuna
+
+    return (optuna.trial.TrialState.COMPLETE,)
