@@ -1,0 +1,172 @@
+"""The network at home in neuralforecast and darts: the same numbers, its losses, exogenous columns, save and load."""
+
+import logging
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from neuralforecast import NeuralForecast
+from neuralforecast.common._base_auto import RayOptions
+from neuralforecast.losses.pytorch import MAE, MSE, DistributionLoss, MQLoss
+from neuralforecast.models import DLinear
+from neuralforecast.utils import AirPassengersPanel, AirPassengersStatic
+
+from titans_ts.nixtla import AutoTitans, Titans
+from titans_ts.simba import Simba
+
+QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "enable_checkpointing": False}
+SMALL = {
+    "h": 12, "input_size": 24, "n_series": 2, "patch_size": 6, "dim": 8, "num_layers": 1, "dropout": 0.0,
+    "max_steps": 5, "windows_batch_size": 8, "accelerator": "cpu", **QUIET,
+}  # fmt: skip
+FRAME = AirPassengersPanel[["unique_id", "ds", "y", "trend", "y_[lag12]"]].rename(columns={"y_[lag12]": "lag"})
+TARGET = FRAME[["unique_id", "ds", "y"]]
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    for name in ("lightning_fabric", "pytorch_lightning", "lightning.pytorch", "ray"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def last_windows():
+    wide = TARGET.pivot(index="ds", columns="unique_id", values="y")
+    return torch.tensor(wide.to_numpy()[-24:], dtype=torch.float32)[None]
+
+
+def test_beside_another_model_it_is_the_network_itself():
+    nf = NeuralForecast(models=[Titans(**SMALL), DLinear(h=12, input_size=24, max_steps=2, **QUIET)], freq="ME")
+    nf.fit(TARGET)
+    frame = nf.predict()
+    assert list(frame.columns) == ["unique_id", "ds", "Titans", "DLinear"]
+    network = nf.models[0].network
+    assert isinstance(network, Simba)
+    with torch.no_grad():
+        expected = network.eval()(last_windows())[0]
+    np.testing.assert_allclose(frame["Titans"].to_numpy().reshape(2, 12).T, expected, rtol=1e-4)
+
+
+def test_it_learns_and_backtests():
+    models = [Titans(**{**SMALL, "max_steps": 150, "learning_rate": 5e-3})]
+    frame = NeuralForecast(models=models, freq="ME").cross_validation(TARGET, n_windows=2, step_size=12)
+    error = (frame["y"] - frame["Titans"]).abs().mean()
+    naive = TARGET.groupby("unique_id")["y"].diff(12).abs().groupby(TARGET["unique_id"]).apply(lambda d: d[-24:].mean())
+    assert error < 1.2 * naive.mean()
+    assert frame.groupby("unique_id").size().tolist() == [24, 24]
+
+
+def test_saved_it_is_the_same_in_another_process(tmp_path):
+    nf = NeuralForecast(models=[Titans(**SMALL)], freq="ME")
+    nf.fit(TARGET)
+    nf.save(str(tmp_path / "nf"), overwrite=True, save_dataset=True)
+    script = """
+        import titans_ts.nixtla
+        from neuralforecast import NeuralForecast
+        NeuralForecast.load("nf").predict().to_parquet("f.parquet")
+    """
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "f.parquet"), nf.predict(), rtol=1e-5)
+
+
+def test_quantiles_are_in_their_columns_and_a_distribution_in_its_units():
+    quantiles = Titans(**SMALL, loss=MQLoss(level=[80]), alias="Q")
+    student = Titans(
+        **{**SMALL, "max_steps": 60}, loss=DistributionLoss("StudentT", level=[80]), scaler_type="standard", alias="S"
+    )
+    nf = NeuralForecast(models=[quantiles, student], freq="ME")
+    nf.fit(TARGET)
+    frame = nf.predict()
+    with torch.no_grad():
+        raw = nf.models[0].network.eval()(last_windows())[0]  # [h, N, 3]
+    for at, name in enumerate(("Q-median", "Q-lo-80", "Q-hi-80")):
+        np.testing.assert_allclose(frame[name].to_numpy().reshape(2, 12).T, raw[..., at], rtol=1e-4)
+    level = TARGET.groupby("unique_id")["y"].apply(lambda y: y[-12:].mean()).to_numpy()
+    found = frame["S-median"].to_numpy().reshape(2, 12).mean(axis=1)
+    np.testing.assert_allclose(found, level, rtol=0.35)
+    assert (frame["S-lo-80"] < frame["S-hi-80"]).all()
+
+
+@pytest.mark.parametrize("loss", [MAE(), MSE()], ids=["mae", "mse"])
+def test_exogenous_columns_of_every_kind_move_the_forecast(loss):
+    model = Titans(
+        **{**SMALL, "max_steps": 20, "learning_rate": 1e-2}, loss=loss,
+        futr_exog_list=["trend"], hist_exog_list=["lag"], stat_exog_list=["airline1"],
+    )  # fmt: skip
+    nf = NeuralForecast(models=[model], freq="ME")
+    nf.fit(FRAME, static_df=AirPassengersStatic)
+    ahead = nf.make_future_dataframe().assign(trend=150.0)
+
+    def forecast(frame=FRAME, futr=ahead, static=AirPassengersStatic):
+        return nf.predict(frame, static_df=static, futr_df=futr)["Titans"].to_numpy()
+
+    expected = forecast()
+    assert np.abs(forecast(futr=ahead.assign(trend=50.0)) - expected).max() > 1e-2
+    assert np.abs(forecast(frame=FRAME.assign(lag=9.0)) - expected).max() > 1e-2
+    assert np.abs(forecast(static=AirPassengersStatic.assign(airline1=5.0)) - expected).max() > 1e-2
+
+
+def test_series_that_are_mixed_and_what_cannot_be():
+    model = Titans(**SMALL, multivariate=True)
+    nf = NeuralForecast(models=[model], freq="ME")
+    nf.fit(TARGET)
+    network, x = nf.models[0].network.eval(), last_windows()
+    changed = x.clone()
+    changed[..., 0] = changed[..., 0].flip(1)
+    with torch.no_grad():
+        assert (network(changed) - network(x))[..., 1].abs().max() > 1e-4
+    with pytest.raises(ValueError, match="exclude_insample_y=True is not possible"):
+        Titans(**SMALL, exclude_insample_y=True)
+    with pytest.raises(ValueError, match=r"needs a scaler.*scaler_type='standard'"):
+        Titans(**SMALL, loss=DistributionLoss("Normal"))
+
+
+@pytest.mark.parametrize("backend", ["optuna", "ray"])
+def test_settings_are_searched_by_either_back_end(backend, tmp_path):
+    config = AutoTitans.get_default_config(h=12, backend=backend, n_series=2)
+    small = {"max_steps": 2, "dim": 8, "num_layers": 1, "val_check_steps": 1, **QUIET, "accelerator": "cpu"}
+    space = {**config, **small} if backend == "ray" else (lambda trial: {**config(trial), **small})
+    options = {"ray_options": RayOptions(cpus=1, gpus=0)} if backend == "ray" else {}
+    auto = AutoTitans(h=12, n_series=2, config=space, num_samples=2, backend=backend, **options)
+    nf = NeuralForecast(models=[auto], freq="ME")
+    nf.fit(TARGET, val_size=24)
+    assert nf.predict()["AutoTitans"].notna().all()
+    assert isinstance(nf.models[0].model, Titans)
+    nf.save(str(tmp_path / "nf"), overwrite=True, save_dataset=True)
+    loaded = NeuralForecast.load(str(tmp_path / "nf"))
+    np.testing.assert_allclose(
+        loaded.predict().iloc[:, -1].to_numpy(), nf.predict()["AutoTitans"].to_numpy(), rtol=1e-5
+    )
+
+
+def test_a_config_for_other_series_is_refused():
+    config = AutoTitans.get_default_config(h=12, backend="optuna", n_series=3)
+    with pytest.raises(ValueError, match="'n_series': 2"):
+        AutoTitans(h=12, n_series=2, config=config, backend="optuna")
+
+
+def test_darts_takes_it_too():
+    from darts import TimeSeries
+    from darts.models import NeuralForecastModel
+
+    wide = TARGET.pivot(index="ds", columns="unique_id", values="y").astype(np.float32)
+    series = TimeSeries.from_dataframe(wide, freq="ME")
+    model = NeuralForecastModel(
+        input_chunk_length=24, output_chunk_length=12, model=Titans, n_epochs=2, random_state=0,
+        model_kwargs={"patch_size": 6, "dim": 8, "num_layers": 1},
+        pl_trainer_kwargs={"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False},
+    )  # fmt: skip
+    model.fit(series)
+    found = model.predict(12)
+    assert list(found.components) == list(wide.columns)
+    network = model.model.nf.network
+    assert isinstance(network, Simba)
+    with torch.no_grad():
+        expected = network.eval()(torch.tensor(wide.to_numpy()[-24:])[None])[0]
+    np.testing.assert_allclose(found.values(), expected, rtol=1e-4)

@@ -1,0 +1,248 @@
+"""The network as a model of neuralforecast: ``NeuralForecast(models=[Titans(...), PatchTST(...)], freq="h")``.
+
+``NeuralForecast.load`` knows the classes here once this module is imported, so a process that loads a saved model
+imports it first. darts takes the class too: ``darts.models.NeuralForecastModel(model=Titans, ...)``.
+"""
+
+from typing import Any
+
+try:
+    import neuralforecast.core
+    from neuralforecast.common._base_auto import BaseAuto, MockTrial
+    from neuralforecast.common._base_model import BaseModel
+    from neuralforecast.losses.pytorch import MAE
+    from ray import tune
+    from ray.tune.search.basic_variant import BasicVariantGenerator
+except ImportError as error:
+    raise ImportError("titans_ts.nixtla needs neuralforecast: pip install 'titans-suite[nixtla]'") from error
+
+from torch import Tensor
+
+from titans_ts.simba import Simba, SimbaConfig
+
+
+class Titans(BaseModel):
+    """:class:`~titans_ts.simba.Simba` as a multivariate model of neuralforecast.
+
+    Windows are normalised by the network itself, so ``scaler_type`` is "identity". A distribution loss reads its
+    parameters in the units of neuralforecast's scaler: with one, the network does not normalise, and ``scaler_type``
+    must be another, such as "standard".
+
+    Args:
+        h: horizon.
+        input_size: lookback.
+        n_series: series in the data.
+        futr_exog_list, hist_exog_list, stat_exog_list: exogenous columns by kind.
+        exclude_insample_y: not supported: the network reads the target's past.
+        patch_size, dim, num_layers, num_heads, chunk_size, mixer, multivariate, dropout: of the network, as in
+            :class:`~titans_ts.TitansForecaster` and :class:`~titans_ts.simba.SimbaConfig`.
+        loss, valid_loss, max_steps and the rest: as in every model of neuralforecast. ``batch_size`` counts series, and
+            ``windows_batch_size`` windows of all of them.
+
+    Raises:
+        ValueError: ``exclude_insample_y``, or a distribution loss without a scaler.
+    """
+
+    EXOGENOUS_FUTR = True
+    EXOGENOUS_HIST = True
+    EXOGENOUS_STAT = True
+    MULTIVARIATE = True
+    RECURRENT = False
+
+    def __init__(
+        self,
+        h: int,
+        input_size: int,
+        n_series: int,
+        futr_exog_list: list[str] | None = None,
+        hist_exog_list: list[str] | None = None,
+        stat_exog_list: list[str] | None = None,
+        exclude_insample_y: bool = False,
+        patch_size: int = 16,
+        dim: int = 32,
+        num_layers: int = 2,
+        num_heads: int = 4,
+        chunk_size: int = 4,
+        mixer: str = "einfft",
+        multivariate: bool = False,
+        dropout: float = 0.5,
+        loss: Any = MAE(),  # noqa: B008  (as in every model there)
+        valid_loss: Any = None,
+        max_steps: int = 1000,
+        learning_rate: float = 2e-3,
+        num_lr_decays: int = -1,
+        early_stop_patience_steps: int = -1,
+        val_monitor: str = "ptl/val_loss",
+        val_check_steps: int = 100,
+        batch_size: int = 32,
+        valid_batch_size: int | None = None,
+        windows_batch_size: int = 64,
+        inference_windows_batch_size: int = 256,
+        start_padding_enabled: bool = False,
+        training_data_availability_threshold: float = 0.0,
+        step_size: int = 1,
+        scaler_type: str = "identity",
+        random_seed: int = 1,
+        drop_last_loader: bool = False,
+        alias: str | None = None,
+        optimizer: Any = None,
+        optimizer_kwargs: Any = None,
+        lr_scheduler: Any = None,
+        lr_scheduler_kwargs: Any = None,
+        dataloader_kwargs: Any = None,
+        **trainer_kwargs: Any,
+    ) -> None:
+        if exclude_insample_y:
+            raise ValueError("Titans reads the past of the target: exclude_insample_y=True is not possible.")
+        if loss.is_distribution_output and scaler_type in (None, "identity"):
+            raise ValueError(
+                "a distribution loss needs a scaler, which its parameters are read in the units of: give "
+                "scaler_type='standard'."
+            )
+        super().__init__(
+            h=h,
+            input_size=input_size,
+            n_series=n_series,
+            futr_exog_list=futr_exog_list,
+            hist_exog_list=hist_exog_list,
+            stat_exog_list=stat_exog_list,
+            exclude_insample_y=exclude_insample_y,
+            loss=loss,
+            valid_loss=valid_loss,
+            max_steps=max_steps,
+            learning_rate=learning_rate,
+            num_lr_decays=num_lr_decays,
+            early_stop_patience_steps=early_stop_patience_steps,
+            val_monitor=val_monitor,
+            val_check_steps=val_check_steps,
+            batch_size=batch_size,
+            valid_batch_size=valid_batch_size,
+            windows_batch_size=windows_batch_size,
+            inference_windows_batch_size=inference_windows_batch_size,
+            start_padding_enabled=start_padding_enabled,
+            training_data_availability_threshold=training_data_availability_threshold,
+            step_size=step_size,
+            scaler_type=scaler_type,
+            random_seed=random_seed,
+            drop_last_loader=drop_last_loader,
+            alias=alias,
+            optimizer=optimizer,
+            optimizer_kwargs=optimizer_kwargs,
+            lr_scheduler=lr_scheduler,
+            lr_scheduler_kwargs=lr_scheduler_kwargs,
+            dataloader_kwargs=dataloader_kwargs,
+            **trainer_kwargs,
+        )
+        self.network = Simba(
+            SimbaConfig(
+                h=h,
+                input_size=input_size,
+                num_series=n_series if multivariate else None,
+                patch_size=patch_size,
+                dim=dim,
+                num_layers=num_layers,
+                num_heads=num_heads,
+                chunk_size=chunk_size,
+                mixer=mixer,
+                dropout=dropout,
+                outputs=self.loss.outputsize_multiplier,
+                hist=self.hist_exog_size,
+                futr=self.futr_exog_size,
+                stat=self.stat_exog_size,
+                normalise=not loss.is_distribution_output,
+            )
+        )
+
+    def forward(self, windows_batch: dict[str, Tensor]) -> Tensor:
+        """insample_y ``[B, L, N]``, hist_exog ``[B, X, L, N]``, futr_exog ``[B, F, L + h, N]``, stat_exog ``[N, S]`` ->
+        ``[B, h, N * outputs]``, the outputs of a series side by side."""
+        hist, futr, stat = (windows_batch.get(f"{kind}_exog") for kind in ("hist", "futr", "stat"))
+        x = windows_batch["insample_y"]
+        y: Tensor = self.network(
+            x,
+            hist.permute(0, 2, 3, 1) if self.hist_exog_size and hist is not None else None,
+            futr.permute(0, 2, 3, 1) if self.futr_exog_size and futr is not None else None,
+            stat.expand(len(x), -1, -1) if self.stat_exog_size and stat is not None else None,
+        )
+        return y.reshape(len(x), self.h, -1)
+
+
+class AutoTitans(BaseAuto):
+    """:class:`Titans` with settings found by Ray Tune (``backend="ray"``) or Optuna (``backend="optuna"``).
+
+    Arguments as in every Auto model of neuralforecast.
+    """
+
+    default_config = {  # noqa: RUF012  (neuralforecast copies it)
+        "input_size_multiplier": [1, 2, 3, 4],
+        "h": None,
+        "n_series": None,
+        "patch_size": tune.choice([8, 16, 24]),
+        "dim": tune.choice([16, 32, 64]),
+        "num_layers": tune.choice([1, 2, 3]),
+        "chunk_size": tune.choice([1, 2, 4, 8]),
+        "multivariate": tune.choice([False, True]),
+        "dropout": tune.choice([0.0, 0.1, 0.3, 0.5]),
+        "learning_rate": tune.loguniform(5e-4, 1e-2),
+        "max_steps": tune.choice([300, 600, 1000]),
+        "loss": None,
+        "random_seed": tune.randint(1, 20),
+    }
+
+    def __init__(
+        self,
+        h: int,
+        n_series: int,
+        loss: Any = MAE(),  # noqa: B008
+        valid_loss: Any = None,
+        config: Any = None,
+        search_alg: Any = None,
+        num_samples: int = 10,
+        time_budget: int | None = None,
+        refit_with_val: bool = False,
+        verbose: bool = False,
+        alias: str | None = None,
+        backend: str = "ray",
+        callbacks: Any = None,
+        ray_options: Any = None,
+        optuna_options: Any = None,
+    ) -> None:
+        if config is None:
+            config = self.get_default_config(h=h, backend=backend, n_series=n_series)
+        if backend == "ray":
+            config = {**config, "n_series": n_series}
+        elif config(MockTrial()).get("n_series") != n_series:
+            raise ValueError(f"config must return 'n_series': {n_series}, the number of series in the data.")
+        if search_alg is None and backend == "ray":
+            search_alg = BasicVariantGenerator(random_state=1)
+        super().__init__(
+            cls_model=Titans,
+            h=h,
+            loss=loss,
+            valid_loss=valid_loss,
+            config=config,
+            search_alg=search_alg,
+            num_samples=num_samples,
+            time_budget=time_budget,
+            refit_with_val=refit_with_val,
+            verbose=verbose,
+            alias=alias,
+            backend=backend,
+            callbacks=callbacks,
+            ray_options=ray_options,
+            optuna_options=optuna_options,
+        )
+
+    @classmethod
+    def get_default_config(cls, h: int, backend: str, n_series: int) -> Any:
+        """The search space: a dict for Ray, a function of a trial for Optuna."""
+        config: Any = cls.default_config.copy()
+        config["input_size"] = tune.choice([h * x for x in config.pop("input_size_multiplier")])
+        if backend == "optuna":
+            config["n_series"] = n_series
+            config = cls._ray_config_to_optuna(config)
+        return config
+
+
+# what NeuralForecast.save and load go by
+neuralforecast.core.MODEL_FILENAME_DICT.update({"titans": Titans, "autotitans": Titans})
