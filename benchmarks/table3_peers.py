@@ -1,7 +1,7 @@
 """The peers of Table 3: models of neuralforecast with the settings of their papers' scripts for a lookback of 96.
 
-Widths, layers and learning rates are those that the scripts of iTransformer, Time-Series-Library, TimeMixer, TimeXer and
-SOFTS give for each set; training ends as there: at most 10 epochs, 3 without a better validation error.
+Widths, layers and learning rates are those that the scripts of iTransformer, Time-Series-Library, TimeMixer, TimeXer
+and SOFTS give for each set; training ends as there: at most 10 epochs, 3 without a better validation error.
 """
 
 from typing import Any
