@@ -28,7 +28,7 @@ class ProtocolData:
     Attributes:
         name: the set.
         values: ``[T, N]``, standardised.
-        frame: the same with names and time stamps.
+        frame: the same with names and regular time stamps, from the first.
         split: its train, val and test rows.
         mean, scale: what was subtracted and divided by, ``[N]``.
         season_length: steps in a day.
@@ -70,7 +70,10 @@ def load_protocol(name: str) -> ProtocolData:
     mean, scale = train.mean(axis=0), train.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     values = (values - mean) / scale
-    standardised = pd.DataFrame(values, index=frame.index, columns=frame.columns)
+    # the protocol counts rows: weather has a stamp twice and some left out, so its later stamps are minutes off here
+    step = pd.Series(frame.index).diff().mode()[0]
+    index = pd.date_range(frame.index[0], periods=len(frame), freq=step, name=frame.index.name)
+    standardised = pd.DataFrame(values, index=index, columns=frame.columns)
     return ProtocolData(info(name).name, values, standardised, split, mean, scale, info(name).season_length)
 
 

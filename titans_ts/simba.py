@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from titans_core import NeuralMemory
 from titans_ts.einfft import EinFFT
 
+WIDTH = 512
 MIXERS = ("einfft", "mlp", "none")
 
 
@@ -77,10 +78,10 @@ class Simba(nn.Module):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.dim)
         self.dropout = nn.Dropout(config.dropout)
-        self.head = nn.Linear(self.num_patches * config.dim, config.h * config.outputs)
+        self.head = WideLinear(self.num_patches * config.dim, config.h * config.outputs)
         self.future = FutureHead(config, self.head.in_features) if config.futr else None
         # a linear forecast beside the deep one, which then has only the rest to learn; it starts at 0
-        self.direct = nn.Linear(config.input_size, config.h * config.outputs, bias=False)
+        self.direct = WideLinear(config.input_size, config.h * config.outputs, bias=False)
         nn.init.zeros_(self.direct.weight)
 
     def forward(
@@ -157,12 +158,29 @@ def _given(columns: Tensor | None, name: str) -> Tensor:
     return columns
 
 
+class WideLinear(nn.Linear):
+    """A linear layer whose outputs move no faster in training than those of one with :data:`WIDTH` inputs.
+
+    Adam moves each weight by about the learning rate, and so an output by that times the number of inputs: with a
+    lookback of many thousand steps a layer would leap. Inputs are scaled down, and weights start as much larger.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        super().__init__(in_features, out_features, bias)
+        self.shrink = min(1.0, WIDTH / in_features)
+        with torch.no_grad():
+            self.weight.div_(self.shrink)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x * self.shrink if self.shrink < 1 else x)
+
+
 class FutureHead(nn.Module):
     """What the known future adds: each step's columns meet the lane's code in one hidden layer. It starts at 0."""
 
     def __init__(self, config: SimbaConfig, code: int) -> None:
         super().__init__()
-        self.code = nn.Linear(code, config.dim)
+        self.code = WideLinear(code, config.dim)
         self.step = nn.Linear(config.futr, config.dim, bias=False)
         self.out = nn.Linear(config.dim, config.outputs, bias=False)
         nn.init.zeros_(self.out.weight)

@@ -103,3 +103,13 @@ def test_an_estimator_is_cloned_told_everything_and_never_sees_a_test_row(real_d
     np.testing.assert_array_equal(values.to_numpy(), load_protocol("ETTh1").values[:11520])
     assert (round(result["mse"], 4), round(result["mae"], 4), result["n_windows"]) == (1.2944, 0.7132, 2785)
     assert (result["model"], result["dataset"], result["parameters"]) == ("Spy", "ETTh1", 0)
+
+
+def test_rows_are_stamped_regularly_even_where_the_file_is_not(real_data):
+    raw = load("weather").index
+    assert raw.has_duplicates
+    frame = load_protocol("weather").frame
+    assert frame.index.freq == pd.Timedelta(minutes=10)
+    assert abs(frame.index - raw).max() <= pd.Timedelta(minutes=90)
+    hourly = load_protocol("ETTh1").frame.index
+    assert (hourly == load("ETTh1").index).all()
