@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from titans_core.train.picture import Picture
 from titans_ts.exogenous import to_pandas
 from titans_ts.frame import Panel
 
@@ -99,7 +100,7 @@ def plot_residuals(frame: Any) -> Figure:
     scale = frame.groupby("unique_id")["y"].transform("std").replace(0.0, 1.0).fillna(1.0)
     residual = (frame["y"] - frame["Titans"]) / scale
     step = frame.groupby(["unique_id", "cutoff"])["ds"].rank(method="first")
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    figure = Picture(figsize=(10, 3.2), layout="constrained")
     by_step, by_time, spread = figure.subplots(1, 3)
     error = residual.abs().groupby(step).mean()
     by_step.plot(error.index, error, color=FORECAST)
@@ -161,7 +162,7 @@ def _need(frame: Any, names: tuple[str, ...]) -> pd.DataFrame:
 
 
 def _panels(count: int) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(10, 1.2 + 2.0 * count), layout="constrained")
+    figure = Picture(figsize=(10, 1.2 + 2.0 * count), layout="constrained")
     return figure, figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
 
 

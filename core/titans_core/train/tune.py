@@ -89,9 +89,9 @@ def report_to(trial: optuna.Trial) -> Callable[[int, float], None]:
 
 def plot_history(study: optuna.Study) -> Any:
     """Losses of the trials in order: a matplotlib Figure."""
-    from matplotlib.figure import Figure
+    from titans_core.train.picture import Picture
 
-    figure = Figure(figsize=(8, 3.5), layout="constrained")
+    figure = Picture(figsize=(8, 3.5), layout="constrained")
     axes = figure.subplots()
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE and t.value is not None]
     pruned = [t for t in study.trials if t.state == optuna.trial.TrialState.PRUNED and t.intermediate_values]
@@ -114,14 +114,14 @@ def plot_importance(study: optuna.Study) -> Any:
     Raises:
         ValueError: fewer than two finished trials.
     """
-    from matplotlib.figure import Figure
+    from titans_core.train.picture import Picture
 
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
     if len(done) < 2:
         raise ValueError(f"importance needs at least two finished trials, the study has {len(done)}.")
     importance = optuna.importance.get_param_importances(study)
     names = list(importance)[::-1]
-    figure = Figure(figsize=(7, 1 + 0.35 * len(names)), layout="constrained")
+    figure = Picture(figsize=(7, 1 + 0.35 * len(names)), layout="constrained")
     axes = figure.subplots()
     axes.barh(names, [importance[n] for n in names], color="#c4432b")
     axes.set_xlabel("share of the differences in validation loss")
