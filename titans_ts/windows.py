@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor
-from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, SequentialSampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 
 class Batch(NamedTuple):
@@ -125,14 +126,15 @@ def first_rows(values: Tensor) -> Tensor:
     return first.where(known.any(dim=0), torch.tensor(len(values)))
 
 
-class ShuffledBatches(Sampler[list[int]]):
-    """Batches of indices, shuffled anew in each epoch in a way that the seed and the epoch alone decide.
+class Batches(Sampler[list[int]]):
+    """Batches of indices: in order, or shuffled anew in each epoch in a way that the seed and the epoch alone decide.
 
     So a run resumed at an epoch sees what an unbroken one would. Lightning calls :meth:`set_epoch`. Where there are
-    more than ``most`` batches, an epoch has the first ``most`` of its order.
+    more than ``most`` batches, an epoch has the first ``most`` of its order. Of several processes that train together
+    each has its part of every batch, so that together they see what one would.
     """
 
-    def __init__(self, count: int, batch_size: int, seed: int, most: int | None = None) -> None:
+    def __init__(self, count: int, batch_size: int, seed: int | None = None, most: int | None = None) -> None:
         self.count, self.batch_size, self.seed, self.epoch = count, batch_size, seed, 0
         self.batches = -(-count // batch_size) if most is None else min(most, -(-count // batch_size))
 
@@ -144,18 +146,20 @@ class ShuffledBatches(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         # a generator, so that the order is drawn at the first batch: a resumed run sets the epoch after asking for this
-        order = torch.randperm(self.count, generator=torch.Generator().manual_seed(self.seed + self.epoch))
-        yield from (batch.tolist() for batch in order.split(self.batch_size)[: self.batches])
+        order = torch.arange(self.count)
+        if self.seed is not None:
+            order = torch.randperm(self.count, generator=torch.Generator().manual_seed(self.seed + self.epoch))
+        together = dist.is_available() and dist.is_initialized()
+        rank, world = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
+        for batch in order.split(self.batch_size)[: self.batches]:
+            # too few to share: all have them
+            yield (batch[rank::world] if len(batch) >= world else batch).tolist()
 
 
 def loader(windows: Windows, batch_size: int, seed: int | None = None, most: int | None = None) -> DataLoader:
     """Windows in batches: all in order, or shuffled by ``seed``, at most ``most`` batches an epoch."""
-    if seed is None:
-        batches: Sampler[list[int]] = BatchSampler(SequentialSampler(windows), batch_size, drop_last=False)
-    else:
-        batches = ShuffledBatches(len(windows), batch_size, seed, most)
     # a batch of indices is one item, so that a batch is cut out by one indexing operation
-    return DataLoader(windows, batch_size=None, sampler=batches)
+    return DataLoader(windows, batch_size=None, sampler=Batches(len(windows), batch_size, seed, most))
 
 
 def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray, np.ndarray]:

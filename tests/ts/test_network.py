@@ -6,7 +6,7 @@ import torch
 
 from titans_ts.einfft import EinFFT
 from titans_ts.simba import Simba, SimbaConfig, forecast
-from titans_ts.windows import ShuffledBatches, Table, all_windows, all_windows_of, loader
+from titans_ts.windows import Batches, Table, all_windows, all_windows_of, loader
 
 CONFIG = {"h": 5, "input_size": 24, "patch_size": 6, "dim": 8, "num_layers": 2, "num_heads": 2, "chunk_size": 2}
 
@@ -118,7 +118,7 @@ def test_validation_windows_begin_a_lookback_before_the_border():
 
 def test_an_epoch_has_every_window_once_in_an_order_of_seed_and_epoch():
     def order(seed, epoch):
-        batches = ShuffledBatches(23, 5, seed)
+        batches = Batches(23, 5, seed)
         batches.set_epoch(epoch)
         assert [len(b) for b in batches] == [5, 5, 5, 5, 3]
         return [i for batch in batches for i in batch]

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import lightning as L
 import torch
+import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch import nn
 from torch.utils.data import DataLoader
@@ -68,6 +70,9 @@ def train_network(
 ) -> History:
     """Train ``network`` in place; it comes back on the CPU, in evaluation mode, with the weights of its best epoch.
 
+    Started by ``torchrun``, the processes train together (DDP), and each comes back with the same network. Then a
+    loader must give each process its part of every batch.
+
     Args:
         network: what to train.
         loss: ``(network, batch) -> (mean, number of values)``.
@@ -83,6 +88,10 @@ def train_network(
         FloatingPointError: if the loss stops being finite; the message says in which epoch.
     """
     accelerator, devices = resolve_device(options.device)
+    strategy, nodes = "auto", 1
+    if dist.is_torchelastic_launched():  # one process of several, started by torchrun
+        here, all_of_them = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
+        strategy, devices, nodes = "ddp", here, all_of_them // here
     keep = KeepBest()
     callbacks: list[Callback] = [keep]
     if val is not None:
@@ -115,6 +124,9 @@ def train_network(
             max_epochs=options.max_epochs,
             accelerator=accelerator,
             devices=devices,
+            num_nodes=nodes,
+            strategy=strategy,
+            use_distributed_sampler=False,  # the loaders share each batch themselves
             precision=_precision(options.precision, accelerator),  # type: ignore[arg-type]
             gradient_clip_val=options.clip,
             callbacks=callbacks,

@@ -35,13 +35,13 @@ class OuterLoop(L.LightningModule):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         loss, count = self.loss(self.network, batch)
-        self.log("train_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=count)
+        self.log("train_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=count, sync_dist=True)
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         # weighted by the number of values: the mean over all of them, whatever the batch size
         loss, count = self.loss(self.network, batch)
-        self.log("val_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=count)
+        self.log("val_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=count, sync_dist=True)
 
     def configure_optimizers(self) -> Any:
         decayed = [p for p in self.network.parameters() if p.ndim >= 2]

@@ -1,0 +1,37 @@
+"""Two processes started by torchrun train what one would have."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+
+SCRIPT = """
+    import os, pandas as pd, torch
+    torch.set_num_threads(1)
+    from titans_ts import TitansForecaster
+    wide = pd.read_parquet("wide.parquet")
+    model = TitansForecaster(h=4, input_size=12, patch_size=4, dim=8, num_layers=1, dropout=0.0, max_epochs=3,
+                             batch_size=42, device="cpu", random_state=0, verbose=0).fit(wide, val_size=21)
+    rank = os.environ.get("RANK", "alone")
+    model.predict().to_parquet(f"{rank}.parquet")
+    pd.DataFrame(model.history_.epochs).to_parquet(f"losses-{rank}.parquet")
+"""
+
+
+# 252 windows in batches of 42: each process has as many as the other, so their mean gradient is that of the whole
+def test_two_processes_match_one(wide, tmp_path):
+    wide.to_parquet(tmp_path / "wide.parquet")
+    (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT))
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    for launcher in ([], torchrun):
+        command = [sys.executable, "-W", "ignore", *launcher, "train.py"]
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+        assert run.returncode == 0, run.stderr[-3000:]
+    alone, first, second = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("alone", "0", "1"))
+    pd.testing.assert_frame_equal(first, second)
+    np.testing.assert_allclose((first - alone) / wide.std(), 0, atol=1e-3)
+    losses = [pd.read_parquet(tmp_path / f"losses-{name}.parquet") for name in ("alone", "0")]
+    np.testing.assert_allclose(losses[0]["val_loss"], losses[1]["val_loss"], rtol=1e-4)
+    np.testing.assert_allclose(losses[0]["train_loss"], losses[1]["train_loss"], rtol=1e-3)
