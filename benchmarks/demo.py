@@ -23,7 +23,7 @@ from titans_ts.evaluation import ProtocolData, load_protocol, naive_predictor, s
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "ETTh1": {"h": 96, "input_size": 96},
-    "AirPassengers panel": {"h": 12, "input_size": 24, "patch_size": 6, "batch_size": 16},
+    "AirPassengers panel": {"h": 12, "input_size": 24, "patch_size": 6, "batch_size": 32},
 }
 
 
@@ -94,7 +94,9 @@ def air_passengers() -> tuple[pd.DataFrame, ProtocolData]:
     values = frame.to_numpy(dtype=float)
     split = Split(slice(0, 96), slice(96, 120), slice(120, 144))
     mean, scale = values[:96].mean(axis=0), values[:96].std(axis=0)
-    return frame, ProtocolData("AirPassengers panel", (values - mean) / scale, split, mean, scale, season_length=12)
+    values = (values - mean) / scale
+    standardised = pd.DataFrame(values, index=frame.index, columns=frame.columns)
+    return frame, ProtocolData("AirPassengers panel", values, standardised, split, mean, scale, season_length=12)
 
 
 def score_dlinear(data: ProtocolData, h: int, input_size: int) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class TitansForecaster(TitansEstimator):
         dim: int = 32,
         num_layers: int = 2,
         chunk_size: int = 4,
-        dropout: float = 0.5,
+        dropout: float = 0.3,
         learning_rate: float = 2e-3,
         batch_size: int = 448,
         max_epochs: int | None = None,
@@ -188,7 +188,7 @@ class TitansForecaster(TitansEstimator):
         seed = self._seed()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = Simba(self._config(table, objective))
+            network = self._network(self._config(table, objective))
         together = self.multivariate
         windows = all_windows_of(table, self.input_size, self.h, 0, border, together)
         size = max(1, self.batch_size // panel.values.shape[1]) if together else self.batch_size
@@ -479,6 +479,9 @@ class TitansForecaster(TitansEstimator):
         if calibration is not None and panel.ids != self.context_.ids:
             calibration = calibration.shared()
         return model.bounded(found, levels, calibration)[0] * scale[:, None] + mean[:, None]
+
+    def _network(self, config: SimbaConfig) -> Simba:
+        return Simba(config)
 
     def _train_memory(
         self, network: Simba, objective: Objective, table: Table, border: int, *, steps: int, seed: int

@@ -1,0 +1,92 @@
+"""What the memory buys: the same network with other things in its place, on ETTh1 and weather.
+
+    python benchmarks/forecast_ablation.py
+
+Lookback and horizon 96; the settings of each set as ``forecast_search.py`` chose them, three seeds. Only the named part
+differs: the memory along time, or the mixer across channels.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from cells import work
+from forecast_search import chosen, forecaster
+from records import RESULTS
+from torch import Tensor, nn
+
+FILE = RESULTS / "forecast_ablation.jsonl"
+FIELDS = ("variant", "dataset", "seed")
+
+
+class Attention(nn.Module):
+    """Causal self-attention where the memory stood, with as many heads."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(dim, heads, batch_first=True)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, None]:
+        T = x.shape[1]
+        ahead = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
+        return self.attention(x, x, x, attn_mask=ahead, need_weights=False)[0], None
+
+
+class Nothing(nn.Module):
+    """No mixing along time but for the head's."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, None]:
+        return torch.zeros_like(x), None
+
+
+def _memory(**options: Any) -> Any:
+    from titans_core import NeuralMemory
+
+    return lambda c: NeuralMemory(c.dim, num_heads=c.num_heads, chunk_size=c.chunk_size, **options)
+
+
+VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "full": (None, {}),
+    "linear memory, no momentum": (_memory(depth=1, momentum=False), {}),
+    "no momentum": (_memory(momentum=False), {}),
+    "no forgetting": (_memory(forget=False), {}),
+    "self-attention": (lambda c: Attention(c.dim, c.num_heads), {}),
+    "no memory": (lambda c: Nothing(), {}),
+    "MLP mixer": (None, {"mixer": "mlp"}),
+    "no channel mixing": (None, {"mixer": "none"}),
+}
+
+
+def run(key: tuple[Any, ...]) -> dict[str, Any]:
+    from titans_ts.evaluation import evaluate_protocol
+    from titans_ts.simba import Simba, SimbaConfig
+
+    variant, dataset, seed = key
+    in_its_place, config_of = VARIANTS[variant]
+    settings = chosen(dataset)
+    assert settings is not None, f"run forecast_search.py for {dataset} first"
+    model = forecaster(**settings)
+
+    class Changed(type(model)):  # type: ignore[misc]
+        def _network(self, config: SimbaConfig) -> Simba:
+            network = Simba(replace(config, **config_of))
+            if in_its_place is not None:
+                for block in network.blocks:
+                    block.memory = in_its_place(config)
+            return network
+
+    changed = Changed(**model.get_params())
+    found = evaluate_protocol(changed, dataset, input_size=96, h=96, seed=seed)
+    return {k: v for k, v in found.items() if k not in (*FIELDS, "model")}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for seed in (0, 1, 2):
+        for dataset in ("ETTh1", "weather"):
+            if chosen(dataset) is not None:
+                work(FILE, [(variant, dataset, seed) for variant in VARIANTS], FIELDS, run)
+
+
+if __name__ == "__main__":
+    main()
