@@ -45,8 +45,9 @@ def table3() -> str:
         lines.append(f"| {model}, published | " + " | ".join(cells) + " |")
     lines += [
         "",
-        "MSE / MAE, mean over horizons 96, 192, 336 and 720, every test window; in brackets the number of seeds, and with "
-        "several the standard deviation of the MSE. The settings of each set were chosen on validation rows by one rule "
+        "MSE / MAE, mean over horizons 96, 192, 336 and 720, every test window; in brackets the number of seeds, and "
+        "with several the standard deviation of the MSE. The settings of each set were chosen on validation rows by "
+        "one rule "
         f"(`forecast_search.py`). {_place(rows)}, 1 thread.",
     ]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-FORMAT = 1
+FORMAT = 2
 
 
 class ArchiveError(ValueError):
@@ -61,9 +61,11 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
         raise ArchiveError(
             f"{head_file} was changed after it was saved: its content does not fit its checksum. Save the model again."
         )
-    if head["format"] > FORMAT:
+    if head["format"] != FORMAT:
+        newer = head["format"] > FORMAT
+        by, then = ("a newer", "Upgrade.") if newer else ("an older", "Load it with that version, or fit it again.")
         raise ArchiveError(
-            f"{folder} was saved by a newer version (format {head['format']}, this one reads up to {FORMAT}). Upgrade."
+            f"{folder} was saved by {by} version (format {head['format']}, this one reads format {FORMAT}). {then}"
         )
     if head["kind"] != kind:
         raise ArchiveError(f"{folder} holds a {head['kind']}, not a {kind}.")

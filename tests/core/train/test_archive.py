@@ -59,14 +59,15 @@ def test_a_changed_setting_is_noticed(saved):
         load_archive(path, "Thing")
 
 
-def test_a_missing_file_another_kind_and_a_newer_format_are_named(saved, monkeypatch):
+def test_a_missing_file_another_kind_and_another_format_are_named(saved, monkeypatch):
     path, _ = saved
     with pytest.raises(ArchiveError, match="holds a Thing, not a Forecaster"):
         load_archive(path, "Forecaster")
-    with monkeypatch.context() as patch:
-        patch.setattr("titans_core.train.archive.FORMAT", 0)
-        with pytest.raises(ArchiveError, match="newer version"):
-            load_archive(path, "Thing")
+    for here, says in ((0, "a newer version.*Upgrade"), (99, "an older version.*reads format 99.*fit it again")):
+        with monkeypatch.context() as patch:
+            patch.setattr("titans_core.train.archive.FORMAT", here)
+            with pytest.raises(ArchiveError, match=says):
+                load_archive(path, "Thing")
     (path / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"model\.safetensors is missing"):
         load_archive(path, "Thing")

@@ -1,0 +1,130 @@
+"""Every feature of the forecaster once on real data: ETTh1, small models."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from titans_datasets import load
+from titans_ts import TitansForecaster
+from titans_ts.plots import plot_backtest, plot_residuals, plot_surprise
+
+SMALL = {"h": 24, "input_size": 48, "dim": 8, "num_layers": 1, "max_epochs": 2, "random_state": 0, "verbose": 0}
+
+
+@pytest.fixture(scope="module")
+def wide(real_data):
+    return load("ETTh1").iloc[:2400][["HUFL", "MUFL", "OT"]]
+
+
+@pytest.fixture(scope="module")
+def long(wide):
+    return wide.rename_axis("ds").reset_index().melt("ds", var_name="unique_id", value_name="y")
+
+
+@pytest.fixture(scope="module")
+def fitted(wide):
+    return TitansForecaster(**SMALL).fit(wide.iloc[:2000])
+
+
+@pytest.mark.parametrize("loss", ["quantile", "student_t"])
+def test_probabilistic_losses_cover_about_what_they_say(wide, loss):
+    model = TitansForecaster(**{**SMALL, "max_epochs": 6}, loss=loss).fit(wide.iloc[:2000], val_size=300)
+    found = model.predict_insample(wide.iloc[1700:], step_size=7, level=[80])
+    assert found["y"].between(found["Titans-lo-80"], found["Titans-hi-80"]).mean() == pytest.approx(0.8, abs=0.1)
+
+
+def test_another_series_that_is_known_ahead_helps(wide):
+    """OT with HUFL and MUFL known in the horizon, beside OT alone."""
+    frame = wide.rename_axis("ds").reset_index().rename(columns={"OT": "y"}).assign(unique_id="OT")
+    options = {**SMALL, "max_epochs": 8, "batch_size": 128}
+    error = {}
+    for name, exogenous in {"alone": None, "futr": {"futr": ["HUFL", "MUFL"], "calendar": "auto"}}.items():
+        part = frame if exogenous else frame[["unique_id", "ds", "y"]]
+        found = TitansForecaster(**options, exogenous=exogenous).cross_validation(part, n_windows=8, val_size=300)
+        error[name] = (found["y"] - found["Titans"]).abs().mean()
+        assert np.isfinite(error[name])
+    assert error["futr"] < 1.1 * error["alone"]
+    assert error["futr"] != error["alone"]
+
+
+@pytest.mark.parametrize("missing", ["mask", "interpolate"])
+def test_a_tenth_of_the_values_may_be_missing(wide, fitted, missing):
+    holed = wide.mask(np.random.default_rng(0).random(wide.shape) < 0.1)
+    model = TitansForecaster(**SMALL, missing=missing).fit(holed.iloc[:2000])
+    truth = wide.iloc[2000:2024]
+    error = ((model.predict() - truth) / wide.std()).abs().to_numpy().mean()
+    assert error < 1.3 * ((fitted.predict() - truth) / wide.std()).abs().to_numpy().mean() + 0.1
+
+
+def test_series_of_different_lengths_and_a_new_one(long, wide):
+    part = long[~((long["unique_id"] == "OT") & (long["ds"] < wide.index[1200]))]
+    model = TitansForecaster(**SMALL).fit(part)
+    found = model.predict(level=[80])
+    assert found["unique_id"].unique().tolist() == ["HUFL", "MUFL", "OT"]
+    assert (found["Titans-lo-80"] < found["Titans-hi-80"]).all()
+    new = load("ETTh1").iloc[1000:1200][["LULL"]]
+    assert model.predict(new).shape == (24, 1)
+
+
+def test_update_is_the_whole_history(wide, fitted):
+    model = TitansForecaster(**SMALL).fit(wide.iloc[:2000])
+    for at in range(2000, 2400, 37):
+        model.update(wide.iloc[at : min(at + 37, 2400)])
+    np.testing.assert_allclose((model.predict() - fitted.predict(wide)) / wide.std(), 0, atol=1e-4)
+
+
+def test_polars_gives_the_numbers_of_pandas(long, fitted, wide):
+    frame = pl.DataFrame({c: long[c].tolist() if c == "unique_id" else long[c].to_numpy() for c in long})
+    found = TitansForecaster(**SMALL).fit(frame.filter(pl.col("ds") < wide.index[2000])).predict()
+    np.testing.assert_array_equal(found["Titans"].to_numpy().reshape(3, 24).T, fitted.predict().to_numpy())
+
+
+def test_a_pipeline_and_a_grid_search_over_time_splits(wide):
+    pipeline = make_pipeline(StandardScaler(), TitansForecaster(**{**SMALL, "max_epochs": 1}))
+    search = GridSearchCV(
+        pipeline, {"titansforecaster__learning_rate": [1e-7, 1e-2]}, cv=TimeSeriesSplit(n_splits=2, test_size=200)
+    ).fit(wide.to_numpy())
+    assert search.best_params_ == {"titansforecaster__learning_rate": 1e-2}
+    assert search.predict(wide.to_numpy()).shape == (24, 3)
+
+
+def test_pictures_show_what_they_are_of(wide, long, fitted):
+    forecast = fitted.plot(actual=wide.iloc[2000:2024], series=["OT"], level=[80, 95], history=60)
+    (axes,) = forecast.axes
+    labels = axes.get_legend_handles_labels()[1]
+    assert labels == ["past", "actual", "95 %", "80 %", "Titans"]
+    line = next(x for x in axes.get_lines() if x.get_label() == "Titans")
+    np.testing.assert_allclose(line.get_ydata()[1:], fitted.predict()["OT"])
+
+    history = fitted.cross_validation(wide, n_windows=3, level=[80])
+    backtest = plot_backtest(history, series=["OT"])
+    drawn = [x for x in backtest.axes[0].get_lines() if x.get_color() == "#c4432b"]
+    assert len(drawn) == 3
+    own = history[(history["unique_id"] == "OT") & (history["cutoff"] == history["cutoff"].max())]
+    np.testing.assert_allclose(drawn[-1].get_ydata(), own["Titans"])
+
+    residuals = plot_residuals(history)
+    by_step = residuals.axes[0].get_lines()[0].get_ydata()
+    scaled = (history["y"] - history["Titans"]).abs() / history.groupby("unique_id")["y"].transform("std")
+    assert by_step.mean() == pytest.approx(scaled.mean(), rel=1e-6)
+    assert len(by_step) == 24
+
+    if fitted.memory_ is not None:
+        surprise = fitted.surprise(wide)
+        picture = plot_surprise(surprise, long, series=["OT"])
+        own = surprise[surprise["unique_id"] == "OT"]["surprise"]
+        np.testing.assert_allclose(picture.axes[0].get_lines()[0].get_ydata(), own)
+    assert forecast._repr_png_().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match=r"lacks the columns \['cutoff'"):
+        plot_backtest(long)
+    with pytest.raises(ValueError, match=r"no series \['none'\]"):
+        plot_backtest(history, series=["none"])
+
+
+def test_time_stamps_of_a_forecast_follow(fitted, wide):
+    assert fitted.predict().index[0] == wide.index[2000]
+    assert isinstance(fitted.predict(), pd.DataFrame)
