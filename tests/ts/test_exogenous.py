@@ -129,7 +129,7 @@ def test_the_calendar_repeats_with_its_cycle_and_follows_the_clock_on_the_wall()
     np.testing.assert_allclose(noon, np.broadcast_to(noon[0], noon.shape), atol=1e-9)
     assert len(np.unique(day[:24].round(6), axis=0)) == 24
     week = calendar_features(index, ("week",))
-    monday = week[(index.dayofweek == 0) & (index.hour == 0)]
+    monday = week[(index.day_of_week == 0) & (index.hour == 0)]
     np.testing.assert_allclose(monday, np.broadcast_to([0, 1, 0, 1], monday.shape), atol=1e-9)
 
 
