@@ -128,3 +128,12 @@ def test_pictures_show_what_they_are_of(wide, long, fitted):
 def test_time_stamps_of_a_forecast_follow(fitted, wide):
     assert fitted.predict().index[0] == wide.index[2000]
     assert isinstance(fitted.predict(), pd.DataFrame)
+
+
+def test_a_piece_of_ecl_with_its_203_columns(real_data):
+    frame = pd.read_csv(real_data / "ts" / "ecl_sample.csv.gz", index_col=0, parse_dates=True)
+    assert frame.shape[1] > 200
+    model = TitansForecaster(**{**SMALL, "exogenous": {"calendar": "auto"}}).fit(frame.iloc[:-24], val_size=168)
+    error = (model.predict() - frame.iloc[-24:]).abs().mean() / frame.std()
+    naive = (frame.shift(24).iloc[-24:] - frame.iloc[-24:]).abs().mean() / frame.std()
+    assert error.median() < 1.5 * naive.median()
