@@ -1,5 +1,7 @@
 """Cells of an experiment: done once each, by as many processes as one likes, appended to a file when finished."""
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -21,7 +23,7 @@ def work(file: Path, keys: Iterable[Key], fields: tuple[str, ...], run: Callable
     """
     claims = file.parent / f".{file.stem}"
     for key in keys:
-        done = {tuple(row[f] for f in fields) for row in read(file)}
+        done = {tuple(_plain(row[f]) for f in fields) for row in read(file)}
         if key in done or not _claim(claims, key):
             continue
         try:
@@ -31,6 +33,11 @@ def work(file: Path, keys: Iterable[Key], fields: tuple[str, ...], run: Callable
             print(f"{' '.join(map(str, key))}: {shown}", flush=True)
         finally:
             _path(claims, key).unlink(missing_ok=True)
+
+
+def _plain(value: Any) -> Any:
+    """Settings stand in a key as JSON."""
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
 
 
 def _claim(folder: Path, key: Key) -> bool:
@@ -57,4 +64,4 @@ def _alive(path: Path) -> bool:
 
 
 def _path(folder: Path, key: Key) -> Path:
-    return folder / "_".join(map(str, key))
+    return folder / hashlib.sha256(repr(key).encode()).hexdigest()[:16]

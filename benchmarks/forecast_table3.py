@@ -8,6 +8,7 @@ are skipped, and several processes share the work.
 """
 
 import argparse
+import json
 from typing import Any
 
 import torch
@@ -17,20 +18,24 @@ from records import RESULTS
 from table3_peers import PEERS, run_peer
 
 FILE = RESULTS / "forecast_table3.jsonl"
-FIELDS = ("model", "dataset", "input_size", "h", "seed")
+FIELDS = ("model", "dataset", "input_size", "h", "seed", "settings")
 HORIZONS = (96, 192, 336, 720)
 
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts.evaluation import evaluate_protocol
 
-    model, dataset, input_size, h, seed = key
+    model, dataset, input_size, h, seed, text = key
+    settings = json.loads(text)
     if model != "titans":
-        return run_peer(model, dataset, input_size, h, seed)
-    settings = chosen(dataset, input_size)
-    assert settings is not None
+        return run_peer(model, dataset, input_size, h, seed, settings)
     found = evaluate_protocol(forecaster(**settings), dataset, input_size=input_size, h=h, seed=seed)
     return {**{k: v for k, v in found.items() if k not in FIELDS}, "settings": settings}
+
+
+def _key(model: str, dataset: str, input_size: int, h: int, seed: int) -> tuple[Any, ...]:
+    settings = chosen(dataset, input_size) if model == "titans" else PEERS[model](dataset, h)
+    return (model, dataset, input_size, h, seed, json.dumps(settings, sort_keys=True))
 
 
 def main() -> None:
@@ -47,7 +52,7 @@ def main() -> None:
                 if model == "titans" and chosen(dataset, args.lookback) is None:
                     print(f"{dataset}: its settings are not chosen yet; run forecast_search.py")
                     continue
-                work(FILE, [(model, dataset, args.lookback, h, seed) for h in HORIZONS], FIELDS, run)
+                work(FILE, [_key(model, dataset, args.lookback, h, seed) for h in HORIZONS], FIELDS, run)
 
 
 if __name__ == "__main__":

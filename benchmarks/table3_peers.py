@@ -66,7 +66,7 @@ PEERS = {
 }
 
 
-def run_peer(name: str, dataset: str, input_size: int, h: int, seed: int) -> dict[str, Any]:
+def run_peer(name: str, dataset: str, input_size: int, h: int, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
     """Train a peer and score every test window."""
     from neuralforecast import models
     from neuralforecast.losses.pytorch import MSE
@@ -74,7 +74,6 @@ def run_peer(name: str, dataset: str, input_size: int, h: int, seed: int) -> dic
     from titans_ts.evaluation import load_protocol
 
     data = load_protocol(dataset)
-    settings = PEERS[name](dataset, h)
     series = data.values.shape[1]
     kind = getattr(models, name)
     windows = data.split.train.stop - input_size - h + 1

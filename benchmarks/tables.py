@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from forecast_search import chosen
 from records import RESULTS, read
 
 README = Path(__file__).resolve().parents[1] / "README.md"
@@ -33,6 +34,8 @@ PUBLISHED = {
 
 def table3() -> str:
     rows = [r for r in read(RESULTS / "forecast_table3.jsonl") if r["input_size"] == 96]
+    # cells of settings that the rule has left since stay in the file
+    rows = [r for r in rows if r["model"] != "titans" or r["settings"] == chosen(r["dataset"])]
     lines = ["| lookback 96 | " + " | ".join(SETS) + " |", "|---|" + "---|" * len(SETS)]
     models = list(dict.fromkeys(r["model"] for r in rows))
     for model in models:

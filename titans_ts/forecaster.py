@@ -105,7 +105,7 @@ class TitansForecaster(TitansEstimator):
         dim: int = 32,
         num_layers: int = 2,
         chunk_size: int = 4,
-        dropout: float = 0.3,
+        dropout: float = 0.5,
         learning_rate: float = 2e-3,
         batch_size: int = 448,
         max_epochs: int | None = None,

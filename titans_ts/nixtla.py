@@ -65,7 +65,7 @@ class Titans(BaseModel):
         chunk_size: int = 4,
         mixer: str = "einfft",
         multivariate: bool = False,
-        dropout: float = 0.3,
+        dropout: float = 0.5,
         loss: Any = MAE(),  # noqa: B008  (as in every model there)
         valid_loss: Any = None,
         max_steps: int = 1000,
