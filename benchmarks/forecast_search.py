@@ -3,9 +3,9 @@
     python benchmarks/forecast_search.py
 
 At horizon 96 and seed 0: first the calendar and the mixing of series, each off and on (dropout 0.3); then, for the best
-of the four, the dropout. A setting stays as the forecaster's default (no calendar, no mixing, dropout 0.5) unless another
-lowers the error by more than 1 %: less is within what seeds do, and validation rows are months away from test rows.
-Test rows are never read. Cells that are done are skipped, and several processes share the work.
+of the four, the dropout. A setting stays as the forecaster's default (no calendar, no mixing, dropout 0.5) unless
+another lowers the error by more than 1 %: less is within what seeds do, and validation rows are months away from test
+rows. Test rows are never read. Cells that are done are skipped, and several processes share the work.
 """
 
 import itertools
