@@ -67,7 +67,8 @@ class TitansForecaster(TitansEstimator):
         batch_size: windows of one series in a batch; with ``multivariate``, this divided by the number of series is
             the number of windows.
         max_epochs: passes over the training windows (at most 100 batches each), at most; None: as many as make 600
-            batches, up to 200. Training stops where validation gets no better for a quarter of them.
+            batches, up to 200. Training stops where validation gets no better for a quarter of them; of validation
+            windows beyond 100 batches, every second, third ... is taken.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         precision: "auto", or a precision of Lightning's Trainer.
         random_state: seed; the same integer gives the same model.
@@ -193,7 +194,9 @@ class TitansForecaster(TitansEstimator):
         windows = all_windows_of(table, self.input_size, self.h, 0, border, together)
         size = max(1, self.batch_size // panel.values.shape[1]) if together else self.batch_size
         train = loader(windows, size, seed, most=EPOCH)
-        val = all_windows_of(table, self.input_size, self.h, border, T, together)
+        most = EPOCH * self.batch_size  # windows of one series
+        step = max(1, -(-(T - self.h + 1 - border) * panel.values.shape[1] // most))
+        val = all_windows_of(table, self.input_size, self.h, border, T, together, step)
         max_epochs = self.max_epochs or min(200, max(1, -(-TRAINING // len(train))))
         error = DecayingError(objective)
         history: History = train_network(
@@ -307,7 +310,7 @@ class TitansForecaster(TitansEstimator):
             if origins is None or len(origins) != len(windows):
                 raise ValueError("a model with a calendar needs the time stamp of each window's first forecast step.")
             futr = self._calendar(pd.DatetimeIndex(origins))
-        stat = self.scaling_._columns("stat", self.context_.stat)
+        stat = self.scaling_.columns_of("stat", self.context_.stat)
         found = []
         for part in torch.arange(len(x)).split(256):
             rows = None if stat is None else stat.expand(len(part), -1, -1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+VALUES = 1 << 25  # forecast at once to score them
 WINDOWS = 512  # scores kept of each series and step
 SERIES = 64  # more series than these share their scores
 FLOOR = 0.1  # least deviation of a lookback, in standard deviations of its series
@@ -64,9 +65,9 @@ def scored_origins(begin: int, end: int, step: int) -> np.ndarray:
     return np.arange(-(-begin // step) * step, end, step)
 
 
-def scoring_step(rows: int) -> int:
-    """How far apart origins are scored where this many could be."""
-    return max(1, rows // WINDOWS)
+def scoring_step(rows: int, each: int) -> int:
+    """How far apart origins are scored where ``rows`` could be, each with so many values."""
+    return max(1, rows // WINDOWS, -(-rows * each // VALUES))
 
 
 def check_levels(level: Any) -> list[float]:

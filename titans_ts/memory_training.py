@@ -4,6 +4,7 @@ Streams run through the training rows; their state is carried from one segment t
 """
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,7 @@ from titans_ts.windows import Table, Windows, first_rows
 
 LANES, SEGMENT = 32, 32  # streams side by side; writes in a segment
 CHECKS = 4
+VALUES = 1 << 24  # forecast at once in validation
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def train_memory(
         bar = tqdm(total=steps, desc="Memory", disable=not progress, leave=True)
         done, kept = 0, val is None
         while done < steps:
-            for loss in streams.run(memory, objective):
+            for loss in streams.run(memory):
                 optimizer.zero_grad()
                 loss.backward()
                 nn.utils.clip_grad_norm_(memory.parameters(), 1.0)
@@ -117,7 +119,7 @@ class _Streams:
     def enough(self) -> bool:
         return len(self.able) > 0
 
-    def run(self, memory: online.OnlineMemory, objective: Objective):  # type: ignore[no-untyped-def]
+    def run(self, memory: online.OnlineMemory) -> Iterator[Tensor]:
         """One pass of :data:`LANES` streams: yields the loss of each segment, and goes on from its state."""
         S, N = memory.stride, self.table.values.shape[1]
         memory.train()
@@ -180,7 +182,8 @@ class _Validation:
             return None
         # few phases of the stride, since each is a pass over the whole history
         step = max(1, memory.stride // 4)
-        step *= max(1, (last - border) // (256 * step))
+        most = max(1, min(256, VALUES // (network.config.h * table.values.shape[1])))
+        step *= max(1, -(-(last + 1 - border) // (most * step)))
         origins = torch.arange(border, last + 1, step)
         rows = origins[:, None] + torch.arange(network.config.h)
         truth = table.values[rows]

@@ -127,7 +127,7 @@ class Position:
         T = len(table.values)
         calibration, pending = None, {}
         if border < T:
-            step = scoring_step(T - model.h + 1 - border)
+            step = scoring_step(T - model.h + 1 - border, model.h * table.values.shape[1])
             known = scored_origins(border, T - model.h + 1, step)
             if len(known):
                 calibration = model.scores(table, torch.from_numpy(known), step)

@@ -42,20 +42,21 @@ class Scaling:
         """A panel whose series are standardised by ``mean`` and ``scale`` ``[N]``."""
         return Table(
             tensor((panel.values - mean) / scale),
-            self._columns("hist", panel.hist),
+            self.columns_of("hist", panel.hist),
             self.future(panel.index, panel.futr),
-            self._columns("stat", panel.stat),
+            self.columns_of("stat", panel.stat),
         )
 
     def future(self, index: pd.Index, futr: np.ndarray) -> Tensor | None:
         """The columns that are known ahead: those of the frame ``[T, N, F]`` and the calendar, ``[T, N or 1, F']``."""
         calendar = tensor(calendar_features(index, self.columns.calendar))[:, None]
-        given = self._columns("futr", futr)
+        given = self.columns_of("futr", futr)
         if given is None:
             return calendar if calendar.shape[-1] else None
         return torch.cat((given, calendar.expand(-1, given.shape[1], -1)), dim=-1)
 
-    def _columns(self, name: str, values: np.ndarray) -> Tensor | None:
+    def columns_of(self, name: str, values: np.ndarray) -> Tensor | None:
+        """The exogenous columns of a kind, standardised; None where there is none."""
         if not values.shape[-1]:
             return None
         mean, scale = self.exogenous[name]

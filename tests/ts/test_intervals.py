@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from titans_ts import TitansForecaster
-from titans_ts.intervals import Calibration, check_levels, scored_origins
+from titans_ts.intervals import Calibration, check_levels, scored_origins, scoring_step
 
 
 def test_conformal_intervals_cover_what_they_promise_on_exchangeable_errors():
@@ -108,3 +108,10 @@ def test_probabilistic_losses_learn_the_spread(loss):
     assert width == pytest.approx(2.563, rel=0.15)
     inside = found["y"].between(found["Titans-lo-80"], found["Titans-hi-80"]).mean()
     assert inside == pytest.approx(0.8, abs=0.06)
+
+
+def test_so_many_are_scored_that_they_fit_in_memory():
+    assert scoring_step(2880, 96 * 7) == 5
+    assert scoring_step(100, 96) == 1
+    step = scoring_step(2880, 96 * 10_000)
+    assert 2880 / step * 96 * 10_000 <= 2**25
