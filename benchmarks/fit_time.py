@@ -21,8 +21,8 @@ FILE = RESULTS / "fit_time.jsonl"
 H = INPUT_SIZE = 96
 GOAL = 0.380
 THREADS = 2
-# epochs of ours, 100 batches each, and the online memory behind them; steps of theirs, an epoch of which is 58 (PatchTST,
-# 1024 windows) and 264 (iTransformer, 32)
+# epochs of ours, 100 batches each, and the online memory behind them; steps of theirs, an epoch of which is 58
+# (PatchTST, 1024 windows) and 264 (iTransformer, 32)
 BUDGETS = {"TitansForecaster": (3, 4, 5, 6), "iTransformer": (264, 792, 1584), "PatchTST": (58, 174, 348, 696)}
 
 
