@@ -95,6 +95,18 @@ def test_a_gate_switched_off_is_a_gate_of_zero(make_inputs, assert_same, backend
     assert_same(off.summary(out, end), off.everything(backend=backend, chunk_size=5))
 
 
+@pytest.mark.parametrize("forget", [True, False])
+@pytest.mark.parametrize("cuts", [(), (1,), (64,), (63, 64, 130)])
+@pytest.mark.parametrize("T", [5, 64, 150])
+def test_the_online_linear_memory_is_exact_in_blocks(make_inputs, make_state, assert_same, T, cuts, forget):
+    inputs = make_inputs(T=T, depth=1, momentum=False, forget=forget)
+    cuts = tuple(cut for cut in cuts if cut < T)
+    state = make_state(inputs)
+    expected = inputs.everything(state=state, backend="naive", chunk_size=1)
+    actual = inputs.everything(cuts, state=state, backend="chunk", chunk_size=1)
+    assert_same(actual, expected)
+
+
 @pytest.mark.parametrize(("K", "V", "hidden"), [(1, 1, 1), (5, 2, 3), (2, 6, 9)])
 def test_chunks_are_exact_for_keys_values_and_layers_of_any_width(make_inputs, assert_same, K, V, hidden):
     inputs = make_inputs(B=1, T=9, H=3, K=K, V=V, hidden=hidden, depth=3)

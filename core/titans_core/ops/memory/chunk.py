@@ -12,6 +12,7 @@ from torch import Tensor
 
 from titans_core.ops.memory.activations import ACTIVATIONS, Activation
 from titans_core.ops.memory.functions import coefficients, pieces
+from titans_core.ops.memory.online import is_online, online_memory
 from titans_core.ops.memory.pair import join, split, weights
 from titans_core.ops.memory.pieces import Inputs, Layers
 from titans_core.ops.memory.state import MemoryState
@@ -30,6 +31,8 @@ def chunk_memory(
     backend: str = "chunk",
 ) -> tuple[Tensor, MemoryState]:
     """The fast form. Arguments as checked and upcast by :func:`titans_core.neural_memory`."""
+    if is_online(eta, len(state.weights), chunk_size):
+        return online_memory(q, k, v, alpha, theta, state)
     B, T, H, _ = q.shape
     kinds = (state.weights,) if eta is None else (state.weights, state.momentum)  # without momentum S is not carried
     WS = [join(*(x.flatten(0, 1) for x in parts)) for parts in zip(*kinds, strict=True)]
