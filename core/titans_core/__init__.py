@@ -7,15 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from titans_core.models import LMState, TitansConfig, TitansLM
     from titans_core.nn import NeuralMemory, NeuralMemoryState
     from titans_core.ops.memory import MemoryState, neural_memory
 
-__all__ = ["MemoryState", "NeuralMemory", "NeuralMemoryState", "neural_memory"]
+__all__ = ["LMState", "MemoryState", "NeuralMemory", "NeuralMemoryState", "TitansConfig", "TitansLM", "neural_memory"]
 
 _HOME = {
+    "LMState": "titans_core.models",
     "MemoryState": "titans_core.ops.memory",
     "NeuralMemory": "titans_core.nn",
     "NeuralMemoryState": "titans_core.nn",
+    "TitansConfig": "titans_core.models",
+    "TitansLM": "titans_core.models",
     "neural_memory": "titans_core.ops.memory",
 }
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -30,6 +31,31 @@ class CausalConv(nn.Module):
         # on a CPU several times faster than conv1d, and no transposes
         y = _Taps.apply(x, weight.to(x.dtype), bias.to(x.dtype))
         return y, x[:, x.shape[1] - before :]
+
+
+class SwiGLU(nn.Module):
+    """``(SiLU(x W1) * x W2) W3`` (Shazeer 2020), without biases."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.into = nn.Linear(dim, 2 * hidden, bias=False)
+        self.out = nn.Linear(hidden, dim, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, value = self.into(x).chunk(2, dim=-1)
+        return self.out(F.silu(gate) * value)
+
+
+class Gate(nn.Module):
+    """``SiLU(norm(m)) * norm(y)``: the gated product of two branches, each normalised with learned weights (section
+    4.2), here with memory as the gate."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.norm, self.memory_norm = nn.RMSNorm(dim, eps=1e-6), nn.RMSNorm(dim, eps=1e-6)
+
+    def forward(self, y: Tensor, memory: Tensor) -> Tensor:
+        return self.norm(y) * F.silu(self.memory_norm(memory))
 
 
 class _Taps(torch.autograd.Function):

@@ -1,6 +1,8 @@
 """What a :class:`~titans_core.nn.NeuralMemory` layer carries from one call to the next."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,12 +26,26 @@ class NeuralMemoryState:
 
     def detach(self) -> "NeuralMemoryState":
         """The same state, cut from the graph: for truncated back-propagation through time."""
-        return NeuralMemoryState(
-            self.memory.detach(), *(None if t is None else t.detach() for t in (self.tail, self.gates))
-        )
+        return map_state(torch.Tensor.detach, self)
 
     def to(self, device: torch.device | str) -> "NeuralMemoryState":
         """The same state on another device."""
-        return NeuralMemoryState(
-            self.memory.to(device), *(None if t is None else t.to(device) for t in (self.tail, self.gates))
-        )
+        return map_state(lambda t: t.to(device), self)
+
+
+State = TypeVar("State")
+
+
+def map_state(fn: Callable[[Tensor], Tensor], state: State) -> State:
+    """The same state with ``fn`` applied to each of its tensors: through dataclasses and tuples, to the leaves."""
+
+    def visit(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return fn(x)
+        if isinstance(x, tuple):
+            return tuple(map(visit, x))
+        if is_dataclass(x) and not isinstance(x, type):
+            return type(x)(**{f.name: visit(getattr(x, f.name)) for f in fields(x)})
+        return x
+
+    return visit(state)

@@ -230,7 +230,15 @@ def test_bad_arguments_are_named(arguments, says):
 
 
 def test_the_public_names_are_few_and_importing_them_loads_no_torch():
-    assert titans_core.__all__ == ["MemoryState", "NeuralMemory", "NeuralMemoryState", "neural_memory"]
+    assert titans_core.__all__ == [
+        "LMState",
+        "MemoryState",
+        "NeuralMemory",
+        "NeuralMemoryState",
+        "TitansConfig",
+        "TitansLM",
+        "neural_memory",
+    ]
     code = (
         "import sys, titans_core as t; assert 'torch' not in sys.modules; t.NeuralMemory; print('torch' in sys.modules)"
     )

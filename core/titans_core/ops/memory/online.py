@@ -9,6 +9,8 @@ one token a chunk. For one layer without momentum the errors of a block of C tok
     W      <- a_C W - sum_i write_i k_i^T delta_i
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -35,8 +37,8 @@ def online_memory(
     for start, stop, size in ((0, whole, BLOCK), (whole, T, T - whole)):
         if start == stop:
             continue
-        parts = (None if x is None else _blocks(x[:, start:stop], size) for x in (q, k, v, alpha, theta))
-        y, W, last = _run(*parts, W)  # type: ignore[arg-type]
+        cut = partial(_blocks, start=start, stop=stop, size=size)
+        y, W, last = _run(cut(q), cut(k), cut(v), None if alpha is None else cut(alpha), cut(theta), W)
         outputs.append(y.movedim((0, 3), (1, 2)).flatten(1, 2))
     S = k[:, -1].unsqueeze(-1) * (-theta[:, -1, :, None] * last).unsqueeze(-2)
     return torch.cat(outputs, dim=1), MemoryState((W,), (S,), (W,), 0)
@@ -65,6 +67,6 @@ def _run(
     return y, W, delta[-1, ..., -1, :]
 
 
-def _blocks(x: Tensor, size: int) -> Tensor:
-    """``[B, T, H, ...]`` as ``[T / size, B, H, size, ...]``, contiguous."""
-    return x.unflatten(1, (-1, size)).movedim((1, 3), (0, 2)).contiguous()
+def _blocks(x: Tensor, start: int, stop: int, size: int) -> Tensor:
+    """Tokens start to stop of ``[B, T, H, ...]`` as ``[blocks, B, H, size, ...]``, contiguous."""
+    return x[:, start:stop].unflatten(1, (-1, size)).movedim((1, 3), (0, 2)).contiguous()

@@ -1,0 +1,121 @@
+"""Writing on: token after token from a state of constant size."""
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from titans_core.models.state import LMState
+
+
+class Generation:
+    """``read``, ``stream`` and ``generate`` for a model with ``model(ids, state) -> (logits, state)``."""
+
+    if TYPE_CHECKING:
+        training: bool
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        def hidden(self, ids: Tensor, state: "LMState | None" = None) -> "tuple[Tensor, LMState]": ...
+        def train(self, mode: bool = True) -> Any: ...
+
+    @torch.no_grad()
+    def read(self, ids: Tensor, state: "LMState | None" = None, piece: int = 4096) -> "LMState":
+        """Read ``ids [B, T]`` of any length in pieces, in the memory of one piece, and return the state after them."""
+        if ids.ndim != 2 or ids.shape[1] == 0:
+            raise ValueError(f"ids must be [B, T] with at least one token, got shape {tuple(ids.shape)}.")
+        for part in ids.split(piece, dim=1):
+            _, state = self.hidden(part, state)
+        assert state is not None
+        return state
+
+    @torch.no_grad()
+    def stream(
+        self,
+        ids: Tensor,
+        max_new_tokens: int,
+        *,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        stop: Collection[int] = (),
+        state: "LMState | None" = None,
+        generator: torch.Generator | None = None,
+    ) -> "Iterator[tuple[Tensor, LMState]]":
+        """Yield each new token ``[B]`` and the state before it is read: what :meth:`generate` does, step by step.
+
+        A sequence that has ended goes on with its stop token; iteration ends where all have.
+        """
+        _check(max_new_tokens, temperature, top_k, top_p)
+        if ids.ndim != 2 or ids.shape[1] == 0:
+            raise ValueError(f"the prompt must be ids [B, T] with at least one token, got shape {tuple(ids.shape)}.")
+        if ids.shape[1] > 1:
+            state = self.read(ids[:, :-1], state)
+        token = ids[:, -1]
+        stops = torch.tensor(sorted(stop), device=ids.device, dtype=ids.dtype)
+        ended = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+        for _ in range(max_new_tokens):
+            logits, state = self(token[:, None], state)
+            drawn = draw(logits[:, -1].float(), temperature, top_k, top_p, generator).to(ids.dtype)
+            token = torch.where(ended, token, drawn)
+            ended = ended | torch.isin(token, stops)
+            yield token, state
+            if bool(ended.all()):
+                return
+
+    def generate(self, ids: Tensor, max_new_tokens: int = 100, **options: Any) -> Tensor:
+        """Continue ``ids [B, T]``: the prompt and up to ``max_new_tokens`` more tokens, ``[B, T + n]``.
+
+        The model is put into evaluation mode meanwhile. The memory of a step does not grow with what was read.
+
+        Args:
+            ids: the prompt; with ``state``, what follows the text that the state has read.
+            max_new_tokens: at most; fewer when every sequence met a stop token.
+            temperature: 0 (the default) always takes the likeliest token; else logits are divided by it.
+            top_k: draw from the k likeliest tokens only.
+            top_p: draw from the fewest tokens that hold this probability together.
+            stop: token ids at which a sequence ends; from then on it repeats that token.
+            state: an :class:`LMState` to go on from. It stays as it is, and can be asked again.
+            generator: of random numbers, on the model's device.
+
+        Raises:
+            ValueError: an empty prompt, ids out of range, a state of another model or batch size, options out of range.
+        """
+        was_training = self.training
+        self.train(False)
+        try:
+            new = [token for token, _ in self.stream(ids, max_new_tokens, **options)]
+        finally:
+            self.train(was_training)
+        return torch.cat((ids, torch.stack(new, dim=1)), dim=1)
+
+
+def draw(
+    logits: Tensor, temperature: float, top_k: int | None, top_p: float | None, generator: torch.Generator | None
+) -> Tensor:
+    """One token for each row of logits ``[B, V]``."""
+    if temperature == 0:
+        return logits.argmax(-1)
+    logits = logits / temperature
+    if top_k is not None and top_k < logits.shape[-1]:
+        least = logits.topk(top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < least, float("-inf"))
+    if top_p is not None:
+        ordered, order = logits.sort(dim=-1, descending=True)
+        probability = ordered.softmax(-1)
+        # a token stays where those before it do not hold top_p yet: so the likeliest always does
+        beyond = probability.cumsum(-1) - probability >= top_p
+        logits = logits.masked_fill(torch.zeros_like(beyond).scatter(-1, order, beyond), float("-inf"))
+    return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(-1)
+
+
+def _check(max_new_tokens: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
+    if max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}.")
+    if temperature < 0:
+        raise ValueError(f"temperature must be at least 0 (0 takes the likeliest token), got {temperature}.")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"top_k must be at least 1, got {top_k}.")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p must be in (0, 1], got {top_p}.")

@@ -1,0 +1,153 @@
+"""The language model: embedding, blocks of one architecture, output layer."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from titans_core.models.blocks import Block, norm
+from titans_core.models.config import TitansConfig
+from titans_core.models.generate import Generation
+from titans_core.models.lmm import MemoryAlone
+from titans_core.models.mac import MemoryAsContext
+from titans_core.models.mag import MemoryAsGate
+from titans_core.models.mal import MemoryAsLayer
+from titans_core.models.state import LMState
+from titans_core.models.transformer import full_attention
+
+MIXERS: dict[str, Any] = {
+    "lmm": MemoryAlone,
+    "mac": MemoryAsContext,
+    "mag": MemoryAsGate,
+    "mal": MemoryAsLayer,
+    "transformer": full_attention,
+}
+
+
+class TitansLM(Generation, nn.Module):
+    """A Titans language model (section 4), or a baseline from the same blocks.
+
+    Cut a text anywhere and go on with the state: logits are those of one call. Except for "transformer", neither the
+    state nor the time of a step grows with what was read.
+
+    Example:
+        >>> model = TitansLM(TitansConfig.preset("mac-170m"))
+        >>> logits, state = model(ids)
+        >>> model.generate(ids, max_new_tokens=100, temperature=0.8, top_p=0.95)
+    """
+
+    def __init__(self, config: TitansConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.dim)
+        self.blocks = nn.ModuleList(
+            Block(config, MIXERS[config.architecture](config)) for _ in range(config.num_layers)
+        )
+        self.norm = norm(config)
+        self.head = nn.Linear(config.dim, config.vocab_size, bias=False)
+        self._start()
+        if config.tie_embeddings:
+            self.head.weight = self.embedding.weight
+
+    @torch.no_grad()
+    def _start(self) -> None:
+        """Where training starts: matrices at 0.02; those that write to the residual stream smaller, as there are two
+        in each block. What memory starts with, and its gates, is its own affair."""
+        for name, parameter in self.named_parameters():
+            if parameter.ndim != 2 or name.endswith(("persistent", "conv.weight", "to_gates.weight")):
+                continue
+            writes = name.endswith((".out.weight",))
+            nn.init.normal_(parameter, std=0.02 / (2 * self.config.num_layers) ** 0.5 if writes else 0.02)
+
+    def forward(self, ids: Tensor, state: LMState | None = None) -> tuple[Tensor, LMState]:
+        """Token ids ``[B, T]`` -> logits ``[B, T, vocab_size]`` of the token that follows each, and the state.
+
+        Raises:
+            ValueError: ids that are not ``[B, T]``, empty, out of range, or a state of another model or batch size.
+            TypeError: ids that are no integers.
+        """
+        hidden, state = self.hidden(ids, state)
+        return self.head(hidden), state
+
+    def hidden(self, ids: Tensor, state: LMState | None = None) -> tuple[Tensor, LMState]:
+        """Token ids ``[B, T]`` -> what the output layer reads ``[B, T, dim]``, and the state after them."""
+        self._check(ids, state)
+        return self.hidden_of(self.embedding(ids), state)
+
+    def hidden_of(self, x: Tensor, state: LMState | None = None) -> tuple[Tensor, LMState]:
+        """As :meth:`hidden`, from embeddings ``[B, T, dim]``."""
+        states = []
+        for i, block in enumerate(self.blocks):
+            x, after = block(x, None if state is None else state.blocks[i])
+            states.append(after)
+        tokens = x.shape[1] + (0 if state is None else state.tokens)
+        return self.norm(x), LMState(self.config, tuple(states), tokens)
+
+    def loss(
+        self,
+        ids: Tensor,
+        targets: Tensor | None = None,
+        state: LMState | None = None,
+        ignore_index: int = -100,
+        chunk: int = 4096,
+    ) -> Tensor:
+        """Mean cross-entropy in nats. The logits of all tokens are never held at once.
+
+        Args:
+            ids: ``[B, T]``.
+            targets: ``[B, T]``, the token that should follow each; None: the next of ``ids``.
+            state: to go on from.
+            ignore_index: a target that does not count.
+            chunk: tokens whose logits are made at a time, and again in the backward pass.
+        """
+        if targets is None:
+            if ids.shape[1] < 2:
+                raise ValueError("without targets, ids must hold at least two tokens: each is the target of the last.")
+            ids, targets = ids[:, :-1], ids[:, 1:]
+        hidden, targets = self.hidden(ids, state)[0].flatten(0, 1), targets.flatten()
+        total = hidden.new_zeros((), dtype=torch.float32)
+        for h, t in zip(hidden.split(chunk), targets.split(chunk), strict=True):
+            total = total + checkpoint(self._sum_of_losses, h, t, ignore_index, use_reentrant=False)
+        return total / (targets != ignore_index).sum()
+
+    def _sum_of_losses(self, hidden: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+        return F.cross_entropy(self.head(hidden).float(), targets, ignore_index=ignore_index, reduction="sum")
+
+    def num_parameters(self, embeddings: bool = True) -> int:
+        """Numbers that are trained: all, tied embeddings counted once; or without embedding and output layer."""
+        count = sum(p.numel() for p in self.parameters())
+        if embeddings:
+            return count
+        return count - sum({id(p): p.numel() for p in (self.embedding.weight, self.head.weight)}.values())
+
+    def _check(self, ids: Tensor, state: LMState | None) -> None:
+        if not isinstance(ids, Tensor) or ids.dtype not in (torch.int64, torch.int32):
+            kind = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
+            raise TypeError(f"ids must be a tensor of int64 or int32 token ids, got {kind}.")
+        if ids.ndim != 2:
+            raise ValueError(f"ids must be [B, T], got shape {tuple(ids.shape)}.")
+        if ids.numel() == 0:
+            raise ValueError(f"ids must hold at least one token, got shape {tuple(ids.shape)}.")
+        if not torch.compiler.is_compiling():
+            low, high = (int(x) for x in ids.aminmax())
+            if low < 0 or high >= self.config.vocab_size:
+                wrong = low if low < 0 else high
+                raise ValueError(
+                    f"ids must be in 0..{self.config.vocab_size - 1} (the config's vocab_size less 1), got {wrong}: is this "
+                    "the tokenizer that the model was trained with?"
+                )
+        if state is None:
+            return
+        if not isinstance(state, LMState):
+            raise TypeError(f"state must be an LMState, as an earlier call returned it, got {type(state).__name__}.")
+        if state.config != self.config:
+            own, other = vars(self.config), vars(state.config)
+            differ = ", ".join(f"{k} {other[k]!r} there and {own[k]!r} here" for k in own if own[k] != other[k])
+            raise ValueError(f"state is that of another model: {differ}.")
+        if not torch.compiler.is_compiling() and state.batch_size != len(ids):
+            raise ValueError(
+                f"state is that of {state.batch_size} sequences, ids has {len(ids)}: go on with the same batch, or "
+                "take the rows that you want with state.select(rows)."
+            )

@@ -1,0 +1,123 @@
+"""Where a language model stands in a text: to go on from, to branch, to keep on disk."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from titans_core.models.config import TitansConfig
+from titans_core.models.mac import ContextState
+from titans_core.models.mag import GatedState
+from titans_core.models.mal import LayeredState
+from titans_core.nn import NeuralMemoryState
+from titans_core.nn.attention import AttentionState, SegmentState
+from titans_core.nn.state import map_state
+from titans_core.ops.memory import MemoryState
+
+FORMAT = 1
+_KINDS = {
+    kind.__name__: kind
+    for kind in (ContextState, GatedState, LayeredState, NeuralMemoryState, MemoryState, AttentionState, SegmentState)
+}
+
+
+@dataclass(frozen=True)
+class LMState:
+    """What a :class:`~titans_core.TitansLM` carries from one call to the next. Immutable: one state can be gone on
+    from many times ("read a book once, ask many times").
+
+    Attributes:
+        config: of the model that left it.
+        blocks: the state of each block.
+        tokens: how many tokens of each sequence were read.
+    """
+
+    config: TitansConfig
+    blocks: tuple[Any, ...]
+    tokens: int
+
+    @property
+    def batch_size(self) -> int:
+        """Number of sequences."""
+        return len(next(tensors(self.blocks)))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the state takes, in bytes; a tensor that is there twice counts once."""
+        return sum({(t.data_ptr(), t.shape): t.numel() * t.element_size() for t in tensors(self.blocks)}.values())
+
+    def detach(self) -> "LMState":
+        """The same state, cut from the graph."""
+        return map_state(Tensor.detach, self)
+
+    def to(self, device: torch.device | str) -> "LMState":
+        """The same state on another device."""
+        return map_state(lambda t: t.to(device), self)
+
+    def select(self, rows: Tensor) -> "LMState":
+        """The sequences ``rows [N]``, in this order; a sequence may come twice or not at all."""
+        return map_state(lambda t: t.index_select(0, rows.to(t.device)), self)
+
+    def save(self, path: str | Path) -> None:
+        """Write it to one safetensors file."""
+        kept: dict[str, Tensor] = {}
+        tree = _pack(self.blocks, kept)
+        about = {"format": FORMAT, "tokens": self.tokens, "config": asdict(self.config), "tree": tree}
+        save_file(kept, path, metadata={"titans_state": json.dumps(about)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "LMState":
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            FileNotFoundError: no such file.
+            ValueError: no state of this library, or a damaged one.
+        """
+        if not Path(path).exists():
+            raise FileNotFoundError(f"there is no {path}.")
+        try:
+            with safe_open(path, "pt") as file:
+                about = json.loads((file.metadata() or {}).get("titans_state", "null"))
+                kept = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, json.JSONDecodeError) as error:
+            raise ValueError(f"{path} cannot be read as a saved state: {error}") from error
+        if about is None or about.get("format") != FORMAT:
+            raise ValueError(f"{path} is not a state that this version saved (format {FORMAT}); read the text again.")
+        return cls(TitansConfig(**about["config"]), _unpack(about["tree"], kept), about["tokens"])
+
+
+def tensors(state: Any) -> Iterator[Tensor]:
+    """All tensors of a state."""
+    found: list[Tensor] = []
+    map_state(lambda t: found.append(t) or t, state)  # type: ignore[func-returns-value]
+    return iter(found)
+
+
+def _pack(x: Any, kept: dict[str, Tensor]) -> Any:
+    """A state as JSON, its tensors by number in ``kept``."""
+    if isinstance(x, Tensor):
+        kept[str(len(kept))] = x.detach().cpu().contiguous().clone()
+        return {"tensor": str(len(kept) - 1)}
+    if isinstance(x, tuple):
+        return [_pack(y, kept) for y in x]
+    if dataclasses.is_dataclass(x):
+        parts = {f.name: _pack(getattr(x, f.name), kept) for f in dataclasses.fields(x)}
+        return {"kind": type(x).__name__, "parts": parts}
+    return x
+
+
+def _unpack(x: Any, kept: dict[str, Tensor]) -> Any:
+    if isinstance(x, list):
+        return tuple(_unpack(y, kept) for y in x)
+    if isinstance(x, dict) and "tensor" in x:
+        return kept[x["tensor"]]
+    if isinstance(x, dict):
+        return _KINDS[x["kind"]](**{name: _unpack(y, kept) for name, y in x["parts"].items()})
+    return x

@@ -1,0 +1,165 @@
+"""Causal attention that streams: over everything, over a sliding window, or inside a segment, behind persistent tokens.
+
+The products are PyTorch's ``scaled_dot_product_attention``; here are projections, masks and what is kept between calls.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from titans_core.nn.rotary import rotate
+
+
+@dataclass(frozen=True)
+class AttentionState:
+    """Keys and values that later tokens will still see.
+
+    Attributes:
+        keys: ``[B, H, n, d]``, rotated to their positions.
+        values: ``[B, H, n, d]``.
+        position: of the next token.
+    """
+
+    keys: Tensor
+    values: Tensor
+    position: int
+
+
+@dataclass(frozen=True)
+class SegmentState:
+    """Keys and values of the segment at hand, ``[B, H, n, d]``: of its tokens, and of what was retrieved for them."""
+
+    context_keys: Tensor
+    context_values: Tensor
+    keys: Tensor
+    values: Tensor
+
+
+class _Projections(nn.Module):
+    """Queries, keys and values of heads, those of the persistent tokens, and the way back."""
+
+    def __init__(self, dim: int, num_heads: int, num_persistent: int, base: float) -> None:
+        super().__init__()
+        if dim % (4 * num_heads):
+            raise ValueError(
+                f"each head must be a multiple of 4 wide (half of it is rotated in pairs), got dim={dim} and "
+                f"num_heads={num_heads}."
+            )
+        self.num_heads, self.base = num_heads, base
+        self.qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.out = nn.Linear(dim, dim, bias=False)
+        self.persistent = nn.Parameter(torch.randn(num_persistent, dim)) if num_persistent else None
+
+    def _heads(self, x: Tensor, position: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Tokens ``[B, T, dim]``, the first at ``position`` -> q, k, v ``[B, H, T, d]``."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        positions = torch.arange(x.shape[1], device=x.device) + position
+        return rotate(q, positions, self.base), rotate(k, positions, self.base), v
+
+    def _prefixed(self, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Puts the persistent tokens before keys and values, seen by every query."""
+        if self.persistent is None:
+            return k, v, mask
+        _, pk, pv = self.qkv(self.persistent.to(k.dtype)).unflatten(-1, (3, self.num_heads, -1)).permute(1, 2, 0, 3)
+        # no position: of their keys only the half counts that is never rotated
+        pk = torch.cat((torch.zeros_like(pk[..., : pk.shape[-1] // 2]), pk[..., pk.shape[-1] // 2 :]), dim=-1)
+        k, v = (torch.cat((p.to(x.dtype).expand(len(x), -1, -1, -1), x), dim=2) for p, x in ((pk, k), (pv, v)))
+        return k, v, None if mask is None else F.pad(mask, (pk.shape[1], 0), value=True)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Heads ``[B, H, T, d]`` -> ``[B, T, dim]``; in the mask, True may be seen."""
+        k, v, mask = self._prefixed(k, v, mask)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+class Attention(_Projections):
+    """Causal attention over all tokens, or over the last ``window`` of them (Eq. 27 and 31; Fig. 3b).
+
+    Args:
+        dim: width; a multiple of ``4 * num_heads``.
+        num_heads: heads.
+        window: how many tokens a token sees, itself included; None: all.
+        num_persistent: learned tokens that every token sees beside the window (Eq. 19, 26), without a position.
+        base: of the rotary positions.
+    """
+
+    def __init__(
+        self, dim: int, num_heads: int, window: int | None = None, num_persistent: int = 0, base: float = 10_000.0
+    ) -> None:
+        super().__init__(dim, num_heads, num_persistent, base)
+        if window is not None and window < 1:
+            raise ValueError(f"window must be at least 1 or None, got {window}.")
+        self.window = window
+
+    def forward(self, x: Tensor, state: AttentionState | None = None) -> tuple[Tensor, AttentionState]:
+        """x ``[B, T, dim]`` -> the same shape, and the state after it."""
+        position = 0 if state is None else state.position
+        q, k, v = self._heads(x, position)
+        if state is not None:
+            k, v = torch.cat((state.keys.to(k.dtype), k), dim=2), torch.cat((state.values.to(v.dtype), v), dim=2)
+        y = self._all(q, k, v) if self.window is None else self._windows(q, k, v, self.window)
+        kept = slice(None) if self.window is None else slice(max(0, k.shape[2] - self.window + 1), None)
+        return y, AttentionState(k[:, :, kept], v[:, :, kept], position + x.shape[1])
+
+    def _all(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        T, before = q.shape[2], k.shape[2] - q.shape[2]
+        if T > 1 and before == 0 and self.persistent is None:  # the form that has fast kernels
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.out(y.transpose(1, 2).flatten(2))
+        return self._attend(q, k, v, None if T == 1 else causal(T, before, q.device))
+
+    def _windows(self, q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
+        """Blocks of queries side by side in the batch, each with the keys that its tokens see: linear in T."""
+        B, _, T, _ = q.shape
+        block = min(window, T)
+        blocks = -(-T // block)
+        missing = window - 1 - (k.shape[2] - T)
+        length = window - 1 + block  # of the keys that a block sees
+        q = F.pad(q, (0, 0, 0, blocks * block - T))
+        k, v = (F.pad(x, (0, 0, missing, blocks * block - T)).unfold(2, length, block).mT for x in (k, v))
+        q = q.unflatten(2, (blocks, block))
+        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [B * blocks, H, ., d]
+        i, j = torch.arange(block, device=q.device)[:, None], torch.arange(length, device=q.device)
+        band = (j >= i) & (j <= i + window - 1)
+        mask = band.expand(blocks, 1, block, length)
+        if missing > 0:  # before the first token; such keys are in the first block only
+            there = torch.arange(blocks, device=q.device)[:, None] > 0
+            mask = mask & (there | (j >= missing))[:, None, None]
+        y = self._attend(q, k, v, mask.repeat(B, 1, 1, 1) if blocks > 1 else mask)
+        return y.unflatten(0, (B, blocks)).flatten(1, 2)[:, :T]
+
+
+class SegmentAttention(_Projections):
+    """Causal attention inside a segment, behind persistent tokens and what memory said to each token (Eq. 22, 23).
+
+    A segment ``[p | h_1 .. h_S | x_1 .. x_S]`` is attended with full causal attention. As h_i is made from x_i, token t
+    sees the h_i of tokens up to and including itself: seeing all of h, it would see later tokens.
+
+    Args:
+        dim, num_heads, num_persistent, base: as in :class:`Attention`.
+        segment: S, in tokens.
+    """
+
+    def __init__(self, dim: int, num_heads: int, segment: int, num_persistent: int = 0, base: float = 10_000.0) -> None:
+        super().__init__(dim, num_heads, num_persistent, base)
+        self.segment = segment
+
+    def forward(self, x: Tensor, context: Tensor, state: SegmentState | None = None) -> tuple[Tensor, SegmentState]:
+        """Tokens of one segment and what was retrieved for them, both ``[B, T, dim]`` -> y ``[B, T, dim]``."""
+        before = 0 if state is None else state.keys.shape[2]
+        _, ck, cv = self._heads(context, before)
+        q, k, v = self._heads(x, self.segment + before)
+        if state is not None:
+            kept = (state.context_keys, state.context_values, state.keys, state.values)
+            ck, cv, k, v = (torch.cat((a.to(b.dtype), b), dim=2) for a, b in zip(kept, (ck, cv, k, v), strict=True))
+        mask = causal(x.shape[1], before, x.device)
+        y = self._attend(q, torch.cat((ck, k), dim=2), torch.cat((cv, v), dim=2), torch.cat((mask, mask), dim=1))
+        return y, SegmentState(ck, cv, k, v)
+
+
+def causal(T: int, before: int, device: torch.device) -> Tensor:
+    """``[T, before + T]``: True where a query may see a key, ``before`` of which stand before the first query."""
+    return torch.ones(T, before + T, dtype=torch.bool, device=device).tril(before)

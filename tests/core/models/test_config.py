@@ -1,0 +1,110 @@
+"""Configurations and what they refuse; sizes of the presets; errors of the model's door."""
+
+import pytest
+import torch
+
+from titans_core import LMState, TitansConfig, TitansLM
+from titans_core.models import presets
+
+SIZES = {"170m": 170e6, "340m": 340e6, "400m": 400e6, "760m": 760e6}
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_a_preset_has_the_parameters_that_its_name_says(preset):
+    config = TitansConfig.preset(preset)
+    with torch.device("meta"):
+        model = TitansLM(config)
+    assert config.vocab_size == 32_000
+    assert config.tie_embeddings
+    assert model.num_parameters() == pytest.approx(SIZES[preset.rpartition("-")[2]], rel=0.03)
+    assert model.num_parameters(embeddings=False) == model.num_parameters() - 32_000 * config.dim
+
+
+def test_untied_embeddings_are_counted_twice(make_config):
+    tied, untied = (TitansLM(make_config("lmm", tie_embeddings=t)).num_parameters() for t in (True, False))
+    assert untied - tied == 29 * 16
+
+
+def test_a_preset_can_be_changed():
+    config = TitansConfig.preset("MAG-170M", vocab_size=256, window=64)
+    assert (config.architecture, config.vocab_size, config.window, config.dim) == ("mag", 256, 64, 768)
+
+
+@pytest.mark.parametrize("wrong", ["mac", "mac-1b", "rnn-170m", ""])
+def test_an_unknown_preset_is_refused_with_those_there_are(wrong):
+    with pytest.raises(ValueError, match=r"mac-170m.*gated-deltanet-760m"):
+        TitansConfig.preset(wrong)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architecture": "rnn"}, "architecture must be one of"),
+        ({"num_layers": 0}, "num_layers must be at least 1"),
+        ({"window": 2.5}, "window must be an integer"),
+        ({"dim": 20, "num_heads": 3}, "multiple of 4"),
+        ({"num_persistent": -1}, "num_persistent must be at least 0"),
+    ],
+)
+def test_a_wrong_setting_is_refused(changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        TitansConfig(**changes)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (torch.tensor([[1, 29]]), r"in 0\.\.28.*got 29.*tokenizer"),
+        (torch.tensor([[-1, 2]]), "got -1"),
+        (torch.zeros(1, 0, dtype=torch.int64), "at least one token"),
+        (torch.tensor([1, 2]), r"\[B, T\]"),
+        (torch.tensor([[1.0]]), "integer|int64"),
+        ([[1, 2]], "list"),
+    ],
+)
+def test_wrong_ids_are_refused(make_model, ids, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make_model("lmm")(ids)
+
+
+def test_a_state_of_another_model_or_batch_is_refused(make_model):
+    ids = torch.ones(2, 4, dtype=torch.int64)
+    state = make_model("mac")(ids)[1]
+    with pytest.raises(ValueError, match="segment 6 there and 7 here"):
+        make_model("mac", segment=7)(ids, state)
+    with pytest.raises(ValueError, match=r"2 sequences, ids has 1.*select"):
+        make_model("mac")(ids[:1], state)
+    with pytest.raises(TypeError, match="LMState"):
+        make_model("mac")(ids, state.blocks)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens"),
+        ({"temperature": -1.0}, "temperature"),
+        ({"top_k": 0}, "top_k"),
+        ({"top_p": 0.0}, "top_p"),
+    ],
+)
+def test_wrong_options_of_generate_are_refused(make_model, options, message):
+    with pytest.raises(ValueError, match=message):
+        make_model("lmm").generate(torch.ones(1, 2, dtype=torch.int64), **options)
+
+
+def test_an_empty_prompt_is_refused(make_model):
+    with pytest.raises(ValueError, match="at least one token"):
+        make_model("lmm").generate(torch.ones(1, 0, dtype=torch.int64))
+
+
+def test_a_file_that_is_no_state_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        LMState.load(tmp_path / "none.safetensors")
+    (tmp_path / "text.safetensors").write_text("this is no state, nor any other tensor file at all")
+    with pytest.raises(ValueError, match="cannot be read"):
+        LMState.load(tmp_path / "text.safetensors")
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.ones(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="not a state"):
+        LMState.load(tmp_path / "other.safetensors")

@@ -1,0 +1,121 @@
+"""A text cut anywhere and gone on with is the same text; later tokens change nothing before them."""
+
+import pytest
+import torch
+
+from titans_core.models.state import tensors
+from titans_core.nn.attention import Attention
+
+
+def ids_of(B, T, seed=0):
+    return torch.randint(29, (B, T), generator=torch.Generator().manual_seed(seed))
+
+
+# one token; inside a segment, a window, a chunk; at their ends; several cuts
+@pytest.mark.parametrize("cuts", [(1,), (4,), (5,), (6,), (12,), (3, 6, 7, 17), tuple(range(1, 23))])
+def test_prefill_and_single_tokens_equal_one_pass(make_model, name, cuts):
+    model, ids = make_model(name), ids_of(2, 23)
+    expected, end = model(ids)
+    state, found = None, []
+    for part in ids.tensor_split(cuts, dim=1):
+        logits, state = model(part, state)
+        found.append(logits)
+    torch.testing.assert_close(torch.cat(found, 1), expected, rtol=1e-9, atol=1e-9)
+    assert state.tokens == end.tokens == 23
+    for a, b in zip(tensors(state.blocks), tensors(end.blocks), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_streams_are_exact_in_float32(make_model, name):
+    model, ids = make_model(name, dtype=torch.float32), ids_of(2, 40)
+    expected, _ = model(ids)
+    state, found = None, []
+    for token in ids.unbind(1):
+        logits, state = model(token[:, None], state)
+        found.append(logits)
+    torch.testing.assert_close(torch.cat(found, 1), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("changed", [0, 5, 6, 11, 19])
+def test_a_later_token_changes_no_earlier_logits(make_model, name, changed):
+    model, ids = make_model(name), ids_of(1, 20)
+    other = ids.clone()
+    other[0, changed] = (other[0, changed] + 1) % 29
+    a, b = model(ids)[0], model(other)[0]
+    assert torch.equal(a[:, :changed], b[:, :changed])
+    assert not torch.allclose(a[:, changed], b[:, changed])
+
+
+def test_sequences_of_a_batch_do_not_mix(make_model, name):
+    model, ids = make_model(name), ids_of(3, 20)
+    torch.testing.assert_close(model(ids)[0][1:2], model(ids[1:2])[0], rtol=1e-9, atol=1e-9)
+
+
+def test_the_state_does_not_grow_with_the_context(make_model, name):
+    model = make_model(name, dtype=torch.float32)
+    sizes = [model.read(ids_of(1, T), piece=32).nbytes for T in (60, 600)]
+    assert (sizes[0] == sizes[1]) == (name != "transformer")
+
+
+@pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal"])
+def test_memory_carries_what_attention_no_longer_sees(make_model, architecture):
+    model, ids = make_model(architecture, num_layers=1), ids_of(1, 20)
+    other = ids.clone()
+    other[0, 0] = (other[0, 0] + 1) % 29
+    assert (model(ids)[0] - model(other)[0])[:, 14:].abs().max() > 1e-12
+
+
+def test_a_window_ends_where_it_says():
+    attention = Attention(16, 2, window=5, num_persistent=2).double()
+    x = torch.randn(1, 20, 16, dtype=torch.float64)
+    y = x.clone()
+    y[:, 3] += 1
+    same = (attention(x)[0] == attention(y)[0]).all(-1)[0]
+    assert same.tolist() == [True] * 3 + [False] * 5 + [True] * 12
+
+
+def test_gradients_flow_through_a_state_that_is_gone_on_from(make_model, name):
+    model, ids = make_model(name), ids_of(1, 20)
+
+    def gradient(cut):
+        model.zero_grad()
+        if cut:
+            first, state = model(ids[:, :cut])
+            logits = torch.cat((first, model(ids[:, cut:], state)[0]), 1)
+        else:
+            logits = model(ids)[0]
+        logits.square().mean().backward()
+        return {n: p.grad.clone() for n, p in model.named_parameters()}
+
+    whole, halves = gradient(0), gradient(13)
+    for n, g in whole.items():
+        torch.testing.assert_close(halves[n], g, rtol=1e-7, atol=1e-9 * float(g.abs().max() + 1), msg=n)
+
+
+def test_a_state_can_be_asked_many_times_and_stays_as_it_is(make_model, name):
+    model, ids = make_model(name), ids_of(1, 20)
+    state = model.read(ids)
+    before = [t.clone() for t in tensors(state.blocks)]
+    first = model(ids[:, :4], state)[0]
+    model(ids[:, 4:9], state)
+    assert torch.equal(model(ids[:, :4], state)[0], first)
+    assert all(torch.equal(a, b) for a, b in zip(tensors(state.blocks), before, strict=True))
+
+
+def test_a_saved_state_is_gone_on_from_alike(make_model, name, tmp_path):
+    from titans_core import LMState
+
+    model, ids = make_model(name), ids_of(2, 21)
+    state = model.read(ids)
+    state.save(tmp_path / "book.safetensors")
+    loaded = LMState.load(tmp_path / "book.safetensors")
+    assert loaded.tokens == 21
+    assert torch.equal(model(ids, loaded)[0], model(ids, state)[0])
+
+
+def test_selected_rows_go_on_as_those_sequences(make_model, name):
+    model, ids = make_model(name), ids_of(3, 17)
+    state = model.read(ids)
+    rows = torch.tensor([2, 0, 2])
+    expected = model(ids, state)[0][rows]
+    torch.testing.assert_close(model(ids[rows], state.select(rows))[0], expected, rtol=1e-9, atol=1e-9)
