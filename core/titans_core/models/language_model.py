@@ -135,7 +135,7 @@ class TitansLM(Generation, nn.Module):
             if low < 0 or high >= self.config.vocab_size:
                 wrong = low if low < 0 else high
                 raise ValueError(
-                    f"ids must be in 0..{self.config.vocab_size - 1} (the config's vocab_size less 1), got {wrong}: is this "
+                    f"ids must be in 0..{self.config.vocab_size - 1}, below the vocab_size, got {wrong}: is this "
                     "the tokenizer that the model was trained with?"
                 )
         if state is None:
