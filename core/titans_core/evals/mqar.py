@@ -1,0 +1,131 @@
+"""Multi-query associative recall: a list of pairs, then keys asked again after gaps of many lengths.
+
+    inputs   k1 v1 k2 v2 k3 v3  .  . k2  . k1  .  .  . k3  .
+    labels    .  .  .  .  .  .  .  . v2  . v1  .  .  . v3  .
+
+Source: Arora et al. 2023, "Zoology" (arXiv:2312.04927), section 4 and its synthetic data. As there, keys and values
+come from the two halves of the vocabulary, each drawn without replacement, each key is asked once, and the slots (of
+two tokens) to ask in are drawn without replacement, the s-th with weight ``s ** (gap_power - 1)``. Unlike there, random
+filler never shows a key of its own sequence, so that nothing but its value follows a key before it is asked.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+IGNORE = -100
+BLANK = 0
+
+
+def examples(
+    num_examples: int,
+    length: int,
+    num_pairs: int,
+    vocab_size: int,
+    *,
+    gap_power: float = 0.01,
+    random_filler: bool = True,
+    seed: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Sequences and what is to be recalled in them.
+
+    Args:
+        num_examples: sequences, N.
+        length: tokens per sequence, T; at least ``4 * num_pairs`` (a pair, and a slot of two tokens to ask it in).
+        num_pairs: pairs per sequence; at most ``vocab_size // 2 - 1``, the number of keys there are.
+        vocab_size: keys are ``1 .. vocab_size // 2 - 1``, values ``vocab_size // 2 .. vocab_size - 1``; 0 is blank.
+        gap_power: exponent a of the weight ``s ** (a - 1)`` of the s-th slot after the pairs: near 0 most are asked
+            soon, 1 is uniform. 0.01 in Zoology.
+        random_filler: fill what is neither pair nor query with random tokens other than the keys of the sequence; False
+            leaves blanks, as in Zoology's Figure 2.
+        seed: the same seed and arguments give the same examples.
+
+    Returns:
+        inputs ``[N, T]`` int64, and labels ``[N, T]`` int64: ``labels[:, t]`` is the token that should follow
+        ``inputs[:, t]`` where that is a key asked again, and -100 elsewhere. Labels are shifted already:
+        ``cross_entropy(logits.flatten(0, 1), labels.flatten())`` compares the output at t with the label at t. The
+        value itself is not shown after the query.
+
+    Raises:
+        ValueError: for sizes that do not fit together.
+    """
+    _check(num_examples, length, num_pairs, vocab_size, gap_power)
+    rng = np.random.default_rng(seed)
+    half, context = vocab_size // 2, 2 * num_pairs
+    keys = _distinct(rng, num_examples, num_pairs, half - 1) + 1
+    values = _distinct(rng, num_examples, num_pairs, vocab_size - half) + half
+
+    inputs = np.full((num_examples, length), BLANK, dtype=np.int64)
+    if random_filler:
+        inputs[:, context:] = _others(rng, keys, length - context, vocab_size)
+    inputs[:, 0:context:2] = keys
+    inputs[:, 1:context:2] = values
+
+    asked = context + 2 * _slots(rng, num_examples, num_pairs, (length - context) // 2, gap_power)
+    labels = np.full((num_examples, length), IGNORE, dtype=np.int64)
+    np.put_along_axis(inputs, asked, keys, axis=1)
+    np.put_along_axis(labels, asked, values, axis=1)
+    return torch.from_numpy(inputs), torch.from_numpy(labels)
+
+
+def recall(logits: Tensor, labels: Tensor) -> float:
+    """The fraction of queries whose most likely next token is the value: logits ``[N, T, V]``, labels ``[N, T]``.
+
+    Raises:
+        ValueError: for shapes that do not belong together, or labels without a query.
+    """
+    if logits.ndim != labels.ndim + 1 or logits.shape[:-1] != labels.shape:
+        raise ValueError(
+            f"logits must be [N, T, vocab_size] for labels [N, T], got {tuple(logits.shape)} and {tuple(labels.shape)}."
+        )
+    asked = labels != IGNORE
+    if not asked.any():
+        raise ValueError(f"labels hold no query: all are {IGNORE}. Give the labels that examples() returned.")
+    return (logits[asked].argmax(-1) == labels[asked]).double().mean().item()
+
+
+def _check(num_examples: int, length: int, num_pairs: int, vocab_size: int, gap_power: float) -> None:
+    for name, value in (("num_examples", num_examples), ("num_pairs", num_pairs)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}.")
+    if length < 4 * num_pairs:
+        raise ValueError(
+            f"length must be at least 4 * num_pairs = {4 * num_pairs} to show each pair and ask each key, got "
+            f"{length}. Give longer sequences or fewer pairs."
+        )
+    if vocab_size // 2 - 1 < num_pairs:
+        raise ValueError(
+            f"vocab_size must be at least {2 * num_pairs + 2} for {num_pairs} distinct keys (1 .. vocab_size // 2 - "
+            f"1), got {vocab_size}. Give a larger vocabulary or fewer pairs."
+        )
+    if not gap_power > 0:
+        raise ValueError(f"gap_power must be above 0 (1 is uniform, 0.01 in Zoology), got {gap_power}.")
+
+
+def _distinct(rng: np.random.Generator, rows: int, count: int, below: int) -> np.ndarray:
+    """``[rows, count]`` numbers under ``below``, without replacement in each row, in random order (Floyd's way)."""
+    chosen = np.empty((rows, count), dtype=np.int64)
+    for i, last in enumerate(range(below - count, below)):
+        new = rng.integers(0, last + 1, size=rows)
+        taken = (chosen[:, :i] == new[:, None]).any(axis=1)
+        chosen[:, i] = np.where(taken, last, new)
+    return rng.permuted(chosen, axis=1)
+
+
+def _slots(rng: np.random.Generator, rows: int, count: int, slots: int, power: float) -> np.ndarray:
+    """``[rows, count]`` distinct slots; the largest of log weight plus Gumbel noise are a draw without replacement."""
+    noisy = (power - 1) * np.log(np.arange(1, slots + 1)) + rng.gumbel(size=(rows, slots))
+    return np.argsort(-noisy, axis=1)[:, :count]
+
+
+def _others(rng: np.random.Generator, keys: np.ndarray, count: int, vocab_size: int) -> np.ndarray:
+    """``[rows, count]`` random tokens, in no row one of its keys.
+
+    Token r of those left over is token r plus the number of keys under it: those whose value less their rank is at
+    most r. All rows are searched at once by shifting each to a range of its own.
+    """
+    rows, num_keys = keys.shape
+    own = np.arange(rows)[:, None]
+    under = np.sort(keys, axis=1) - np.arange(num_keys) + own * vocab_size
+    left = rng.integers(0, vocab_size - num_keys, size=(rows, count))
+    return left + np.searchsorted(under.ravel(), left + own * vocab_size, side="right") - own * num_keys
