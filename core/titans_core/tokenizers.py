@@ -1,0 +1,322 @@
+"""Text to token ids and back: bytes, SentencePiece and Hugging Face tokenizers behind one small interface.
+
+Nothing heavy is imported before a tokenizer is made.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol
+
+__all__ = [
+    "ByteTokenizer",
+    "HuggingFaceTokenizer",
+    "SentencePieceTokenizer",
+    "Tokenizer",
+    "load_tokenizer",
+]
+
+_EOS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|im_end|>")
+_BOS = ("<s>", "<|endoftext|>", "<|begin_of_text|>", "<bos>")
+
+
+class Tokenizer(Protocol):
+    """What the library asks of a tokenizer.
+
+    Attributes:
+        spec: what :func:`load_tokenizer` takes to load it again.
+        fingerprint: the same for two tokenizers that give the same ids.
+        vocab_size: ids are in ``[0, vocab_size)``.
+        bos_id: the id that begins a document, or None where there is none.
+        eos_id: the id that ends a document.
+    """
+
+    spec: str
+    fingerprint: str
+    vocab_size: int
+    bos_id: int | None
+    eos_id: int
+
+    def encode(self, text: str, bos: bool = False, eos: bool = False, *, continued: bool = False) -> list[int]:
+        """Ids of ``text``; what looks like a special token in it is ordinary text.
+
+        Args:
+            bos: begin with ``bos_id``.
+            eos: end with ``eos_id``.
+            continued: the text goes on after a line end, rather than beginning a document. Tokenizers that put a space
+                before a document then put none, so that pieces of a long text decode to it when joined.
+        """
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, without bos and eos."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ``ids``; special tokens have none.
+
+        Raises:
+            ValueError: for an id outside the vocabulary.
+        """
+
+
+class ByteTokenizer:
+    """The UTF-8 bytes of a text: ids 0 to 255 are bytes, 256 is bos, 257 is eos, and ``vocab_size`` is 258.
+
+    Every text comes back exactly. Ids that are no UTF-8, such as those of a text cut within a character, decode with
+    the replacement character.
+    """
+
+    spec = "bytes"
+    fingerprint = "bytes, bos 256, eos 257"
+    vocab_size = 258
+    bos_id: int | None = 256
+    eos_id = 257
+
+    def encode(self, text: str, bos: bool = False, eos: bool = False, *, continued: bool = False) -> list[int]:
+        # surrogatepass: a lone surrogate, which JSON can hold, is three bytes rather than an error
+        return _framed(self, list(text.encode("utf-8", "surrogatepass")), bos, eos)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        data = bytes(i for i in _known(self, ids) if i < 256)
+        try:
+            return data.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            return data.decode("utf-8", "replace")
+
+
+class SentencePieceTokenizer:
+    """A SentencePiece model, such as Llama 2's ``tokenizer.model``.
+
+    Most models are not one to one: SentencePiece itself writes a space as "▁", so a text that holds that character
+    comes back with a space.
+
+    Args:
+        path: of the ``.model`` file.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ImportError: if sentencepiece is not installed.
+        ValueError: if the file is no SentencePiece model, or has no eos.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        require("sentencepiece", "a SentencePiece model")
+        from sentencepiece import SentencePieceProcessor
+
+        data = _read(Path(path), "a SentencePiece model")
+        self._model = SentencePieceProcessor()
+        try:
+            loaded = self._model.LoadFromSerializedProto(data)
+        except RuntimeError as error:
+            raise ValueError(f"{path} is no SentencePiece model, or it is damaged ({error}).") from error
+        if not loaded or self._model.eos_id() < 0:
+            raise ValueError(f"{path} has no token that ends a document (eos): train it with one (eos_id).")
+        self.spec = str(path)
+        self.fingerprint = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        self.vocab_size: int = self._model.vocab_size()
+        self.bos_id: int | None = self._model.bos_id() if self._model.bos_id() >= 0 else None
+        self.eos_id: int = self._model.eos_id()
+
+    def encode(self, text: str, bos: bool = False, eos: bool = False, *, continued: bool = False) -> list[int]:
+        return _framed(self, _continued(self._encode, text) if continued else self._encode(text), bos, eos)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        for text in texts:
+            _check_text(text)
+        return self._model.encode(list(texts))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self._model.decode(_known(self, ids))
+
+    def _encode(self, text: str) -> list[int]:
+        _check_text(text)
+        return self._model.encode(text)
+
+
+class HuggingFaceTokenizer:
+    """A ``tokenizer.json`` of Hugging Face's ``tokenizers``.
+
+    What ends and begins a document is what ``tokenizer_config.json`` beside it names (``eos_token``, ``bos_token``);
+    without that file, a special token with a common name, such as ``</s>`` or ``<|endoftext|>``. Truncation and padding
+    that the file may ask for are switched off.
+
+    Args:
+        path_or_name: a ``tokenizer.json``, a folder that holds one, or the name of a repository on the Hugging Face Hub
+            ("owner/name"), from which only these files are downloaded.
+
+    Raises:
+        FileNotFoundError: if there is no such file, folder or repository.
+        ImportError: if tokenizers is not installed.
+        ValueError: if the file cannot be read, or names no eos.
+    """
+
+    def __init__(self, path_or_name: str | Path) -> None:
+        require("tokenizers", "a Hugging Face tokenizer")
+        from tokenizers import Tokenizer as Backend
+
+        path = _tokenizer_json(path_or_name)
+        data = _read(path, "a Hugging Face tokenizer")
+        try:
+            self._model = Backend.from_str(data.decode("utf-8"))
+        except Exception as error:  # tokenizers raises plain Exception
+            raise ValueError(f"{path} is no tokenizer.json, or it is damaged ({error}).") from error
+        self._model.no_truncation()
+        self._model.no_padding()
+        # a document that holds "</s>" holds five characters, not its end
+        self._model.encode_special_tokens = True
+        named = _config(path.with_name("tokenizer_config.json"))
+        eos = self._special(named.get("eos_token"), _EOS)
+        if eos is None:
+            raise ValueError(
+                f"{path}: nothing says which token ends a document. Name it in tokenizer_config.json beside it, as "
+                f'{{"eos_token": "..."}}; found there: {named.get("eos_token")!r}.'
+            )
+        self.spec = str(path_or_name)
+        self.vocab_size: int = max(self._model.get_vocab().values()) + 1
+        self.eos_id: int = eos
+        self.bos_id: int | None = self._special(named.get("bos_token"), _BOS)
+        found = hashlib.sha256(data + f"\n{self.bos_id} {self.eos_id}".encode())
+        self.fingerprint = f"sha256:{found.hexdigest()}"
+
+    def encode(self, text: str, bos: bool = False, eos: bool = False, *, continued: bool = False) -> list[int]:
+        return _framed(self, _continued(self._encode, text) if continued else self._encode(text), bos, eos)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        for text in texts:
+            _check_text(text)
+        return [found.ids for found in self._model.encode_batch(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self._model.decode(_known(self, ids), skip_special_tokens=True)
+
+    def _encode(self, text: str) -> list[int]:
+        _check_text(text)
+        return self._model.encode(text, add_special_tokens=False).ids
+
+    def _special(self, named: Any, common: tuple[str, ...]) -> int | None:
+        if named is not None:
+            return self._model.token_to_id(named["content"] if isinstance(named, dict) else named)
+        special = {token.content for token in self._model.get_added_tokens_decoder().values() if token.special}
+        return next((self._model.token_to_id(name) for name in common if name in special), None)
+
+
+def load_tokenizer(spec: str | Path) -> Tokenizer:
+    """The tokenizer that ``spec`` names.
+
+    Args:
+        spec: "bytes", a SentencePiece ``.model`` file, a ``tokenizer.json`` or a folder with either of them in it
+            (``tokenizer.json`` goes first), or the name of a repository on the Hugging Face Hub ("owner/name").
+
+    Raises:
+        FileNotFoundError: if there is no such file, folder or repository.
+        ImportError: if the package that reads it is not installed; the message names the command to install it.
+        ValueError: if it is none of these, or cannot be read.
+    """
+    if str(spec) == "bytes":
+        return ByteTokenizer()
+    path = Path(spec)
+    if path.suffix == ".model":
+        return SentencePieceTokenizer(path)
+    if path.is_dir() and not (path / "tokenizer.json").exists() and (path / "tokenizer.model").exists():
+        return SentencePieceTokenizer(path / "tokenizer.model")
+    if path.is_file() and path.suffix != ".json":
+        raise ValueError(f'tokenizer must be "bytes", a .model file, a tokenizer.json or a folder, got {path}.')
+    return HuggingFaceTokenizer(spec)
+
+
+def require(package: str, what: str) -> None:
+    """Refuses to go on without a package of the extra ``lm``.
+
+    Asked of the installed packages, not of ``import``: a folder named ``datasets`` can be imported too.
+    """
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError as error:
+        raise ImportError(f"{what} needs the package {package}: pip install 'titans-suite[lm]'") from error
+
+
+def _framed(tokenizer: Tokenizer, ids: list[int], bos: bool, eos: bool) -> list[int]:
+    if bos and tokenizer.bos_id is None:
+        raise ValueError(f"the tokenizer {tokenizer.spec} has no token that begins a document: leave bos=False.")
+    before = [tokenizer.bos_id] if bos and tokenizer.bos_id is not None else []
+    return [*before, *ids, *([tokenizer.eos_id] if eos else [])]
+
+
+def _continued(encode: Callable[[str], list[int]], text: str) -> list[int]:
+    """Ids of a text that goes on after a line end: encoded behind one, whose ids are then left out."""
+    line_end = encode("\n")
+    ids = encode("\n" + text)
+    # where a line end is no token of its own it is white space, and the text begins a word as a document does
+    return ids[len(line_end) :] if line_end and ids[: len(line_end)] == line_end else encode(text)
+
+
+def _known(tokenizer: Tokenizer, ids: Iterable[int]) -> list[int]:
+    known = [int(i) for i in ids]
+    strange = next((i for i in known if not 0 <= i < tokenizer.vocab_size), None)
+    if strange is not None:
+        raise ValueError(
+            f"the tokenizer {tokenizer.spec} has ids 0 to {tokenizer.vocab_size - 1}, got {strange}: "
+            "decode with the tokenizer that the ids come from."
+        )
+    return known
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"the text holds half a surrogate pair ({text[error.start]!r} at {error.start}), which is no character: "
+            "remove or replace it."
+        ) from error
+
+
+def _read(path: Path, what: str) -> bytes:
+    if not path.is_file():
+        raise FileNotFoundError(f"{what} was expected at {path}, and no such file is there. Check the path.")
+    return path.read_bytes()
+
+
+def _config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid JSON ({error}). Mend it, or delete it.") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _tokenizer_json(path_or_name: str | Path) -> Path:
+    path, name = Path(path_or_name), str(path_or_name)
+    if path.is_dir():
+        return path / "tokenizer.json"
+    like_a_name = len(path.parts) == 2 and path.suffix != ".json" and not name.startswith(".")
+    # below a folder that is here, a missing name is a mistake rather than something to ask the network for
+    if path.exists() or not like_a_name or path.is_absolute() or path.parent.exists():
+        return path
+    return _from_hub(name)
+
+
+def _from_hub(name: str) -> Path:
+    require("huggingface_hub", "a tokenizer of the Hugging Face Hub")
+    import huggingface_hub
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    try:
+        found = Path(huggingface_hub.hf_hub_download(name, "tokenizer.json"))
+        try:
+            huggingface_hub.hf_hub_download(name, "tokenizer_config.json")
+        except EntryNotFoundError as error:
+            if isinstance(error, LocalEntryNotFoundError):  # it may be there, and could not be had
+                raise
+    except Exception as error:  # of many kinds: no such name, no access, no network
+        raise FileNotFoundError(
+            f"{name} is neither a file nor a folder here, and the Hugging Face Hub does not give its tokenizer.json "
+            f"({error}). Check the path or the name, and the network."
+        ) from error
+    return found
