@@ -24,7 +24,8 @@ class TitansConfig:
         memory_depth: layers of the memory; 1 is linear.
         memory_expansion: hidden width of a deep memory, in multiples of a head's width.
         chunk_size: tokens that share one gradient point of the memory.
-        conv_size: length of the memory's convolutions; 0: none.
+        conv_size: length of the convolutions over queries, keys and values, of memory and of the attention beside it
+            (section 4.4); 0: none. Not in "transformer".
         momentum: whether the memory has past surprise.
         forget: whether the memory forgets.
         rope_base: of the rotary positions of attention.

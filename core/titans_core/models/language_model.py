@@ -16,6 +16,7 @@ from titans_core.models.mag import MemoryAsGate
 from titans_core.models.mal import MemoryAsLayer
 from titans_core.models.state import LMState
 from titans_core.models.transformer import full_attention
+from titans_core.nn import NeuralMemory
 
 MIXERS: dict[str, Any] = {
     "lmm": MemoryAlone,
@@ -53,13 +54,20 @@ class TitansLM(Generation, nn.Module):
 
     @torch.no_grad()
     def _start(self) -> None:
-        """Where training starts: matrices at 0.02; those that write to the residual stream smaller, as there are two
-        in each block. What memory starts with, and its gates, is its own affair."""
+        """Where training starts: all of it in one place, but for the memory's gates.
+
+        Matrices keep the scale of what they read; those that write to the residual stream are smaller, as there are two
+        in each block; embeddings give logits of about 0.5. A memory starts with little to say of its own.
+        """
+        deep = (2 * self.config.num_layers) ** -0.5
         for name, parameter in self.named_parameters():
             if parameter.ndim != 2 or name.endswith(("persistent", "conv.weight", "to_gates.weight")):
                 continue
-            writes = name.endswith((".out.weight",))
-            nn.init.normal_(parameter, std=0.02 / (2 * self.config.num_layers) ** 0.5 if writes else 0.02)
+            factor = 0.5 if name == "embedding.weight" else deep if name.endswith(".out.weight") else 1.0
+            nn.init.normal_(parameter, std=factor * parameter.shape[1] ** -0.5)
+        for module in self.modules():
+            if isinstance(module, NeuralMemory):
+                module.weights[-1].mul_(0.1)
 
     def forward(self, ids: Tensor, state: LMState | None = None) -> tuple[Tensor, LMState]:
         """Token ids ``[B, T]`` -> logits ``[B, T, vocab_size]`` of the token that follows each, and the state.

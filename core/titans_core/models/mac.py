@@ -20,7 +20,7 @@ class ContextState:
         before: the memory as the last whole segment left it, which the segment at hand queries.
         memory: the memory now.
         tail: inputs that the convolution of the next queries still sees, ``[B, conv_size - 1, dim]``.
-        segment: keys and values of the segment at hand; None at its beginning.
+        segment: keys and values of the segment at hand; None before the first token.
         offset: tokens of the segment at hand already read.
     """
 
@@ -35,12 +35,13 @@ class MemoryAsContext(nn.Module):
     """Eq. 21-25, for segment t:
 
     h = M*_{t-1}(q)             what memory says to each token, as the last segment left it
-    y = Attn([p | h | x])       causal, see :class:`~titans_core.nn.attention.SegmentAttention`
+    y = x + Attn([p | h | x])   causal, see :class:`~titans_core.nn.attention.SegmentAttention`
     M_t = M_{t-1}(y)            memory reads what attention found
     o = y (x) M*_t(y)           the gated product of :class:`~titans_core.nn.layers.Gate`
 
-    In the last line each token reads the memory as its own y left it, not yet those behind it: a model of language must
-    not see later tokens. The memory reads y normalised.
+    Attention has a residual connection of its own (section 4.4), so that memory reads the tokens from the start of
+    training on; it reads y normalised. In the last line each token reads the memory as its own y left it, not yet those
+    behind it: a model of language must not see later tokens.
     """
 
     def __init__(self, config: TitansConfig) -> None:
@@ -49,7 +50,7 @@ class MemoryAsContext(nn.Module):
         self.tail = max(0, config.conv_size - 1)
         self.memory = memory_of(config)
         self.attention = SegmentAttention(
-            config.dim, config.num_heads, config.segment, config.num_persistent, base=config.rope_base
+            config.dim, config.num_heads, config.segment, config.num_persistent, config.conv_size, config.rope_base
         )
         self.norm = norm(config)
         self.gate = Gate(config.dim)
@@ -71,10 +72,11 @@ class MemoryAsContext(nn.Module):
         """Tokens of one segment."""
         seen = torch.cat((state.tail.to(x.dtype), x), dim=1)
         h = self.memory.retrieve(seen, replace(state.before, tail=None))[:, self.tail :]
-        y, segment = self.attention(x, h, state.segment)
+        found, segment = self.attention(x, h, state.segment)
+        y = x + found
         m, memory = self.memory(self.norm(y), state.memory)
         o = self.gate(y, m)
         tail, offset = seen[:, seen.shape[1] - self.tail :], state.offset + x.shape[1]
         if offset == self.segment:
-            return o, ContextState(memory, memory, tail)
+            return o, ContextState(memory, memory, tail, segment.ended())
         return o, ContextState(state.before, memory, tail, segment, offset)

@@ -29,7 +29,7 @@ class MemoryAsGate(nn.Module):
     def __init__(self, config: TitansConfig) -> None:
         super().__init__()
         self.attention = Attention(
-            config.dim, config.num_heads, config.window, config.num_persistent, base=config.rope_base
+            config.dim, config.num_heads, config.window, config.num_persistent, config.conv_size, config.rope_base
         )
         self.memory = memory_of(config)
         self.gate = Gate(config.dim)

@@ -32,7 +32,9 @@ class MemoryAsLayer(nn.Module):
         self.persistent = persistent_of(config)
         self.memory = memory_of(config)
         self.norm = norm(config)
-        self.attention = Attention(config.dim, config.num_heads, config.window, base=config.rope_base)
+        self.attention = Attention(
+            config.dim, config.num_heads, config.window, conv_size=config.conv_size, base=config.rope_base
+        )
 
     def forward(self, x: Tensor, state: LayeredState | None = None) -> tuple[Tensor, LayeredState]:
         """x ``[B, T, dim]`` -> the same shape, and the state after it."""

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from titans_core.nn.layers import CausalConv
 from titans_core.nn.rotary import rotate
 
 
@@ -19,28 +20,38 @@ class AttentionState:
     Attributes:
         keys: ``[B, H, n, d]``, rotated to their positions.
         values: ``[B, H, n, d]``.
+        tail: the last inputs of the convolution, ``[B, conv_size - 1, 3 dim]``; or None.
         position: of the next token.
     """
 
     keys: Tensor
     values: Tensor
+    tail: Tensor | None
     position: int
 
 
 @dataclass(frozen=True)
 class SegmentState:
-    """Keys and values of the segment at hand, ``[B, H, n, d]``: of its tokens, and of what was retrieved for them."""
+    """Keys and values of the segment at hand, ``[B, H, n, d]``: of its tokens, and of what was retrieved for them; and
+    the last inputs of the convolution, ``[B, conv_size - 1, 3 dim]``, or None."""
 
     context_keys: Tensor
     context_values: Tensor
     keys: Tensor
     values: Tensor
+    tail: Tensor | None
+
+    def ended(self) -> "SegmentState":
+        """The state at the beginning of the next segment."""
+        return SegmentState(
+            *(x[:, :, :0] for x in (self.context_keys, self.context_values, self.keys, self.values)), self.tail
+        )
 
 
 class _Projections(nn.Module):
     """Queries, keys and values of heads, those of the persistent tokens, and the way back."""
 
-    def __init__(self, dim: int, num_heads: int, num_persistent: int, base: float) -> None:
+    def __init__(self, dim: int, num_heads: int, num_persistent: int, conv_size: int, base: float) -> None:
         super().__init__()
         if dim % (4 * num_heads):
             raise ValueError(
@@ -49,13 +60,22 @@ class _Projections(nn.Module):
             )
         self.num_heads, self.base = num_heads, base
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.conv = CausalConv(3 * dim, conv_size) if conv_size else None
         self.out = nn.Linear(dim, dim, bias=False)
         self.persistent = nn.Parameter(torch.randn(num_persistent, dim)) if num_persistent else None
 
-    def _heads(self, x: Tensor, position: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens ``[B, T, dim]``, the first at ``position`` -> q, k, v ``[B, H, T, d]``."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        positions = torch.arange(x.shape[1], device=x.device) + position
+    def _tokens(self, x: Tensor, position: int, tail: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Tokens ``[B, T, dim]``, the first at ``position`` -> q, k, v ``[B, H, T, d]``, and the convolution's tail."""
+        qkv = self.qkv(x)
+        if self.conv is not None:
+            near, tail = self.conv(qkv, tail)
+            qkv = qkv + near
+        return *self._heads(qkv, position), tail
+
+    def _heads(self, qkv: Tensor, position: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Projected tokens ``[B, T, 3 dim]`` -> q, k, v ``[B, H, T, d]``, with their positions."""
+        q, k, v = qkv.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        positions = torch.arange(qkv.shape[1], device=qkv.device) + position
         return rotate(q, positions, self.base), rotate(k, positions, self.base), v
 
     def _prefixed(self, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -83,13 +103,20 @@ class Attention(_Projections):
         num_heads: heads.
         window: how many tokens a token sees, itself included; None: all.
         num_persistent: learned tokens that every token sees beside the window (Eq. 19, 26), without a position.
+        conv_size: length of a causal convolution over tokens, added to queries, keys and values (section 4.4); 0: none.
         base: of the rotary positions.
     """
 
     def __init__(
-        self, dim: int, num_heads: int, window: int | None = None, num_persistent: int = 0, base: float = 10_000.0
+        self,
+        dim: int,
+        num_heads: int,
+        window: int | None = None,
+        num_persistent: int = 0,
+        conv_size: int = 0,
+        base: float = 10_000.0,
     ) -> None:
-        super().__init__(dim, num_heads, num_persistent, base)
+        super().__init__(dim, num_heads, num_persistent, conv_size, base)
         if window is not None and window < 1:
             raise ValueError(f"window must be at least 1 or None, got {window}.")
         self.window = window
@@ -97,12 +124,12 @@ class Attention(_Projections):
     def forward(self, x: Tensor, state: AttentionState | None = None) -> tuple[Tensor, AttentionState]:
         """x ``[B, T, dim]`` -> the same shape, and the state after it."""
         position = 0 if state is None else state.position
-        q, k, v = self._heads(x, position)
+        q, k, v, tail = self._tokens(x, position, None if state is None else state.tail)
         if state is not None:
             k, v = torch.cat((state.keys.to(k.dtype), k), dim=2), torch.cat((state.values.to(v.dtype), v), dim=2)
         y = self._all(q, k, v) if self.window is None else self._windows(q, k, v, self.window)
         kept = slice(None) if self.window is None else slice(max(0, k.shape[2] - self.window + 1), None)
-        return y, AttentionState(k[:, :, kept], v[:, :, kept], position + x.shape[1])
+        return y, AttentionState(k[:, :, kept], v[:, :, kept], tail, position + x.shape[1])
 
     def _all(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         T, before = q.shape[2], k.shape[2] - q.shape[2]
@@ -139,25 +166,34 @@ class SegmentAttention(_Projections):
     sees the h_i of tokens up to and including itself: seeing all of h, it would see later tokens.
 
     Args:
-        dim, num_heads, num_persistent, base: as in :class:`Attention`.
+        dim, num_heads, num_persistent, conv_size, base: as in :class:`Attention`. The convolution runs over tokens
+            only, and on from one segment to the next.
         segment: S, in tokens.
     """
 
-    def __init__(self, dim: int, num_heads: int, segment: int, num_persistent: int = 0, base: float = 10_000.0) -> None:
-        super().__init__(dim, num_heads, num_persistent, base)
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        segment: int,
+        num_persistent: int = 0,
+        conv_size: int = 0,
+        base: float = 10_000.0,
+    ) -> None:
+        super().__init__(dim, num_heads, num_persistent, conv_size, base)
         self.segment = segment
 
     def forward(self, x: Tensor, context: Tensor, state: SegmentState | None = None) -> tuple[Tensor, SegmentState]:
         """Tokens of one segment and what was retrieved for them, both ``[B, T, dim]`` -> y ``[B, T, dim]``."""
         before = 0 if state is None else state.keys.shape[2]
-        _, ck, cv = self._heads(context, before)
-        q, k, v = self._heads(x, self.segment + before)
+        _, ck, cv = self._heads(self.qkv(context), before)
+        q, k, v, tail = self._tokens(x, self.segment + before, None if state is None else state.tail)
         if state is not None:
             kept = (state.context_keys, state.context_values, state.keys, state.values)
             ck, cv, k, v = (torch.cat((a.to(b.dtype), b), dim=2) for a, b in zip(kept, (ck, cv, k, v), strict=True))
         mask = causal(x.shape[1], before, x.device)
         y = self._attend(q, torch.cat((ck, k), dim=2), torch.cat((cv, v), dim=2), torch.cat((mask, mask), dim=1))
-        return y, SegmentState(ck, cv, k, v)
+        return y, SegmentState(ck, cv, k, v, tail)
 
 
 def causal(T: int, before: int, device: torch.device) -> Tensor:

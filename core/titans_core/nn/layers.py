@@ -47,15 +47,20 @@ class SwiGLU(nn.Module):
 
 
 class Gate(nn.Module):
-    """``SiLU(norm(m)) * norm(y)``: the gated product of two branches, each normalised with learned weights (section
-    4.2), here with memory as the gate."""
+    """``y (x) m``: the gated product of two branches, each normalised with learned weights (section 4.2).
+
+    ``norm(y) * sigmoid(norm(m)) + norm(m) * sigmoid(norm(y))``: each branch is the other's gate, so that what either
+    says is heard as it is. With one product, the content of one branch passes through a gate only, which recall does
+    not survive.
+    """
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.norm, self.memory_norm = nn.RMSNorm(dim, eps=1e-6), nn.RMSNorm(dim, eps=1e-6)
 
     def forward(self, y: Tensor, memory: Tensor) -> Tensor:
-        return self.norm(y) * F.silu(self.memory_norm(memory))
+        y, memory = self.norm(y), self.memory_norm(memory)
+        return y * torch.sigmoid(memory) + memory * torch.sigmoid(y)
 
 
 class _Taps(torch.autograd.Function):

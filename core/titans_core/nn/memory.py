@@ -41,6 +41,9 @@ class NeuralMemory(nn.Module):
         momentum: False switches past surprise off (Table 5, "w/o Momentum").
         forget: False switches the forget gate off (Table 5, "w/o Weight Decay").
         activation: between the layers of the memory: "silu", "gelu" or "relu".
+        unit_values: l2-normalise values too. The gradient of a deep memory's first layers grows with what its last
+            layer must say: with values of norm 1 the step stays within its bound, however long training goes on.
+            What is read is normalised anyway. False leaves their scale, as the paper does.
         backend: of :func:`titans_core.neural_memory`.
 
     Raises:
@@ -59,6 +62,7 @@ class NeuralMemory(nn.Module):
         momentum: bool = True,
         forget: bool = True,
         activation: str = "silu",
+        unit_values: bool = False,
         backend: str = "auto",
     ) -> None:
         super().__init__()
@@ -82,7 +86,7 @@ class NeuralMemory(nn.Module):
             raise ValueError(f"gates must be one of {GATES}, got {gates!r}.")
         self.dim, self.num_heads, self.chunk_size = dim, num_heads, chunk_size
         self.gates, self.momentum, self.forget = gates, momentum, forget
-        self.activation, self.backend = activation, backend
+        self.activation, self.unit_values, self.backend = activation, unit_values, backend
 
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.conv = CausalConv(3 * dim, conv_size) if conv_size > 0 else None
@@ -165,7 +169,7 @@ class NeuralMemory(nn.Module):
             qkv, tail = self.conv(qkv, None if state is None else state.tail)
         qk, v = F.silu(qkv).unflatten(-1, (3 * self.num_heads, -1)).split((2 * self.num_heads, self.num_heads), dim=-2)
         q, k = F.normalize(qk, dim=-1).chunk(2, dim=-2)
-        return q, k, v, tail
+        return q, k, F.normalize(v, dim=-1) if self.unit_values else v, tail
 
     def _gate(self, x: Tensor, state: NeuralMemoryState | None) -> tuple[dict[str, Tensor], Tensor | None]:
         """Post-activation gates ``[B, T, H]`` by name, and with gates per chunk those of the chunk at hand."""

@@ -26,22 +26,35 @@ def turned(x, position):
     return x
 
 
+def with_near(layer, x):
+    """Projections of each row of x, with the causal convolution added: what attention takes of a token."""
+    plain = [layer.qkv.weight @ row for row in x]
+    if layer.conv is None:
+        return plain
+    rows, size = [], layer.conv.weight.shape[1]
+    for t, row in enumerate(plain):
+        near = layer.conv.bias.clone()
+        for lag in range(min(size, t + 1)):
+            near = near + layer.conv.weight[:, size - 1 - lag] * plain[t - lag]
+        rows.append(row + near)
+    return rows
+
+
 def attend(layer, queries, keys):
-    """Softmax attention of ``queries`` [(x, position)] each to its ``keys`` [(x, position or None)]: rows [T, dim]."""
-    Wq, Wk, Wv = layer.qkv.weight.chunk(3)
+    """Softmax attention of ``queries`` [(qkv, position)] each to its ``keys`` [(qkv, position or None)]."""
     rows = []
     for (x, position), seen in zip(queries, keys, strict=True):
         heads = []
         for h in range(HEADS):
             part = slice(h * D, (h + 1) * D)
-            q = turned((Wq @ x)[part], position)
+            q = turned(x[:DIM][part], position)
             scores, values = [], []
             for z, at in seen:
-                k = (Wk @ z)[part]
+                k = z[DIM : 2 * DIM][part]
                 # a persistent token: only the half of its key that has no position
                 k = turned(k, at) if at is not None else torch.cat((torch.zeros_like(k[: D // 2]), k[D // 2 :]))
                 scores.append(q @ k / math.sqrt(D))
-                values.append((Wv @ z)[part])
+                values.append(z[2 * DIM :][part])
             heads.append(torch.softmax(torch.stack(scores), 0) @ torch.stack(values))
         rows.append(layer.out.weight @ torch.cat(heads))
     return torch.stack(rows)
@@ -69,7 +82,7 @@ class Memory:
         """M_t = M_{t-1}(x), and what it then says to x."""
         self.past.append(x)
         q, k, v = (self.conv(self.past, slice(i * DIM, (i + 1) * DIM)) for i in range(3))
-        q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+        q, k, v = (F.normalize(y, dim=-1) for y in (q, k, v))
         gates = torch.sigmoid(self.layer.to_gates.weight @ x + self.layer.to_gates.bias).view(3, HEADS)
         theta, alpha, eta = gates
         theta = theta * 2 / self.layer.chunk_size * (1 - eta)
@@ -91,7 +104,8 @@ class Memory:
 
 
 def gated(gate, y, m):
-    return rms(y, gate.norm.weight) * F.silu(rms(m, gate.memory_norm.weight))
+    y, m = rms(y, gate.norm.weight), rms(m, gate.memory_norm.weight)
+    return y * torch.sigmoid(m) + m * torch.sigmoid(y)
 
 
 def lmm(mixer, x):
@@ -102,17 +116,19 @@ def lmm(mixer, x):
 def mac(mixer, x):
     """Eq. 21-25."""
     memory, rows = Memory(mixer.memory), []
-    p = [(row, None) for row in mixer.attention.persistent]
+    project = mixer.attention.qkv.weight
+    p = [(project @ row, None) for row in mixer.attention.persistent]
+    tokens = with_near(mixer.attention, x)
     for start in range(0, len(x), SEGMENT):
-        S = x[start : start + SEGMENT]
+        S = tokens[start : start + SEGMENT]
         before = memory.weights()
-        h = [memory.ask(before, list(x[: start + i + 1])) for i in range(len(S))]  # h_t = M*_{t-1}(q_t)
+        h = [project @ memory.ask(before, list(x[: start + i + 1])) for i in range(len(S))]  # h_t = M*_{t-1}(q_t)
         queries = [(row, SEGMENT + i) for i, row in enumerate(S)]
         # S~ = [p | h | S], where token i sees h and S up to itself
         keys = [
             p + [(h[j], j) for j in range(i + 1)] + [(S[j], SEGMENT + j) for j in range(i + 1)] for i in range(len(S))
         ]
-        y = attend(mixer.attention, queries, keys)  # y_t = Attn(S~)
+        y = x[start : start + SEGMENT] + attend(mixer.attention, queries, keys)  # y_t = Attn(S~), residual
         for row in y:
             m = memory.write(rms(row, mixer.norm.weight))  # M_t = M_{t-1}(y_t), and M*_t(y_t)
             rows.append(gated(mixer.gate, row, m))  # o_t = y_t (x) M*_t(y_t)
@@ -126,8 +142,10 @@ def window_keys(x, i):
 def mag(mixer, x):
     """Eq. 26-28."""
     p = mixer.attention.persistent
-    keys = [[(row, None) for row in p] + window_keys(x, i) for i in range(len(x))]
-    y = attend(mixer.attention, list(zip(x, range(len(x)), strict=True)), keys)
+    tokens = with_near(mixer.attention, x)
+    seen = [(mixer.attention.qkv.weight @ row, None) for row in p]
+    keys = [seen + window_keys(tokens, i) for i in range(len(x))]
+    y = attend(mixer.attention, list(zip(tokens, range(len(x)), strict=True)), keys)
     memory = Memory(mixer.memory)
     m = torch.stack([memory.write(row) for row in (*p, *x)])[PERSISTENT:]
     return gated(mixer.gate, y, m)
@@ -138,11 +156,13 @@ def mal(mixer, x):
     x = torch.cat((mixer.persistent, x))
     memory = Memory(mixer.memory)
     y = rms(torch.stack([row + memory.write(row) for row in x]), mixer.norm.weight)
+    y = with_near(mixer.attention, y)
     keys = [window_keys(y, i) for i in range(len(y))]
     return attend(mixer.attention, list(zip(y, range(len(y)), strict=True)), keys)[PERSISTENT:]
 
 
 def transformer(mixer, x):
+    x = with_near(mixer, x)
     keys = [[(x[j], j) for j in range(i + 1)] for i in range(len(x))]
     return attend(mixer, list(zip(x, range(len(x)), strict=True)), keys)
 

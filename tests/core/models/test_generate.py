@@ -102,4 +102,5 @@ def test_an_untrained_model_finds_every_token_about_as_likely(make_config, name)
     torch.manual_seed(0)
     model = TitansLM(make_config(name, vocab_size=256, dim=32, num_heads=2))
     ids = torch.randint(256, (2, 64))
-    assert model.loss(ids).item() == pytest.approx(math.log(256), abs=0.1)
+    # logits of deviation 0.5 cost an eighth more than knowing nothing; tied weights find the same token likely
+    assert math.log(256) < model.loss(ids).item() < math.log(256) + 0.4
