@@ -1,0 +1,328 @@
+"""The split audit: laws on made data, and the published figures on the official splits."""
+
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from titans_datasets import audit
+from titans_datasets.audit import (
+    Spans,
+    SplitAudit,
+    audit_intervals,
+    audit_kmers,
+    best_overlap,
+    kmer_groups,
+    lookup_labels,
+    score_clean,
+    shared_kmers,
+)
+
+COMPLEMENT = str.maketrans("ACGT", "TGCA")
+
+
+def bases(n, seed):
+    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
+
+
+def other_strand(sequence):
+    return sequence.translate(COMPLEMENT)[::-1]
+
+
+def kmers(sequence, k):
+    """Canonical k-mers, as one would write them down."""
+    pieces = (sequence[i : i + k].upper() for i in range(len(sequence) - k + 1))
+    return {min(p, other_strand(p)) for p in pieces if set(p) <= set("ACGT")}
+
+
+# ---- k-mers
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.text("ACG", max_size=12) | st.text("ACGTNacgt", max_size=12), min_size=1, max_size=8),
+    st.integers(1, 9),
+)
+def test_sharing_and_groups_are_those_of_sets_of_kmers(sequences, k):
+    sets = [kmers(s, k) for s in sequences]
+    n = len(sequences)
+    joined = np.array([[i == j or bool(sets[i] & sets[j]) for j in range(n)] for i in range(n)])
+    np.testing.assert_array_equal(shared_kmers(sequences, k=k), joined.sum(axis=1) > 1)
+    for _ in range(n):  # through others, and through others of those
+        joined = joined @ joined
+    groups = kmer_groups(sequences, k=k)
+    np.testing.assert_array_equal(groups[:, None] == groups, joined)
+    assert list(dict.fromkeys(groups.tolist())) == list(range(groups.max() + 1))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.text("ACGTN", max_size=12), min_size=1, max_size=5),
+    st.lists(st.text("ACGTN", max_size=12), min_size=1, max_size=5),
+    st.integers(1, 6),
+)
+def test_sharing_with_a_reference_is_that_of_sets_of_kmers(sequences, reference, k):
+    known = set().union(*(kmers(s, k) for s in reference))
+    np.testing.assert_array_equal(
+        shared_kmers(sequences, reference, k=k), [bool(kmers(s, k) & known) for s in sequences]
+    )
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 31, 32, 33, 40, 63, 64])
+def test_kmers_of_any_length_are_compared_base_by_base(k):
+    piece = bases(k, 7)
+    changed = [piece[:i] + ("A" if piece[i] != "A" else "C") + piece[i + 1 :] for i in range(k)]
+    found = shared_kmers(changed, [piece], k=k)
+    expected = [bool(kmers(c, k) & kmers(piece, k)) for c in changed]
+    np.testing.assert_array_equal(found, expected)
+    assert shared_kmers([other_strand(piece)], ["TT" + piece + "A"], k=k).all()
+
+
+def test_nothing_depends_on_the_strand():
+    sequences = [bases(100, seed) for seed in range(20)] + [bases(100, 3)[20:70] + bases(60, 99)]
+    flipped = [other_strand(s) if i % 2 else s for i, s in enumerate(sequences)]
+    np.testing.assert_array_equal(shared_kmers(sequences), shared_kmers(flipped))
+    np.testing.assert_array_equal(kmer_groups(sequences), kmer_groups(flipped))
+    assert shared_kmers(sequences)[[3, 20]].all()
+    assert shared_kmers(sequences).sum() == 2
+
+
+def test_lower_case_is_the_same_and_n_is_no_base():
+    piece = bases(40, 1)
+    assert shared_kmers([piece], [piece.lower()]).all()
+    broken = piece[:20] + "N" + piece[21:]
+    assert not shared_kmers([broken], [broken]).any()
+
+
+def test_a_kmer_does_not_run_over_the_end_of_its_sequence():
+    piece = bases(40, 2)
+    assert not shared_kmers([piece[:20], piece[20:]], [piece]).any()
+    assert kmer_groups(["", "A"], k=40).tolist() == [0, 1]
+
+
+def test_batches_and_buckets_change_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    genome = bases(3000, 5)
+    sequences = [genome[i : i + 80] for i in rng.integers(0, 2900, 60)]
+    whole = audit_kmers(sequences, rng.integers(0, 2, 60), rng.choice(["train", "test"], 60), k=40)
+    monkeypatch.setattr(audit, "_BATCH", 200)
+    monkeypatch.setattr(audit, "_BUCKET", 500)
+    rng = np.random.default_rng(0)
+    rng.integers(0, 2900, 60)
+    pieces = audit_kmers(sequences, rng.integers(0, 2, 60), rng.choice(["train", "test"], 60), k=40)
+    assert str(pieces) == str(whole)
+    np.testing.assert_array_equal(pieces.groups, whole.groups)
+    np.testing.assert_array_equal(pieces.clean, whole.clean)
+
+
+def test_groups_are_kept_together_by_group_kfold():
+    model_selection = pytest.importorskip("sklearn.model_selection")
+    rng = np.random.default_rng(1)
+    genome = bases(20_000, 6)
+    sequences = np.array([genome[i : i + 100] for i in rng.integers(0, 19_900, 200)])
+    groups = kmer_groups(list(sequences))
+    assert groups.max() + 1 < 200
+    for train, test in model_selection.GroupKFold(5).split(sequences, groups=groups):
+        assert not shared_kmers(list(sequences[test]), list(sequences[train])).any()
+
+
+def test_the_kmer_lookup_copies_labels_from_train():
+    pieces = [bases(60, seed) for seed in range(40)]
+    labels = np.array(["a", "b"] * 20)
+    test = [other_strand(p)[5:] for p in pieces[:10]] + [bases(60, 100)]
+    split = np.array(["train"] * 40 + ["test"] * 11)
+    report = audit_kmers(pieces + test, np.concatenate([labels, labels[:10], ["b"]]), split)
+    assert report.shared_with_train == pytest.approx(10 / 11)
+    assert report.lookup_accuracy == pytest.approx(10 / 11)  # the one without a match is answered "a": 20 of each
+    assert report.commonest == pytest.approx(6 / 11)
+    np.testing.assert_array_equal(np.flatnonzero(report.clean), [*range(40), 50])
+    assert SplitAudit("made", None, report).leaks
+    assert "LEAKS" in str(SplitAudit("made", None, report))
+
+
+def test_without_a_train_part_nothing_is_said_of_leaks():
+    report = SplitAudit("made", None, audit_kmers([bases(60, 1), bases(60, 2)], [0, 1], ["test", "test"]))
+    assert report.leaks is None
+    assert "cannot tell" in str(report)
+
+
+def test_the_audit_of_36131_sequences_of_251_bases_takes_seconds():
+    rng = np.random.default_rng(0)
+    letters = np.frombuffer(b"ACGT", dtype=np.uint8)[rng.integers(0, 4, (36_131, 251))]
+    letters[:500] = letters[500:1000]  # some that share
+    sequences = [row.tobytes().decode() for row in letters]
+    begin = time.perf_counter()
+    report = audit_kmers(sequences, rng.integers(0, 2, 36_131), np.where(rng.random(36_131) < 0.75, "train", "test"))
+    assert time.perf_counter() - begin < 60
+    assert report.n_groups == 36_131 - 500
+
+
+@pytest.mark.parametrize("k", [0, 65])
+def test_k_out_of_range_is_refused(k):
+    with pytest.raises(ValueError, match="k must be from 1 to 64"):
+        shared_kmers(["ACGT"], k=k)
+
+
+def test_columns_of_unequal_length_are_refused():
+    with pytest.raises(ValueError, match="2 sequences, 1 labels"):
+        audit_kmers(["A", "C"], [0])
+
+
+# ---- intervals
+
+spans = st.lists(
+    st.tuples(st.sampled_from(["chr1", "chr2"]), st.integers(0, 60), st.integers(1, 30)), min_size=1, max_size=12
+)
+
+
+def columns(rows):
+    chrom, start, length = zip(*rows, strict=True)
+    return Spans(chrom, start, np.add(start, length))
+
+
+def overlap(a, b):
+    return max(0, min(a[1] + a[2], b[1] + b[2]) - max(a[1], b[1])) if a[0] == b[0] else 0
+
+
+@settings(deadline=None)
+@given(spans, spans)
+def test_the_best_overlap_is_the_largest_there_is(train, test):
+    match, shared = best_overlap(columns(train), columns(test))
+    for row, i, found in zip(test, match, shared, strict=True):
+        assert found == max(overlap(t, row) for t in train)
+        assert found == 0 or overlap(train[i], row) == found
+
+
+@settings(deadline=None)
+@given(spans)
+def test_no_interval_is_its_own_match(train):
+    shared = best_overlap(columns(train), columns(train), exclude_self=True)[1]
+    for i, row in enumerate(train):
+        assert shared[i] == max([overlap(t, row) for j, t in enumerate(train) if j != i], default=0)
+
+
+def test_order_and_batches_of_intervals_change_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    train = Spans(rng.choice(["a", "b"], 300), start := rng.integers(0, 5000, 300), start + rng.integers(1, 80, 300))
+    test = Spans(
+        rng.choice(["b", "c", "a"], 100), start := rng.integers(0, 5000, 100), start + rng.integers(1, 80, 100)
+    )
+    shared = best_overlap(train, test)[1]
+    order = rng.permutation(300)
+    np.testing.assert_array_equal(best_overlap(Spans(*(column[order] for column in train)), test)[1], shared)
+    monkeypatch.setattr(audit, "_BATCH", 7)
+    np.testing.assert_array_equal(best_overlap(train, test)[1], shared)
+
+
+def test_the_lookup_needs_half_of_the_test_interval_covered():
+    train = Spans(["chr1", "chr1", "chr2"], [0, 1000, 0], [100, 1100, 100])
+    test = Spans(["chr1", "chr1", "chr1", "chr2"], [50, 51, 1040, 500], [150, 151, 1090, 600])
+    found = lookup_labels(train, ["a", "b", "c"], test)
+    assert found.found.tolist() == [True, False, True, False]
+    assert found.labels.tolist() == ["a", found.fallback, "b", found.fallback]
+    with pytest.raises(ValueError, match="min_overlap must be"):
+        lookup_labels(train, ["a", "b", "c"], test, min_overlap=1.5)
+    assert lookup_labels(train, ["a", "b", "c"], test, min_overlap=0).found.tolist() == [True, True, True, False]
+
+
+def test_the_fallback_is_the_commonest_label_among_train_intervals_that_stand_alone():
+    # three "a" upon each other, two "b" alone: what nothing covers is more likely a "b"
+    train = Spans(["chr1"] * 5, [0, 1, 2, 500, 900], [100, 101, 102, 600, 1000])
+    assert lookup_labels(train, list("aaabb"), Spans(["chr1"], [2000], [2100])).labels.tolist() == ["b"]
+
+
+def test_clean_intervals_touch_no_train_interval():
+    train, test = Spans(["x"], [10], [20]), Spans(["x", "x", "y"], [0, 19, 12], [10, 40, 15])
+    report = audit_intervals(train, ["a"], test, ["a", "b", "b"])
+    assert report.clean.tolist() == [True, False, True]
+    assert report.touching == pytest.approx(1 / 3)
+    assert report.covered == 0
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (Spans(["x"], [5], [5]), "test has 1 intervals without 0 <= start < end, first in row 0: 5 to 5"),
+        (Spans(["x"], [-1], [5]), "first in row 0: -1 to 5"),
+        (Spans(["x", "y"], [1], [5]), "of one length"),
+        (Spans([], [], []), "of one length, 1 or more"),
+    ],
+)
+def test_bad_intervals_are_named(bad, message):
+    with pytest.raises(ValueError, match=message):
+        best_overlap(Spans(["x"], [0], [1]), bad)
+
+
+def test_scores_on_the_clean_subset():
+    true, predicted = np.array(list("aaaabb")), np.array(list("aaabab"))
+    score = score_clean(true, predicted, [False, True, True, True, True, True])
+    assert (score.n, score.n_clean) == (6, 5)
+    assert score.accuracy == pytest.approx(4 / 6)
+    assert score.clean_accuracy == pytest.approx(3 / 5)
+    assert score.clean_balanced_accuracy == pytest.approx((2 / 3 + 1 / 2) / 2)
+    assert "on the 5 clean ones 0.600, balanced 0.583" in str(score)
+    with pytest.raises(ValueError, match="no test row is clean"):
+        score_clean(true, predicted, np.zeros(6, dtype=bool))
+    with pytest.raises(ValueError, match="shapes differ"):
+        score_clean(true, predicted[1:], np.ones(6, dtype=bool))
+
+
+# ---- the official splits
+
+
+def official(real_data, name):
+    frame = pd.read_parquet(real_data / "dna" / "gb_intervals" / f"{name}.parquet")
+    train, test = (frame[frame["split"] == part] for part in ("train", "test"))
+    report = audit_intervals(
+        Spans(train["region"], train["start"], train["end"]),
+        train["class"].astype(str),
+        Spans(test["region"], test["start"], test["end"]),
+        test["class"].astype(str),
+    )
+    return SplitAudit(name, report, None)
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(
+    ("name", "lookup", "touch", "covered", "touching", "leaks"),
+    [
+        ("human_nontata_promoters", 99.6, 99.7, 47.5, 49.2, True),
+        ("human_enhancers_ensembl", 87.6, 87.5, 38.1, 38.5, True),
+        ("human_enhancers_cohn", 50.3, 50.7, 0.3, 0.7, False),
+        ("human_ocr_ensembl", 50.2, 50.4, 0.8, 1.5, False),
+        ("human_ensembl_regulatory", 37.0, 37.0, 0.0, 0.0, False),
+        ("demo_coding_vs_intergenomic_seqs", 50.3, 50.7, 0.3, 0.7, False),
+        # little is covered by half, but what is touched is of one class
+        ("demo_human_or_worm", 53.6, 57.2, 3.8, 7.5, True),
+        ("drosophila_enhancers_stark", 51.2, 69.0, 3.1, 26.6, True),
+        ("dummy_mouse_enhancers_ensembl", 50.0, 50.4, 0.0, 0.4, False),
+    ],
+)
+def test_lookup_accuracy_of_the_official_splits(real_data, name, lookup, touch, covered, touching, leaks):
+    report = official(real_data, name)
+    found = report.intervals
+    numbers = (found.lookup_accuracy, found.touch_accuracy, found.covered, found.touching)
+    assert [round(100 * x, 1) for x in numbers] == [lookup, touch, covered, touching]
+    assert report.leaks == leaks
+    assert f"lookup accuracy {lookup}%" in str(report)
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("name", ["human_nontata_promoters", "human_enhancers_cohn"])
+def test_groups_of_official_test_sequences(real_data, name):
+    folder = real_data / "dna" / "gb" / name
+    groups = kmer_groups(pd.read_parquet(folder / "test.parquet")["seq"].tolist())
+    known = pd.read_parquet(folder / "test_groups_shared40mer.parquet")["group"]
+    np.testing.assert_array_equal(groups, pd.factorize(known)[0])
+
+
+@pytest.mark.real_data
+def test_nearly_all_test_negatives_of_nontata_promoters_share_a_40mer(real_data):
+    frame = pd.read_parquet(real_data / "dna" / "gb" / "human_nontata_promoters" / "test.parquet")
+    report = audit_kmers(frame["seq"].tolist(), frame["label"], ["test"] * len(frame))
+    assert round(100 * report.shared_per_class["0"], 1) == 94.7
+    assert round(100 * report.shared_per_class["1"], 1) == 2.9
+    assert "0 94.7%" in str(report)

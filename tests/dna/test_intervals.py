@@ -1,0 +1,139 @@
+"""BED, GTF and GFF3: the same places, whatever the format counts from."""
+
+import gzip
+import pickle
+
+import pandas as pd
+import pytest
+
+from titans_dna.intervals import Interval, from_frame, read_bed, read_gff
+
+GTF = """\
+#!genome-build R64-1-1
+IV\tsgd\tgene\t1802\t2953\t.\t+\t.\tgene_id "YDL248W"; gene_name "COS7";
+IV\tsgd\tCDS\t1802\t2950\t.\t+\t0\tgene_id "YDL248W";
+IV\tsgd\tgene\t3762\t3836\t.\t-\t.\tgene_id "YDL247W-A";
+"""
+GFF3 = """\
+##gff-version 3
+IV\tsgd\tgene\t1802\t2953\t.\t+\t.\tID=YDL248W;Name=COS7
+IV\tsgd\tregion\t1\t9000\t.\t?\t.\tID=a%20region
+IV\tsgd\tgene\t3762\t3836\t.\t-\t.\tID=YDL247W-A
+##FASTA
+>IV
+ACGT
+"""
+BED = "track name=genes\nIV\t1801\t2953\tYDL248W\t0\t+\n\nIV\t3761\t3836\tYDL247W-A\t0\t-\textra\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to(text, name="file.txt"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+        return path
+
+    return to
+
+
+def test_one_gene_has_the_same_coordinates_in_every_format(write):
+    bed, gtf, gff = read_bed(write(BED, "a.bed")), read_gff(write(GTF, "a.gtf")), read_gff(write(GFF3, "a.gff3"))
+    assert bed == gtf == gff
+    assert bed[0] == Interval("IV", 1801, 2953, "+", "YDL248W")
+    assert len(bed[0]) == 2953 - 1802 + 1
+    assert bed[1].strand == "-"
+
+
+@pytest.mark.parametrize(("text", "read"), [(BED, read_bed), (GTF, read_gff), (GFF3, read_gff)])
+def test_gzip_and_windows_line_ends_make_no_difference(write, text, read):
+    plain = read(write(text))
+    assert read(write(text, "packed.gz")) == plain
+    assert read(write(text, "gzip_without_its_suffix")) == plain
+    assert read(write(text.replace("\n", "\r\n"))) == plain
+
+
+def test_features_are_chosen_and_named_by_attribute(write):
+    path = write(GTF)
+    assert [i.name for i in read_gff(path, name="gene_name")] == ["COS7", ""]
+    assert len(read_gff(path, None)) == 3
+    assert read_gff(write(GFF3, "a.gff3"), "region")[0] == Interval("IV", 0, 9000, ".", "a region")
+    with pytest.raises(ValueError, match=r"no feature 'exon'; it has gene \(2\), CDS \(1\)"):
+        read_gff(path, "exon")
+
+
+def test_a_bed_of_three_columns_has_no_strand(write):
+    path = write("chr1 10 20\nchr1\t30\t40\n")
+    assert read_bed(path) == [Interval("chr1", 10, 20), Interval("chr1", 30, 40)]
+    with pytest.raises(ValueError, match=r"file\.txt, line 1: the strand is missing"):
+        read_bed(path, require_strand=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("chr1\t10", "2 column"),
+        ("chr1\t1O\t20", "start '1O' and end '20' must be whole numbers"),
+        ("chr1\t1.0\t20", "must be whole numbers"),
+        ("chr1\t20\t20", "0 <= start < end is needed"),
+        ("chr1\t-1\t20", "0 <= start < end is needed"),
+        ("chr1\t10\t20\tx\t0\t1", "strand '1'; it is"),
+        ("chr1\t10\t20\tx\t0\t", "the strand is missing"),
+        ("\t10\t20", "chrom is empty"),
+    ],
+)
+def test_a_bad_bed_line_is_named(write, line, message):
+    with pytest.raises(ValueError, match=rf"file\.txt, line 2: .*{message}"):
+        read_bed(write(f"chr1\t1\t2\n{line}\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("IV\tsgd\tgene\t10\t20\t.\t+\t.", "8 column"),
+        ('IV\tsgd\tgene\t0\t20\t.\t+\t.\tgene_id "a";', "count from 1"),
+        ('IV\tsgd\tgene\t21\t20\t.\t+\t.\tgene_id "a";', "start < end"),
+        ('IV\tsgd\tgene\t10\t20\t.\tplus\t.\tgene_id "a";', "strand 'plus'"),
+    ],
+)
+def test_a_bad_gtf_line_is_named(write, line, message):
+    with pytest.raises(ValueError, match=rf"line 1: .*{message}"):
+        read_gff(write(line + "\n"))
+
+
+def test_files_that_hold_nothing_or_no_text_say_so(write, tmp_path):
+    with pytest.raises(ValueError, match="holds no intervals"):
+        read_bed(write("# nothing\n"))
+    with pytest.raises(ValueError, match="no features at all"):
+        read_gff(write("# nothing\n"))
+    with pytest.raises(FileNotFoundError):
+        read_bed(tmp_path / "absent.bed")
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(BED.encode() * 99)[:-20])
+    with pytest.raises(ValueError, match="cut short or damaged"):
+        read_bed(tmp_path / "cut.gz")
+    (tmp_path / "binary").write_bytes(b"chr1\t\xff\xfe\n")
+    with pytest.raises(ValueError, match="line 1: not UTF-8"):
+        read_bed(tmp_path / "binary")
+
+
+@pytest.mark.parametrize("strand", [None, "", "plus", 1, float("nan")])
+def test_a_strand_is_plus_minus_or_point(strand):
+    with pytest.raises(ValueError, match=r"strand .*; it is '\+', '-'"):
+        Interval("chr1", 0, 1, strand)
+
+
+def test_frames_of_bioframe_and_pyranges_are_read():
+    bioframe = pd.DataFrame({"chrom": ["chr1"], "start": [5], "end": [9], "strand": ["-"], "name": ["x"]})
+    pyranges = pd.DataFrame({"Chromosome": ["chr1"], "Start": [5], "End": [9], "Strand": ["-"], "Name": ["x"]})
+    assert from_frame(bioframe) == from_frame(pyranges) == [Interval("chr1", 5, 9, "-", "x")]
+    assert from_frame(bioframe[["chrom", "start", "end"]]) == [Interval("chr1", 5, 9)]
+    with pytest.raises(ValueError, match="no column 'end'"):
+        from_frame(bioframe.drop(columns="end"))
+    with pytest.raises(ValueError, match=r"row 0 of the frame: .*start 9, end 9"):
+        from_frame(bioframe.assign(start=9))
+
+
+def test_a_bad_line_error_survives_another_process(write):
+    with pytest.raises(ValueError, match="line 1") as caught:
+        read_bed(write("chr1\n"))
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)

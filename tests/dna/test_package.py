@@ -1,0 +1,43 @@
+"""The public face of titans_dna."""
+
+import subprocess
+import sys
+
+import titans_dna
+
+
+def test_the_public_names_are_few_and_pinned():
+    assert titans_dna.__all__ == [
+        "Genome",
+        "Interval",
+        "Variant",
+        "check_reference",
+        "decode",
+        "encode",
+        "encode_batch",
+        "read_bed",
+        "read_gff",
+        "read_vcf",
+        "reverse_complement",
+    ]
+    assert all(hasattr(titans_dna, name) for name in titans_dna.__all__)
+
+
+def test_importing_is_cheap_and_silent():
+    code = (
+        "import sys, titans_dna\n"
+        "print([m for m in ('torch', 'numpy', 'pandas', 'pyfaidx', 'sklearn') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert done.stderr == ""
+
+
+def test_sequences_and_genomes_need_no_torch():
+    code = (
+        "import sys\n"
+        "from titans_dna import encode, Genome, read_vcf, read_bed\n"
+        "print([m for m in ('torch', 'pandas', 'sklearn') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

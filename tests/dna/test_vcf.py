@@ -1,0 +1,132 @@
+"""Variants: read strictly, checked against the genome."""
+
+import gzip
+import warnings
+
+import pytest
+
+from titans_dna.vcf import Variant, check_reference, check_sorted, read_vcf
+
+HEADER = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to(lines, header=HEADER, name="calls.vcf"):
+        path = tmp_path / name
+        text = (header + "".join("\t".join(line.split(" ")) + "\n" for line in lines)).encode()
+        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+        return path
+
+    return to
+
+
+def test_positions_begin_at_zero_and_alleles_are_split(write):
+    lines = ["chrI 1 rs1 A C . PASS .", "chrI 10 . AT A,ATT . . ."]
+    expected = [Variant("chrI", 0, "A", "C", "rs1"), Variant("chrI", 9, "AT", "A"), Variant("chrI", 9, "AT", "ATT")]
+    assert list(read_vcf(write(lines))) == expected
+    assert list(read_vcf(write(lines, name="calls.vcf.gz"))) == expected
+    assert [v.is_snv for v in expected] == [True, False, False]
+    assert expected[1].end == 11
+
+
+def test_reading_is_streamed(write):
+    variants = read_vcf(write(["chrI 5 . A C . . .", "chrI five . A C . . ."]))
+    assert next(variants).start == 4
+    with pytest.raises(ValueError, match=r"calls\.vcf, line 4: POS is 'five'"):
+        next(variants)
+
+
+def test_alleles_without_a_sequence_are_skipped_and_counted_or_refused(write):
+    path = write(
+        ["chrI 5 . A <DEL>,C . . .", "chrI 6 . A * . . .", "chrI 7 . A . . . .", "chrI 8 . G G]chrII:1] . . ."]
+    )
+    with pytest.warns(UserWarning, match="skipped 4 alleles .*first on line 3"):
+        assert [v.alt for v in read_vcf(path)] == ["C"]
+    with pytest.raises(ValueError, match=r"line 3: ALT is '<DEL>'"):
+        list(read_vcf(path, symbolic="error"))
+    with pytest.raises(ValueError, match="'skip' or 'error'"):
+        read_vcf(path, symbolic="keep")
+
+
+def test_a_file_without_header_is_read_by_its_columns_with_a_warning(write):
+    path = write(["I 3080 gk463204 A T"], header="")
+    with pytest.warns(UserWarning, match="no line ##fileformat"):
+        assert list(read_vcf(path)) == [Variant("I", 3079, "A", "T", "gk463204")]
+
+
+def test_an_ordinary_file_gives_no_warning(write):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(read_vcf(write(["chrI 5 . A C . . ."])))) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("chrI 5 . A", "4 column"),
+        ("chrI 0 . A C . . .", "POS is '0'"),
+        ("chrI -3 . A C . . .", "POS is '-3'"),
+        ("chrI 5 . R C . . .", "REF is 'R'"),
+        ("chrI 5 .  C . . .", "REF is ''"),
+    ],
+)
+def test_a_bad_line_is_named(write, line, message):
+    with pytest.raises(ValueError, match=rf"line 3: {message}"):
+        list(read_vcf(write([line])))
+
+
+def test_sorted_variants_pass_and_unsorted_ones_are_named():
+    ordered = [
+        Variant("b", 1, "A", "C"),
+        Variant("b", 1, "A", "G"),
+        Variant("b", 7, "A", "C"),
+        Variant("a", 3, "A", "C"),
+    ]
+    assert list(check_sorted(ordered)) == ordered
+    with pytest.raises(ValueError, match=r"not sorted: b:1 A>C comes after b:7 A>C"):
+        list(check_sorted([ordered[2], ordered[0]]))
+    with pytest.raises(ValueError, match=r"not sorted: b:7 A>C comes after a:3 A>C"):
+        list(check_sorted([ordered[0], ordered[3], ordered[2]]))
+
+
+def variant_at(records, chrom, start, length=1, alt="A"):
+    return Variant(chrom, start, records[chrom][start : start + length], alt)
+
+
+def test_ref_agrees_with_the_genome_it_was_taken_from(genome, records):
+    variants = [
+        variant_at(records, "chrI", i, length) for i in (0, 299, 300, 999) for length in (1, 3) if i + length <= 1000
+    ]
+    check = check_reference(variants, genome)
+    assert check.ok
+    assert check.n == check.matching == len(variants)
+    assert str(check) == f"REF agrees with the genome in all {len(variants)} variants"
+
+
+def test_ref_in_another_case_agrees(genome, records):
+    base = records["chrI"][350]
+    assert base.islower()
+    assert check_reference([Variant("chrI", 350, base.upper(), "N")], genome).ok
+
+
+def test_a_wrong_ref_is_counted_and_explained(genome, records):
+    piece = records["chrI"]
+    here = next(i for i in range(100, 200) if len(set(piece[i - 1 : i + 2])) == 3)
+    wrong = next(base for base in "ACGT" if base not in piece[here - 1 : here + 2])
+    check = check_reference(
+        [
+            Variant("chrI", here, piece[here], "N"),
+            Variant("chrI", here, wrong, piece[here]),  # REF and ALT exchanged
+            Variant("chrI", here, piece[here + 1], wrong),  # one base off
+            Variant("chrI", 999, piece[999] + "A", "C"),  # off the end
+            Variant("chr9", 5, "A", "C"),
+        ],
+        genome,
+    )
+    assert not check.ok
+    assert (check.n, check.matching, check.swapped, check.shifted, check.absent) == (5, 1, 1, 1, 2)
+    assert "REF disagrees with the genome in 4 of 5 variants" in str(check)
+    assert f"the genome holds {piece[here]}" in str(check)
+    assert "the genome ends at 1000" in str(check)
+    assert "has no such chromosome" in str(check)

@@ -1,0 +1,52 @@
+"""DNA on the Titans neural memory: sequences, genomes, intervals and variants.
+
+Coordinates are 0-based and half-open everywhere. Attributes are imported when first used, so that
+``import titans_dna`` alone loads neither numpy nor torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from titans_dna.genome import Genome
+    from titans_dna.intervals import Interval, read_bed, read_gff
+    from titans_dna.tokenizer import decode, encode, encode_batch, reverse_complement
+    from titans_dna.vcf import Variant, check_reference, read_vcf
+
+__all__ = [
+    "Genome",
+    "Interval",
+    "Variant",
+    "check_reference",
+    "decode",
+    "encode",
+    "encode_batch",
+    "read_bed",
+    "read_gff",
+    "read_vcf",
+    "reverse_complement",
+]
+
+_HOME = {
+    "Genome": "titans_dna.genome",
+    "Interval": "titans_dna.intervals",
+    "Variant": "titans_dna.vcf",
+    "check_reference": "titans_dna.vcf",
+    "decode": "titans_dna.tokenizer",
+    "encode": "titans_dna.tokenizer",
+    "encode_batch": "titans_dna.tokenizer",
+    "read_bed": "titans_dna.intervals",
+    "read_gff": "titans_dna.intervals",
+    "read_vcf": "titans_dna.vcf",
+    "reverse_complement": "titans_dna.tokenizer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

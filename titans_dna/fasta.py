@@ -1,0 +1,178 @@
+"""A FASTA file made ready for random access: unpacked where it must be, indexed, and opened through pyfaidx.
+
+    plain FASTA     read in place
+    bgzip           read in place where Biopython is installed, else as gzip
+    gzip            has no random access: unpacked once, into the cache folder, with a warning that says where
+
+The index lies beside a file that is read in place (``<file>.fai``, as samtools writes it), or in the cache folder where
+that place cannot be written to. An index older than its file is rebuilt, with a warning. Names in the cache folder
+hold the size and time of the source, so that a changed source is never answered from an old copy.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import warnings
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from titans_dna.lines import DAMAGED, is_gzip, open_binary
+
+if TYPE_CHECKING:
+    import pyfaidx
+
+__all__ = ["FastaFiles", "prepare"]
+
+_BLOCK = 1 << 22
+
+
+@dataclass(frozen=True)
+class FastaFiles:
+    """Paths by which a FASTA is opened: the file to read, its index and, for bgzip, the index of its blocks."""
+
+    file: Path
+    index: Path
+    blocks: Path | None
+
+    def open(self) -> "pyfaidx.Fasta":
+        from pyfaidx import Fasta
+
+        return Fasta(
+            str(self.file),
+            indexname=str(self.index),
+            gzi_indexname=str(self.blocks) if self.blocks else None,
+            as_raw=True,
+            rebuild=False,
+        )
+
+
+def prepare(path: Path, cache_dir: Path) -> FastaFiles:
+    """Unpack and index ``path`` where that is not yet done.
+
+    Raises:
+        ImportError: pyfaidx is not installed.
+        FileNotFoundError: no such file.
+        ValueError: the file is empty, no FASTA, has lines of uneven length or two sequences of one name.
+    """
+    if find_spec("pyfaidx") is None:
+        raise ImportError("reading FASTA needs pyfaidx: pip install 'titans-suite[dna]'")
+    if not path.is_file():
+        raise FileNotFoundError(f"no FASTA file {path}")
+    _check_start(path)
+    packed = is_gzip(path)
+    in_place = not packed or (_is_bgzip(path) and find_spec("Bio") is not None)
+    if packed and not in_place:
+        file = _unpacked(path, cache_dir)
+        return _indexed(path, FastaFiles(file, _beside(file, ".fai"), None))
+    if not packed and path.suffix in (".gz", ".bgz"):
+        raise ValueError(f"{path} is named as gzip but is not; rename it without {path.suffix}.")
+    files = FastaFiles(path, _beside(path, ".fai"), _beside(path, ".gzi") if packed else None)
+    if not _fresh(files) and not os.access(path.parent, os.W_OK):
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        cached = cache_dir / _key(path)
+        files = FastaFiles(path, _beside(cached, ".fai"), _beside(cached, ".gzi") if packed else None)
+    return _indexed(path, files)
+
+
+def _check_start(path: Path) -> None:
+    """The first line that is not blank begins a sequence: a mistaken path is told before anything is written."""
+    try:
+        with open_binary(path) as stream:
+            lines = iter(lambda: stream.readline(1 << 16), b"")
+            first = next((line for line in lines if line.strip() and not line.startswith(b";")), None)
+    except DAMAGED as error:
+        raise ValueError(f"{path} is cut short or damaged ({error}); fetch it again.") from error
+    if first is None:
+        raise ValueError(f"{path} is empty; expected FASTA: lines that begin with '>' and lines of bases.")
+    if not first.startswith(b">"):
+        raise ValueError(f"{path} is no FASTA: its first line is {first[:40]!r}; expected one that begins with '>'.")
+
+
+def _is_bgzip(path: Path) -> bool:
+    """gzip with the extra field BC, in which bgzip keeps the size of each block; pyfaidx goes by the suffix too."""
+    with path.open("rb") as stream:
+        head = stream.read(18)
+    return path.suffix in (".gz", ".bgz") and len(head) == 18 and bool(head[3] & 4) and head[12:14] == b"BC"
+
+
+def _key(path: Path) -> str:
+    stat = path.stat()
+    place = hashlib.sha256(str(path).encode()).hexdigest()[:10]
+    return f"{path.name.split('.')[0]}-{place}-{stat.st_size}-{stat.st_mtime_ns}"
+
+
+def _unpacked(path: Path, cache_dir: Path) -> Path:
+    target = cache_dir / f"{_key(path)}.fa"
+    if target.exists():
+        return target
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    warnings.warn(
+        f"{path} is gzip, which has no random access: it is unpacked once, to {target}. "
+        "A plain or bgzip file is read in place.",
+        stacklevel=4,
+    )
+    # beside its target, and renamed when complete: another process never reads half a file
+    handle, name = tempfile.mkstemp(dir=cache_dir, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as sink, open_binary(path) as source:
+            shutil.copyfileobj(source, sink, _BLOCK)
+        os.replace(name, target)
+    except DAMAGED as error:
+        raise ValueError(f"{path} is cut short or damaged ({error}); fetch it again.") from error
+    finally:
+        Path(name).unlink(missing_ok=True)
+    # copies of what the source was before
+    place = target.name.rsplit("-", 2)[0]
+    for old in cache_dir.glob(f"{place}-*"):
+        if not old.name.startswith(target.stem):
+            old.unlink(missing_ok=True)
+    return target
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _fresh(files: FastaFiles) -> bool:
+    written = files.file.stat().st_mtime_ns
+    return all(p.exists() and p.stat().st_mtime_ns >= written for p in (files.index, files.blocks) if p)
+
+
+def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
+    if _fresh(files):
+        return files
+    if files.index.exists():
+        warnings.warn(f"the index {files.index} is older than {files.file}: it is rebuilt.", stacklevel=4)
+    from pyfaidx import Faidx, FastaIndexingError
+
+    # built under another name and renamed when complete: another process never reads half an index
+    new = {p: _beside(p, f".{os.getpid()}.part") for p in (files.index, files.blocks) if p}
+    try:
+        Faidx(
+            str(files.file),
+            indexname=str(new[files.index]),
+            gzi_indexname=str(new[files.blocks]) if files.blocks else None,
+        ).close()
+        for target, built in new.items():
+            os.replace(built, target)
+    except FastaIndexingError as error:
+        raise ValueError(
+            f"{path} cannot be indexed: {error} Every line of a sequence but its last must have the same length; "
+            "`seqkit seq -w 60` writes such a file."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no FASTA text ({error}).") from error
+    except ValueError as error:
+        if "Duplicate key" not in str(error):
+            raise
+        name = str(error).partition('"')[2].rstrip('"')
+        raise ValueError(
+            f"{path} has two sequences named {name!r} (the name is the first word after '>'); rename or remove one."
+        ) from error
+    finally:
+        for built in new.values():
+            built.unlink(missing_ok=True)
+    return files

@@ -1,0 +1,210 @@
+"""A genome in a FASTA file: any stretch of it by coordinates, on either strand, and windows over all of it."""
+
+import os
+from collections.abc import Collection, Iterable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from titans_datasets.cache import user_cache
+from titans_dna.fasta import FastaFiles, prepare
+from titans_dna.intervals import Interval
+from titans_dna.tokenizer import reverse_complement
+
+if TYPE_CHECKING:
+    import pyfaidx
+
+__all__ = ["Genome", "Window"]
+
+_NOT_ACGT = str.maketrans("", "", "ACGTacgt")
+
+
+class Window(NamedTuple):
+    """One piece of a genome and where it lies; ``sequence`` is read on the interval's strand, in the file's case."""
+
+    interval: Interval
+    sequence: str
+
+
+class Genome:
+    """Random access to a FASTA file, plain, gzip or bgzip, through pyfaidx.
+
+    Coordinates are 0-based half-open. A gzip is unpacked once into ``cache_dir``, an index is built once; the rules are
+    in ``titans_dna.fasta``. Every process opens the file for itself, after a fork and after unpickling too, so that a
+    genome may be given to the workers of a data loader.
+
+    Args:
+        path: the FASTA file.
+        cache_dir: folder for unpacked copies, and for indexes that cannot lie beside their file; default ``genomes`` in
+            the user's cache of titans_datasets.
+
+    Attributes:
+        lengths: bases per chromosome, in the file's order.
+
+    Raises:
+        FileNotFoundError, ValueError: no such file, or no FASTA that can be indexed; see ``titans_dna.fasta.prepare``.
+    """
+
+    lengths: dict[str, int]
+
+    def __init__(self, path: str | os.PathLike[str], *, cache_dir: str | os.PathLike[str] | None = None) -> None:
+        self.path = Path(path).expanduser().absolute()
+        cache = Path(cache_dir).expanduser().absolute() if cache_dir is not None else user_cache() / "genomes"
+        self._files: FastaFiles = prepare(self.path, cache)
+        self._handle: pyfaidx.Fasta | None = None
+        self._pid = -1
+        self.lengths = {name: record.rlen for name, record in self._open().faidx.index.items()}
+        if not any(self.lengths.values()):
+            raise ValueError(f"{self.path} has no bases: {len(self.lengths)} sequence(s), all of length 0.")
+
+    def fetch(self, interval: Interval) -> str:
+        """Bases of an interval in the file's case; on strand ``"-"`` the reverse complement.
+
+        Raises:
+            ValueError: unknown chromosome (the message lists the nearest names), or an end beyond the chromosome's.
+        """
+        self._check(interval)
+        # pyfaidx counts from 1 and includes the end
+        sequence: str = self._open().faidx.fetch(interval.chrom, interval.start + 1, interval.end)
+        return reverse_complement(sequence) if interval.strand == "-" else sequence
+
+    def windows(
+        self,
+        length: int,
+        stride: int | None = None,
+        *,
+        chroms: Collection[str] | None = None,
+        holdout: Collection[str] | None = None,
+        regions: Iterable[Interval] | None = None,
+        max_n_fraction: float = 1.0,
+        drop_last: bool = False,
+        shard: tuple[int, int] = (0, 1),
+    ) -> Iterator[Window]:
+        """Windows in order, read one at a time: memory does not grow with the genome.
+
+        Of each chromosome (or region) the first window begins at its first base, the next one ``stride`` further, and
+        the last is the first that reaches the end, cut off there. A region on strand ``"-"`` is walked in its own
+        direction, so that with ``stride=length`` the windows' sequences join to that of the region.
+
+        Args:
+            length: bases per window, 1 or more.
+            stride: bases from one start to the next; default ``length``, so that the windows tile the chromosome.
+            chroms: only these chromosomes; default all.
+            holdout: not these.
+            regions: walk these intervals instead of whole chromosomes; ``chroms`` and ``holdout`` hold for them too.
+            max_n_fraction: leave out windows with a larger part of letters other than A C G T; 1 keeps all.
+            drop_last: leave out windows that were cut off.
+            shard: ``(i, n)``: only windows i, i + n, i + 2n, ... counted before any is left out. The n shards of n
+                workers hold every window once.
+
+        Raises:
+            ValueError: a number out of range, an unknown chromosome, a region off its chromosome's end, or nothing
+                left to walk.
+        """
+        stride = length if stride is None else stride
+        if length < 1 or stride < 1:
+            raise ValueError(f"length and stride must be 1 or more, got length={length}, stride={stride}.")
+        if not 0 <= max_n_fraction <= 1:
+            raise ValueError(f"max_n_fraction must be from 0 to 1, got {max_n_fraction}.")
+        index, of = shard
+        if not 0 <= index < of:
+            raise ValueError(f"shard must be (i, n) with 0 <= i < n, got {shard}.")
+        walked = self._regions(chroms, holdout, regions)
+        return self._walk(walked, length, stride, max_n_fraction, drop_last, index, of)
+
+    def close(self) -> None:
+        """Close the file; it is opened again when next needed."""
+        if self._handle is not None and self._pid == os.getpid():
+            self._handle.close()
+        self._handle = None
+
+    def __enter__(self) -> "Genome":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        names = list(self.lengths)
+        shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+        return f"Genome({str(self.path)!r}: {len(names)} sequences ({shown}), {sum(self.lengths.values()):,} bases)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_handle": None, "_pid": -1}
+
+    def _open(self) -> "pyfaidx.Fasta":
+        # a handle inherited by a fork shares its position in the file with the parent: two readers would mix
+        if self._handle is None or self._pid != os.getpid():
+            self._handle, self._pid = self._files.open(), os.getpid()
+        return self._handle
+
+    def _check(self, interval: Interval) -> None:
+        size = self._length(interval.chrom)
+        if interval.end > size:
+            raise ValueError(
+                f"{interval} ends beyond {interval.chrom}, which has {size} bases in {self.path.name} "
+                f"(0-based, end exclusive: the last base is {size - 1}, {size})."
+            )
+
+    def _length(self, chrom: str) -> int:
+        try:
+            return self.lengths[chrom]
+        except KeyError:
+            pass
+        # chrIV and IV, whichever the file does not use
+        other = chrom.removeprefix("chr") if chrom.startswith("chr") else f"chr{chrom}"
+        near = [other] if other in self.lengths else get_close_matches(chrom, self.lengths, n=3, cutoff=0.5)
+        names = list(self.lengths)
+        raise ValueError(
+            f"{self.path.name} has no chromosome {chrom!r}."
+            + (f" Did you mean {' or '.join(map(repr, near))}?" if near else "")
+            + f" It has {', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}."
+        )
+
+    def _regions(
+        self, chroms: Collection[str] | None, holdout: Collection[str] | None, regions: Iterable[Interval] | None
+    ) -> list[Interval]:
+        for given, what in ((chroms, "chroms"), (holdout, "holdout")):
+            if isinstance(given, str):
+                raise ValueError(f"{what} is one string, {given!r}; give a list of names: [{given!r}].")
+            for name in given or ():
+                self._length(name)
+        kept = [n for n in self.lengths if (chroms is None or n in chroms) and n not in (holdout or ())]
+        if regions is None:
+            walked = [Interval(n, 0, self.lengths[n], "+") for n in kept if self.lengths[n]]
+        else:
+            regions = list(regions)
+            for region in regions:
+                self._check(region)
+            walked = [region for region in regions if region.chrom in set(kept)]
+        if not walked:
+            raise ValueError(f"chroms={chroms} without holdout={holdout} leaves nothing of {self.path.name} to walk.")
+        return walked
+
+    def _walk(
+        self,
+        regions: list[Interval],
+        length: int,
+        stride: int,
+        max_n_fraction: float,
+        drop_last: bool,
+        index: int,
+        of: int,
+    ) -> Iterator[Window]:
+        number = -1
+        for region in regions:
+            for offset in range(0, len(region), stride):
+                if offset and offset - stride + length >= len(region):
+                    break  # the window before reached the end
+                size = min(length, len(region) - offset)
+                if drop_last and size < length:
+                    continue
+                number += 1
+                if number % of != index:
+                    continue
+                start = region.end - offset - size if region.strand == "-" else region.start + offset
+                place = Interval(region.chrom, start, start + size, region.strand, region.name)
+                sequence = self.fetch(place)
+                if max_n_fraction < 1 and len(sequence.translate(_NOT_ACGT)) > max_n_fraction * size:
+                    continue
+                yield Window(place, sequence)

@@ -1,0 +1,200 @@
+"""Places on a genome, and the readers of BED, GTF and GFF3 that name them.
+
+    BED          start 0-based, end exclusive            as everywhere in this package
+    GTF, GFF3    start 1-based, end inclusive            read as (start - 1, end)
+
+The readers are written here rather than borrowed: bioframe and pyranges hand a file to ``pandas.read_csv``, which takes
+a shifted column or a missing strand without a word and cannot name the line of a mistake. Frames that those packages
+made are welcome all the same, see ``from_frame``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+from titans_dna.lines import BadLineError, fields
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Interval", "from_frame", "read_bed", "read_gff"]
+
+_STRANDS = ("+", "-", ".")
+_GTF_ATTRIBUTE = re.compile(r'\s*(\S+)\s+(?:"([^"]*)"|([^";\s]+))\s*(?:;|$)')
+_COLUMNS = {"chrom": ("chrom", "Chromosome"), "start": ("start", "Start"), "end": ("end", "End")}
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One stretch of one chromosome.
+
+    Attributes:
+        chrom: name as in the FASTA.
+        start: 0-based, inclusive.
+        end: exclusive, above ``start``.
+        strand: ``"+"``, ``"-"`` (the sequence is the reverse complement), or ``"."`` where it does not matter (read as
+            ``"+"``).
+        name: label of the source file, or empty.
+
+    Raises:
+        ValueError: no chromosome, coordinates that hold no base, another strand.
+    """
+
+    chrom: str
+    start: int
+    end: int
+    strand: str = "."
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.chrom:
+            raise ValueError("chrom is empty; name a chromosome of the FASTA.")
+        if not 0 <= self.start < self.end:
+            raise ValueError(
+                f"{self.chrom}: start {self.start}, end {self.end}; 0 <= start < end is needed "
+                "(0-based, end exclusive: the first base of a chromosome is 0, 1)."
+            )
+        if self.strand not in _STRANDS:
+            raise ValueError(
+                f"{self.chrom}:{self.start}-{self.end} has strand {self.strand!r}; it is '+', '-', "
+                "or '.' where it does not matter."
+            )
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.chrom}:{self.start}-{self.end}({self.strand})"
+
+
+class _Feature(NamedTuple):
+    type: str
+    interval: Interval
+
+
+def read_bed(path: str | Path, *, require_strand: bool = False) -> list[Interval]:
+    """Intervals of a BED file of 3 to 6 columns (or more; those are ignored), plain or gzip, in the file's order.
+
+    Columns are chrom, start, end, name, score, strand, split by tabs (by blanks where a line has no tab); lines that
+    begin with ``#``, ``track`` or ``browser`` are skipped. Without a sixth column the strand is ``"."``.
+
+    Args:
+        require_strand: refuse lines whose strand is missing or ``"."``.
+
+    Raises:
+        ValueError: no interval at all, or a bad line; the message names file and line.
+    """
+    path = Path(path)
+    found = [_bed_interval(path, number, row, require_strand) for number, row in fields(path, _bed_header)]
+    if not found:
+        raise ValueError(f"{path} holds no intervals; expected lines of chrom, start, end (tab-separated).")
+    return found
+
+
+def read_gff(path: str | Path, feature: str | None = "gene", *, name: str | None = None) -> list[Interval]:
+    """Intervals of a GTF or GFF3 file, plain or gzip, in the file's order, as 0-based half-open coordinates.
+
+    GTF and GFF3 are told apart line by line, by the form of the ninth column (``gene_id "x";`` or ``ID=x;``).
+
+    Args:
+        feature: keep lines whose third column is this, such as ``"gene"``, ``"exon"`` or ``"CDS"``; None keeps all.
+        name: attribute that becomes ``Interval.name``; default the first there is of ``gene_id``, ``ID`` and ``Name``.
+
+    Raises:
+        ValueError: no such feature (the message lists those there are), or a bad line; it names file and line.
+    """
+    path = Path(path)
+    wanted, seen = [], dict[str, int]()
+    for found in _features(path, (name,) if name else ("gene_id", "ID", "Name"), feature):
+        seen[found.type] = seen.get(found.type, 0) + 1
+        if feature in (None, found.type):
+            wanted.append(found.interval)
+    if not wanted:
+        there = ", ".join(f"{kind} ({n})" for kind, n in sorted(seen.items(), key=lambda item: -item[1])[:12])
+        raise ValueError(f"{path} has no feature {feature!r}; it has {there or 'no features at all'}.")
+    return wanted
+
+
+def from_frame(frame: "pd.DataFrame") -> list[Interval]:
+    """Intervals of a frame as bioframe (``chrom, start, end``) or pyranges (``Chromosome, Start, End``) make it.
+
+    ``strand`` and ``name`` are taken where there are such columns. Coordinates are 0-based half-open, as both packages
+    keep them.
+
+    Raises:
+        ValueError: a column is missing, or a row is no interval; the message gives the row, counted from 0.
+    """
+    columns: dict[str, Iterable[Any]] = {}
+    for field, names in _COLUMNS.items():
+        present = [n for n in names if n in frame.columns]
+        if not present:
+            raise ValueError(f"the frame has no column {names[0]!r} (nor {names[1]!r}); it has {list(frame.columns)}.")
+        columns[field] = frame[present[0]]
+    for field, fallback in (("strand", "."), ("name", "")):
+        present = [n for n in (field, field.capitalize()) if n in frame.columns]
+        columns[field] = frame[present[0]] if present else [fallback] * len(frame)
+    found = []
+    for row, (chrom, start, end, strand, label) in enumerate(zip(*columns.values(), strict=True)):
+        try:
+            found.append(Interval(str(chrom), int(start), int(end), strand, str(label)))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"row {row} of the frame: {error}") from error
+    return found
+
+
+def _bed_header(line: str) -> bool:
+    return line.startswith(("#", "track ", "track\t", "browser ", "browser\t"))
+
+
+def _bed_interval(path: Path, number: int, row: list[str], require_strand: bool) -> Interval:
+    if len(row) == 1:
+        row = row[0].split()
+    if len(row) < 3:
+        raise BadLineError(path, number, f"{len(row)} column(s); chrom, start and end are needed (tab-separated)")
+    strand = row[5] if len(row) > 5 else "."
+    if strand == "" or (require_strand and strand == "."):
+        raise BadLineError(path, number, "the strand is missing; column 6 is '+' or '-' ('.' where it does not matter)")
+    start, end = _integers(path, number, row[1], row[2])
+    return _interval(path, number, row[0], start, end, strand, row[3] if len(row) > 3 else "")
+
+
+def _features(path: Path, names: tuple[str, ...], feature: str | None) -> Iterator[_Feature]:
+    for number, row in fields(path, lambda line: line.startswith("#"), until=">"):
+        if len(row) != 9:
+            raise BadLineError(path, number, f"{len(row)} column(s); GTF and GFF3 have 9, tab-separated")
+        chrom, _, kind, first, last, _, strand, _, text = row
+        start, end = _integers(path, number, first, last)
+        if start < 1:
+            raise BadLineError(path, number, f"start is {start}; GTF and GFF3 count from 1")
+        # GFF3 writes "?" where the strand matters but is not known
+        strand = "." if strand == "?" else strand
+        wanted = feature in (None, kind)
+        label = _attribute(text, names) if wanted else ""
+        yield _Feature(kind, _interval(path, number, chrom, start - 1, end, strand, label))
+
+
+def _attribute(text: str, names: tuple[str, ...]) -> str:
+    """Value of the first of ``names`` in a ninth column, or empty."""
+    if "=" in text.split('"', 1)[0]:
+        pairs = (pair.partition("=") for pair in text.split(";"))
+        found = {key.strip(): unquote(value.strip()) for key, _, value in pairs}
+    else:
+        found = {m[1]: m[2] if m[2] is not None else m[3] for m in _GTF_ATTRIBUTE.finditer(text)}
+    return next((found[n] for n in names if n in found), "")
+
+
+def _integers(path: Path, number: int, start: str, end: str) -> tuple[int, int]:
+    try:
+        return int(start), int(end)
+    except ValueError:
+        raise BadLineError(path, number, f"start {start!r} and end {end!r} must be whole numbers") from None
+
+
+def _interval(path: Path, number: int, chrom: str, start: int, end: int, strand: str, name: str) -> Interval:
+    try:
+        return Interval(chrom, start, end, strand, name)
+    except ValueError as error:
+        raise BadLineError(path, number, str(error)) from None

@@ -1,0 +1,197 @@
+"""Variants from VCF files, one alternative allele at a time, checked against the genome they claim to change.
+
+Read here, without htslib: of a VCF only CHROM, POS, ID, REF and ALT are needed, cyvcf2 and pysam refuse files without
+a complete header, and they pass on what htslib repaired where a score needs to know. Genotypes are not read.
+
+    POS          1-based in the file, ``start`` is 0-based
+    ALT A,C      two variants, in the file's order
+    <DEL>, *, . and breakends have no sequence to score: skipped with one warning that counts them, or refused
+"""
+
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from titans_dna.intervals import Interval
+from titans_dna.lines import BadLineError, fields
+
+if TYPE_CHECKING:
+    from titans_dna.genome import Genome
+
+__all__ = ["ReferenceCheck", "Variant", "check_reference", "check_sorted", "read_vcf"]
+
+_BASES = frozenset("ACGTNacgtn")
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One change of the genome.
+
+    Attributes:
+        chrom: name as in the FASTA.
+        start: 0-based position of the first base of ``ref``.
+        ref, alt: bases of the genome, and those that replace them; as written, A C G T N in either case.
+        id: name of the variant, or empty.
+    """
+
+    chrom: str
+    start: int
+    ref: str
+    alt: str
+    id: str = ""
+
+    @property
+    def end(self) -> int:
+        """0-based, exclusive: ``start`` plus the length of ``ref``."""
+        return self.start + len(self.ref)
+
+    @property
+    def is_snv(self) -> bool:
+        """One base for another; everything else changes or may change the length."""
+        return len(self.ref) == len(self.alt) == 1
+
+    def __str__(self) -> str:
+        return f"{self.chrom}:{self.start} {_short(self.ref)}>{_short(self.alt)}"
+
+
+@dataclass(frozen=True)
+class ReferenceCheck:
+    """How the REF of a list of variants compares with a genome.
+
+    Attributes:
+        n: variants looked at.
+        matching: those whose REF is what the genome holds there, case aside.
+        swapped: those where the genome holds ALT instead (another individual, or REF and ALT exchanged).
+        shifted: those where REF stands one base further left or right (positions counted from 0, or twice from 1).
+        absent: those on a chromosome the genome does not have, or off its end.
+        first: the first few that do not match, with what the genome holds.
+    """
+
+    n: int
+    matching: int
+    swapped: int
+    shifted: int
+    absent: int
+    first: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return self.matching == self.n
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"REF agrees with the genome in all {self.n} variants"
+        lines = [
+            f"REF disagrees with the genome in {self.n - self.matching} of {self.n} variants",
+            f"  genome holds ALT {self.swapped}, REF one base off {self.shifted}, no such place {self.absent}",
+        ]
+        return "\n".join(lines + [f"  {example}" for example in self.first])
+
+
+def read_vcf(path: str | Path, *, symbolic: Literal["skip", "error"] = "skip") -> Iterator[Variant]:
+    """Variants of a VCF file, plain or gzip, streamed in the file's order; one per alternative allele.
+
+    A file without the ``##fileformat`` line is read by the order of its columns, with a warning.
+
+    Args:
+        symbolic: what to do with alleles that are no sequence.
+
+    Raises:
+        ValueError: a bad line (too few columns, POS no number from 1 up, REF not made of bases), or with
+            ``symbolic="error"`` an allele that is no sequence. The message names file and line.
+    """
+    if symbolic not in ("skip", "error"):
+        raise ValueError(f"symbolic is 'skip' or 'error', got {symbolic!r}.")
+    return _read(Path(path), symbolic)
+
+
+def check_sorted(variants: Iterable[Variant]) -> Iterator[Variant]:
+    """The same variants, as long as those of a chromosome stand together and their positions do not fall.
+
+    Raises:
+        ValueError: at the first variant out of order, naming it and the one before.
+    """
+    before, finished = None, set[str]()
+    for variant in variants:
+        if before is not None:
+            if variant.chrom != before.chrom:
+                finished.add(before.chrom)
+            if variant.chrom in finished or (variant.chrom == before.chrom and variant.start < before.start):
+                raise ValueError(
+                    f"the variants are not sorted: {variant} comes after {before} (0-based). "
+                    "Sort the file first (bcftools sort), or sort the list by chrom and start."
+                )
+        yield variant
+        before = variant
+
+
+def check_reference(variants: Iterable[Variant], genome: "Genome") -> ReferenceCheck:
+    """Compare the REF of every variant with the genome; nothing is raised for a mismatch, all are counted."""
+    n = matching = swapped = shifted = absent = 0
+    first: list[str] = []
+    for variant in variants:
+        n += 1
+        size = genome.lengths.get(variant.chrom, 0)
+        if variant.end > size:
+            absent += 1
+            holds = "has no such chromosome" if size == 0 else f"ends at {size}"
+        else:
+            # one base to either side, so that a shifted file is recognised
+            left, right = max(variant.start - 1, 0), min(variant.end + 1, size)
+            around = genome.fetch(Interval(variant.chrom, left, right)).upper()
+            at = variant.start - left
+            here, ref, alt = around[at : at + len(variant.ref)], variant.ref.upper(), variant.alt.upper()
+            if here == ref:
+                matching += 1
+                continue
+            swapped += around[at : at + len(alt)] == alt
+            shifted += ref in (around[: len(ref)] if at else "", around[at + 1 :])
+            holds = f"holds {_short(here)}"
+        if len(first) < _SHOWN:
+            first.append(f"{variant}: the genome {holds}")
+    return ReferenceCheck(n, matching, swapped, shifted, absent, tuple(first))
+
+
+def _read(path: Path, symbolic: str) -> Iterator[Variant]:
+    has_format = False
+
+    def is_header(line: str) -> bool:
+        nonlocal has_format
+        has_format |= line.startswith("##fileformat=VCF")
+        return line.startswith("#")
+
+    skipped, first_skipped, warned = 0, 0, False
+    for number, row in fields(path, is_header):
+        if len(row) < 5:
+            raise BadLineError(path, number, f"{len(row)} column(s); CHROM POS ID REF ALT are needed (tab-separated)")
+        if not has_format and not warned:
+            warnings.warn(
+                f"{path} has no line ##fileformat=VCF...: read as columns CHROM, POS (from 1), ID, REF, ALT.",
+                stacklevel=2,
+            )
+            warned = True
+        chrom, position, name, ref, alts = row[:5]
+        if not position.isdecimal() or int(position) < 1:
+            raise BadLineError(path, number, f"POS is {position!r}; expected a whole number from 1 up")
+        if not ref or not _BASES.issuperset(ref):
+            raise BadLineError(path, number, f"REF is {_short(ref)!r}; expected bases A C G T N")
+        for alt in alts.split(","):
+            if alt and _BASES.issuperset(alt):
+                yield Variant(chrom, int(position) - 1, ref, alt, "" if name == "." else name)
+            elif symbolic == "error":
+                raise BadLineError(path, number, f"ALT is {_short(alt)!r}, no sequence; read with symbolic='skip'")
+            else:
+                skipped, first_skipped = skipped + 1, first_skipped or number
+    if skipped:
+        warnings.warn(
+            f"{path}: skipped {skipped} alleles that are no sequence (such as <DEL>, * or .), first on line "
+            f"{first_skipped}.",
+            stacklevel=2,
+        )
+
+
+def _short(bases: str) -> str:
+    return bases if len(bases) <= 12 else f"{bases[:9]}...({len(bases)})"
