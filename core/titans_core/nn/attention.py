@@ -43,9 +43,8 @@ class SegmentState:
 
     def ended(self) -> "SegmentState":
         """The state at the beginning of the next segment."""
-        return SegmentState(
-            *(x[:, :, :0] for x in (self.context_keys, self.context_values, self.keys, self.values)), self.tail
-        )
+        ck, cv, k, v = (x[:, :, :0] for x in (self.context_keys, self.context_values, self.keys, self.values))
+        return SegmentState(ck, cv, k, v, self.tail)
 
 
 class _Projections(nn.Module):

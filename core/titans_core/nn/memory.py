@@ -152,7 +152,7 @@ class NeuralMemory(nn.Module):
             tail = None if state is None or state.tail is None else state.tail[..., queries]
             q, _ = self.conv(q, tail, queries)
         q = F.normalize(F.silu(q).unflatten(-1, (self.num_heads, -1)), dim=-1)
-        memory = tuple(self.weights) if state is None else state.memory.weights
+        memory = self._start() if state is None else state.memory.weights
         return self._finish(read_memory(q, memory, self.activation), x)
 
     def update(self, x: Tensor, state: NeuralMemoryState | None = None) -> NeuralMemoryState:
@@ -161,7 +161,11 @@ class NeuralMemory(nn.Module):
 
     def initial_state(self, batch_size: int) -> NeuralMemoryState:
         """The state before the first token: the learned memory for each of ``batch_size`` sequences."""
-        return NeuralMemoryState(MemoryState.initial(tuple(self.weights), batch_size))
+        return NeuralMemoryState(MemoryState.initial(self._start(), batch_size))
+
+    def _start(self) -> tuple[Tensor, ...]:
+        """The learned memory in the dtype of a state: float32, or float64."""
+        return tuple(w.to(torch.promote_types(w.dtype, torch.float32)) for w in self.weights)
 
     def _project(self, x: Tensor, state: NeuralMemoryState | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         qkv, tail = self.qkv(x), None

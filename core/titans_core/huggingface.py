@@ -1,0 +1,344 @@
+"""Titans language models in Hugging Face's ``transformers``: ``AutoModelForCausalLM``, ``generate``.
+
+Importing this file registers them. The network is :class:`~titans_core.TitansLM` itself, held and not copied::
+
+    TitansForCausalLM.from_titans(model, eos_token_id=2).save_pretrained("folder")
+    AutoModelForCausalLM.from_pretrained("folder").generate(ids, max_new_tokens=100, num_beams=3)
+"""
+
+import copy
+from dataclasses import asdict, fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from titans_core.huggingface_tokenizer import hf_tokenizer
+from titans_core.models import LMState, TitansConfig, TitansLM
+
+try:
+    from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin
+    from transformers.cache_utils import Cache
+    from transformers.configuration_utils import PreTrainedConfig
+    from transformers.modeling_outputs import CausalLMOutputWithPast
+    from transformers.modeling_utils import PreTrainedModel
+except ImportError as error:
+    raise ImportError(
+        f"titans_core.huggingface needs transformers, version 5: pip install 'titans-suite[hf]' ({error})"
+    ) from error
+
+__all__ = ["TitansCache", "TitansForCausalLM", "TitansHFConfig", "hf_tokenizer"]
+
+
+class TitansHFConfig(PreTrainedConfig):
+    """The settings of a :class:`~titans_core.TitansConfig`, by the same names, and those of ``transformers``.
+
+    Args:
+        bos_token_id: begins a text; None: nothing does.
+        eos_token_id: ends a text; ``generate`` stops there.
+        pad_token_id: fills up the texts of a batch.
+        use_cache: whether a forward pass in evaluation mode returns a :class:`TitansCache`, unless the call says.
+        options: settings of ``TitansConfig``, and whatever else ``transformers`` keeps in a configuration.
+
+    Raises:
+        ValueError, TypeError: what ``TitansConfig`` refuses.
+    """
+
+    model_type = "titans"
+    attribute_map = {  # noqa: RUF012
+        "hidden_size": "dim",
+        "intermediate_size": "hidden",
+        "num_attention_heads": "num_heads",
+        "num_hidden_layers": "num_layers",
+        "tie_word_embeddings": "tie_embeddings",
+    }
+
+    def __init__(
+        self,
+        *,
+        bos_token_id: int | None = None,
+        eos_token_id: int | list[int] | None = None,
+        pad_token_id: int | None = None,
+        use_cache: bool = True,
+        **options: Any,
+    ) -> None:
+        settings = TitansConfig(**{f.name: options.pop(f.name) for f in fields(TitansConfig) if f.name in options})
+        for name, value in asdict(settings).items():
+            setattr(self, name, value)
+        self.bos_token_id = bos_token_id
+        self.eos_token_id = eos_token_id
+        self.pad_token_id = pad_token_id
+        self.use_cache = use_cache
+        super().__init__(**options)
+
+    def titans(self) -> TitansConfig:
+        """The settings of the network."""
+        return TitansConfig(**{f.name: getattr(self, f.name) for f in fields(TitansConfig)})
+
+
+Parts = list[tuple[Tensor, LMState | None]]
+
+
+class TitansCache(Cache):
+    """Where the texts of a batch stand, for ``past_key_values``. As ``transformers`` expects, it changes in place.
+
+    A recurrent model must not read padding. So texts that have read the same number of tokens share one state, and
+    each other length has its own: a padded batch goes on exactly as its texts would alone.
+
+    Attributes:
+        parts: ``(rows, state)``, ascending rows of the batch and their state; None before their first token.
+        length: columns of the batch that were read, padding included.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(layers=[])
+        self.parts: Parts = []
+        self.length = 0
+
+    @property
+    def batch_size(self) -> int:
+        """Number of texts; -1 before the first."""
+        return sum(len(rows) for rows, _ in self.parts) if self.parts else -1
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether anything was read."""
+        return bool(self.parts)
+
+    @property
+    def is_croppable(self) -> bool:
+        """A memory cannot go back."""
+        return False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "TitansCache":
+        """A cache to go on from on its own. States are never changed, so both may hold them."""
+        return copy.copy(self)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Columns that were read: the same for every layer."""
+        return self.length
+
+    def get_max_length(self, layer_idx: int | None = None) -> int:
+        """No end: -1."""
+        return -1
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.parts, self.length = [], 0
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Refused: what was learned cannot be taken back."""
+        raise NotImplementedError(
+            "a Titans memory cannot unlearn its last tokens, so a TitansCache cannot be cropped: generate without an "
+            "assistant or prompt lookup; to try several continuations, keep a copy.deepcopy of the cache."
+        )
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Text i becomes what text ``beam_idx[i]`` was."""
+        parts: Parts = []
+        for rows, state in self.parts:
+            new, old = (beam_idx.to(rows.device)[:, None] == rows).nonzero(as_tuple=True)
+            if len(new):
+                parts.append((new, None if state is None else state.select(old)))
+        self.parts = parts
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """As :meth:`reorder_cache`."""
+        self.reorder_cache(indices)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Each text ``repeats`` times: what a batch that begins beam search with a cache needs."""
+        self.reorder_cache(torch.arange(max(self.batch_size, 0)).repeat_interleave(repeats))
+
+
+class TitansForCausalLM(PreTrainedModel, GenerationMixin):
+    """A :class:`~titans_core.TitansLM` with the face of a causal language model of ``transformers``.
+
+    Padding, wherever ``attention_mask`` has 0, is left out rather than masked, and changes nothing.
+
+    Args:
+        config: what it is built from.
+        model: the network, if it exists already; see :meth:`from_titans`.
+    """
+
+    config_class = TitansHFConfig
+    base_model_prefix = "model"
+    accepts_loss_kwargs = True
+    _is_stateful = True
+    _no_split_modules = ["Block"]  # noqa: RUF012
+    _tied_weights_keys = {"model.head.weight": "model.embedding.weight"}  # noqa: RUF012
+
+    def __init__(self, config: TitansHFConfig, model: TitansLM | None = None) -> None:
+        super().__init__(config)
+        self.model = TitansLM(config.titans()) if model is None else model
+        for parameter in self.model.parameters():
+            # the network starts by itself; on the meta device it has no numbers yet
+            parameter._is_hf_initialized = not parameter.is_meta
+        self.post_init()
+
+    @classmethod
+    def from_titans(cls, model: TitansLM, **options: Any) -> "TitansForCausalLM":
+        """The same network, not a copy. ``options`` go to :class:`TitansHFConfig`: ``eos_token_id=2``."""
+        return cls(TitansHFConfig(**asdict(model.config), dtype=model.embedding.weight.dtype, **options), model)
+
+    @torch.no_grad()
+    def initialize_weights(self) -> None:
+        """Weights that a checkpoint lacks start as in a new network."""
+        lacking = {
+            name: parameter
+            for name, parameter in self.model.named_parameters()
+            if not getattr(parameter, "_is_hf_initialized", False)
+        }
+        if lacking:
+            new = dict(TitansLM(self.config.titans()).named_parameters())
+            for name, parameter in lacking.items():
+                parameter.copy_(new[name])
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.model.embedding
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.model.embedding = value
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.model.head
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        self.model.head = new_embeddings
+
+    def resize_token_embeddings(self, *args: Any, **options: Any) -> nn.Embedding:
+        """As in ``transformers``. A cache of before belongs to another model from then on."""
+        embedding = super().resize_token_embeddings(*args, **options)
+        self.model.config = self.config.titans()
+        return embedding
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        past_key_values: TitansCache | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        num_items_in_batch: Tensor | int | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> CausalLMOutputWithPast | tuple[Any, ...]:
+        """Logits of the token that follows each, and with ``labels`` the loss.
+
+        Args:
+            input_ids: ``[B, T]``; or ``inputs_embeds``, ``[B, T, dim]``.
+            attention_mask: 1 at tokens, 0 at padding; its last T columns are those of ``input_ids``.
+            past_key_values: to go on from; it is brought up to date.
+            labels: ``[B, T]``, ``input_ids`` with -100 where no loss is wanted. They are shifted here.
+            use_cache: whether to return the cache, which is what the next tokens need.
+            logits_to_keep: only the last so many columns, or these; 0: all.
+            num_items_in_batch: what the sum of losses is divided by; None: the labels that count.
+
+        Raises:
+            ValueError, TypeError: input or a cache of another kind, or a cache of another batch or model.
+        """
+        if output_attentions or output_hidden_states:
+            raise ValueError("Titans models return neither attentions nor hidden states: leave these options out.")
+        x = _input(input_ids, inputs_embeds)
+        if use_cache is None:
+            use_cache = self.config.use_cache and not self.training
+        cache = past_key_values
+        if cache is None and use_cache:
+            cache = TitansCache()
+        hidden = self._read(x, _tokens(attention_mask, x, trailing=cache is None), cache)
+        logits = self.model.head(
+            hidden[:, slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep]
+        )
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(
+                logits=logits,
+                labels=labels,
+                vocab_size=self.config.vocab_size,
+                num_items_in_batch=num_items_in_batch,
+            )
+        output = CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache if use_cache else None)
+        return output if (self.config.return_dict if return_dict is None else return_dict) else output.to_tuple()
+
+    def _read(self, x: Tensor, tokens: Tensor | None, cache: TitansCache | None) -> Tensor:
+        """Ids ``[B, T]`` or embeddings ``[B, T, dim]``, of which ``tokens`` are read -> ``[B, T, dim]``."""
+        if cache is not None and not isinstance(cache, TitansCache):
+            raise TypeError(
+                f"past_key_values must be a TitansCache, got {type(cache).__name__}: other caches hold keys."
+            )
+        parts: Parts = [(torch.arange(len(x), device=x.device), None)]
+        if cache is not None and cache.parts:
+            parts = cache.parts
+        if cache is not None and cache.batch_size not in (-1, len(x)):
+            raise ValueError(
+                f"past_key_values holds {cache.batch_size} texts, the batch has {len(x)}: go on with the same batch. "
+                "For beam search or several answers from one cache, call its batch_repeat_interleave(n) first."
+            )
+        if tokens is None and len(parts) == 1:
+            rows, state = parts[0]
+            hidden, state = self._hidden(x, state)
+            parts = [(rows, state)]
+        else:
+            tokens = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if tokens is None else tokens
+            hidden, parts = self._read_apart(x, tokens, parts)
+        if cache is not None:
+            cache.parts, cache.length = parts, cache.length + x.shape[1]
+        return hidden
+
+    def _read_apart(self, x: Tensor, tokens: Tensor, parts: Parts) -> tuple[Tensor, Parts]:
+        """As :meth:`_read`, texts of unequal length one length after another. Padding gives 0."""
+        hidden = self.model.norm.weight.new_zeros(*x.shape[:2], self.config.dim)
+        after: Parts = []
+        for rows, state in parts:
+            lengths = tokens[rows].sum(1)
+            for length in lengths.unique().tolist():
+                chosen = (lengths == length).nonzero().squeeze(1)
+                own = state if state is None or len(chosen) == len(rows) else state.select(chosen)
+                if length:
+                    here = torch.zeros_like(tokens)
+                    here[rows[chosen]] = tokens[rows[chosen]]
+                    y, own = self._hidden(x[here].unflatten(0, (len(chosen), length)), own)
+                    hidden[here] = y.flatten(0, 1).to(hidden.dtype)
+                after.append((rows[chosen], own))
+        return hidden, after
+
+    def _hidden(self, x: Tensor, state: LMState | None) -> tuple[Tensor, LMState]:
+        return self.model.hidden(x, state) if x.ndim == 2 else self.model.hidden_of(x, state)
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False
+
+    def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any) -> Any:
+        super()._prepare_cache_for_generation(generation_config, model_kwargs, *rest)  # type: ignore[misc]
+        if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
+            model_kwargs["past_key_values"] = TitansCache()
+
+
+def _input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+    if (input_ids is None) == (inputs_embeds is None):
+        raise ValueError("give either input_ids [B, T] or inputs_embeds [B, T, dim], and not both.")
+    return input_ids if input_ids is not None else inputs_embeds  # type: ignore[return-value]
+
+
+def _tokens(mask: Tensor | None, x: Tensor, trailing: bool) -> Tensor | None:
+    """Which columns are read, ``[B, T]``; None: all. ``trailing``: also the padding behind a text, which changes
+    nothing before it, so that a batch that goes nowhere from here is read at once."""
+    if mask is None:
+        return None
+    if mask.ndim != 2 or len(mask) != len(x) or mask.shape[1] < x.shape[1]:
+        raise ValueError(
+            f"attention_mask must be [B, T], of 0 and 1, with a column for each of {tuple(x.shape[:2])}, "
+            f"got shape {tuple(mask.shape)}."
+        )
+    tokens = mask[:, mask.shape[1] - x.shape[1] :].to(x.device).bool()
+    if trailing:
+        tokens = tokens | (tokens.flip(1).cumsum(1).flip(1) == 0)
+    return None if bool(tokens.all()) else tokens
+
+
+AutoConfig.register(TitansHFConfig.model_type, TitansHFConfig, exist_ok=True)
+AutoModelForCausalLM.register(TitansHFConfig, TitansForCausalLM, exist_ok=True)

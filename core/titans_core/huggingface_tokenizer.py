@@ -1,0 +1,86 @@
+"""The project's tokenizers for Hugging Face's ``transformers``."""
+
+from pathlib import Path
+from typing import Any
+
+from titans_core.tokenizers import ByteTokenizer, Tokenizer, load_tokenizer
+
+try:
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import decoders, normalizers, pre_tokenizers
+    from tokenizers.models import BPE
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+except ImportError as error:
+    raise ImportError(
+        f"titans_core.huggingface needs transformers, version 5: pip install 'titans-suite[hf]' ({error})"
+    ) from error
+
+
+def hf_tokenizer(spec: str | Path) -> Any:
+    """A tokenizer for ``transformers`` with the ids of :func:`titans_core.tokenizers.load_tokenizer`: those that
+    pretraining wrote. Save it beside the model with ``save_pretrained``.
+
+    Begin and end of a document are ``<s>`` and ``</s>``, which also pads. It adds neither by itself, as pretraining
+    begins no document; and what looks like either in a text is ordinary text.
+
+    Args:
+        spec: "bytes", a SentencePiece ``.model`` file, or a folder with a tokenizer of Hugging Face, which is loaded as
+            it is.
+
+    Raises:
+        ValueError: a SentencePiece model of a kind that ``tokenizers`` does not reproduce.
+    """
+    if str(spec) != "bytes" and Path(spec).suffix != ".model":
+        return AutoTokenizer.from_pretrained(spec)
+    known = load_tokenizer(spec)
+    backend = _bytes(known) if isinstance(known, ByteTokenizer) else _sentencepiece(Path(spec))
+    found = backend.encode(_PROBE, add_special_tokens=False).ids
+    if found != known.encode(_PROBE):
+        raise ValueError(
+            f"{spec} is no SentencePiece model of the kind of Llama 2 (BPE with bytes to fall back on, text as it is, "
+            "a space before it), and its ids would change. Convert it to a tokenizer.json and give that folder."
+        )
+    ids = {"bos_token": known.bos_id, "eos_token": known.eos_id, "pad_token": known.eos_id}
+    special = {name: backend.id_to_token(i) for name, i in ids.items() if i is not None}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, clean_up_tokenization_spaces=False, split_special_tokens=True, **special
+    )
+
+
+# spaces in runs and at both ends, lines, rare words, letters and pictures beyond the vocabulary, compositions
+_PROBE = (
+    "  Two  spaces,   three;\n\n\tTab: Überraschung 1234.5 🙂 ﬁ Ⅳ é e\u0301 漢字 antidisestablishmentarianism </s> _▁ "
+)
+
+
+def _bytes(known: Tokenizer) -> Backend:
+    """Each byte a token, under the printable character that byte-level models write for it."""
+    vocab = {character: byte for byte, character in bytes_to_unicode().items()}
+    backend = Backend(BPE(vocab | {"<s>": known.bos_id, "</s>": known.eos_id}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def _sentencepiece(path: Path) -> Backend:
+    """The BPE of a SentencePiece model. It joins the two neighbours whose union has the highest score: so every way to
+    put a piece together is a merge, ranked by the piece's score."""
+    from sentencepiece import SentencePieceProcessor
+
+    model = SentencePieceProcessor(str(path))
+    vocab = {model.id_to_piece(i): i for i in range(model.vocab_size())}
+    score = {piece: model.get_score(i) for piece, i in vocab.items() if not (model.is_control(i) or model.is_byte(i))}
+    merges = [
+        (piece[:cut], piece[cut:])
+        for piece in sorted(score, key=lambda piece: -score[piece])
+        for cut in range(1, len(piece))
+        if piece[:cut] in score and piece[cut:] in score
+    ]
+    unknown = model.id_to_piece(model.unk_id())
+    backend = Backend(BPE(vocab, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True))
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return backend
