@@ -65,6 +65,11 @@ class TitansConfig:
                 f"dim must be a multiple of 4 * num_heads, got dim={self.dim} and num_heads={self.num_heads}."
             )
 
+    def differences(self, here: "TitansConfig") -> str:
+        """In words, where this configuration ("there") is not the other ("here")."""
+        pairs = ((f.name, getattr(self, f.name), getattr(here, f.name)) for f in fields(self))
+        return ", ".join(f"{name} {a!r} there and {b!r} here" for name, a, b in pairs if a != b)
+
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "TitansConfig":
         """A configuration of the paper's section 5.1 by name: ``"mac-340m"``.

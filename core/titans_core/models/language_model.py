@@ -1,12 +1,16 @@
 """The language model: embedding, blocks of one architecture, output layer."""
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from typing_extensions import Self
 
+from titans_core.archive import ArchiveError, load_archive, save_archive
 from titans_core.models.blocks import Block, norm
 from titans_core.models.config import TitansConfig
 from titans_core.models.generate import Generation
@@ -123,6 +127,43 @@ class TitansLM(Generation, nn.Module):
     def _sum_of_losses(self, hidden: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
         return F.cross_entropy(self.head(hidden).float(), targets, ignore_index=ignore_index, reduction="sum")
 
+    def save(self, path: str | Path) -> None:
+        """Write the model to the folder ``path`` (JSON and safetensors)."""
+        tensors = {name: t for name, t in self.state_dict().items() if name != "head.weight" or not self._tied}
+        save_archive(path, type(self).__name__, {"config": asdict(self.config)}, tensors)
+
+    @classmethod
+    def load(cls, path: str | Path, config: TitansConfig | None = None) -> Self:
+        """A model from the folder that :meth:`save` wrote, on the CPU. Nothing is unpickled.
+
+        Args:
+            path: the folder.
+            config: what the model should be; None takes what is there.
+
+        Raises:
+            FileNotFoundError: no saved model there.
+            ArchiveError: a truncated or changed file, or another kind of model.
+            ValueError: a model of another configuration than ``config``; the message says what differs.
+        """
+        content, tensors = load_archive(path, cls.__name__)
+        found = TitansConfig(**content["config"])
+        if config is not None and config != found:
+            raise ValueError(f"{path} holds another model: {found.differences(config)}.")
+        with torch.device("meta"):
+            model = cls(found)
+        model.to_empty(device="cpu")
+        if found.tie_embeddings:
+            model.head.weight = model.embedding.weight
+        model.load_state_dict(tensors, strict=False)  # of the names, only a tied head.weight may be missing
+        missing = {*model.state_dict()} - {*tensors} - ({"head.weight"} if found.tie_embeddings else set())
+        if missing or {*tensors} - {*model.state_dict()}:
+            raise ArchiveError(f"{path} does not hold the tensors of its configuration: {sorted(missing)} are missing.")
+        return model.eval()
+
+    @property
+    def _tied(self) -> bool:
+        return self.head.weight is self.embedding.weight
+
     def num_parameters(self, embeddings: bool = True) -> int:
         """Numbers that are trained: all, tied embeddings counted once; or without embedding and output layer."""
         count = sum(p.numel() for p in self.parameters())
@@ -151,9 +192,7 @@ class TitansLM(Generation, nn.Module):
         if not isinstance(state, LMState):
             raise TypeError(f"state must be an LMState, as an earlier call returned it, got {type(state).__name__}.")
         if state.config != self.config:
-            own, other = vars(self.config), vars(state.config)
-            differ = ", ".join(f"{k} {other[k]!r} there and {own[k]!r} here" for k in own if own[k] != other[k])
-            raise ValueError(f"state is that of another model: {differ}.")
+            raise ValueError(f"state is that of another model: {state.config.differences(self.config)}.")
         if not torch.compiler.is_compiling() and state.batch_size != len(ids):
             raise ValueError(
                 f"state is that of {state.batch_size} sequences, ids has {len(ids)}: go on with the same batch, or "

@@ -44,13 +44,15 @@ class OuterLoop(L.LightningModule):
         self.log("val_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=count, sync_dist=True)
 
     def configure_optimizers(self) -> Any:
-        decayed = [p for p in self.network.parameters() if p.ndim >= 2]
-        plain = [p for p in self.network.parameters() if p.ndim < 2]
-        optimizer = torch.optim.AdamW(
-            [{"params": decayed, "weight_decay": self.weight_decay}, {"params": plain, "weight_decay": 0.0}],
-            lr=self.learning_rate,
-        )
+        optimizer = torch.optim.AdamW(parameter_groups(self.network, self.weight_decay), lr=self.learning_rate)
         schedule = torch.optim.lr_scheduler.OneCycleLR(
             optimizer, max_lr=self.learning_rate, total_steps=max(2, self.total_steps), pct_start=0.3
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def parameter_groups(network: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """For an optimiser: weights of two dimensions and more decay, vectors do not."""
+    decayed = [p for p in network.parameters() if p.ndim >= 2]
+    plain = [p for p in network.parameters() if p.ndim < 2]
+    return [{"params": decayed, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}]

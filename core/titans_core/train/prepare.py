@@ -324,3 +324,10 @@ def _publish(unfinished: Path, out: Path, names: list[str]) -> None:
     for name in names:
         os.replace(unfinished / f"{name}.bin", out / f"{name}.bin")
     os.replace(unfinished / DESCRIPTION, out / DESCRIPTION)
+
+
+if __name__ == "__main__":
+    require("jsonargparse", "this command")
+    from jsonargparse import auto_cli
+
+    auto_cli(prepare)

@@ -1,0 +1,95 @@
+"""A saved model: a folder with ``model.json`` (what it is) and ``model.safetensors`` (its numbers).
+
+Nothing is unpickled.
+"""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+FORMAT = 2
+
+
+class ArchiveError(ValueError):
+    """A saved model that is incomplete, changed, or of another kind."""
+
+
+def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write a model to the folder ``path``. An older model there is replaced only once the new one is written whole."""
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise ArchiveError(f"{folder} is a file; a model is saved as a folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    blob = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
+    head = {"format": FORMAT, "kind": kind, "content": content, "tensors_sha256": hashlib.sha256(blob).hexdigest()}
+    head["sha256"] = _digest(head)
+    for name, data in (
+        ("model.safetensors", blob),
+        ("model.json", json.dumps(head, indent=1, default=_plain).encode()),
+    ):
+        part = folder / f"{name}.part"
+        part.write_bytes(data)
+        os.replace(part, folder / name)
+
+
+def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read what :func:`save_archive` wrote.
+
+    Raises:
+        FileNotFoundError: no saved model there.
+        ArchiveError: a truncated or changed file, another kind of model, or a newer format.
+    """
+    folder = Path(path)
+    head_file, tensor_file = folder / "model.json", folder / "model.safetensors"
+    for file in (head_file, tensor_file):
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"no saved model at {folder}: {file.name} is missing. Give the folder that save() wrote."
+            )
+    try:
+        head = json.loads(head_file.read_text())
+        found = head.pop("sha256")
+    except (ValueError, KeyError, AttributeError) as error:
+        raise ArchiveError(f"{head_file} is truncated or damaged ({error}). Save the model again.") from error
+    if found != _digest(head):
+        raise ArchiveError(
+            f"{head_file} was changed after it was saved: its content does not fit its checksum. Save the model again."
+        )
+    if head["format"] != FORMAT:
+        newer = head["format"] > FORMAT
+        by, then = ("a newer", "Upgrade.") if newer else ("an older", "Load it with that version, or fit it again.")
+        raise ArchiveError(
+            f"{folder} was saved by {by} version (format {head['format']}, this one reads format {FORMAT}). {then}"
+        )
+    if head["kind"] != kind:
+        raise ArchiveError(f"{folder} holds a {head['kind']}, not a {kind}.")
+    blob = tensor_file.read_bytes()
+    actual = hashlib.sha256(blob).hexdigest()
+    if actual != head["tensors_sha256"]:
+        raise ArchiveError(
+            f"{tensor_file} is truncated or changed: sha256 is {actual}, {head['tensors_sha256']} was saved. "
+            "Save the model again."
+        )
+    try:
+        return head["content"], load(blob)
+    except SafetensorError as error:
+        raise ArchiveError(f"{tensor_file} cannot be read: {error}.") from error
+
+
+def _digest(head: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(head, sort_keys=True, default=_plain).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON does not know, as what it does: numpy's numbers as Python's, a pandas offset by its name."""
+    if hasattr(value, "freqstr"):
+        return value.freqstr
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a setting of type {type(value).__name__} cannot be saved: {value!r}.")

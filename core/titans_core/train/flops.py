@@ -1,0 +1,58 @@
+"""How much arithmetic a token takes: what tokens per second are held against (MFU)."""
+
+from itertools import pairwise
+
+import torch
+
+from titans_core.models import TitansConfig, TitansLM
+
+# dense bf16 TFLOP/s by part of the device's name; from the makers' data sheets
+PEAKS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L40S": 362.0, "4090": 165.0}
+
+
+def flops_per_token(model: TitansLM, length: int) -> float:
+    """Multiplications and additions of one token, forward and backward, in sequences of ``length``.
+
+    Twice the weights of every matrix product forward and twice that again backward; attention over the tokens that are
+    seen; the memory's products of each chunk (``22 d h + 4 C (d + h) + 2 C^2`` for two layers, with C tokens a chunk).
+    """
+    config = model.config
+    matrices = sum(p.numel() for name, p in model.named_parameters() if p.ndim == 2 and "persistent" not in name)
+    if not config.tie_embeddings:
+        matrices -= model.embedding.weight.numel()  # looked up, not multiplied
+    layers = config.num_layers * (_attention(config, length) + _memory(config))
+    return 3 * (2 * matrices + layers)
+
+
+def peak_flops(device: torch.device) -> float | None:
+    """The device's dense bf16 FLOP/s; None where it is not known, as of any CPU."""
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device)
+    return next((peak * 1e12 for part, peak in PEAKS.items() if part in name), None)
+
+
+def _attention(config: TitansConfig, length: int) -> float:
+    """Scores and sums of values: 4 dim for each token that a token sees, as computed, masked or not."""
+    if config.architecture == "lmm":
+        return 0.0
+    if config.architecture == "transformer":
+        return 4 * config.dim * length / 2
+    if config.architecture == "mac":
+        return 4 * config.dim * (config.num_persistent + 2 * min(config.segment, length))
+    return 4 * config.dim * (config.num_persistent + 2 * min(config.window, length))
+
+
+def _memory(config: TitansConfig) -> float:
+    if config.architecture == "transformer":
+        return 0.0
+    d = config.dim // config.num_heads
+    h = round(d * config.memory_expansion)
+    C = max(config.chunk_size, 16)
+    widths = [d, *[h] * (config.memory_depth - 1), d]
+    products = sum(a * b for a, b in pairwise(widths))
+    # keys forward, errors back but through the first layer, M and S read, both written
+    per_layer = 2 * products * (5 + config.momentum) - 2 * widths[0] * widths[1]
+    within = 2 * C * sum(a + b for a, b in pairwise(widths))
+    asked = 2 * products if config.architecture == "mac" else 0
+    return config.num_heads * (per_layer + within + asked)

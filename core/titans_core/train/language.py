@@ -1,0 +1,163 @@
+"""Pretraining of a language model as a LightningModule: the paper's recipe, logs, and an exact resume."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.strategies import ModelParallelStrategy
+from torch import Tensor
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+from titans_core.models import TitansConfig, TitansLM
+from titans_core.train.flops import flops_per_token, peak_flops
+from titans_core.train.module import parameter_groups
+
+
+class LanguageModelTraining(L.LightningModule):
+    """Next-token training of a :class:`~titans_core.TitansLM` (section 5.1).
+
+    Args:
+        config: of the model, or the name of a preset: "mac-170m".
+        learning_rate: of AdamW, at its highest.
+        weight_decay: of AdamW, on matrices.
+        betas: of AdamW.
+        warmup_steps: the learning rate rises over these, then falls as a cosine until the last step.
+        final_rate: where the cosine ends, as a part of ``learning_rate``.
+        compile: run the model through ``torch.compile``.
+        seed: of the weights at the start.
+    """
+
+    def __init__(
+        self,
+        config: TitansConfig | str = "mac-170m",
+        learning_rate: float = 4e-4,
+        weight_decay: float = 0.1,
+        betas: tuple[float, float] = (0.9, 0.95),
+        warmup_steps: int = 500,
+        final_rate: float = 0.1,
+        compile: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.config = TitansConfig.preset(config) if isinstance(config, str) else config
+        self.learning_rate, self.weight_decay, self.betas = learning_rate, weight_decay, betas
+        self.warmup_steps, self.final_rate, self.compiles = warmup_steps, final_rate, compile
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.model = TitansLM(self.config)
+        self._losses: list[Tensor] = []  # of the batches of this step
+        self._clock: tuple[float, int] | None = None  # when the last step ended, and its number
+
+    def configure_model(self) -> None:
+        """FSDP2, where the trainer's strategy shards: each block is gathered when its turn comes, then the whole."""
+        strategy = self.trainer.strategy
+        if isinstance(strategy, ModelParallelStrategy) and not self._sharded:
+            from torch.distributed.fsdp import fully_shard
+
+            mesh = strategy.device_mesh["data_parallel"]
+            if mesh.size() != self.trainer.world_size:
+                raise ValueError(
+                    f"the strategy shares data between {mesh.size()} of {self.trainer.world_size} processes, and layers "
+                    "are not split here. Give ModelParallelStrategy data_parallel_size (all processes) and "
+                    "tensor_parallel_size: 1."
+                )
+            for block in self.model.blocks:
+                fully_shard(block, mesh=mesh)
+            fully_shard(self.model, mesh=mesh)
+            # training runs the model by this name
+            torch.distributed.fsdp.register_fsdp_forward_method(self.model, "loss")
+        if self.compiles:
+            self.model.compile()
+            self.compiles = False
+
+    def export(self, path: str | Path) -> None:
+        """Save the model (:meth:`TitansLM.save`). Every process must call this; the first one writes."""
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        tensors = get_model_state_dict(self.model, options=options)
+        if self.trainer.is_global_zero:
+            whole = TitansLM(self.config)
+            whole.load_state_dict(tensors)
+            whole.save(path)
+
+    @property
+    def _sharded(self) -> bool:
+        return any(hasattr(p, "device_mesh") for p in self.model.parameters())
+
+    def on_fit_start(self) -> None:
+        vocabulary = getattr(getattr(self.trainer.datamodule, "train", None), "vocab_size", None)  # type: ignore[attr-defined]
+        if vocabulary is not None and vocabulary > self.config.vocab_size:
+            raise ValueError(
+                f"the tokens have a vocabulary of {vocabulary}, and the model one of {self.config.vocab_size}: set "
+                "model.config.vocab_size to at least that, or prepare the text with another tokenizer."
+            )
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        loss = self.model.loss(batch[:, :-1], batch[:, 1:])
+        if not torch.isfinite(loss):
+            raise FloatingPointError(
+                f"the loss of step {self.global_step} is {float(loss)}. Lower model.learning_rate, and go on from the "
+                "last checkpoint."
+            )
+        self._losses.append(loss.detach())
+        return loss
+
+    def validation_step(self, batch: Tensor, batch_idx: int) -> None:
+        loss = self.model.loss(batch[:, :-1], batch[:, 1:])
+        count = batch[:, 1:].numel()
+        self.log("val_loss", loss, prog_bar=True, sync_dist=True, batch_size=count)
+        self.log("val_bits_per_token", loss / math.log(2), sync_dist=True, batch_size=count)
+
+    def on_train_batch_end(self, outputs: Any, batch: Tensor, batch_idx: int) -> None:
+        """At the end of an optimiser step: its mean loss, tokens per second, and what part of the device's peak
+        that is."""
+        if (batch_idx + 1) % self.trainer.accumulate_grad_batches:
+            return
+        self.log("train_loss", torch.stack(self._losses).mean(), prog_bar=True, sync_dist=True)
+        self._losses.clear()
+        now, step = time.perf_counter(), self.global_step
+        if self._clock is not None and step > self._clock[1]:
+            tokens = batch[:, 1:].numel() * self.trainer.accumulate_grad_batches * self.trainer.world_size
+            rate = tokens * (step - self._clock[1]) / (now - self._clock[0])
+            self.log("tokens_per_second", rate, prog_bar=True)
+            peak = peak_flops(self.device)
+            if peak is not None:
+                used = rate * flops_per_token(self.model, batch.shape[1] - 1)
+                self.log("mfu", used / (peak * self.trainer.world_size), prog_bar=True)
+        self._clock = now, step
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.AdamW(
+            parameter_groups(self.model, self.weight_decay), lr=self.learning_rate, betas=(self.betas[0], self.betas[1])
+        )
+        total = int(self.trainer.estimated_stepping_batches)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, total))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _rate(self, step: int, total: int) -> float:
+        warmup = min(self.warmup_steps, total // 2)
+        if step < warmup:
+            return (step + 1) / warmup
+        done = min(1.0, (step - warmup) / max(1, total - warmup))
+        return self.final_rate + (1 - self.final_rate) * 0.5 * (1 + math.cos(math.pi * done))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """The random state (nothing here draws from another than torch's), and which model this is; the rest of a
+        resume is Lightning's and the loader's."""
+        checkpoint["titans_random"] = {
+            "cpu": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        }
+        checkpoint["titans_config"] = vars(self.config).copy()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        found = TitansConfig(**checkpoint.get("titans_config", {}))
+        if "titans_config" not in checkpoint or found != self.config:
+            differ = found.differences(self.config) if "titans_config" in checkpoint else "it is not of this library"
+            raise ValueError(f"the checkpoint is that of another model: {differ}. Give its config, or start anew.")
+        states = checkpoint["titans_random"]
+        torch.set_rng_state(states["cpu"].cpu())
+        if states["cuda"] and torch.cuda.is_available():
+            torch.cuda.set_rng_state_all([s.cpu() for s in states["cuda"]])

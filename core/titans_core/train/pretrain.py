@@ -1,0 +1,67 @@
+"""Pretraining from one command.
+
+    python -m titans_core.train.prepare books.jsonl.gz --out tokens
+    python -m titans_core.train.pretrain fit --config pretrain.yaml
+    python -m titans_core.train.pretrain fit --config pretrain.yaml --ckpt_path last      # goes on after a stop
+
+Everything is an option by name (``--help``), of a YAML file or of the command line: ``model``, ``data``, and all of
+Lightning's Trainer, with its strategies (``ddp``, and FSDP2 as ``ModelParallelStrategy``), precisions and loggers.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from titans_core.tokenizers import require
+from titans_core.train.language import LanguageModelTraining
+from titans_core.train.token_data import TokenData
+
+DEFAULTS: dict[str, Any] = {
+    "max_steps": 1000,
+    "gradient_clip_val": 1.0,
+    "use_distributed_sampler": False,  # the loader shares each batch itself
+    "log_every_n_steps": 1,
+    "enable_model_summary": True,
+    "logger": {
+        "class_path": "lightning.pytorch.loggers.CSVLogger",
+        "init_args": {"save_dir": "pretraining", "flush_logs_every_n_steps": 1},
+    },
+}
+
+
+def main(args: Sequence[str] | None = None) -> Any:
+    """Run the command line; returns the CLI, whose ``model.model`` is the trained model."""
+    require("jsonargparse", "the pretraining command")
+    from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+
+    class PretrainCLI(LightningCLI):
+        def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+            parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+            parser.set_defaults(
+                {
+                    "checkpoint.dirpath": "pretraining/checkpoints",
+                    "checkpoint.every_n_train_steps": 100,
+                    "checkpoint.save_last": True,
+                    "checkpoint.save_on_train_epoch_end": False,
+                    "checkpoint.enable_version_counter": False,
+                }
+            )
+            parser.add_argument("--out", type=str, default="pretraining/model", help="folder of the trained model")
+
+        def after_fit(self) -> None:
+            self.model.export(self.config.fit.out)
+
+    return PretrainCLI(
+        LanguageModelTraining,
+        TokenData,
+        trainer_defaults=DEFAULTS,
+        seed_everything_default=0,
+        save_config_kwargs={"overwrite": True},
+        args=list(args) if args is not None else None,
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,210 @@
+"""Pretraining by one command: killed and resumed, in two processes, and with settings that cannot be."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from titans_core import TitansConfig, TitansLM
+from titans_core.archive import ArchiveError
+from titans_core.train.flops import flops_per_token
+from titans_core.train.prepare import prepare
+
+pytest.importorskip("jsonargparse")
+
+CONFIG = dict(
+    architecture="mag",
+    vocab_size=258,
+    dim=16,
+    num_layers=1,
+    num_heads=2,
+    hidden=24,
+    window=8,
+    segment=8,
+    num_persistent=2,
+    chunk_size=4,
+)
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    lines = (f"The {i}th line says {'abc' * (i % 7)}, and {i * i} is its square." for i in range(600))
+    (folder / "text.txt").write_text("\n".join(lines))
+    prepare([folder / "text.txt"], folder / "tokens", val_fraction=0.1, verbose=0)
+    return folder / "tokens"
+
+
+def command(tokens, steps=10, config=None, data=None, trainer=None):
+    settings = {
+        "model": {"config": {**CONFIG, **(config or {})}, "warmup_steps": 3, "learning_rate": 3e-3},
+        "data": {"path": str(tokens), "length": 32, "batch_tokens": 512, "micro_batch": 8, **(data or {})},
+        "trainer": {
+            "max_steps": steps,
+            "accelerator": "cpu",
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "limit_val_batches": 2,
+            "val_check_interval": 6,
+            **(trainer or {}),
+        },
+        "checkpoint": {"every_n_train_steps": 2},
+    }
+    return [sys.executable, "-m", "titans_core.train.pretrain", "fit", "--config", json.dumps(settings)]
+
+
+def start(arguments, folder, **options):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        arguments, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+
+
+def run(arguments, folder):
+    process = start(arguments, folder)
+    output, _ = process.communicate(timeout=240)
+    return process.returncode, output
+
+
+def losses(folder):
+    """Training losses by step, over all runs in a folder."""
+    found = {}
+    for file in sorted(folder.glob("pretraining/lightning_logs/version_*/metrics.csv")):
+        for row in csv.DictReader(file.open()):
+            if row.get("train_loss"):
+                found[int(row["step"])] = row["train_loss"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tokens, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    code, output = run(command(tokens), folder)
+    assert code == 0, output
+    return folder
+
+
+def test_a_run_killed_and_resumed_has_the_losses_of_one_never_stopped(tokens, uninterrupted, tmp_path):
+    process = start(command(tokens, trainer={"max_steps": 10}), tmp_path)
+    deadline = time.monotonic() + 120
+    while len(losses(tmp_path)) < 5 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before = losses(tmp_path)
+    assert 5 <= len(before) < 10  # it was killed in the middle
+    code, output = run([*command(tokens), "--ckpt_path", "last"], tmp_path)
+    assert code == 0, output
+    versions = list(tmp_path.glob("pretraining/lightning_logs/version_*"))
+    assert len(versions) == 2
+    resumed = [row for row in csv.DictReader((versions[-1] / "metrics.csv").open()) if row.get("train_loss")]
+    assert len(resumed) < 10  # it went on, and did not start anew
+    assert losses(tmp_path) == losses(uninterrupted)
+    a, b = (TitansLM.load(f / "pretraining" / "model").state_dict() for f in (tmp_path, uninterrupted))
+    assert {n: float((a[n] - b[n]).abs().max()) for n in b if not torch.equal(a[n], b[n])} == {}
+
+
+def test_training_lowers_the_loss_and_leaves_a_model(uninterrupted):
+    found = [float(x) for x in losses(uninterrupted).values()]
+    assert len(found) == 10
+    assert found[-1] < found[0] - 0.3
+    model = TitansLM.load(uninterrupted / "pretraining" / "model", TitansConfig(**CONFIG))
+    assert model.generate(torch.tensor([[84, 104, 101]]), 5).shape == (1, 8)
+
+
+SHARDED = {
+    "class_path": "lightning.pytorch.strategies.ModelParallelStrategy",
+    "init_args": {"data_parallel_size": 2, "tensor_parallel_size": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def one_process(tokens, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one")
+    code, output = run(command(tokens, steps=4), folder)
+    assert code == 0, output
+    return folder
+
+
+@pytest.mark.parametrize("strategy", ["ddp", SHARDED], ids=["ddp", "fsdp2"])
+def test_two_processes_train_as_one(tokens, one_process, tmp_path, strategy):
+    trainer = {"strategy": strategy, "devices": 2}
+    code, output = run(command(tokens, steps=4, data={"micro_batch": 4}, trainer=trainer), tmp_path)
+    assert code == 0, output
+    both, one = losses(tmp_path), losses(one_process)
+    assert list(both) == list(one) == [0, 1, 2, 3]
+    for step in one:
+        assert float(both[step]) == pytest.approx(float(one[step]), rel=1e-5)
+    a, b = (TitansLM.load(f / "pretraining" / "model").state_dict() for f in (tmp_path, one_process))
+    for name in b:
+        torch.testing.assert_close(a[name], b[name], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"config": {"vocab_size": 200}}, "vocabulary of 258, and the model one of 200"),
+        ({"data": {"batch_tokens": 500}}, "batch_tokens=500 is no multiple of the 256"),
+        ({"data": {"path": "nowhere"}}, "no packed tokens"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(tokens, tmp_path, changes, message):
+    code, output = run(command(tokens, **changes), tmp_path)
+    assert code != 0
+    assert message in output.replace("\n", " ")
+
+
+def test_a_checkpoint_of_another_model_is_refused(tokens, uninterrupted, tmp_path):
+    last = uninterrupted / "pretraining" / "checkpoints" / "last.ckpt"
+    code, output = run([*command(tokens, config={"hidden": 32}), "--ckpt_path", str(last)], tmp_path)
+    assert code != 0
+    assert "hidden 24 there and 32 here" in output.replace("\n", " ")
+
+
+def test_a_saved_model_is_the_same_model(tmp_path):
+    for tied in (True, False):
+        torch.manual_seed(0)
+        model = TitansLM(TitansConfig(**CONFIG, tie_embeddings=tied))
+        model.save(tmp_path / "m")
+        loaded = TitansLM.load(tmp_path / "m")
+        ids = torch.randint(258, (2, 20))
+        assert torch.equal(loaded(ids)[0], model(ids)[0])
+        assert (loaded.head.weight is loaded.embedding.weight) == tied
+
+
+def test_a_model_that_is_another_or_damaged_is_refused(tmp_path):
+    TitansLM(TitansConfig(**CONFIG)).save(tmp_path / "m")
+    with pytest.raises(ValueError, match="hidden 24 there and 32 here"):
+        TitansLM.load(tmp_path / "m", TitansConfig(**{**CONFIG, "hidden": 32}))
+    with pytest.raises(FileNotFoundError):
+        TitansLM.load(tmp_path / "none")
+    blob = (tmp_path / "m" / "model.safetensors").read_bytes()
+    (tmp_path / "m" / "model.safetensors").write_bytes(blob[:-5])
+    with pytest.raises(ArchiveError):
+        TitansLM.load(tmp_path / "m")
+
+
+def test_the_arithmetic_of_matrices_is_what_a_counter_counts():
+    config = TitansConfig(architecture="transformer", vocab_size=512, dim=128, num_layers=2, num_heads=4, hidden=256)
+    model = TitansLM(config)
+    with FlopCounterMode(display=False) as counter:
+        model(torch.randint(512, (1, 256)))[0].sum().backward()
+    attention = 3 * 2 * 4 * 128 * 256 / 2  # which the counter does not know on a CPU
+    assert flops_per_token(model, 256) == pytest.approx(counter.get_total_flops() / 256 + attention)
+
+
+def test_the_arithmetic_of_memory_is_that_of_its_algebra():
+    config = TitansConfig(architecture="lmm", dim=1024, num_heads=16, memory_expansion=4, chunk_size=64, num_layers=1)
+    d, h, C = 64, 256, 64
+    algebra = 16 * (22 * d * h + 4 * C * (d + h) + 2 * C**2)
+    with torch.device("meta"):
+        model = TitansLM(config)
+    matrices = sum(p.numel() for n, p in model.named_parameters() if p.ndim == 2 and "persistent" not in n)
+    assert flops_per_token(model, 4096) == pytest.approx(3 * (2 * matrices + algebra), rel=0.01)
