@@ -29,7 +29,7 @@ def work(file: Path, keys: Iterable[Key], fields: tuple[str, ...], run: Callable
         try:
             result = run(key)
             append(file, {**dict(zip(fields, key, strict=True)), **result})
-            shown = ", ".join(f"{k} {v:.4f}" for k, v in result.items() if k in ("mse", "mae"))
+            shown = ", ".join(f"{k} {v:.4f}" for k, v in result.items() if isinstance(v, float) and k != "seconds")
             print(f"{' '.join(map(str, key))}: {shown}", flush=True)
         finally:
             _path(claims, key).unlink(missing_ok=True)

@@ -1,17 +1,22 @@
 """Public data sets by name: fetched once, checked byte for byte, handed over as published.
 
-    from titans_datasets import load, protocol_split
-    frame = load("ETTh1")                                   # wide, DatetimeIndex "ds", float64
+    from titans_datasets import list_datasets, load, protocol_split
+    frame = load("ETTh1")                                   # time series: wide, DatetimeIndex "ds", float64
     train = frame.iloc[protocol_split("ETTh1").train]
+    data = load("mouse_2")                                  # DNA: data.sequences, data.labels, data.split
+    data.audit()                                            # what its test part shares with train
+    load("yeast").fasta                                     # genomes: paths
+    load("gutenberg")[0]["text"]                            # text: records
+    list_datasets("dna")                                    # names; without "dna", of all kinds
 
-Files lie in the folder ``data_home()``. Importing loads neither pandas nor torch and touches no network.
+Files lie in the folder ``data_home()``. Importing loads neither numpy nor pandas nor torch and touches no network.
 """
 
 from titans_datasets.cache import data_home
 from titans_datasets.errors import ChecksumError, OfflineError
+from titans_datasets.loading import load
 from titans_datasets.registry import DatasetInfo, info, list_datasets
 from titans_datasets.splits import Split, n_windows, protocol_split
-from titans_datasets.ts import load
 
 __all__ = [
     "ChecksumError",

@@ -1,16 +1,14 @@
 """Where files live on this machine, and how one gets there."""
 
 import os
-import warnings
 from pathlib import Path
 
 from titans_datasets.checksum import verify
 from titans_datasets.download import advice, download
-from titans_datasets.registry import DatasetInfo
+from titans_datasets.sources.entries import PublishedFile
+from titans_datasets.warn import warn_caller
 
-__all__ = ["data_home", "obtain", "user_cache"]
-
-_FOLDER = "ts"
+__all__ = ["data_home", "obtain", "user_cache", "writable"]
 
 
 def user_cache() -> Path:
@@ -20,7 +18,7 @@ def user_cache() -> Path:
 
 
 def data_home(path: str | os.PathLike[str] | None = None) -> Path:
-    """The folder under which data files are looked for: those of the time-series sets in its ``ts/``.
+    """The folder under which data files are looked for: time series in its ``ts/``, DNA in ``dna/``, text in ``lm/``.
 
     Args:
         path: taken where given; else the environment variable ``TITANS_DATA_HOME``; else
@@ -33,50 +31,52 @@ def data_home(path: str | os.PathLike[str] | None = None) -> Path:
     return Path(chosen).expanduser().absolute()
 
 
-def obtain(info: DatasetInfo, home: Path, *, allow_download: bool = True) -> Path:
-    """Path of the verified file of one set, fetched first where it is missing.
+def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> Path:
+    """Path of one verified file, fetched first where it is missing.
 
-    It is looked for in ``home`` as ``ts/<file>`` and ``ts/<file>.gz``. Where ``home`` cannot be written to, the user's
+    It is looked for in ``home`` as ``<place>`` and ``<place>.gz``. Where ``home`` cannot be written to, the user's
     cache serves as a second place: looked in too, and downloaded to, with a warning that says so.
 
     Raises:
-        FileNotFoundError: missing, and ``allow_download`` is false.
+        FileNotFoundError: missing, and ``allow_download`` is false or it is published nowhere as one file.
         OfflineError: missing, and cannot be fetched.
         ChecksumError: there, or fetched, but not the published bytes.
         PermissionError: missing, and neither ``home`` nor the user's cache can be written to.
     """
     # written down under the name it is published by: weather.csv.gz holds weather.csv
-    published = f"{info.file}.gz" if info.url.endswith(f"{info.file}.gz") else info.file
-    homes = [home] if _writable(home / _FOLDER) else [home, user_cache()]
+    packed = file.url is not None and file.url.endswith(f"{file.file}.gz")
+    published = f"{file.file}.gz" if packed else file.file
+    homes = [home] if writable(home / file.folder) else [home, user_cache()]
     for place in homes:
-        for name in (info.file, f"{info.file}.gz"):
-            path = place / _FOLDER / name
+        for name in (file.file, f"{file.file}.gz"):
+            path = place / file.folder / name
             if path.is_file():
-                verify(path, info.file, info.checksum)
+                verify(path, file.file, file.checksum)
                 return path
-    target = homes[-1] / _FOLDER / published
-    if not allow_download:
-        places = " or ".join(str(place / _FOLDER) for place in homes)
-        raise FileNotFoundError(
-            f"{info.name} is not in {places}, and download=False. Load it with download=True once.\n"
-            f"{advice(info, target)}"
+    target = homes[-1] / file.folder / published
+    if file.url is None or not allow_download:
+        places = " or ".join(str(place / file.folder) for place in homes)
+        why = (
+            "it is published nowhere as one file"
+            if file.url is None
+            else "download=False. Load it with download=True once"
         )
-    if not _writable(homes[-1] / _FOLDER):
+        raise FileNotFoundError(f"{file.name} is not in {places}, and {why}.\n{advice(file, target)}")
+    if not writable(homes[-1] / file.folder):
         raise PermissionError(
-            f"{info.name} is missing, and there is nowhere to put it: "
+            f"{file.name} is missing, and there is nowhere to put it: "
             f"{' and '.join(map(str, homes))} cannot be written to. Set TITANS_DATA_HOME to a folder that can."
         )
     if len(homes) > 1:
-        warnings.warn(
-            f"{home} cannot be written to; {info.name} is downloaded to {target} instead. "
-            "Later loads with this data home find it there.",
-            stacklevel=3,
+        warn_caller(
+            f"{home} cannot be written to; {file.name} is downloaded to {target} instead. "
+            "Later loads with this data home find it there."
         )
-    download(info, target)
+    download(file, target)
     return target
 
 
-def _writable(folder: Path) -> bool:
+def writable(folder: Path) -> bool:
     """Whether ``folder`` could be made and written to: decided by the nearest folder above it that exists."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent

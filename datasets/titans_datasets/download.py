@@ -9,7 +9,7 @@ from typing import Any
 
 from titans_datasets.checksum import verify
 from titans_datasets.errors import ChecksumError, OfflineError
-from titans_datasets.registry import DatasetInfo
+from titans_datasets.sources.entries import PublishedFile
 
 __all__ = ["advice", "download"]
 
@@ -27,20 +27,21 @@ class _RefusedError(Exception):
     """No connection, or an answer that is not the file: asking again at once will not help."""
 
 
-def advice(info: DatasetInfo, target: Path) -> str:
+def advice(file: PublishedFile, target: Path) -> str:
     """How to bring the file by hand: the end of every message about a missing file."""
-    command = "git hash-object --no-filters" if info.checksum.startswith("git:") else "sha256sum"
-    of = "" if target.name == info.file else ", of the unpacked bytes"
+    command = "git hash-object --no-filters" if file.checksum.startswith("git:") else "sha256sum"
+    of = "" if target.name == file.file else ", of the unpacked bytes"
+    where = f"fetch {file.url} where there is a network and " if file.url else ""
     return (
-        f"To bring it by hand, fetch {info.url} where there is a network and put it at\n"
+        f"To bring it by hand, {where}put it at\n"
         f"  {target}\n"
-        f"  checksum {info.checksum} (`{command}`{of})\n"
-        f"or set TITANS_DATA_HOME to a folder that holds ts/{info.file}."
+        f"  checksum {file.checksum} (`{command}`{of})\n"
+        f"or set TITANS_DATA_HOME to a folder that holds {file.place}."
     )
 
 
-def download(info: DatasetInfo, target: Path) -> None:
-    """Fetch ``info.url`` to ``target``.
+def download(file: PublishedFile, target: Path) -> None:
+    """Fetch ``file.url`` to ``target``.
 
     Bytes are collected in ``<target>.part``; a part left by a transfer that broke off is continued where the server
     can do that (HTTP Range), else begun again. The part is checked, then renamed into place in one step: ``target`` is
@@ -59,30 +60,32 @@ def download(info: DatasetInfo, target: Path) -> None:
             return  # fetched by another process while this one waited
         found_a_part = part.exists()
         try:
-            _collect(info, part, target)
+            _collect(file, part, target)
         except ChecksumError:
             if not found_a_part:
                 raise
             # the part found here may have been the wrong one: once more, from the first byte
-            _collect(info, part, target)
+            _collect(file, part, target)
         part.replace(target)
 
 
-def _collect(info: DatasetInfo, part: Path, target: Path) -> None:
+def _collect(file: PublishedFile, part: Path, target: Path) -> None:
     """Every byte into ``part``, and the right ones: a part with wrong bytes is deleted."""
+    if file.url is None:
+        raise ValueError(f"{file.name} is published nowhere as one file.\n{advice(file, target)}")
     try:
-        _transfer_patiently(info.url, part)
+        _transfer_patiently(file.url, part)
     except (_BrokenOffError, _RefusedError) as error:
         raise OfflineError(
-            f"Could not download {info.name} from {info.url}: {error}.\n{advice(info, target)}"
+            f"Could not download {file.name} from {file.url}: {error}.\n{advice(file, target)}"
         ) from None  # the message holds the cause; a chain of socket errors would bury it
     try:
         verify(
             part,
-            info.file,
-            info.checksum,
-            what_to_do=f"It came from {info.url} and is deleted. Load again; if this repeats, the address (or a proxy "
-            f"in between) serves another file.\n{advice(info, target)}",
+            file.file,
+            file.checksum,
+            what_to_do=f"It came from {file.url} and is deleted. Load again; if this repeats, the address (or a proxy "
+            f"in between) serves another file.\n{advice(file, target)}",
         )
     except ChecksumError:
         part.unlink()

@@ -53,13 +53,13 @@ def protocol_split(name: str, n_rows: int | None = None) -> Split:
     """The benchmark's borders for one set.
 
     Args:
-        name: one of ``list_datasets()``, in any case.
+        name: one of ``list_datasets("ts")``, in any case.
         n_rows: rows of the frame; default those of the published set. ETT borders do not depend on it.
 
     Raises:
         ValueError: unknown name, or too few rows for three parts.
     """
-    info = registry.info(name)
+    info = registry.series_info(name)
     n = info.shape[0] if n_rows is None else n_rows
     per_hour = _ETT_ROWS_PER_HOUR.get(info.name.lower())
     if per_hour is not None:

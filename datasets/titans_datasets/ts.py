@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from titans_datasets import cache, registry
-from titans_datasets.registry import DatasetInfo
+from titans_datasets.sources.entries import SeriesInfo
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["load"]
+__all__ = ["load_series"]
 
 
-def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download: bool = True) -> "pd.DataFrame":
+def load_series(name: str, *, data_home: str | os.PathLike[str] | None = None, download: bool = True) -> "pd.DataFrame":
     """One time-series set, complete and as published.
 
     Args:
-        name: one of ``list_datasets()``, in any case.
+        name: one of ``list_datasets("ts")``, in any case.
         data_home: folder that holds ``ts/<file>``; default ``TITANS_DATA_HOME``, else the user's cache.
         download: fetch the file where it is missing; it stays in the data home.
 
@@ -33,8 +33,8 @@ def load(name: str, *, data_home: str | os.PathLike[str] | None = None, download
         FileNotFoundError: the file is missing and ``download`` is false; same advice.
         PermissionError: the file is missing and there is no place to write it to.
     """
-    info = registry.info(name)
-    path = cache.obtain(info, cache.data_home(data_home), allow_download=download)
+    info = registry.series_info(name)
+    path = cache.obtain(info.published, cache.data_home(data_home), allow_download=download)
     frame = _read_matrix(path, info) if info.layout == "matrix" else _read_csv(path)
     _check(frame, path, info)
     if info.regular:
@@ -53,7 +53,7 @@ def _read_csv(path: Path) -> "pd.DataFrame":
     return frame
 
 
-def _read_matrix(path: Path, info: DatasetInfo) -> "pd.DataFrame":
+def _read_matrix(path: Path, info: SeriesInfo) -> "pd.DataFrame":
     """Numbers only: names and stamps are those of the registry."""
     import pandas as pd
 
@@ -73,7 +73,7 @@ def _exactly() -> dict[str, Any]:
     return {} if (major, minor) >= (3, 1) else {"float_precision": "round_trip"}
 
 
-def _check(frame: "pd.DataFrame", path: Path, info: DatasetInfo) -> None:
+def _check(frame: "pd.DataFrame", path: Path, info: SeriesInfo) -> None:
     if frame.shape != info.shape or tuple(frame.columns) != info.columns:
         raise ValueError(
             f"{path} has the checksum registered for {info.name} but was read as {frame.shape[0]} rows x "

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from titans_datasets import audit
 from titans_datasets.audit import (
     Spans,
     SplitAudit,
@@ -20,6 +19,8 @@ from titans_datasets.audit import (
     score_clean,
     shared_kmers,
 )
+from titans_datasets.audit import intervals as intervals_module
+from titans_datasets.audit import packing as packing_module
 
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
 
@@ -108,8 +109,8 @@ def test_batches_and_buckets_change_nothing(monkeypatch):
     genome = bases(3000, 5)
     sequences = [genome[i : i + 80] for i in rng.integers(0, 2900, 60)]
     whole = audit_kmers(sequences, rng.integers(0, 2, 60), rng.choice(["train", "test"], 60), k=40)
-    monkeypatch.setattr(audit, "_BATCH", 200)
-    monkeypatch.setattr(audit, "_BUCKET", 500)
+    monkeypatch.setattr(packing_module, "_BATCH", 200)
+    monkeypatch.setattr(packing_module, "_BUCKET", 500)
     rng = np.random.default_rng(0)
     rng.integers(0, 2900, 60)
     pieces = audit_kmers(sequences, rng.integers(0, 2, 60), rng.choice(["train", "test"], 60), k=40)
@@ -213,7 +214,7 @@ def test_order_and_batches_of_intervals_change_nothing(monkeypatch):
     shared = best_overlap(train, test)[1]
     order = rng.permutation(300)
     np.testing.assert_array_equal(best_overlap(Spans(*(column[order] for column in train)), test)[1], shared)
-    monkeypatch.setattr(audit, "_BATCH", 7)
+    monkeypatch.setattr(intervals_module, "_BATCH", 7)
     np.testing.assert_array_equal(best_overlap(train, test)[1], shared)
 
 

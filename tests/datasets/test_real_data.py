@@ -99,4 +99,4 @@ def test_ett_sets_of_one_station_agree_on_the_hour(load_here):
 
 
 def test_no_set_is_left_out_here_but_those_that_must_be_fetched():
-    assert set(list_datasets()) - set(HERE) == {"ECL", "traffic"}
+    assert set(list_datasets("ts")) - set(HERE) == {"ECL", "traffic"}

@@ -8,9 +8,30 @@ import sys
 import pytest
 
 import titans_datasets
-from titans_datasets import info, list_datasets
+from titans_datasets import DatasetInfo, info, list_datasets, protocol_split
+from titans_datasets.registry import sequence_info
 
-NAMES = ["ETTh1", "ETTh2", "ETTm1", "ETTm2", "weather", "ECL", "traffic", "AirPassengers"]
+SERIES = ["ETTh1", "ETTh2", "ETTm1", "ETTm2", "weather", "ECL", "traffic", "AirPassengers"]
+DNA = [
+    *("tf_0", "tf_1", "tf_2", "tf_3", "mouse_0", "mouse_2"),
+    *("prom_core_all", "prom_core_notata", "prom_core_tata", "prom_300_tata"),
+    "human_nontata_promoters",
+    "human_enhancers_cohn",
+    "human_enhancers_ensembl",
+    "human_ocr_ensembl",
+    "human_ensembl_regulatory",
+    "demo_coding_vs_intergenomic_seqs",
+    "demo_human_or_worm",
+    "drosophila_enhancers_stark",
+    "dummy_mouse_enhancers_ensembl",
+    *("ecoli_sigma70", "arabidopsis_tata", "arabidopsis_nontata"),
+]
+GENOMES = ["yeast", "ecoli", "celegans_1pct", "arabidopsis_1pct", "drosophila_1pct", "human_hg19_chr1_3mb"]
+TEXTS = [
+    *("gutenberg", "tinyshakespeare", "wikitext2", "wikitext2_train", "wikitext2_raw", "babi"),
+    *("lambada_openai", "piqa", "hellaswag_val_1000", "winogrande", "arc_easy", "arc_challenge", "siqa", "boolq"),
+]
+NAMES = [*SERIES, *DNA, *GENOMES, *TEXTS]
 
 
 def test_the_public_names_are_few_and_pinned():
@@ -32,7 +53,7 @@ def test_the_public_names_are_few_and_pinned():
 def test_importing_loads_no_heavy_package():
     code = (
         "import sys, titans_datasets\n"
-        "titans_datasets.info('ECL'), titans_datasets.protocol_split('ECL')\n"
+        "titans_datasets.info('ECL'), titans_datasets.info('tf_0'), titans_datasets.protocol_split('ECL')\n"
         "print([m for m in ('torch', 'pandas', 'numpy', 'lightning', 'sklearn', 'tqdm', 'urllib.request')"
         " if m in sys.modules])"
     )
@@ -43,6 +64,18 @@ def test_importing_loads_no_heavy_package():
 
 def test_list_datasets_names_every_set():
     assert list_datasets() == NAMES
+    assert len({name.lower() for name in NAMES}) == len(NAMES)
+
+
+@pytest.mark.parametrize(("kind", "names"), [("ts", SERIES), ("dna", DNA), ("genome", GENOMES), ("text", TEXTS)])
+def test_list_datasets_names_those_of_one_kind(kind, names):
+    assert list_datasets(kind) == names
+    assert {info(name).kind for name in names} == {kind}
+
+
+def test_an_unknown_kind_is_answered_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"kind is one of 'ts', 'dna', 'genome', 'text', or None for all; got 'lm'"):
+        list_datasets("lm")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -59,6 +92,19 @@ def test_an_unknown_name_is_answered_with_the_known_ones_and_the_closest():
     assert re.search(r"Did you mean 'ETTh[12]'\?", message)
 
 
+def test_gue_promoters_are_known_without_their_prefix():
+    assert info("Core_TATA") is info("prom_core_tata")
+    with pytest.raises(ValueError, match=r"Did you mean 'core_tata'\?"):
+        info("core_tat")
+
+
+def test_a_set_of_another_kind_is_told_apart_from_an_unknown_name():
+    with pytest.raises(ValueError, match="'yeast' is a genome, no time-series set; those are ETTh1"):
+        protocol_split("Yeast")
+    with pytest.raises(ValueError, match="'ETTh1' is a time-series set, no DNA set; those are tf_0"):
+        sequence_info("etth1")
+
+
 def test_a_name_like_nothing_known_gets_no_guess():
     with pytest.raises(ValueError, match="Unknown data set 'zzzz'") as caught:
         info("zzzz")
@@ -66,18 +112,49 @@ def test_a_name_like_nothing_known_gets_no_guess():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_entry_is_complete_and_pinned(name):
+def test_every_entry_has_terms_and_a_source(name):
+    entry = info(name)
+    assert isinstance(entry, DatasetInfo)
+    assert entry.licence
+    assert entry.citation
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_every_series_is_complete_and_pinned(name):
     entry = info(name)
     assert re.fullmatch(r"sha256:[0-9a-f]{64}|git:[0-9a-f]{40}", entry.checksum)
     assert re.search(r"/[0-9a-f]{40}/", entry.url), "an address is pinned to a commit"
     assert entry.url.endswith((f"/{entry.file}", f"/{entry.file}.gz"))
     assert len(entry.columns) == len(set(entry.columns)) == entry.shape[1]
-    assert entry.licence
-    assert entry.citation
     assert entry.note
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "weather"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_text_file_is_pinned(name):
+    entry = info(name)
+    for file in entry.files.values():
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}|git:[0-9a-f]{40}", file.checksum)
+        assert file.place.startswith("lm/")
+        if file.url is not None:
+            assert re.search(r"/[0-9a-f]{40}/", file.url), "an address is pinned to a commit"
+    assert entry.note
+
+
+@pytest.mark.parametrize("name", DNA)
+def test_every_dna_set_names_its_parts_and_classes(name):
+    entry = info(name)
+    assert entry.classes == tuple(sorted(entry.file_classes))
+    assert entry.parts in [("train", "dev", "test"), ("train", "test"), ("all",)]
+    if entry.collection == "GenomicsBenchmarks":
+        assert set(entry.counts) == set(entry.references) == set(entry.classes)
+
+
+def test_sets_whose_official_split_leaks_say_so():
+    leaky = [name for name in DNA if "LEAKS" in info(name).note]
+    assert leaky == ["mouse_2", "human_nontata_promoters", "human_enhancers_ensembl"]
+
+
+@pytest.mark.parametrize("name", [name for name in SERIES if name != "weather"])
 def test_rows_start_end_and_frequency_of_a_regular_set_agree(name):
     pd = pytest.importorskip("pandas")
     entry = info(name)

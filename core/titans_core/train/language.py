@@ -60,8 +60,8 @@ class LanguageModelTraining(L.LightningModule):
             mesh = strategy.device_mesh["data_parallel"]
             if mesh.size() != self.trainer.world_size:
                 raise ValueError(
-                    f"the strategy shares data between {mesh.size()} of {self.trainer.world_size} processes, and layers "
-                    "are not split here. Give ModelParallelStrategy data_parallel_size (all processes) and "
+                    f"the strategy shares data between {mesh.size()} of {self.trainer.world_size} processes, and "
+                    "layers are not split here. Give ModelParallelStrategy data_parallel_size (all processes) and "
                     "tensor_parallel_size: 1."
                 )
             for block in self.model.blocks:

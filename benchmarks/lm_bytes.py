@@ -1,0 +1,93 @@
+"""Byte-level language modelling of novels: equal parameters, equal steps, equal data.
+
+    python benchmarks/lm_bytes.py [--seeds 0]
+
+2 million parameters each, the SwiGLU's width evening out what a mixer needs; sequences of 512 bytes; bits per byte on
+the last twentieth of every book. Tokens per second are of training, on one thread. Cells that are done are skipped.
+"""
+
+import argparse
+import functools
+import gzip
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from cells import work
+from lm_models import ARCHITECTURES, config_of, train
+from records import RESULTS
+
+from titans_core import TitansConfig, TitansLM
+
+FILE = RESULTS / "lm_bytes.jsonl"
+FIELDS = ("model", "seed")
+PARAMETERS, LENGTH, BATCH, STEPS, RATE = 2_000_000, 512, 16, 200, 3e-3
+BASE = TitansConfig(
+    vocab_size=258,
+    dim=192,
+    num_layers=4,
+    num_heads=4,
+    window=128,
+    segment=128,
+    num_persistent=4,
+    chunk_size=32,
+)
+
+
+@functools.cache
+def novels(part: str) -> torch.Tensor:
+    """Bytes of all books, one after another: of each the last twentieth is "val", the rest "train"."""
+    home = Path(os.environ["TITANS_DATA_HOME"]) / "lm" / "gutenberg" / "books.jsonl.gz"
+    with gzip.open(home, "rt", encoding="utf-8") as lines:
+        books = [json.loads(line)["text"].encode() for line in lines]
+    cuts = [(book, len(book) * 19 // 20) for book in books]
+    text = b"".join(book[:cut] if part == "train" else book[cut:] for book, cut in cuts)
+    return torch.frombuffer(bytearray(text), dtype=torch.uint8)
+
+
+def run(key: tuple[Any, ...]) -> dict[str, Any]:
+    name, seed = key
+    torch.manual_seed(seed)
+    model = TitansLM(config_of(name, BASE, PARAMETERS))
+    text = novels("train")
+
+    def batch(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        starts = torch.randint(len(text) - LENGTH - 1, (BATCH,), generator=generator)
+        rows = torch.stack([text[start : start + LENGTH + 1] for start in starts.tolist()]).long()
+        return rows[:, :-1], rows[:, 1:]
+
+    seconds = train(model, batch, STEPS, RATE, seed)
+    return {
+        "bits_per_byte": bits_per_byte(model),
+        "tokens_per_second": round(STEPS * BATCH * LENGTH / seconds),
+        "seconds": round(seconds, 1),
+        "parameters": model.num_parameters(),
+        "steps": STEPS,
+        "learning_rate": RATE,
+    }
+
+
+@torch.no_grad()
+def bits_per_byte(model: TitansLM, windows: int = 200) -> float:
+    """Over evenly spaced windows of the validation text."""
+    text = novels("val")
+    starts = torch.linspace(0, len(text) - LENGTH - 1, windows).long().tolist()
+    rows = torch.stack([text[start : start + LENGTH + 1] for start in starts]).long()
+    losses = [model.loss(part[:, :-1], part[:, 1:]).item() for part in rows.split(20)]
+    return sum(losses) / len(losses) / math.log(2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", nargs="+", type=int, default=(0,))
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for seed in args.seeds:
+        work(FILE, [(name, seed) for name in ARCHITECTURES], FIELDS, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Multi-query associative recall: every architecture, and the LMM with each of its parts switched off.
+
+    python benchmarks/lm_mqar.py [--seeds 0 1 2]
+
+Two blocks of width 64, trained on 8 pairs in 64 tokens; tested at that length and at 2 and 4 times it, where the same
+number of pairs lies further back. Cells that are done are skipped.
+"""
+
+import argparse
+from typing import Any
+
+import torch
+from cells import work
+from lm_models import NAMES, config_of, train
+from records import RESULTS
+
+from titans_core import TitansConfig, TitansLM
+from titans_core.evals import mqar
+
+FILE = RESULTS / "lm_mqar.jsonl"
+FIELDS = ("model", "seed")
+VOCABULARY, LENGTH, PAIRS = 64, 64, 8
+STEPS, BATCH = 400, 64
+RATE = 5e-3
+BASE = TitansConfig(
+    vocab_size=VOCABULARY,
+    dim=64,
+    num_layers=2,
+    num_heads=2,
+    hidden=128,
+    window=16,
+    segment=16,
+    num_persistent=4,
+    chunk_size=8,
+)
+
+
+def run(key: tuple[Any, ...]) -> dict[str, Any]:
+    name, seed = key
+    torch.manual_seed(seed)
+    model = TitansLM(config_of(name, BASE))
+    data = mqar.examples(STEPS * BATCH, LENGTH, PAIRS, VOCABULARY, random_filler=False, gap_power=1.0, seed=seed)
+
+    def batch(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = torch.randint(len(data[0]), (BATCH,), generator=generator)
+        return data[0][rows], data[1][rows]
+
+    seconds = train(model, batch, STEPS, RATE, seed)
+    found = {}
+    with torch.no_grad():
+        for times in (1, 2, 4):
+            inputs, labels = mqar.examples(
+                500, times * LENGTH, PAIRS, VOCABULARY, random_filler=False, gap_power=1.0, seed=1000 + seed
+            )
+            logits = torch.cat([model(part)[0] for part in inputs.split(100)])
+            found[f"recall_{times}x"] = mqar.recall(logits, labels)
+    return {
+        **found,
+        "seconds": round(seconds, 1),
+        "parameters": model.num_parameters(),
+        "steps": STEPS,
+        "learning_rate": RATE,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", nargs="+", type=int, default=(0,))
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for seed in args.seeds:
+        work(FILE, [(name, seed) for name in NAMES], FIELDS, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Two million tokens through a small model in one stream: resident memory and time per token as it goes.
+
+    python benchmarks/lm_stream.py
+
+Books, byte by byte, in pieces of 4,096 tokens; a row for each model, with a measurement every 100,000 tokens. The model
+is untrained: what is measured does not depend on its weights. Each model runs in a process of its own.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from cells import work
+from lm_bytes import novels
+from records import RESULTS
+
+from titans_core import TitansConfig, TitansLM
+
+FILE = RESULTS / "lm_stream.jsonl"
+FIELDS = ("model",)
+TOKENS, EVERY, PIECE = 2_000_000, 100_000, 4_096
+MODELS = ("lmm", "mac", "mag", "mal")
+
+
+def resident() -> float:
+    """MiB of this process now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@torch.no_grad()
+def run(key: tuple[Any, ...]) -> dict[str, Any]:
+    torch.manual_seed(0)
+    config = TitansConfig(
+        architecture=key[0],
+        vocab_size=258,
+        dim=64,
+        num_layers=2,
+        num_heads=2,
+        hidden=128,
+        window=256,
+        segment=256,
+        num_persistent=4,
+        chunk_size=64,
+    )
+    model = TitansLM(config).eval()
+    text = novels("train")[:TOKENS]
+    state, points, done = None, [], 0
+    begun, last = time.perf_counter(), 0
+    for part in text.split(PIECE):
+        _, state = model.hidden(part[None].long(), state)
+        done += len(part)
+        if done - last >= EVERY or done == len(text):
+            now = time.perf_counter()
+            microseconds = 1e6 * (now - begun) / (done - last)
+            points.append([done, round(resident(), 1), round(microseconds, 2), state.nbytes])
+            begun, last = time.perf_counter(), done
+    return {
+        "tokens": done,
+        "parameters": model.num_parameters(),
+        "points": points,  # tokens read, resident MiB, microseconds per token since the last point, bytes of the state
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    if len(sys.argv) > 1:
+        work(FILE, [(sys.argv[1],)], FIELDS, run)
+        return
+    for model in MODELS:
+        subprocess.run([sys.executable, __file__, model], check=True)
+
+
+if __name__ == "__main__":
+    main()

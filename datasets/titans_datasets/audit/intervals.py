@@ -1,0 +1,200 @@
+"""Intervals: which bases of the genome test shares with train, and what a lookup table would score by them.
+
+Coordinates are 0-based half-open.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from titans_datasets.audit.labels import commonest, per_class
+
+__all__ = ["IntervalAudit", "Lookup", "Spans", "audit_intervals", "best_overlap", "lookup_labels"]
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+_BATCH = 1 << 22  # pairs of intervals compared at a time
+
+
+class Spans(NamedTuple):
+    """Intervals as three columns of one length: names, and 0-based half-open coordinates."""
+
+    chrom: ArrayLike
+    start: ArrayLike
+    end: ArrayLike
+
+
+class Lookup(NamedTuple):
+    """What copying labels from overlapping train intervals answers.
+
+    Attributes:
+        labels: [n_test], the copied label, or ``fallback``.
+        found: bool [n_test], whether a train interval covers enough of the test interval.
+        fallback: label given where none does: the commonest among the train intervals that no other train interval
+            covers as much of. Known from train alone.
+    """
+
+    labels: NDArray
+    found: Mask
+    fallback: object
+
+
+@dataclass(frozen=True)
+class IntervalAudit:
+    """Overlap of the official coordinates.
+
+    Attributes:
+        n_train, n_test: intervals.
+        touching: part of test that shares at least one base with train, from 0 to 1.
+        min_overlap: part of a test interval that a train interval must cover to be looked up.
+        covered: part of test of which a train interval covers so much.
+        covered_per_class: the same within each class of test.
+        lookup_accuracy: accuracy on test of ``lookup_labels``.
+        touch_accuracy: the same where one shared base is enough. Long intervals that overlap by a tenth can tell the
+            label as well as copies do.
+        commonest: accuracy of always answering the commonest class of test.
+        fallback: label that the lookup gives where nothing is covered.
+        clean: bool [n_test], true where a test interval shares no base with train.
+    """
+
+    n_train: int
+    n_test: int
+    touching: float
+    min_overlap: float
+    covered: float
+    covered_per_class: Mapping[str, float]
+    lookup_accuracy: float
+    touch_accuracy: float
+    commonest: float
+    fallback: str
+    clean: Mask = field(repr=False)
+
+    def __str__(self) -> str:
+        return (
+            f"intervals ({self.n_train} train, {self.n_test} test)\n"
+            f"  {self.touching:.1%} of test shares bases with train; a train interval covers {self.min_overlap:.0%} or "
+            f"more of {self.covered:.1%}\n"
+            f"  so covered per class: {per_class(self.covered_per_class)}\n"
+            f"  lookup accuracy {self.lookup_accuracy:.1%} (where nothing is covered: {self.fallback!r}), "
+            f"{self.touch_accuracy:.1%} where one shared base is enough; commonest class {self.commonest:.1%}"
+        )
+
+
+def audit_intervals(
+    train: Spans, train_labels: ArrayLike, test: Spans, test_labels: ArrayLike, *, min_overlap: float = 0.5
+) -> IntervalAudit:
+    """Overlap and lookup accuracy of a split given as coordinates. Arguments as of ``lookup_labels``."""
+    labels = np.asarray(test_labels)
+    lookup = lookup_labels(train, train_labels, test, min_overlap=min_overlap)
+    touched = best_overlap(train, test)[1] > 0
+    return IntervalAudit(
+        n_train=len(np.asarray(train.start)),
+        n_test=len(labels),
+        touching=float(touched.mean()),
+        min_overlap=min_overlap,
+        covered=float(lookup.found.mean()),
+        covered_per_class={str(c): float(lookup.found[labels == c].mean()) for c in np.unique(labels)},
+        lookup_accuracy=float((lookup.labels == labels).mean()),
+        touch_accuracy=float((lookup_labels(train, train_labels, test, min_overlap=0).labels == labels).mean()),
+        commonest=commonest(labels),
+        fallback=str(lookup.fallback),
+        clean=~touched,
+    )
+
+
+def lookup_labels(train: Spans, train_labels: ArrayLike, test: Spans, *, min_overlap: float = 0.5) -> Lookup:
+    """Label of the train interval that covers most of each test interval, if it covers enough.
+
+    Args:
+        train, test: coordinates; strands do not matter, as both strands are one piece of DNA.
+        train_labels: [n_train].
+        min_overlap: part of the test interval that must be covered by the one train interval, from 0 (one base) to 1;
+            0.5 as ``bedtools intersect -f 0.5``. Of equal covers the train interval that begins first is taken.
+    """
+    if not 0 <= min_overlap <= 1:
+        raise ValueError(f"min_overlap must be from 0 to 1, got {min_overlap}.")
+    labels = np.asarray(train_labels)
+    match, bases = best_overlap(train, test)
+    found = bases >= np.maximum(min_overlap * _lengths(test), 1)
+    among_train = best_overlap(train, train, exclude_self=True)[1]
+    alone = among_train < np.maximum(min_overlap * _lengths(train), 1)
+    # where every train interval has another upon it, all of them
+    names, counts = np.unique(labels[alone] if alone.any() else labels, return_counts=True)
+    fallback = names[counts.argmax()]
+    return Lookup(np.where(found, labels[match], fallback), found, fallback)
+
+
+def best_overlap(train: Spans, test: Spans, *, exclude_self: bool = False) -> tuple[Ints, Ints]:
+    """For each test interval the train interval that shares most bases with it.
+
+    Args:
+        exclude_self: ``test`` is ``train``, and no interval counts as its own match.
+
+    Returns:
+        match: int64 [n_test], row of train; 0 where nothing overlaps.
+        bases: int64 [n_test], bases shared with it; 0 where nothing overlaps.
+    """
+    _check_spans(train, "train")
+    _check_spans(test, "test")
+    # one axis for all chromosomes: each begins where the one before ends
+    chroms = np.unique(np.concatenate([np.asarray(s.chrom, dtype=str) for s in (train, test)]), return_inverse=True)[1]
+    size = max(int(np.max(np.asarray(s.end))) for s in (train, test))
+    n_train = len(np.asarray(train.start))
+    first = np.asarray(train.start, dtype=np.int64) + chroms[:n_train] * size
+    order = np.argsort(first, kind="stable")
+    starts, lengths = first[order], _lengths(train)[order]
+    test_starts = np.asarray(test.start, dtype=np.int64) + chroms[n_train:] * size
+    test_ends = test_starts + _lengths(test)
+    # what overlaps begins before the end of the test interval, and not earlier than the longest train interval is long
+    low = np.searchsorted(starts, test_starts - lengths.max(), side="right")
+    high = np.searchsorted(starts, test_ends, side="left")
+    match, bases = np.zeros(len(test_starts), dtype=np.int64), np.zeros(len(test_starts), dtype=np.int64)
+    for rows in _in_batches(high - low):
+        counts = (high - low)[rows]
+        of = np.repeat(np.arange(rows.start, rows.stop), counts)
+        steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        candidate = low[of] + steps
+        ends = starts[candidate] + lengths[candidate]
+        shared = np.minimum(ends, test_ends[of]) - np.maximum(starts[candidate], test_starts[of])
+        if exclude_self:
+            shared[order[candidate] == of] = 0
+        # the largest share last, of equal ones the first candidate: the last write stays
+        by_share = np.lexsort((-candidate, shared))
+        match[of[by_share]] = order[candidate[by_share]]
+        bases[of[by_share]] = np.maximum(shared[by_share], 0)
+    match[bases == 0] = 0
+    return match, bases
+
+
+def _in_batches(counts: Ints) -> Iterator[slice]:
+    """Rows cut so that the sum of ``counts`` in a piece stays near ``_BATCH``."""
+    ends = np.cumsum(counts)
+    begin = 0
+    while begin < len(counts):
+        before = ends[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + _BATCH, side="right")))
+        yield slice(begin, end)
+        begin = end
+
+
+def _lengths(spans: Spans) -> Ints:
+    return np.asarray(spans.end, dtype=np.int64) - np.asarray(spans.start, dtype=np.int64)
+
+
+def _check_spans(spans: Spans, what: str) -> None:
+    sizes = {len(np.asarray(column)) for column in spans}
+    if len(sizes) != 1 or 0 in sizes:
+        raise ValueError(
+            f"{what} must have chrom, start and end of one length, 1 or more; got lengths {sorted(sizes)}."
+        )
+    bad = np.flatnonzero((_lengths(spans) < 1) | (np.asarray(spans.start) < 0))
+    if len(bad):
+        i = bad[0]
+        raise ValueError(
+            f"{what} has {len(bad)} intervals without 0 <= start < end, first in row {i}: "
+            f"{np.asarray(spans.start)[i]} to {np.asarray(spans.end)[i]}."
+        )

@@ -1,0 +1,215 @@
+"""Which sequences share k bases in a row, read on either strand, and what a lookup table would score by that."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from titans_datasets.audit.labels import commonest, per_class
+from titans_datasets.audit.packing import MAX_K, Words, sorted_kmers
+
+__all__ = ["KmerAudit", "audit_kmers", "kmer_groups", "shared_kmers"]
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class KmerAudit:
+    """k bases in a row in common, on either strand.
+
+    Attributes:
+        k: bases.
+        n: sequences looked at, of all parts of the split.
+        shared: part of them that share a k-mer with any other one, from 0 to 1.
+        shared_per_class: part of the test sequences of each class (of all sequences where there is no test part) that
+            share a k-mer with any other sequence.
+        shared_with_train: part of test that shares a k-mer with train; None where one of the two is not here.
+        lookup_accuracy: accuracy on test of a vote: each k-mer of a test sequence that train holds gives one vote,
+            divided as the labels of the train k-mers are; without any, the commonest label of the train sequences that
+            share no k-mer with another one. None as before.
+        commonest: accuracy of always answering the commonest class of test; None as before.
+        n_groups, largest_group: groups of ``kmer_groups``, and sequences in the largest.
+        groups: int64 [n], for ``GroupKFold``.
+        clean: bool [n], false for test rows that share a k-mer with train; true for every row of other parts.
+    """
+
+    k: int
+    n: int
+    shared: float
+    shared_per_class: Mapping[str, float]
+    shared_with_train: float | None
+    lookup_accuracy: float | None
+    commonest: float | None
+    n_groups: int
+    largest_group: int
+    groups: Ints = field(repr=False)
+    clean: Mask = field(repr=False)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.k}-mers, either strand ({self.n} sequences here)",
+            f"  {self.shared:.1%} share one with another sequence, per class: {per_class(self.shared_per_class)}",
+            f"  {self.n_groups} groups, the largest of {self.largest_group}"
+            + (": so many are joined by a common repeat rather than by copies" if self.largest_group > 100 else ""),
+        ]
+        if self.shared_with_train is not None:
+            lines.append(
+                f"  {self.shared_with_train:.1%} of test shares one with train; lookup accuracy "
+                f"{self.lookup_accuracy:.1%}, commonest class {self.commonest:.1%}"
+            )
+        return "\n".join(lines)
+
+
+def audit_kmers(
+    sequences: Sequence[str], labels: ArrayLike, split: ArrayLike | None = None, *, k: int = 40
+) -> KmerAudit:
+    """Shared k-mers of a list of sequences, and between its train and test parts where both are there.
+
+    Args:
+        sequences: n strings.
+        labels: [n], class names or numbers.
+        split: [n], part of each sequence: ``"train"``, ``"test"``, or others (``"dev"`` counts as neither).
+        k: 1 to 64.
+    """
+    labels = np.asarray(labels)
+    split = np.full(len(labels), "") if split is None else np.asarray(split)
+    if not len(sequences) == len(labels) == len(split) > 0:
+        raise ValueError(
+            f"one label and one part per sequence are needed, and one sequence or more; got {len(sequences)} "
+            f"sequences, {len(labels)} labels, {len(split)} parts."
+        )
+    train, test = split == "train", split == "test"
+    ids = np.unique(labels, return_inverse=True)[1]
+    found = _matches(sequences, k, train, ids)
+    reported = test if test.any() else np.ones(len(labels), dtype=bool)
+    of_class = {str(c): reported & (labels == c) for c in np.unique(labels[reported])}
+    lookup = None
+    if train.any() and test.any():
+        alone = train & ~found.shared_in_reference
+        fallback = np.bincount(ids[alone if alone.any() else train]).argmax()
+        answers = np.where(found.in_reference, found.votes.argmax(axis=1), fallback)
+        lookup = float((answers == ids)[test].mean())
+    return KmerAudit(
+        k=k,
+        n=len(labels),
+        shared=float(found.shared.mean()),
+        shared_per_class={c: float(found.shared[rows].mean()) for c, rows in of_class.items()},
+        shared_with_train=None if lookup is None else float(found.in_reference[test].mean()),
+        lookup_accuracy=lookup,
+        commonest=None if lookup is None else commonest(labels[test]),
+        n_groups=int(found.groups.max()) + 1,
+        largest_group=int(np.bincount(found.groups).max()),
+        groups=found.groups,
+        clean=~(test & found.in_reference),
+    )
+
+
+def shared_kmers(sequences: Sequence[str], reference: Sequence[str] | None = None, *, k: int = 40) -> Mask:
+    """Which sequences share k bases in a row with another one, on either strand.
+
+    Args:
+        sequences: n strings.
+        reference: share with one of these; default with another one of ``sequences``.
+        k: 1 to 64. A k-mer with a letter other than A C G T (either case) is not counted.
+
+    Returns:
+        bool [n]. ``~shared_kmers(test, train)`` is the clean subset of test.
+    """
+    if reference is None:
+        return _matches(sequences, k).shared
+    is_reference = np.arange(len(sequences) + len(reference)) >= len(sequences)
+    return _matches([*sequences, *reference], k, is_reference).in_reference[: len(sequences)]
+
+
+def kmer_groups(sequences: Sequence[str], *, k: int = 40) -> Ints:
+    """Groups for sklearn's ``GroupKFold``: sequences joined by shared k-mers, on either strand.
+
+    Two sequences that share a k-mer are in one group, and so are those joined through others (connected components).
+
+    Returns:
+        int64 [n], numbered from 0 by first appearance.
+    """
+    return _matches(sequences, k).groups
+
+
+class _Matches(NamedTuple):
+    """Per sequence: shares a k-mer with another one, with a reference one, and (a reference one) with another such.
+
+    votes: [n, classes], for sequences that are no reference: votes of the labels of matching reference k-mers.
+    """
+
+    shared: Mask
+    in_reference: Mask
+    shared_in_reference: Mask
+    groups: Ints
+    votes: NDArray[np.float64]
+
+
+def _matches(
+    sequences: Sequence[str], k: int, is_reference: Mask | None = None, labels: Ints | None = None
+) -> _Matches:
+    """Runs of one canonical k-mer, found by sorting.
+
+    A k-mer is packed without loss, 2 bits per base, into two words of 64 bits; the canonical one is the smaller of the
+    k-mer and its reverse complement. A 64-bit mix of the two words is sorted, to bring equal k-mers together; that two
+    neighbours are equal is then decided by the words themselves, so that no sharing is invented. What a collision of
+    the mix could do is stand between two equal k-mers and hide one sharing: among 1e8 k-mers the odds that any two
+    collide are below 3e-4.
+    """
+    if not 1 <= k <= MAX_K:
+        raise ValueError(f"k must be from 1 to {MAX_K}, got {k}.")
+    n = len(sequences)
+    reference = np.zeros(n, dtype=bool) if is_reference is None else is_reference
+    ids = np.zeros(n, dtype=np.int64) if labels is None else labels
+    shared, in_reference, shared_in_reference = np.zeros((3, n), dtype=bool)
+    votes = np.zeros((n, int(ids.max(initial=0)) + 1))
+    groups = np.arange(n)
+    for kmers in sorted_kmers(sequences, k):
+        run, owner = _repeated(*kmers)
+        left, right = _neighbours(run, owner)
+        shared[left] = shared[right] = True
+        pairs = np.unique(left * n + right)
+        groups = _join(groups, pairs // n, pairs % n)
+        of_reference = reference[owner]
+        if not of_reference.any():
+            continue
+        left, right = _neighbours(run[of_reference], owner[of_reference])
+        shared_in_reference[left] = shared_in_reference[right] = True
+        in_run = np.zeros((run[-1] + 1, votes.shape[1]))
+        np.add.at(in_run, (run[of_reference], ids[owner[of_reference]]), 1)
+        with_reference = in_run.sum(axis=1)
+        asking = ~of_reference & (with_reference[run] > 0)
+        in_reference[owner[asking]] = True
+        np.add.at(votes, owner[asking], in_run[run[asking]] / with_reference[run[asking], None])
+    return _Matches(shared, in_reference, shared_in_reference, np.unique(groups, return_inverse=True)[1], votes)
+
+
+def _repeated(high: Words, low: Words, owner: NDArray[np.int32]) -> tuple[Ints, NDArray[np.int32]]:
+    """Of the k-mers that occur more than once: number of the run of equal ones, and sequence."""
+    as_before = np.zeros(len(high) + 1, dtype=bool)
+    as_before[1:-1] = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
+    repeated = as_before[:-1] | as_before[1:]
+    return np.cumsum(~as_before[:-1][repeated]) - 1, owner[repeated]
+
+
+def _neighbours(run: Ints, owner: NDArray[np.int32]) -> tuple[Ints, Ints]:
+    """Sequences that stand side by side in one run: every sequence of a run of two or more is in some such pair."""
+    pair = (run[1:] == run[:-1]) & (owner[1:] != owner[:-1])
+    return owner[:-1][pair].astype(np.int64), owner[1:][pair].astype(np.int64)
+
+
+def _join(groups: Ints, left: Ints, right: Ints) -> Ints:
+    """Connected components: ``groups[i]`` is the smallest row of the component of i, before and after."""
+    while True:
+        a, b = groups[left], groups[right]
+        apart = a != b
+        if not apart.any():
+            return groups
+        left, right, a, b = left[apart], right[apart], a[apart], b[apart]
+        groups = groups.copy()
+        np.minimum.at(groups, np.maximum(a, b), np.minimum(a, b))
+        while (groups[groups] != groups).any():
+            groups = groups[groups]

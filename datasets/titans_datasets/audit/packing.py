@@ -1,0 +1,105 @@
+"""k-mers as machine words: 2 bits per base, the same for both strands, brought into order."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MAX_K", "Words", "sorted_kmers"]
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Words = NDArray[np.uint64]
+
+MAX_K = 64  # two words of 32 bases
+_BATCH = 1 << 22  # letters packed at a time
+_BUCKET = 1 << 24  # k-mers sorted at a time: about 1 GB
+_INVALID = 4  # code of a letter other than A C G T
+
+_CODES = np.full(256, _INVALID, dtype=np.uint8)
+for _code, _letter in enumerate("ACGT"):
+    _CODES[[ord(_letter), ord(_letter.lower())]] = _code
+
+
+def sorted_kmers(sequences: Sequence[str], k: int) -> Iterator[tuple[Words, Words, NDArray[np.int32]]]:
+    """Canonical k-mers as two words, and the row of their sequence, in an order in which equal ones are neighbours.
+
+    Memory is bounded: of very many k-mers each bucket holds those whose mix falls into it, packed anew.
+    """
+    total = sum(max(len(s) - k + 1, 0) for s in sequences)
+    n_buckets = -(-total // _BUCKET)
+    for bucket in range(n_buckets):
+        parts = []
+        for first, codes, owner in _letters(sequences):
+            high, low, whole = _canonical(codes, k)
+            # a k-mer that runs over the end of a sequence holds the separator, which is no base
+            mix = _mix(high, low)
+            keep = whole if n_buckets == 1 else whole & (mix % np.uint64(n_buckets) == bucket)
+            parts.append((mix[keep], high[keep], low[keep], (owner[: len(keep)][keep] + first).astype(np.int32)))
+        mixes, highs, lows, owners = (np.concatenate(column) for column in zip(*parts, strict=True))
+        del parts
+        order = np.argsort(mixes)
+        yield highs[order], lows[order], owners[order]
+
+
+def _letters(sequences: Sequence[str]) -> Iterator[tuple[int, NDArray[np.uint8], Ints]]:
+    """Batches of sequences joined by a separator: row of the first, codes [L], and row of each code from that one."""
+    begin = 0
+    while begin < len(sequences):
+        end, size = begin, 0
+        while end < len(sequences) and (size == 0 or size + len(sequences[end]) <= _BATCH):
+            size += len(sequences[end]) + 1
+            end += 1
+        text = "\n".join([*sequences[begin:end], ""]).encode("ascii", errors="replace")
+        lengths = [len(s) + 1 for s in sequences[begin:end]]
+        yield begin, _CODES[np.frombuffer(text, dtype=np.uint8)], np.repeat(np.arange(end - begin), lengths)
+        begin = end
+
+
+def _canonical(codes: NDArray[np.uint8], k: int) -> tuple[Words, Words, Mask]:
+    """The smaller of each k-mer and its reverse complement: high word, low word, and whether it is all A C G T."""
+    n = len(codes) - k + 1
+    if n < 1:
+        return np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, bool)
+    bad = np.concatenate([[0], np.cumsum(codes == _INVALID, dtype=np.int64)])
+    whole = bad[k:] == bad[:-k]
+    bases = (codes & 3).astype(np.uint64)
+    front, back = k - k // 2, k // 2
+    forward, backward = _packed(bases, front), _packed(bases, front, reverse=True)
+    high, low = forward[:n], _packed(bases, back)[front : front + n]
+    other_high, other_low = backward[back : back + n], _packed(bases, back, reverse=True)[:n]
+    smaller = (other_high < high) | ((other_high == high) & (other_low < low))
+    return np.where(smaller, other_high, high), np.where(smaller, other_low, low), whole
+
+
+def _packed(bases: Words, width: int, *, reverse: bool = False) -> Words:
+    """[L] bases to [L - width + 1] words of ``width`` bases (0 to 32) each, or of their reverse complement.
+
+    Words of 1, 2, 4, ... bases are made of two of half the width, and put together to ``width``.
+    """
+    # complement: A 0 - T 3, C 1 - G 2
+    piece, size = (np.uint64(3) - bases if reverse else bases), 1
+    word, done = np.zeros(len(bases) + 1, dtype=np.uint64), 0
+    while done < width:
+        if width & size:
+            word, done = _append(word, done, piece, size, reverse), done + size
+        if done < width:
+            piece, size = _append(piece, size, piece, size, reverse), 2 * size
+    return word
+
+
+def _append(first: Words, n_first: int, second: Words, n_second: int, reverse: bool) -> Words:
+    """Words of ``n_first`` bases followed by the words of ``n_second`` bases that begin where those end."""
+    after = second[n_first:]
+    first = first[: len(after)]
+    if reverse:  # the reverse complement of what follows comes first
+        return (after << np.uint64(2 * n_first)) | first
+    return (first << np.uint64(2 * n_second)) | after
+
+
+def _mix(high: Words, low: Words) -> Words:
+    """64 bits in which every bit of both words has a part (the finaliser of splitmix64)."""
+    x = high * np.uint64(0x9E3779B97F4A7C15) + low
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

@@ -1,0 +1,78 @@
+"""GenomicsBenchmarks: official coordinates, and the sequences as far as they are here."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from titans_datasets.dna.dataset import DNADataset, from_frames
+from titans_datasets.dna.files import labelled, local, published
+from titans_datasets.dna.rebuild import GenomePaths, cut, paths_by_class
+from titans_datasets.sources.dna import how_to_rebuild
+from titans_datasets.sources.dna_files import ADDRESS
+from titans_datasets.sources.entries import SequenceInfo
+from titans_datasets.warn import warn_caller
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["load_benchmark", "official_intervals"]
+
+
+def load_benchmark(entry: SequenceInfo, genome: GenomePaths | None, home: Path, download: bool) -> DNADataset:
+    """A GB set, cut from ``genome`` or, without one, those parts whose sequences are here."""
+    name = entry.name
+    intervals = official_intervals(entry, home, download and genome is not None)
+    if genome is not None:
+        if intervals is None:
+            raise FileNotFoundError(
+                f"the official coordinates of {name} are not in {home / 'dna' / 'gb_intervals'}; load with "
+                "download=True, or put the .csv.gz files of "
+                f"{ADDRESS['gb_intervals']}/{name} there as <part>/<class>.csv.gz."
+            )
+        sequences = cut(intervals, paths_by_class(entry, genome), entry)
+        frame = intervals[["split", "class"]].assign(seq=sequences)
+        parts = {part: frame[frame["split"] == part] for part in ("train", "test")}
+        rows = np.concatenate([np.flatnonzero(intervals["split"] == part) for part in parts])
+        return from_frames(
+            entry,
+            {part: frame.rename(columns={"class": "label"}) for part, frame in parts.items()},
+            intervals=intervals.iloc[rows].reset_index(drop=True),
+        )
+    frames = {}
+    for part in ("train", "test"):
+        rows_here = labelled(f"gb/{name}/{part}", home, download)
+        if rows_here is None:  # a stratified sample for smoke tests
+            rows_here = labelled(f"gb/{name}/{part}_500perclass", home, download=False)
+        if rows_here is not None:
+            frames[part] = rows_here
+    if not frames:
+        raise FileNotFoundError(f"no sequences of {name} in {home / 'dna' / 'gb' / name}. {how_to_rebuild(name)}")
+    official = {part: sum(counts[part == "test"] for counts in entry.counts.values()) for part in ("train", "test")}
+    missing = {part: n - len(frames.get(part, ())) for part, n in official.items() if n != len(frames.get(part, ()))}
+    if missing:
+        absent = ", ".join(f"{n} of {official[part]} {part} sequences" for part, n in missing.items())
+        warn_caller(f"{name}: {absent} are not here. {how_to_rebuild(name)}")
+    return from_frames(entry, frames, intervals=intervals, missing=missing)
+
+
+def official_intervals(entry: SequenceInfo, home: Path, download: bool) -> "pd.DataFrame | None":
+    """Official coordinates in the order of the published files, or None."""
+    import pandas as pd
+
+    columns = ["region", "start", "end", "strand", "split", "class"]
+    at_hand = local(f"gb_intervals/{entry.name}.parquet", home)
+    if at_hand is not None:
+        frame = pd.read_parquet(at_hand)[columns]
+    else:
+        pieces = []
+        for part in ("train", "test"):
+            for label in entry.counts:
+                path = published(f"gb_intervals/{entry.name}/{part}/{label}.csv.gz", home, download, missing_ok=True)
+                if path is None:
+                    return None
+                pieces.append(pd.read_csv(path, dtype={"region": str}).assign(split=part, **{"class": label}))
+        frame = pd.concat(pieces, ignore_index=True)[columns]
+    # without a strand (human_ensembl_regulatory) the published sequences are those of the forward one
+    text = frame[["region", "strand", "split", "class"]].astype(object).where(frame.notna(), "+").astype(str)
+    return frame.assign(**{column: text[column] for column in text})

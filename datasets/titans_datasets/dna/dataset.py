@@ -1,0 +1,123 @@
+"""Labelled sequences and their official split."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from titans_datasets.audit import IntervalAudit, Spans, SplitAudit, audit_intervals, audit_kmers
+from titans_datasets.sources.dna import how_to_rebuild
+from titans_datasets.sources.entries import SequenceInfo
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["DNADataset", "from_frames"]
+
+
+@dataclass(frozen=True, eq=False)
+class DNADataset:
+    """Labelled sequences of one data set.
+
+    Attributes:
+        name: as in ``list_dna_datasets()``.
+        sequences: n strings.
+        labels: int64 [n], index into ``classes``.
+        split: [n], the official part of each: ``"train"``, ``"dev"``, ``"test"``; ``"all"`` where there is no official
+            split.
+        classes: class names, sorted.
+        intervals: official coordinates of all parts where they are here: columns region, start, end (0-based
+            half-open), strand, split, class. Its rows are not those of ``sequences``, unless these were rebuilt from
+            them.
+        missing: official rows per part whose sequences are not here.
+    """
+
+    name: str
+    sequences: list[str]
+    labels: NDArray[np.int64]
+    split: NDArray[np.str_]
+    classes: tuple[str, ...]
+    intervals: "pd.DataFrame | None" = None
+    missing: Mapping[str, int] = field(default_factory=dict)
+
+    def part(self, name: str) -> tuple[list[str], NDArray[np.int64]]:
+        """Sequences and labels of one official part.
+
+        Raises:
+            ValueError: no such part, or it is not here; the message says how it can be had.
+        """
+        rows = np.flatnonzero(self.split == name)
+        if not len(rows):
+            here = ", ".join(dict.fromkeys(self.split.tolist()))
+            hint = f" {how_to_rebuild(self.name)}" if name in self.missing else ""
+            raise ValueError(f"{self.name} has no part {name!r} here, only {here}.{hint}")
+        return [self.sequences[i] for i in rows], self.labels[rows]
+
+    def audit(self, k: int = 40, *, verbose: int = 1) -> SplitAudit:
+        """What test shares with train: read it before believing a score.
+
+        Official coordinates are compared in full where they are known; k-mers among the sequences that are here.
+
+        Args:
+            k: bases in a row that count as shared, 1 to 64.
+            verbose: 0 prints nothing; the report is returned either way, and ``str`` of it is what is printed.
+        """
+        report = SplitAudit(
+            self.name,
+            None if self.intervals is None else _audit_frame(self.intervals),
+            audit_kmers(self.sequences, np.array(self.classes)[self.labels], self.split, k=k),
+        )
+        if verbose:
+            print(report)
+        return report
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def __repr__(self) -> str:
+        lengths = [len(s) for s in self.sequences]
+        bases = f"{min(lengths)}" if min(lengths) == max(lengths) else f"{min(lengths)} to {max(lengths)}"
+        parts = []
+        for part in dict.fromkeys(self.split.tolist()):
+            counts = np.bincount(self.labels[self.split == part], minlength=len(self.classes))
+            of_class = ", ".join(f"{c} {n}" for c, n in zip(self.classes, counts, strict=True))
+            parts.append(f"{part} {counts.sum()} ({of_class})")
+        absent = [f"{n} of {part} are not here" for part, n in self.missing.items()]
+        return f"DNADataset({self.name!r}: {len(self)} sequences of {bases} bases; {'; '.join(parts + absent)})"
+
+
+def from_frames(
+    entry: SequenceInfo,
+    frames: Mapping[str, "pd.DataFrame"],
+    *,
+    intervals: "pd.DataFrame | None" = None,
+    missing: Mapping[str, int] | None = None,
+) -> DNADataset:
+    """Frames of seq and label per part; a label that is a number i means ``entry.file_classes[i]``."""
+    name, classes, file_classes = entry.name, entry.classes, entry.file_classes
+    ids = {c: i for i, c in enumerate(classes)} | {str(i): classes.index(c) for i, c in enumerate(file_classes)}
+    labels = np.concatenate([frame["label"].astype(str).to_numpy(dtype=object) for frame in frames.values()])
+    unknown = sorted(set(labels) - ids.keys())
+    if unknown:
+        raise ValueError(f"{name} has labels {unknown[:5]}; expected {classes}, or numbers 0 to {len(classes) - 1}.")
+    return DNADataset(
+        name,
+        [s for frame in frames.values() for s in frame["seq"].str.upper()],
+        np.fromiter((ids[label] for label in labels), dtype=np.int64, count=len(labels)),
+        np.concatenate([np.full(len(frame), part) for part, frame in frames.items()]),
+        classes,
+        intervals,
+        missing or {},
+    )
+
+
+def _audit_frame(frame: "pd.DataFrame") -> IntervalAudit:
+    train, test = (frame[frame["split"] == part] for part in ("train", "test"))
+    return audit_intervals(
+        Spans(train["region"], train["start"], train["end"]),
+        train["class"],
+        Spans(test["region"], test["start"], test["end"]),
+        test["class"],
+    )

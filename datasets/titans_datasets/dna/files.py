@@ -1,0 +1,88 @@
+"""DNA files below ``<data home>/dna``: those that are here, and published ones that can be fetched."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from titans_datasets import cache
+from titans_datasets.checksum import verify
+from titans_datasets.download import download
+from titans_datasets.sources import dna_files
+from titans_datasets.sources.entries import PublishedFile
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["homes", "labelled", "local", "published"]
+
+_SUFFIXES = (".parquet", ".csv", ".tsv")
+_COLUMNS = {"seq": ("seq", "sequence"), "label": ("label", "target", "class")}
+
+
+def labelled(stem: str, home: Path, download: bool) -> "pd.DataFrame | None":
+    """Columns seq and label of one part, from the first of the files and folders it may be in; None without any."""
+    import pandas as pd
+
+    path = next((p for suffix in _SUFFIXES if (p := local(stem + suffix, home)) is not None), None)
+    if path is None:
+        folders = (place / "dna" / stem for place in homes(home))
+        files = next((found for folder in folders if (found := sorted(folder.glob("*/*.txt")))), [])
+        if files:
+            return pd.DataFrame(
+                {"seq": [f.read_text().strip() for f in files], "label": [f.parent.name for f in files]}
+            )
+        known = next((stem + suffix for suffix in _SUFFIXES if stem + suffix in dna_files.checksums()), None)
+        path = published(known, home, download, missing_ok=True) if known else None
+    if path is None:
+        return None
+    if path.suffix == ".parquet":
+        frame = pd.read_parquet(path)
+    else:
+        frame = pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",")
+    columns = {new: next((c for c in names if c in frame), None) for new, names in _COLUMNS.items()}
+    if None in columns.values():
+        raise ValueError(f"{path} has the columns {list(frame)}; expected seq or sequence, and label or target.")
+    frame = frame.rename(columns={old: new for new, old in columns.items()})[["seq", "label"]]
+    if frame.isna().any(axis=None):
+        row = int(frame.isna().any(axis=1).to_numpy().argmax())
+        raise ValueError(f"{path} lacks a sequence or a label in row {row} (from 0, header not counted).")
+    return frame
+
+
+def homes(home: Path) -> list[Path]:
+    """Where DNA files are looked for, in this order."""
+    return list(dict.fromkeys([home, cache.user_cache()]))
+
+
+def local(relative: str, home: Path) -> Path | None:
+    """The file below ``dna/``, checked where its checksum is known; None where it is not there."""
+    for place in homes(home):
+        path = place / "dna" / relative
+        if path.is_file():
+            sha256 = dna_files.checksums().get(relative) or _manifest(place / "dna").get(relative)
+            if sha256:
+                verify(path, path.name, f"sha256:{sha256}")
+            return path
+    return None
+
+
+def _manifest(folder: Path) -> dict[str, str]:
+    path = folder / "manifest.json"
+    return {entry["file"]: entry["sha256"] for entry in json.loads(path.read_text())} if path.is_file() else {}
+
+
+def published(relative: str, home: Path, allow_download: bool, *, missing_ok: bool = False) -> Path | None:
+    """A published file below ``dna/``, fetched where it is missing; with ``missing_ok`` None where it may not be."""
+    path = local(relative, home) or local(f"{relative}.gz", home)
+    if path is not None:
+        return path
+    sha256 = dna_files.checksums().get(relative)
+    place = next((p for p in homes(home) if cache.writable(p)), None)
+    if sha256 is None or not allow_download or place is None:
+        if missing_ok:
+            return None
+        where = "" if sha256 is None else f"; load with download=True, or fetch {dna_files.url(relative)} ({sha256=})"
+        raise FileNotFoundError(f"{home / 'dna' / relative} is missing{where}.")
+    target = place / "dna" / relative
+    download(PublishedFile(relative, f"dna/{relative}", dna_files.url(relative), f"sha256:{sha256}"), target)
+    return target

@@ -1,0 +1,68 @@
+"""Labelled sets by name."""
+
+import os
+
+from titans_datasets import cache, registry
+from titans_datasets.dna.benchmarks import load_benchmark
+from titans_datasets.dna.dataset import DNADataset, from_frames
+from titans_datasets.dna.files import homes, labelled
+from titans_datasets.dna.rebuild import GenomePaths
+from titans_datasets.sources.dna import GB, SEQUENCES
+from titans_datasets.sources.dna_files import gue_folder
+
+__all__ = ["list_dna_datasets", "load_dna"]
+
+
+def list_dna_datasets() -> list[str]:
+    """Names that ``load_dna`` accepts."""
+    return list(SEQUENCES)
+
+
+def load_dna(
+    name: str,
+    *,
+    genome: GenomePaths | None = None,
+    data_home: str | os.PathLike[str] | None = None,
+    download: bool = True,
+) -> DNADataset:
+    """One labelled set with its official split.
+
+    Args:
+        name: one of ``list_dna_datasets()``, in any case; GUE promoters also without ``prom_``.
+        genome: for GB: the reference FASTA, plain or gzip, from which all sequences are cut at the official
+            coordinates; for a set of two references a dict of class name to FASTA. Chromosomes may be named as Ensembl
+            does (1, MT) or UCSC (chr1, chrM).
+        data_home: default ``TITANS_DATA_HOME``, else the user's cache.
+        download: fetch published files that are missing.
+
+    Returns:
+        Sequences in upper case. Of a GB set without ``genome`` only those parts whose sequences are here, with a
+        warning that says what is missing.
+
+    Raises:
+        ValueError: unknown name; or the genome lacks a chromosome or ends before an interval.
+        FileNotFoundError: nothing of the set is here; the message says how to get it.
+        OfflineError, ChecksumError: a file cannot be fetched, or is not the published one.
+    """
+    entry, home = registry.sequence_info(name), cache.data_home(data_home)
+    name = entry.name
+    if name in GB:
+        return load_benchmark(entry, genome, home, download)
+    if genome is not None:
+        raise ValueError(f"{name} is published as sequences; genome= serves the sets {', '.join(GB)}.")
+    if entry.collection == "GUE":
+        # as here, as the published archive has it, and that flattened
+        archived = gue_folder(name)
+        folders = [f"gue/{folder}" for folder in (name, archived, archived.replace("/", "_"))]
+    else:
+        folders = [f"cnnprom/{name}"]
+    there = (folder for folder in folders for place in homes(home) if (place / "dna" / folder).is_dir())
+    folder = next(there, folders[0])
+    frames = {part: labelled(f"{folder}/{part}", home, download) for part in entry.parts}
+    absent = [part for part, frame in frames.items() if frame is None]
+    if absent:
+        raise FileNotFoundError(
+            f"{name} lacks {', '.join(absent)} in {home / 'dna' / folder}. Put them there as <part>.csv with columns "
+            "sequence, label" + (", or load with download=True." if entry.collection == "GUE" else ".")
+        )
+    return from_frames(entry, {part: frame for part, frame in frames.items() if frame is not None})

@@ -1,0 +1,106 @@
+"""Sequences cut from a genome at official coordinates."""
+
+import gzip
+import os
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from titans_datasets.sources.dna import REFERENCES
+from titans_datasets.sources.entries import SequenceInfo
+from titans_datasets.warn import warn_caller
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["GenomePaths", "cut", "paths_by_class"]
+
+GenomePaths = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
+
+_STRANDS = str.maketrans("ACGTRYKMBVDH", "TGCAYRMKVBHD")
+
+
+def paths_by_class(entry: SequenceInfo, genome: GenomePaths) -> dict[str, Path]:
+    """FASTA of each class."""
+    name, references = entry.name, entry.references
+    if isinstance(genome, Mapping):
+        if set(genome) != set(references):
+            raise ValueError(f"genome= has the classes {sorted(genome)}; {name} needs {sorted(references)}.")
+        return {label: Path(path).expanduser() for label, path in genome.items()}
+    if len(set(references.values())) > 1:
+        raise ValueError(
+            f"{name} is cut from two references; give genome= as a dict of class to FASTA: "
+            + ", ".join(f"{label!r}: {reference}" for label, reference in references.items())
+        )
+    return dict.fromkeys(references, Path(genome).expanduser())
+
+
+def cut(intervals: "pd.DataFrame", paths: Mapping[str, Path], entry: SequenceInfo) -> list[str]:
+    """Sequence of every interval, on its strand; each FASTA is read once, one chromosome in memory at a time."""
+    found = dict[int, str]()
+    for path in dict.fromkeys(paths.values()):
+        labels = [label for label, of_class in paths.items() if of_class == path]
+        reference = entry.references[labels[0]]
+        of_path = intervals[intervals["class"].isin(labels)]
+        rows = {str(region): group for region, group in of_path.groupby("region", sort=False)}
+        names: list[str] = []
+        for region, chromosome in _chromosomes(path, rows.keys(), names):
+            _check_assembly(region, len(chromosome), reference, path)
+            for row, start, end, strand in rows[region][["start", "end", "strand"]].itertuples():
+                if end > len(chromosome):
+                    raise ValueError(
+                        f"{region}:{start}-{end} ends beyond that chromosome of {path}, which has {len(chromosome)} "
+                        f"bases; the coordinates are of {reference}, this is another assembly."
+                    )
+                piece = chromosome[start:end].decode().upper()
+                found[row] = piece.translate(_STRANDS)[::-1] if strand == "-" else piece
+        absent = [region for region, group in rows.items() if group.index[0] not in found]
+        if absent:
+            near = get_close_matches(absent[0], names, n=3)
+            raise ValueError(
+                f"{path} lacks {len(absent)} of {len(rows)} regions, first: {absent[0]!r}. "
+                f"It has {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}{f'; near: {near}' if near else ''}. "
+                f"Needed is {reference}: {REFERENCES[reference][0]}"
+            )
+    return [found[row] for row in intervals.index]
+
+
+def _check_assembly(region: str, size: int, reference: str, path: Path) -> None:
+    _, chromosome, expected = REFERENCES[reference]
+    if region == chromosome and size != expected:
+        warn_caller(
+            f"{path}: {region} has {size} bases, in {reference} it has {expected}. From another assembly the sequences "
+            "are not the official ones."
+        )
+
+
+def _regions(record: str) -> set[str]:
+    """Names that the coordinates may use for a FASTA record: 1 or chr1, MT or chrM, a transcript without version."""
+    bare = record.split(".")[0] if record.startswith("ENS") else record
+    plain = bare.removeprefix("chr")
+    if plain in ("M", "MT", "MtDNA", "mitochondrion_genome"):
+        return {bare, "MtDNA", "chrM", "chrMT"}
+    return {bare, plain, f"chr{plain}"}
+
+
+def _chromosomes(path: Path, wanted: Collection[str], names: list[str]) -> Iterator[tuple[str, bytearray]]:
+    """Wanted regions of a FASTA, plain or gzip, and their bases; ``names`` collects the names of all records."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no genome FASTA {path}")
+    with path.open("rb") as stream:
+        packed = stream.read(2) == b"\x1f\x8b"
+    regions, bases = set[str](), bytearray()
+    with gzip.open(path, "rb") if packed else path.open("rb") as stream:
+        for line in chain(stream, [b">"]):  # one more header, behind which the last record ends
+            if line.startswith(b">"):
+                for region in regions:
+                    yield region, bases
+                names.append(line[1:].decode().split(maxsplit=1)[0] if line[1:].strip() else "")
+                regions, bases = _regions(names[-1]).intersection(wanted), bytearray()
+            elif regions:
+                bases += line.strip()
+            elif not names and line.strip():
+                raise ValueError(f"{path} is no FASTA: it begins with {line[:40]!r}, expected a line with '>'.")
+    names.pop()
