@@ -7,11 +7,13 @@ import argparse
 import re
 import statistics
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from forecast_search import chosen
 from records import RESULTS, read
+from tables_lm import TABLES as LANGUAGE
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
@@ -148,12 +150,19 @@ def fit_time() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"table3": table3, "online": online, "limits": limits, "memory-cpu": memory_cpu, "fit-time": fit_time}
-
-
 def _place(rows: list[dict[str, Any]]) -> str:
     row, commits = rows[-1], ", ".join(dict.fromkeys(r["commit"] for r in rows))
     return f"{row['machine']}, torch {row['versions']['torch']}, {row['date'][:10]}, commit {commits}"
+
+
+TABLES = {
+    "table3": table3,
+    "online": online,
+    "limits": limits,
+    "memory-cpu": memory_cpu,
+    "fit-time": fit_time,
+    **{name: partial(make, _place) for name, make in LANGUAGE.items() if f"table: {name} -->" in README.read_text()},
+}
 
 
 def main() -> None:

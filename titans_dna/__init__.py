@@ -8,37 +8,51 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from titans_dna.classifier import TitansDNAClassifier
     from titans_dna.genome import Genome
     from titans_dna.intervals import Interval, read_bed, read_gff
+    from titans_dna.language import DNALanguageModel
+    from titans_dna.markov import fit_markov
     from titans_dna.tokenizer import decode, encode, encode_batch, reverse_complement
+    from titans_dna.tracks import plot_track, write_bedgraph
     from titans_dna.vcf import Variant, check_reference, read_vcf
 
 __all__ = [
+    "DNALanguageModel",
     "Genome",
     "Interval",
+    "TitansDNAClassifier",
     "Variant",
     "check_reference",
     "decode",
     "encode",
     "encode_batch",
+    "fit_markov",
+    "plot_track",
     "read_bed",
     "read_gff",
     "read_vcf",
     "reverse_complement",
+    "write_bedgraph",
 ]
 
 _HOME = {
+    "DNALanguageModel": "titans_dna.language",
     "Genome": "titans_dna.genome",
     "Interval": "titans_dna.intervals",
+    "TitansDNAClassifier": "titans_dna.classifier",
     "Variant": "titans_dna.vcf",
     "check_reference": "titans_dna.vcf",
     "decode": "titans_dna.tokenizer",
     "encode": "titans_dna.tokenizer",
     "encode_batch": "titans_dna.tokenizer",
+    "fit_markov": "titans_dna.markov",
+    "plot_track": "titans_dna.tracks",
     "read_bed": "titans_dna.intervals",
     "read_gff": "titans_dna.intervals",
     "read_vcf": "titans_dna.vcf",
     "reverse_complement": "titans_dna.tokenizer",
+    "write_bedgraph": "titans_dna.tracks",
 }
 
 

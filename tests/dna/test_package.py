@@ -8,17 +8,22 @@ import titans_dna
 
 def test_the_public_names_are_few_and_pinned():
     assert titans_dna.__all__ == [
+        "DNALanguageModel",
         "Genome",
         "Interval",
+        "TitansDNAClassifier",
         "Variant",
         "check_reference",
         "decode",
         "encode",
         "encode_batch",
+        "fit_markov",
+        "plot_track",
         "read_bed",
         "read_gff",
         "read_vcf",
         "reverse_complement",
+        "write_bedgraph",
     ]
     assert all(hasattr(titans_dna, name) for name in titans_dna.__all__)
 

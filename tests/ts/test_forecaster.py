@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import titans_ts
-from titans_core.train.archive import ArchiveError
+from titans_core.archive import ArchiveError
 from titans_ts import TitansForecaster
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_core.train.archive import ArchiveError
+from titans_core.archive import ArchiveError
 from titans_ts import TitansForecaster
 
 

@@ -2,5 +2,6 @@
 
 from titans_core.nn.memory import NeuralMemory
 from titans_core.nn.state import NeuralMemoryState
+from titans_core.nn.surprise import momentary_surprise
 
-__all__ = ["NeuralMemory", "NeuralMemoryState"]
+__all__ = ["NeuralMemory", "NeuralMemoryState", "momentary_surprise"]

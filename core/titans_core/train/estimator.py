@@ -8,7 +8,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 from typing_extensions import Self
 
-from titans_core.train.archive import load_archive, save_archive
+from titans_core.archive import load_archive, save_archive
 
 
 class TitansEstimator(BaseEstimator):

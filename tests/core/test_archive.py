@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from titans_core.train.archive import ArchiveError, load_archive, save_archive
+from titans_core.archive import ArchiveError, load_archive, save_archive
 
 CONTENT = {"params": {"h": 4}, "names": ["a", 1]}
 
@@ -65,7 +65,7 @@ def test_a_missing_file_another_kind_and_another_format_are_named(saved, monkeyp
         load_archive(path, "Forecaster")
     for here, says in ((0, "a newer version.*Upgrade"), (99, "an older version.*reads format 99.*fit it again")):
         with monkeypatch.context() as patch:
-            patch.setattr("titans_core.train.archive.FORMAT", here)
+            patch.setattr("titans_core.archive.FORMAT", here)
             with pytest.raises(ArchiveError, match=says):
                 load_archive(path, "Thing")
     (path / "model.safetensors").unlink()

@@ -1,0 +1,50 @@
+"""What surprised a memory: the size of its momentary surprise at each token (Titans, Eq. 12 and 17).
+
+    u_t = grad_M l(M_{t'}; k_t, v_t),  l = 1/2 |M(k) - v|^2        M_{t'}: the weights with which t's chunk started
+
+For a layer of the memory ``u = x^T delta`` is of rank one, so that ``|u| = |x| |delta|`` and it is never formed.
+"""
+
+import torch
+from torch import Tensor
+
+from titans_core.nn.memory import NeuralMemory
+from titans_core.nn.state import NeuralMemoryState
+from titans_core.ops.memory.activations import ACTIVATIONS
+
+
+@torch.no_grad()
+def momentary_surprise(memory: NeuralMemory, x: Tensor, state: NeuralMemoryState | None) -> Tensor:
+    """Size of the momentary surprise ``[B, T, H]`` of tokens ``x [B, T, dim]``, read from ``state`` on.
+
+    It is the Frobenius norm, over the layers of each head's memory, of the gradient that is written to it.
+    """
+    found, start, chunk = [], 0, memory.chunk_size
+    while start < x.shape[1]:
+        # up to the end of the chunk at hand: all its gradients are taken at one anchor
+        offset = 0 if state is None else state.memory.offset
+        part = x[:, start : start + chunk - offset]
+        if state is None:
+            state = memory.initial_state(len(x))
+        _, k, v, _ = memory._project(part, state)
+        found.append(_norm(k, v, state.memory.anchor, memory.activation))
+        state = memory.forward(part, state)[1]  # not a call: whoever listens would hear it
+        start += part.shape[1]
+    return torch.cat(found, dim=1)
+
+
+def _norm(k: Tensor, v: Tensor, anchor: tuple[Tensor, ...], activation: str) -> Tensor:
+    """Norm of the gradient for keys and values ``[B, T, H, .]`` at the memory ``anchor``, ``[B, H, d_in, d_out]``."""
+    phi, dtype = ACTIVATIONS[activation], anchor[0].dtype
+    k, v = k.to(dtype), v.to(dtype)
+    inputs, slopes = [k.transpose(1, 2)], []
+    for A in anchor[:-1]:
+        h, slope = phi.with_slope(inputs[-1] @ A)
+        inputs.append(h)
+        slopes.append(slope)
+    delta = inputs[-1] @ anchor[-1] - v.transpose(1, 2)
+    total = inputs[-1].square().sum(-1) * delta.square().sum(-1)
+    for x, slope, A in zip(reversed(inputs[:-1]), reversed(slopes), reversed(anchor[1:]), strict=True):
+        delta = (delta @ A.mT) * slope
+        total = total + x.square().sum(-1) * delta.square().sum(-1)
+    return total.sqrt().transpose(1, 2)

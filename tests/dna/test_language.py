@@ -1,0 +1,228 @@
+"""A language model of DNA: what it learns, and that it is the same model however it is read, stopped or stored."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from titans_dna import Genome, Interval, reverse_complement
+from titans_dna import language as module
+from titans_dna.language import DNALanguageModel
+from titans_dna.sources import InMemory
+
+SMALL = dict(
+    dim=16, num_layers=1, num_heads=2, chunk_size=8, window=16, length=64, batch_size=8, device="cpu", verbose=0
+)
+TRUE_BITS = -0.85 * np.log2(0.85) - 0.15 * np.log2(0.05)
+
+
+def bases(n, seed=0):
+    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
+
+
+def chain(n, seed=0):
+    """Each base is the one after its neighbour in ACGTACGT... with probability 0.85, on either strand: 0.848 bits."""
+    rng = np.random.default_rng(seed)
+    steps = np.where(rng.random(n) < 0.85, 1, rng.choice([0, 2, 3], n))
+    return "".join("ACGT"[i] for i in np.cumsum(steps) % 4)
+
+
+def small(**changes):
+    return DNALanguageModel(**{**SMALL, "random_state": 0, **changes})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return small(max_steps=100, learning_rate=1e-2).fit([chain(20_000)])
+
+
+def test_it_learns_a_chain_to_near_its_entropy(fitted):
+    """Order 0 has 2 bits; the chain's own entropy is the least there is."""
+    bits = fitted.bits_per_base([chain(3000, seed=1)])
+    assert TRUE_BITS - 0.05 < bits < TRUE_BITS + 0.15
+    assert fitted.score([chain(3000, seed=1)]) == -bits
+
+
+def test_both_strands_are_learned(fitted):
+    text = chain(3000, seed=1)
+    assert fitted.bits_per_base([reverse_complement(text)]) == pytest.approx(fitted.bits_per_base([text]), abs=0.05)
+
+
+@pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal", "gated-deltanet"])
+def test_a_stream_in_pieces_has_the_bits_of_one_call(architecture, monkeypatch):
+    model = small(architecture=architecture, max_steps=2).fit([chain(2000)])
+    text = chain(301, seed=2)
+    whole = model.bits_per_base([text])
+    # beside a shorter one, which ends on the way
+    monkeypatch.setattr(module, "stream", partial(module.stream, piece=37))
+    assert model.bits_per_base([text]) == pytest.approx(whole, abs=1e-6)
+    both = model.bits_per_base([text, text[:100]])
+    assert both == pytest.approx((301 * whole + 100 * model.bits_per_base([text[:100]])) / 401, abs=1e-6)
+
+
+def test_bits_are_those_of_the_networks_probabilities(fitted):
+    text = chain(50, seed=3)
+    ids = torch.tensor([[4, *("ACGT".index(x) for x in text)]])
+    with torch.no_grad():
+        logits = fitted.model_(ids[:, :-1])[0][0, :, :4]
+    expected = -logits.log_softmax(-1)[torch.arange(50), ids[0, 1:]].mean() / np.log(2)
+    assert fitted.bits_per_base([text]) == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_windows_are_read_anew(fitted):
+    text = chain(1000, seed=4)
+    apart = fitted.bits_per_base([text[i : i + 100] for i in range(0, 1000, 100)])
+    assert fitted.bits_per_base([text], context=100) == pytest.approx(apart, abs=1e-6)
+
+
+def test_an_unknown_base_is_read_but_not_scored(fitted):
+    text = chain(200, seed=5)
+    with_n = text[:100] + "NNNN" + text[104:]
+    track = fitted.surprise(InMemory([with_n]), "0")
+    assert track["bits"].isna().to_numpy().nonzero()[0].tolist() == [100, 101, 102, 103]
+    assert fitted.bits_per_base([with_n]) == pytest.approx(track["bits"].mean(), abs=1e-6)
+    with pytest.raises(ValueError, match="no known base"):
+        fitted.bits_per_base(["NNNN"])
+
+
+def test_resumed_training_equals_unbroken_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "EPOCH", 3)
+    text, model = [chain(3000)], small(max_steps=12)
+    unbroken = clone(model).fit(text)
+    calls, loss = [], module.next_base_loss
+
+    def breaks(network, batch):
+        calls.append(None)
+        if len(calls) == 14:  # in the fourth epoch of 3 batches and 1 of validation
+            raise RuntimeError("power cut")
+        return loss(network, batch)
+
+    monkeypatch.setattr(module, "next_base_loss", breaks)
+    with pytest.raises(RuntimeError, match="power cut"):
+        clone(model).fit(text, checkpoint_dir=tmp_path)
+    monkeypatch.setattr(module, "next_base_loss", loss)
+    resumed = clone(model).fit(text, checkpoint_dir=tmp_path)
+    assert resumed.history_ == unbroken.history_
+    for ours, theirs in zip(resumed.model_.parameters(), unbroken.model_.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    with pytest.raises(ValueError, match="checkpoint of another run: the sequence differs"):
+        clone(model).fit([chain(3000, seed=9)], checkpoint_dir=tmp_path)
+
+
+def test_saved_and_loaded_it_gives_the_same_numbers(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    again = DNALanguageModel.load(tmp_path / "model")
+    text = [chain(200, seed=1), bases(77)]
+    np.testing.assert_array_equal(again.embed(text), fitted.embed(text))
+    assert again.bits_per_base(text) == fitted.bits_per_base(text)
+    assert again.get_params() == fitted.get_params()
+    assert (again.history_, again.holdout_, again.n_bases_) == (fitted.history_, [], fitted.n_bases_)
+
+
+def test_one_seed_is_one_model():
+    one, two = (small(max_steps=2).fit([chain(1000)]) for _ in range(2))
+    assert one.bits_per_base([bases(100)]) == two.bits_per_base([bases(100)])
+    other = small(max_steps=2, random_state=1).fit([chain(1000)])
+    assert other.bits_per_base([bases(100)]) != one.bits_per_base([bases(100)])
+
+
+def test_an_embedding_does_not_depend_on_its_neighbours(fitted):
+    texts = [chain(n, seed=n) for n in (5, 300, 64, 1)]
+    together = fitted.embed(texts)
+    assert together.shape == (4, 16)
+    for text, vector in zip(texts, together, strict=True):
+        np.testing.assert_allclose(fitted.embed([text])[0], vector, atol=1e-5)
+
+
+def test_an_embedding_is_the_mean_over_the_bases(fitted):
+    text = chain(40, seed=6)
+    ids = torch.tensor([[4, *("ACGT".index(x) for x in text)]])
+    with torch.no_grad():
+        hidden = fitted.model_.hidden(ids)[0][0, 1:]
+    np.testing.assert_allclose(fitted.embed([text])[0], hidden.mean(0).numpy(), atol=1e-5)
+
+
+def test_with_both_strands_a_sequence_and_its_other_strand_have_one_embedding(fitted):
+    text = chain(90, seed=7)
+    np.testing.assert_allclose(
+        fitted.embed([text], both_strands=True), fitted.embed([reverse_complement(text)], both_strands=True), atol=1e-5
+    )
+
+
+def test_an_interval_is_embedded_as_its_sequence(fitted, genome):
+    places = [Interval("chrI", 20, 90, "-"), Interval("chrIII", 0, 120)]
+    np.testing.assert_allclose(
+        fitted.embed(places, genome=genome), fitted.embed([genome.fetch(p) for p in places]), atol=1e-6
+    )
+    with pytest.raises(ValueError, match="name their FASTA file with genome="):
+        fitted.embed(places)
+
+
+def test_the_holdout_stands_apart(write_fasta, tmp_path):
+    genome = Genome(write_fasta({"one": chain(3000), "two": chain(2000, seed=1)}), cache_dir=tmp_path)
+    model = small(max_steps=2).fit(genome, holdout=["two"])
+    assert model.holdout_ == ["two"]
+    # the other chromosome's sequence has no influence at all
+    alone = small(max_steps=2).fit(Genome(write_fasta({"one": chain(3000)}, "one.fa"), cache_dir=tmp_path))
+    assert model.bits_per_base([bases(50)]) == alone.bits_per_base([bases(50)])
+    table = model.compare(genome, chroms=["two"], max_order=2)
+    assert len(table) == 1 + 3 * 2
+    assert table["bits_per_base"].is_monotonic_increasing
+    with pytest.raises(ValueError, match=r"fit read \['one'\]"):
+        model.compare(genome, chroms=["one"])
+
+
+def test_a_genome_shorter_than_a_window_is_one_window(write_fasta, tmp_path):
+    model = small(max_steps=1).fit(Genome(write_fasta({"tiny": bases(30)}), cache_dir=tmp_path))
+    assert model.n_bases_ == 30
+
+
+def test_a_path_will_do(write_fasta):
+    path = write_fasta({"one": chain(600), "two": "acgtn" * 40})
+    model = small(max_steps=1).fit(str(path), bed=[Interval("one", 100, 500)], holdout=["two"])
+    assert model.n_bases_ < 400
+    assert model.bits_per_base(path, chroms=["two"]) > 0
+
+
+def test_bad_input_is_refused(write_fasta, tmp_path, fitted):
+    empty = tmp_path / "empty.fa"
+    empty.write_text("")
+    path = write_fasta({"chrIV": bases(200), "chrV": bases(200)})
+    with pytest.raises(ValueError, match="is empty; expected FASTA"):
+        small().fit(empty)
+    with pytest.raises(ValueError, match=r"no chromosome 'IV'\. Did you mean 'chrIV'\?"):
+        small().fit(path, holdout=["IV"])
+    with pytest.raises(ValueError, match="give a list of names"):
+        small().fit(path, holdout="chrIV")
+    with pytest.raises(ValueError, match="leaves nothing"):
+        small().fit(path, holdout=["chrIV", "chrV"])
+    with pytest.raises(ValueError, match="more than half of every window is unknown"):
+        small().fit(["N" * 500])
+    with pytest.raises(ValueError, match="sequence 1 is empty"):
+        small().fit(["ACGT", ""])
+    with pytest.raises(ValueError, match=r"read as the path .* give one sequence as a list"):
+        small().fit("ACGTACGTACGT")
+    with pytest.raises(ValueError, match="which is not there"):
+        small(objective="masked").fit(path)
+    with pytest.raises(ValueError, match="architecture must be one of"):
+        small(architecture="lstm").fit(path)
+    with pytest.raises(ValueError, match="max_steps must be an integer of at least 1, got 0"):
+        small(max_steps=0).fit(path)
+    with pytest.raises(NotFittedError):
+        small().bits_per_base(path)
+    with pytest.raises(ValueError, match="ends beyond chrIV"):
+        fitted.bits_per_base(path, regions=[Interval("chrIV", 0, 300)])
+
+
+def test_it_borrows_the_random_state_and_leaves_the_model_as_it_was(fitted):
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    small(max_steps=1).fit([chain(500)])
+    assert torch.equal(torch.get_rng_state(), before)
+    fitted.model_.train()
+    fitted.embed([bases(10)])
+    assert fitted.model_.training
+    fitted.model_.eval()

@@ -1,0 +1,106 @@
+"""Windows of pretraining: nothing of the holdout or of validation is drawn, and an epoch depends on seed and epoch."""
+
+import numpy as np
+import pytest
+
+from titans_dna import Genome, Interval, encode, reverse_complement
+from titans_dna.pretrain_data import IGNORE, Draws, Windows, batch_of, plan
+from titans_dna.sources import InMemory, merged
+
+LENGTH = 50
+
+
+@pytest.fixture
+def long_genome(write_fasta, tmp_path):
+    rng = np.random.default_rng(0)
+    text = {name: "".join(rng.choice(list("ACGT"), n)) for name, n in (("a", 4033), ("b", 2500), ("c", 30))}
+    text["a"] = text["a"][:1000] + "N" * 120 + text["a"][1120:]
+    return Genome(write_fasta(text), cache_dir=tmp_path / "cache")
+
+
+def covered(genome, places):
+    """Bool per base by chromosome: whether a place holds it."""
+    marks = {name: np.zeros(n, dtype=bool) for name, n in genome.lengths.items()}
+    for place in places:
+        marks[place.chrom][place.start : place.end] = True
+    return marks
+
+
+def drawn_places(genome, tiles, epochs=30):
+    windows, draws = Windows(genome, tiles, LENGTH), Draws(len(tiles), LENGTH, 8, 20, seed=0)
+    for epoch in range(epochs):
+        draws.set_epoch(epoch)
+        for batch in draws:
+            yield from (windows.place(drawn) for drawn in batch)
+
+
+def test_training_never_draws_a_base_of_validation_or_holdout(long_genome):
+    train, val = plan(long_genome, LENGTH, None, ["b"])
+    kept = covered(long_genome, [Windows(long_genome, val, LENGTH).place((i, 0, False)) for i in range(len(val))])
+    drawn = covered(long_genome, drawn_places(long_genome, train))
+    assert not drawn["b"].any()
+    assert kept["a"].sum() >= LENGTH
+    assert not any((kept[name] & drawn[name]).any() for name in kept)
+    # and every other base is drawn, but for tiles that are mostly N
+    assert (kept["a"] | drawn["a"]).sum() >= 4033 - 2 * LENGTH
+    assert drawn["c"].all()
+
+
+def test_windows_have_their_length_and_stay_inside_the_regions(long_genome):
+    regions = [Interval("b", 100, 700, "-"), Interval("b", 600, 900), Interval("b", 1500, 1520)]
+    train, _ = plan(long_genome, LENGTH, regions, None)
+    places = list(drawn_places(long_genome, train))
+    assert {len(p) for p in places} == {LENGTH, 20}
+    inside = covered(long_genome, merged(regions))["b"]
+    assert not (covered(long_genome, places)["b"] & ~inside).any()
+    assert {p.strand for p in places} == {"+", "-"}
+    assert len({p.start % LENGTH for p in places}) > 40
+
+
+def test_regions_that_overlap_are_joined():
+    regions = [Interval("b", 5, 9, "-"), Interval("a", 7, 12), Interval("a", 3, 7), Interval("a", 20, 21)]
+    assert merged(regions) == [Interval("a", 3, 12), Interval("a", 20, 21), Interval("b", 5, 9)]
+
+
+def test_an_epoch_is_decided_by_seed_and_epoch():
+    def epoch(seed, number):
+        draws = Draws(40, LENGTH, 8, 10, seed)
+        draws.set_epoch(number)
+        return list(draws)
+
+    assert epoch(0, 3) == epoch(0, 3)
+    assert epoch(0, 3) != epoch(0, 4)
+    assert epoch(0, 3) != epoch(1, 3)
+    # every tile comes twice in 80 draws
+    assert sorted(tile for batch in epoch(0, 3) for tile, _, _ in batch) == sorted([*range(40), *range(40)])
+
+
+def test_validation_reads_every_tile_once_in_order():
+    assert [d for batch in Draws(5, LENGTH, 2) for d in batch] == [(i, 0, False) for i in range(5)]
+
+
+def test_each_base_is_the_target_of_those_before_it():
+    tokens, targets = batch_of([encode("ACGNT"), encode("GG")])
+    assert tokens.tolist() == [[4, 0, 1, 2, 4], [4, 2, 5, 5, 5]]
+    assert targets.tolist() == [[0, 1, 2, IGNORE, 3], [2, 2, IGNORE, IGNORE, IGNORE]]
+
+
+def test_strings_are_read_as_a_genome():
+    source = InMemory(["ACGTT", "ggN"])
+    assert source.lengths == {"0": 5, "1": 3}
+    assert source.fetch(Interval("0", 1, 4, "-")) == reverse_complement("CGT")
+    with pytest.raises(ValueError, match="ends beyond 0, which has 5 bases"):
+        source.fetch(Interval("0", 0, 6))
+    with pytest.raises(ValueError, match="the list of sequences is empty"):
+        InMemory([])
+
+
+@pytest.mark.real_data
+def test_nothing_of_yeast_chromosome_iv_is_drawn(real_genome):
+    yeast = real_genome("yeast")
+    parts = plan(yeast, 1024, None, ["IV"])
+    held = list(yeast.lengths).index("IV")
+    for tiles in parts:
+        assert len(tiles) > 200
+        assert (tiles.chrom != held).all()
+    assert sum(tiles.bases for tiles in parts) == 12_157_105 - 1_531_933

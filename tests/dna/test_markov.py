@@ -1,0 +1,97 @@
+"""Markov models: counts, smoothing and scores, against what they are by definition."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from titans_dna import Genome, encode, reverse_complement
+from titans_dna.markov import fit_markov
+
+
+def bases(n, seed=0):
+    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
+
+
+def chain(n, seed=0):
+    """Each base is the one after its neighbour in ACGTACGT... with probability 0.85: 0.848 bits a base."""
+    rng = np.random.default_rng(seed)
+    steps = np.where(rng.random(n) < 0.85, 1, rng.choice([0, 2, 3], n))
+    return "".join("ACGT"[i] for i in np.cumsum(steps) % 4)
+
+
+TRUE_BITS = -0.85 * np.log2(0.85) - 0.15 * np.log2(0.05)
+
+
+@pytest.mark.parametrize("order", [0, 1, 3])
+def test_counts_are_those_of_both_strands(order):
+    text = bases(500) + "N" + bases(40, 1)
+    model = fit_markov([text], order)
+    expected = Counter()
+    for strand in (text, reverse_complement(text)):
+        for i in range(order, len(strand)):
+            word = strand[i - order : i + 1]
+            expected["".join(word)] += "N" not in word
+    found = {}
+    for word in expected:
+        if "N" not in word:
+            *context, base = encode(word).tolist()
+            found[word] = int(model.counts[order][int("0" + "".join(map(str, context)), 4), base])
+    assert found == {word: n for word, n in expected.items() if "N" not in word}
+
+
+def test_counts_of_a_lower_order_are_sums_over_the_farthest_base():
+    model = fit_markov([bases(3000)], 4)
+    for low, high in zip(model.counts, model.counts[1:], strict=False):
+        np.testing.assert_array_equal(low, high.reshape(4, -1, 4).sum(0))
+
+
+def test_a_chain_is_scored_at_its_entropy_from_order_1_on():
+    model = fit_markov([chain(200_000)], 6)
+    bits = model.bits_per_base([chain(50_000, seed=1)])
+    assert bits.loc[0, "additive"] == pytest.approx(2, abs=1e-3)
+    np.testing.assert_allclose(bits.loc[1:, ["additive", "interpolated"]], TRUE_BITS, atol=0.03)
+
+
+def test_longer_contexts_never_harm_where_they_lean_on_shorter_ones():
+    bits = fit_markov([chain(20_000)], 9).bits_per_base([chain(20_000, seed=1)])
+    assert bits.loc[9, "interpolated"] < bits.loc[1, "interpolated"] + 0.01
+    assert bits.loc[9, "additive"] > bits.loc[1, "additive"] + 0.05
+
+
+def test_a_probability_sums_to_one():
+    """Each continuation of one context in turn: what they are given adds up to 1."""
+    model = fit_markov([bases(5000)], 3)
+    for column in ("additive", "interpolated"):
+        logs = []
+        for base in "ACGT":
+            whole = model.bits_per_base(["ACG" + base])[column][3] * 4
+            logs.append(whole - model.bits_per_base(["ACG"])[column][3] * 3)
+        assert sum(2.0**-x for x in logs) == pytest.approx(1)
+
+
+def test_both_strands_score_alike_and_pieces_do_not_matter(monkeypatch):
+    text = bases(3000) + "NNN" + chain(2000)
+    model = fit_markov([text], 5)
+    whole = model.bits_per_base([text])
+    monkeypatch.setattr("titans_dna.markov._BLOCK", 97)
+    np.testing.assert_allclose(model.bits_per_base([text]), whole)
+    again = fit_markov([text], 5)
+    np.testing.assert_array_equal(again.counts[0], model.counts[0])
+
+
+def test_a_holdout_is_not_counted(write_fasta, tmp_path):
+    one, two = chain(30_000), bases(30_000)
+    genome = Genome(write_fasta({"one": one, "two": two}), cache_dir=tmp_path)
+    np.testing.assert_array_equal(fit_markov(genome, 3, holdout=["two"]).counts[3], fit_markov([one], 3).counts[3])
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="order must be an integer from 0 to 12, got 13"):
+        fit_markov(["ACGT"], 13)
+    with pytest.raises(ValueError, match="no base with 3 known bases before it"):
+        fit_markov(["ACN"], 3)
+    with pytest.raises(ValueError, match="no known base"):
+        fit_markov([bases(100)], 1).bits_per_base(["NNN"])
+    with pytest.raises(ValueError, match="has no chromosome 'x'"):
+        fit_markov([bases(100)], 1, holdout=["x"])

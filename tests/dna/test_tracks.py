@@ -1,0 +1,140 @@
+"""Tracks of surprise: what they are, that they stream, and what is written of them."""
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from titans_core import NeuralMemory
+from titans_core.nn import momentary_surprise
+from titans_core.ops.memory.naive import ACTIVATIONS, read
+from titans_dna import Interval, reverse_complement
+from titans_dna import surprise as module
+from titans_dna.language import DNALanguageModel
+from titans_dna.sources import InMemory
+from titans_dna.tracks import plot_track, write_bedgraph
+
+TEXT = "".join(np.random.default_rng(0).choice(list("ACGT"), 400))
+
+
+@pytest.fixture(scope="module")
+def models():
+    made = {}
+
+    def get(architecture="lmm"):
+        if architecture not in made:
+            settings = dict(dim=16, num_layers=2, num_heads=2, chunk_size=8, window=16, length=64, batch_size=8)
+            model = DNALanguageModel(architecture, **settings, max_steps=2, device="cpu", verbose=0, random_state=0)
+            made[architecture] = model.fit([TEXT])
+        return made[architecture]
+
+    return get
+
+
+def test_the_mean_of_a_track_is_the_bits_per_base(models):
+    track = models().surprise(InMemory([TEXT]), "0:100-300")
+    assert list(track) == ["chrom", "start", "end", "bits"]
+    assert (track["start"].iloc[0], track["end"].iloc[-1]) == (100, 300)
+    assert track["bits"].mean() == pytest.approx(models().bits_per_base([TEXT[100:300]]), abs=1e-6)
+
+
+def test_the_other_strand_is_read_backwards_and_stands_in_its_place(models):
+    track = models().surprise(InMemory([TEXT]), Interval("0", 100, 300, "-"), memory=True)
+    other = models().surprise(InMemory([reverse_complement(TEXT)]), "0:100-300", memory=True)
+    assert (np.diff(track["start"]) == 1).all()
+    for column in ("bits", "memory"):
+        np.testing.assert_allclose(track[column][::-1], other[column], atol=1e-6)
+
+
+@pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal"])
+def test_a_track_in_pieces_is_the_track_of_one_call(models, architecture, monkeypatch):
+    model = models(architecture)
+    whole = model.surprise(InMemory([TEXT]), "0", memory=True)
+    monkeypatch.setattr(module.surprise_of, "__defaults__", (37,))
+    pieces = model.surprise(InMemory([TEXT]), "0", memory=True)
+    assert whole["memory"].notna().all()
+    np.testing.assert_allclose(pieces["bits"], whole["bits"], atol=1e-5)
+    np.testing.assert_allclose(pieces["memory"], whole["memory"], atol=1e-5)
+
+
+def test_a_base_surprises_the_memory_when_it_is_read_not_before(models):
+    """Change one base: the memory's surprise changes there and later, the model's bits too, and nothing earlier."""
+    changed = TEXT[:200] + {"A": "C", "C": "A", "G": "T", "T": "G"}[TEXT[200]] + TEXT[201:]
+    one, two = (models().surprise(InMemory([text]), "0", memory=True) for text in (TEXT, changed))
+    for column in ("bits", "memory"):
+        np.testing.assert_allclose(one[column][:200], two[column][:200], atol=1e-6)
+        assert abs(one[column][200] - two[column][200]) > 1e-4
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_the_memorys_surprise_is_the_norm_of_the_inner_gradient(depth):
+    """By autograd at the anchor, token by token, as the definition of the memory has it."""
+    torch.manual_seed(0)
+    memory = NeuralMemory(8, num_heads=2, depth=depth, chunk_size=4).double()
+    x = torch.randn(1, 11, 8, dtype=torch.float64)
+    before = memory(torch.randn(1, 6, 8, dtype=torch.float64))[1]
+    found = momentary_surprise(memory, x, before)
+    state = before
+    for t in range(11):
+        _, k, v, _ = memory._project(x[:, t : t + 1], state)
+        anchor = tuple(a.detach().requires_grad_() for a in state.memory.anchor)
+        error = read(anchor, k.transpose(1, 2), ACTIVATIONS["silu"]) - v.transpose(1, 2)
+        gradients = torch.autograd.grad(0.5 * error.square().sum(), anchor)
+        expected = sum(g.square().sum((-2, -1)) for g in gradients).sqrt()
+        torch.testing.assert_close(found[:, t], expected, rtol=1e-5, atol=1e-6)
+        state = memory(x[:, t : t + 1], state)[1].detach()
+
+
+def test_a_model_without_memory_has_no_memory_to_surprise(models):
+    with pytest.raises(ValueError, match="'transformer' has no memory"):
+        models("transformer").surprise(InMemory([TEXT]), "0", memory=True)
+    assert len(models("transformer").surprise(InMemory([TEXT]), "0")) == 400
+
+
+def test_regions_that_are_not_there_are_refused(models, genome):
+    with pytest.raises(ValueError, match=r"chrI:900-1001.* ends beyond chrI, which has 1000 bases"):
+        models().surprise(genome, "chrI:900-1001")
+    with pytest.raises(ValueError, match=r"no chromosome 'I'\. Did you mean 'chrI'"):
+        models().surprise(genome, "I")
+    with pytest.raises(ValueError, match="is not understood; write 'IV' or 'IV:1000-2000'"):
+        models().surprise(genome, "chrI:abc")
+
+
+def frame(values, starts=None, chrom="c"):
+    starts = np.arange(len(values)) if starts is None else np.array(starts)
+    return pd.DataFrame({"chrom": chrom, "start": starts, "end": starts + 1, "bits": values})
+
+
+def test_a_bedgraph_says_what_the_track_says(models, tmp_path, genome):
+    track = models().surprise(genome, "chrII")
+    write_bedgraph(track, tmp_path / "track.bedgraph", digits=6)
+    lines = (tmp_path / "track.bedgraph").read_text().splitlines()
+    assert lines[0].startswith("track type=bedGraph")
+    values = np.full(len(track), np.nan)
+    for line in lines[1:]:
+        chrom, start, end, value = line.split("\t")
+        assert chrom == "chrII"
+        values[int(start) : int(end)] = float(value)
+    np.testing.assert_allclose(values, track["bits"], atol=1e-6)
+    assert np.isnan(values).sum() == 100
+
+
+def test_neighbours_of_one_value_are_one_line(tmp_path):
+    write_bedgraph(frame([1, 1, 2, 2, np.nan, 2], chrom="c"), tmp_path / "t")
+    body = (tmp_path / "t").read_text().splitlines()[1:]
+    assert body == ["c\t0\t2\t1.0", "c\t2\t4\t2.0", "c\t5\t6\t2.0"]
+    with pytest.raises(ValueError, match="expected chrom, start, end and 'score'"):
+        write_bedgraph(frame([1.0]), tmp_path / "t", "score")
+    write_bedgraph(frame([]), tmp_path / "empty")
+    assert len((tmp_path / "empty").read_text().splitlines()) == 1
+
+
+def test_a_plot_shows_the_track_and_the_genes():
+    mpl.use("Agg")
+    genes = [Interval("c", 1, 3, "+", "g"), Interval("d", 1, 3, "+")]
+    axes = plot_track(frame([1.0, 2.0, 3.0, 4.0]), window=2, genes=genes)
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [1.5, 3.5])
+    assert axes.get_ylabel() == "bits, mean of 2"
+    with pytest.raises(ValueError, match="a plot shows one chromosome, the track has 2"):
+        plot_track(pd.concat([frame([1.0]), frame([1.0], chrom="d")]))

@@ -1,0 +1,191 @@
+"""Scores of variants, against the likelihood of whole haplotypes read from scratch."""
+
+import numpy as np
+import pytest
+import torch
+
+from titans_dna import Variant, reverse_complement
+from titans_dna.language import DNALanguageModel
+from titans_dna.sources import InMemory
+from titans_dna.variants import CELL
+
+ARCHITECTURES = ["lmm", "mac", "mag"]
+AFTER = 20
+
+
+def chain(n, seed=0):
+    rng = np.random.default_rng(seed)
+    steps = np.where(rng.random(n) < 0.85, 1, rng.choice([0, 2, 3], n))
+    return "".join("ACGT"[i] for i in np.cumsum(steps) % 4)
+
+
+TEXT = chain(1000, seed=8)
+
+
+@pytest.fixture(scope="module")
+def models():
+    made = {}
+
+    def get(architecture="lmm"):
+        if architecture not in made:
+            model = DNALanguageModel(
+                architecture,
+                dim=16,
+                num_layers=1,
+                num_heads=2,
+                chunk_size=8,
+                window=16,
+                length=64,
+                batch_size=8,
+                max_steps=60 if architecture == "lmm" else 4,
+                learning_rate=1e-2,
+                device="cpu",
+                verbose=0,
+                random_state=0,
+            ).fit([chain(5000)])
+            model.model_.double()
+            made[architecture] = model
+        return made[architecture]
+
+    return get
+
+
+def variant(start, ref_length, alt, name=""):
+    return Variant("0", start, TEXT[start : start + ref_length], alt, name)
+
+
+def some():
+    other = {"A": "C", "C": "G", "G": "T", "T": "A"}
+    return [
+        variant(0, 1, other[TEXT[0]], "first base"),
+        variant(3, 1, other[TEXT[3]], "snv"),
+        variant(3, 1, TEXT[3] + "GATTACA", "insertion at the same place"),
+        variant(CELL - 1, 2, "TTT"),
+        variant(CELL, 5, TEXT[CELL], "deletion over a cell's start"),
+        variant(500, 1, other[TEXT[500]]),
+        variant(501, 1, other[TEXT[501]]),
+        variant(990, 4, "A", "near the end"),
+        variant(999, 1, other[TEXT[999]], "last base"),
+    ]
+
+
+def likelihood(model, text, first, stop):
+    """log P of the bases first to stop of a text, read from its first base in one call."""
+    ids = torch.tensor([[4, *("ACGT".index(x) for x in text)]])
+    with torch.no_grad():
+        log_p = model.model_(ids[:, :-1])[0][0, :, :4].log_softmax(-1)
+    return float(log_p[torch.arange(len(text)), ids[0, 1:]][first:stop].sum())
+
+
+def from_scratch(model, text, start, ref, alt, begin):
+    assert text[start : start + len(ref)] == ref
+    after = text[start + len(ref) : start + len(ref) + AFTER]
+    lead = text[begin:start]
+    return np.subtract(*(likelihood(model, lead + x + after, len(lead), None) for x in (alt, ref)))
+
+
+def both_strands(model, variant, begin):
+    """``begin``: a function from a position to where its reading begins."""
+    other = len(TEXT) - variant.end
+    ref, alt = reverse_complement(variant.ref), reverse_complement(variant.alt)
+    forward = from_scratch(model, TEXT, variant.start, variant.ref, variant.alt, begin(variant.start))
+    return (forward + from_scratch(model, reverse_complement(TEXT), other, ref, alt, begin(other))) / 2
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_state_read_once_gives_the_scores_of_the_whole_prefix(models, architecture):
+    model = models(architecture)
+    found = model.score_variants(some(), InMemory([TEXT]), context=None, context_after=AFTER)
+    expected = [both_strands(model, v, lambda position: 0) for v in some()]
+    np.testing.assert_allclose(found["score"], expected, atol=1e-5)
+    assert found["id"].tolist() == [v.id for v in some()]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("context", [1, 50, 300])
+def test_a_block_is_read_from_context_bases_before_it(models, architecture, context):
+    model = models(architecture)
+    found = model.score_variants(some(), InMemory([TEXT]), context=context, context_after=AFTER)
+    expected = [both_strands(model, v, lambda at: max(0, (at // context - 1) * context)) for v in some()]
+    np.testing.assert_allclose(found["score"], expected, atol=1e-5)
+
+
+def test_alt_that_equals_ref_scores_0(models):
+    same = [variant(7, 1, TEXT[7]), variant(200, 6, TEXT[200:206].lower())]
+    np.testing.assert_allclose(models().score_variants(same, InMemory([TEXT]))["score"], 0, atol=1e-9)
+
+
+def test_both_strands_of_a_variant_have_one_score(models):
+    mirrored = [Variant("0", len(TEXT) - v.end, reverse_complement(v.ref), reverse_complement(v.alt)) for v in some()]
+    for context in (None, 100):
+        one = models().score_variants(some(), InMemory([TEXT]), context=context)
+        two = models().score_variants(mirrored, InMemory([reverse_complement(TEXT)]), context=context)
+        np.testing.assert_allclose(one["score"], two["score"], atol=1e-9)
+
+
+def test_neither_order_nor_neighbours_nor_batches_matter(models):
+    model, source = models(), InMemory([TEXT, chain(300, seed=9)])
+    variants = [*some(), Variant("1", 250, source.sequences["1"][250], "A"), Variant("1", 5, "N", "N")][:-1]
+    together = model.score_variants(variants, source, context=100)["score"]
+    backwards = model.score_variants(variants[::-1], source, context=100)["score"][::-1]
+    np.testing.assert_allclose(together, backwards, atol=1e-9)
+    alone = [model.score_variants([v], source, context=100)["score"][0] for v in variants]
+    np.testing.assert_allclose(together, alone, atol=1e-9)
+    model.set_params(batch_size=1)
+    np.testing.assert_allclose(model.score_variants(variants, source, context=100)["score"], together, atol=1e-9)
+    model.set_params(batch_size=8)
+
+
+def test_what_breaks_the_chain_is_unlikely(models):
+    """A base of the chain's own steps, changed: the step to it and the step from it become rare ones."""
+    inner = [i for i in range(1, 999) if all(ord_(TEXT[i + j]) == ord_(TEXT[i + j - 1], 1) for j in (0, 1))][:40]
+    broken = [variant(i, 1, "ACGT"[("ACGT".index(TEXT[i]) + 2) % 4]) for i in inner]
+    assert (models().score_variants(broken, InMemory([TEXT]))["score"] < -2).all()
+
+
+def ord_(base, step=0):
+    return ("ACGT".index(base) + step) % 4
+
+
+def test_an_allele_with_n_has_no_score(models):
+    found = models().score_variants([variant(5, 1, "N"), variant(6, 1, "A")], InMemory([TEXT]))
+    assert found["score"].isna().tolist() == [True, False]
+
+
+def write_vcf(path, rows):
+    lines = ["##fileformat=VCFv4.2", "#CHROM\tPOS\tID\tREF\tALT"]
+    path.write_text("\n".join([*lines, *("\t".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+def test_a_vcf_gives_one_row_per_allele_in_its_order(models, write_fasta, tmp_path):
+    fasta = write_fasta({"chr1": TEXT})
+    # not sorted: blocks are sorted inside, and scores come back in the order of the file
+    vcf = write_vcf(tmp_path / "calls.vcf", [("chr1", 701, ".", TEXT[700], "A,C"), ("chr1", 11, "x", TEXT[10], "GG")])
+    found = models().score_variants(str(vcf), fasta)
+    assert list(found) == ["chrom", "start", "ref", "alt", "id", "score"]
+    assert found["start"].tolist() == [700, 700, 10]
+    assert found["id"].tolist() == ["", "", "x"]
+    assert found["score"].notna().all()
+
+
+def test_a_wrong_ref_is_an_error_or_is_left_unscored(models, write_fasta, tmp_path):
+    fasta = write_fasta({"chr1": TEXT})
+    wrong = "A" if TEXT[10] != "A" else "C"
+    vcf = write_vcf(
+        tmp_path / "calls.vcf",
+        [("chr1", 11, ".", wrong, "G"), ("chr1", 21, ".", TEXT[20], "GG"), ("chr9", 1, ".", "A", "C")],
+    )
+    with pytest.raises(ValueError, match=r"REF disagrees with the genome in 2 of 3 variants"):
+        models().score_variants(vcf, fasta)
+    with pytest.warns(UserWarning, match="2 of 3 variants are not scored"):
+        found = models().score_variants(vcf, fasta, mismatch="skip")
+    assert found["score"].isna().tolist() == [True, False, True]
+    with pytest.raises(ValueError, match="mismatch is 'error' or 'skip'"):
+        models().score_variants(vcf, fasta, mismatch="ignore")
+    with pytest.raises(ValueError, match="context must be an integer of at least 1, got 0"):
+        models().score_variants(vcf, fasta, context=0)
+
+
+def test_no_variants_give_an_empty_frame(models):
+    assert models().score_variants([], InMemory([TEXT])).empty

@@ -1,0 +1,497 @@
+"""The estimator: from a genome to a language model of it, and what that can be asked."""
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from titans_core import TitansConfig, TitansLM
+from titans_core.models import gated_deltanet
+from titans_core.train import History, TitansEstimator, TrainingOptions, train_network
+from titans_dna.embed import embed
+from titans_dna.genome import Genome
+from titans_dna.intervals import Interval
+from titans_dna.pretrain_data import IGNORE, loaders, plan
+from titans_dna.sources import InMemory, open_source, part_of, read_regions, whole
+from titans_dna.stream import reading, stream
+from titans_dna.surprise import bits_of, surprise_of
+from titans_dna.tokenizer import VOCAB_SIZE
+from titans_dna.variants import checked, strand_scores
+from titans_dna.vcf import Variant, read_vcf
+
+if TYPE_CHECKING:
+    from titans_dna.markov import MarkovModels
+
+ARCHITECTURES = ("lmm", "mac", "mag", "mal", "transformer", "gated-deltanet")
+# batches in an epoch, at most: after each there is a validation and a checkpoint
+EPOCH = 100
+_COUNTS = (
+    "dim",
+    "num_layers",
+    "num_heads",
+    "memory_depth",
+    "chunk_size",
+    "window",
+    "length",
+    "batch_size",
+    "max_steps",
+    "patience",
+)
+
+
+class DNALanguageModel(TitansEstimator):
+    """A language model of DNA, pretrained by the next nucleotide.
+
+    Each window is read behind one N, so that its first base is predicted too. Probabilities are over A C G T; an N is
+    read, and never predicted. Both strands are learned: each window is read on a random one.
+
+    Args:
+        architecture: "lmm" (memory alone), "mac", "mag", "mal" (memory with attention), "transformer" (attention alone)
+            or "gated-deltanet": the baselines.
+        dim: width; a multiple of ``4 * num_heads``.
+        num_layers: blocks.
+        num_heads: heads of memory and attention.
+        hidden: width of the SwiGLU of each block; None: ``2 * dim``.
+        memory_depth: layers of the memory; 1 is linear.
+        chunk_size: tokens that share one gradient point of the memory.
+        window: tokens that sliding-window attention sees ("mag", "mal"), or of a segment ("mac").
+        length: bases of a training window.
+        objective: "next". A masked objective needs a bidirectional network, which is not there.
+        learning_rate: of the outer loop (AdamW, one cycle).
+        batch_size: windows in a batch; and sequences read side by side afterwards.
+        max_steps: batches to train on, at most; rounded up to whole epochs of equal size, 100 batches or fewer.
+        patience: epochs without a better validation loss before training stops.
+        device: "auto", "cpu", "cuda", "cuda:1" or "mps".
+        precision: of training: "auto", or a precision of Lightning's Trainer.
+        random_state: seed; the same integer gives the same model.
+        verbose: 0 is silent, 1 shows progress bars.
+
+    Attributes:
+        model_: the trained :class:`~titans_core.TitansLM` over the tokens of ``titans_dna.tokenizer``, on the CPU.
+        history_: losses by epoch, in nats per base (:class:`~titans_core.train.History`).
+        holdout_: chromosomes that ``fit`` did not read.
+        n_bases_: bases in the training windows, each counted once.
+        seconds_: that ``fit`` took.
+
+    Example:
+        >>> from titans_dna import DNALanguageModel
+        >>> model = DNALanguageModel(max_steps=2000).fit("genome.fa", holdout=["chrIV"])
+        >>> model.bits_per_base("genome.fa", chroms=["chrIV"])
+    """
+
+    def __init__(
+        self,
+        architecture: str = "lmm",
+        *,
+        dim: int = 128,
+        num_layers: int = 2,
+        num_heads: int = 4,
+        hidden: int | None = None,
+        memory_depth: int = 2,
+        chunk_size: int = 16,
+        window: int = 128,
+        length: int = 1024,
+        objective: str = "next",
+        learning_rate: float = 2e-3,
+        batch_size: int = 16,
+        max_steps: int = 1000,
+        patience: int = 5,
+        device: str = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 1,
+    ) -> None:
+        self.architecture = architecture
+        self.dim = dim
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.hidden = hidden
+        self.memory_depth = memory_depth
+        self.chunk_size = chunk_size
+        self.window = window
+        self.length = length
+        self.objective = objective
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_steps = max_steps
+        self.patience = patience
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        genome: Any,
+        y: None = None,
+        *,
+        bed: Any = None,
+        holdout: Collection[str] | None = None,
+        checkpoint_dir: str | Path | None = None,
+    ) -> Self:
+        """Pretrain on windows of a genome.
+
+        One window in twenty (at most 256, spread evenly) is kept from training, and decides when to stop and which
+        epoch's weights stay; the holdout decides nothing. Windows of which more than half is unknown are left out.
+
+        Args:
+            genome: path of a FASTA file, a Genome, or a list of sequences (whose names are "0", "1", ...).
+            y: not used; here for sklearn.
+            bed: train inside these regions only: path of a BED file, or intervals. Strands do not matter.
+            holdout: names of chromosomes that are not read at all, for an honest score afterwards.
+            checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, training goes
+                on from there, and ends where an unbroken one would have.
+
+        Raises:
+            ValueError: an argument out of range, an unknown chromosome, a bad or empty file, nothing to train on, or a
+                checkpoint of another run.
+        """
+        began = time.perf_counter()
+        self._check_params()
+        source, regions = open_source(genome), read_regions(bed)
+        train, val = plan(source, self.length, regions, holdout)
+        seed = self._seed()
+        # the caller's random state is borrowed
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            network = TitansLM(self._config())
+        epochs = -(-self.max_steps // EPOCH)
+        batches, held = loaders(source, (train, val), self.length, self.batch_size, -(-self.max_steps // epochs), seed)
+        options = TrainingOptions(
+            learning_rate=self.learning_rate,
+            weight_decay=0.1,
+            max_epochs=epochs,
+            patience=self.patience,
+            seed=seed,
+            device=self.device,
+            precision=self.precision,
+            progress=bool(self.verbose),
+            checkpoint_dir=checkpoint_dir,
+        )
+        identity = {"sequence": f"sha256:{train.digest}", "batch_size": self.batch_size, **asdict(network.config)}
+        history = train_network(network, next_base_loss, batches, held, options, identity)
+        self.model_, self.history_ = network, history
+        self.holdout_ = sorted(holdout or ())
+        self.n_bases_ = train.bases
+        self.seconds_ = time.perf_counter() - began
+        return self
+
+    def bits_per_base(
+        self,
+        source: Any,
+        *,
+        chroms: Collection[str] | None = None,
+        regions: Any = None,
+        context: int | None = None,
+    ) -> float:
+        """Mean of ``-log2 P(base | all bases before it)`` over all known bases: 2 for a model that knows nothing.
+
+        Args:
+            source: path of a FASTA file, a Genome, or a list of sequences.
+            chroms: only these chromosomes; default all.
+            regions: intervals, or a BED file, instead of whole chromosomes; each is read on its strand.
+            context: None: every chromosome (region, sequence) is read in one stream, from its first base to its last,
+                in constant memory. Else it is cut into windows of so many bases, each read anew. A memory may drift
+                where a stream is far longer than the ``length`` it was trained on: compare the two. With
+                "transformer", whose state grows with what it read, None means windows of ``length``.
+
+        Raises:
+            NotFittedError: before ``fit``.
+            ValueError: an unknown chromosome, a region off its end, no known base.
+        """
+        genome, given = open_source(source), read_regions(regions)
+        intervals = whole(genome, chroms) if given is None else given
+        if context is None and self._fitted().config.architecture == "transformer":
+            context = self.length
+        if context is not None:
+            _at_least("context", context, 1)
+            cuts = ((region, first) for region in intervals for first in range(0, len(region), context))
+            intervals = [part_of(region, first, min(first + context, len(region))) for region, first in cuts]
+        total, count = 0.0, 0
+        with self._reading() as network:
+            for piece in stream(network, genome, intervals, batch_size=self.batch_size):
+                bits = bits_of(network, piece.hidden, piece.following).double()
+                total += float(bits.nansum())
+                count += int(bits.isfinite().sum())
+        if count == 0:
+            raise ValueError(f"{genome.path.name} has no known base (A C G T) to score.")
+        return total / count
+
+    def score(self, source: Any, y: None = None, **where: Any) -> float:
+        """Minus :meth:`bits_per_base`: higher is better, as sklearn wants it."""
+        return -self.bits_per_base(source, **where)
+
+    def compare(
+        self,
+        source: Any,
+        *,
+        chroms: Collection[str],
+        max_order: int = 12,
+        markov: "MarkovModels | None" = None,
+        context: int | None = None,
+    ) -> pd.DataFrame:
+        """Bits per base of this model on held-out chromosomes beside Markov models of the others, best first.
+
+        Args:
+            source: the genome of ``fit``.
+            chroms: what was held out.
+            max_order: highest order of the Markov models, counted on every other chromosome.
+            markov: Markov models counted before, instead.
+            context: of this model, as in :meth:`bits_per_base`.
+
+        Returns:
+            Columns ``model, bits_per_base``.
+
+        Raises:
+            ValueError: chromosomes that ``fit`` was not told to hold out.
+        """
+        from titans_dna.markov import fit_markov
+
+        self._fitted()
+        genome = open_source(source)
+        seen = [name for name in chroms if name not in self.holdout_]
+        if seen:
+            raise ValueError(f"fit read {seen}: scores there would flatter it. It held out {self.holdout_}.")
+        markov = fit_markov(genome, max_order, holdout=self.holdout_) if markov is None else markov
+        found = markov.bits_per_base(genome, chroms=chroms).melt("order", var_name="kind", value_name="bits_per_base")
+        found["model"] = "Markov-" + found["order"].astype(str) + " " + found["kind"]
+        bits = self.bits_per_base(genome, chroms=chroms, context=context)
+        own = pd.DataFrame({"model": [self.architecture], "bits_per_base": [bits]})
+        both = pd.concat([own, found[["model", "bits_per_base"]]], ignore_index=True)
+        return both.sort_values("bits_per_base", ignore_index=True, kind="stable")
+
+    def embed(
+        self, sequences: Sequence[str] | Sequence[Interval], *, genome: Any = None, both_strands: bool = False
+    ) -> NDArray[np.float32]:
+        """A vector for each sequence, float32 [N, dim]: the mean of the last hidden states over its bases.
+
+        A sequence's vector does not depend on the others, nor on padding. Sequences of any length are read in a stream.
+
+        Args:
+            sequences: strings, or intervals of ``genome`` (read on their strand).
+            genome: path of a FASTA file, or a Genome; for intervals.
+            both_strands: the mean of the vectors of a sequence and of its reverse complement.
+
+        Raises:
+            NotFittedError: before ``fit``.
+            ValueError: no sequence, an empty one, unknown letters, intervals without a genome or off its end.
+        """
+        self._fitted()
+        given: list[Any] = [sequences] if isinstance(sequences, str | Interval) else list(sequences)
+        if given and isinstance(given[0], Interval):
+            if genome is None:
+                raise ValueError("sequences are intervals: name their FASTA file with genome=.")
+            source: Genome = open_source(genome)
+            intervals: list[Interval] = given
+        else:
+            source = InMemory(given)
+            intervals = whole(source)
+        with self._reading() as network:
+            found = embed(network, source, intervals, self.batch_size)
+            if both_strands:
+                found += embed(network, source, [_other(i) for i in intervals], self.batch_size)
+                found /= 2
+        return found
+
+    def score_variants(
+        self,
+        variants: str | os.PathLike[str] | Iterable[Variant],
+        genome: Any,
+        *,
+        context: int | None = 4096,
+        context_after: int = 128,
+        mismatch: Literal["error", "skip"] = "error",
+    ) -> pd.DataFrame:
+        """``log P(alt) - log P(ref)`` of each variant in its place, in nats, the mean of both strands.
+
+        Negative: the model finds the alternative allele less likely than the reference. SNVs and indels; each allele
+        counts with ``context_after`` bases behind it. The likelihood is joint, and not divided by length. How memory is
+        read once for neighbours is told in ``titans_dna.variants``.
+
+        Args:
+            variants: path of a VCF file, in any order, or variants as ``read_vcf`` gives them.
+            genome: path of the FASTA file, or a Genome.
+            context: at least so many bases before a variant are read, and at most twice as many; None: all, from the
+                chromosome's end.
+            context_after: bases behind the variant that count.
+            mismatch: where REF is not what the genome holds: "error", or "skip": the score is NaN, with a warning.
+
+        Returns:
+            One row per alternative allele, in the order given: ``chrom, start, ref, alt, id, score``, 0-based. The
+            score is NaN where an allele has an N.
+
+        Raises:
+            NotFittedError: before ``fit``.
+            ValueError: an argument out of range, a bad VCF, REF that disagrees with the genome.
+        """
+        self._fitted()
+        if context is not None:
+            _at_least("context", context, 1)
+        _at_least("context_after", context_after, 0)
+        source = open_source(genome)
+        if isinstance(variants, str | os.PathLike):
+            variants = read_vcf(Path(variants))
+        given, good = checked(variants, source, mismatch)
+        if not good.all():
+            warnings.warn(
+                f"{int((~good).sum())} of {len(given)} variants are not scored: REF is another.", stacklevel=2
+            )
+        scored = [variant for variant, ok in zip(given, good, strict=True) if ok]
+        scores = np.full(len(given), np.nan)
+        with self._reading() as network:
+            strands = [
+                strand_scores(
+                    network,
+                    source,
+                    scored,
+                    strand,
+                    context=context,
+                    context_after=context_after,
+                    batch_size=max(2, self.batch_size),
+                )
+                for strand in ("+", "-")
+            ]
+        scores[good] = (strands[0] + strands[1]) / 2
+        columns = {name: [getattr(v, name) for v in given] for name in ("chrom", "start", "ref", "alt", "id")}
+        return pd.DataFrame({**columns, "score": scores})
+
+    def surprise(self, genome: Any, region: Interval | str, *, memory: bool = False) -> pd.DataFrame:
+        """How surprising each base of a region is, read in one stream in constant memory.
+
+        ``bits`` is the surprise of the model: ``-log2 P(base | all bases of the region before it)``, NaN at an N.
+        ``memory`` is the surprise of its memory: the norm of the momentary surprise, the inner gradient that the base
+        causes when it is read (mean over the memories and their heads; no unit, to compare within one model). It takes
+        three to four times as long.
+
+        Args:
+            genome: path of a FASTA file, or a Genome.
+            region: an interval, read on its strand; or a chromosome's name, ``"IV"``, or ``"IV:1000-2000"``, 0-based
+                half-open.
+            memory: give the memory's surprise too.
+
+        Returns:
+            One row per base, by position: ``chrom, start, end, bits`` and ``memory``. To write it:
+            ``titans_dna.tracks.write_bedgraph``; to draw it: ``plot_track``.
+
+        Raises:
+            NotFittedError: before ``fit``.
+            ValueError: an unknown chromosome, a region off its end, or ``memory`` of a model that has none.
+        """
+        self._fitted()
+        source = open_source(genome)
+        interval = _region(source, region)
+        source.windows(1, regions=[interval])  # off the end is told before anything is read
+        with self._reading() as network:
+            found = surprise_of(network, source, interval, memory)
+        if interval.strand == "-":
+            found = {name: values[::-1] for name, values in found.items()}
+        start = np.arange(interval.start, interval.end)
+        chrom = pd.Series([interval.chrom], dtype="category").repeat(len(start)).array
+        return pd.DataFrame({"chrom": chrom, "start": start, "end": start + 1, **found})
+
+    @contextmanager
+    def _reading(self) -> Iterator[TitansLM]:
+        with reading(self._fitted(), self.device) as network, torch.no_grad():
+            yield network
+
+    def _fitted(self) -> TitansLM:
+        check_is_fitted(self, "model_")
+        model: TitansLM = self.model_
+        return model
+
+    def _config(self) -> TitansConfig:
+        baseline = self.architecture == "gated-deltanet"
+        config = TitansConfig(
+            architecture="lmm" if baseline else self.architecture,
+            vocab_size=VOCAB_SIZE,
+            dim=self.dim,
+            num_layers=self.num_layers,
+            num_heads=self.num_heads,
+            hidden=2 * self.dim if self.hidden is None else self.hidden,
+            window=self.window,
+            segment=self.window,
+            num_persistent=4,
+            memory_depth=self.memory_depth,
+            chunk_size=self.chunk_size,
+        )
+        return gated_deltanet(config) if baseline else config
+
+    def _check_params(self) -> None:
+        if self.architecture not in ARCHITECTURES:
+            raise ValueError(f"architecture must be one of {ARCHITECTURES}, got {self.architecture!r}.")
+        if self.objective != "next":
+            raise ValueError(
+                f"objective must be 'next', got {self.objective!r}. A masked objective needs a bidirectional network, "
+                "which is not there."
+            )
+        for name in (*_COUNTS, *(["hidden"] if self.hidden is not None else [])):
+            _at_least(name, getattr(self, name), 1)
+        rate = self.learning_rate
+        if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate < math.inf:
+            raise ValueError(f"learning_rate must be positive, got {rate!r}.")
+
+    def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        network = self._fitted()
+        learned = {
+            "network": asdict(network.config),
+            "history": {"epochs": self.history_.epochs, "best_epoch": self.history_.best_epoch},
+            "holdout": self.holdout_,
+            "n_bases": self.n_bases_,
+            "seconds": self.seconds_,
+        }
+        # tied weights are one tensor under two names, which safetensors does not write
+        tensors = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+        return learned, tensors
+
+    def _unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        network = TitansLM(TitansConfig(**learned["network"]))
+        network.load_state_dict(tensors)
+        self.model_ = network.eval()
+        self.history_ = History(**learned["history"])
+        self.holdout_, self.n_bases_, self.seconds_ = learned["holdout"], learned["n_bases"], learned["seconds"]
+
+
+def next_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
+    """Cross-entropy over A C G T in nats, mean over the known bases of ``(tokens, targets)``, and their number."""
+    tokens, targets = batch
+    assert isinstance(network, TitansLM)
+    logits = F.linear(network.hidden(tokens)[0], network.head.weight[:4]).float()
+    total = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
+    count = max(1, int((targets != IGNORE).sum()))
+    return total / count, count
+
+
+def _other(interval: Interval) -> Interval:
+    strand = "+" if interval.strand == "-" else "-"
+    return Interval(interval.chrom, interval.start, interval.end, strand, interval.name)
+
+
+def _region(genome: Genome, region: Interval | str) -> Interval:
+    if isinstance(region, Interval):
+        return region
+    chrom, _, span = region.rpartition(":")
+    first, _, last = span.replace(",", "").partition("-")
+    if region in genome.lengths or not chrom:
+        return whole(genome, [region])[0]
+    if not (first.isdecimal() and last.isdecimal()):
+        raise ValueError(f"region {region!r} is not understood; write 'IV' or 'IV:1000-2000' (0-based half-open).")
+    return Interval(chrom, int(first), int(last), "+")
+
+
+def _at_least(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")

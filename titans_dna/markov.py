@@ -1,0 +1,232 @@
+"""Order-k Markov models: the baseline that a genome model must beat, counted in seconds.
+
+    additive       P(x | k bases before) = (c(x) + a) / (n + 4 a)
+    interpolated   P_k(x)                = (c(x) + t P_k-1(x)) / (n + t)      t: in units of counts, P_-1 = 1/4
+
+``c`` are counts over both strands of the training sequence, ``a`` and ``t`` are chosen for each order on a part of it
+(one part in twenty), whose counts are added afterwards. Contexts with few counts lean on shorter ones in the second,
+which is MacKay and Peto's hierarchical Dirichlet model with one strength per order. A base that has fewer than k known
+bases before it (at a sequence's start, behind an N) is predicted from those it has.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from titans_dna.genome import Genome
+from titans_dna.intervals import Interval
+from titans_dna.sources import merged, open_source, part_of, read_regions, whole
+from titans_dna.tokenizer import N, encode
+
+__all__ = ["MarkovModels", "fit_markov"]
+
+MOST = 12
+# choices of both strengths: from none to more than most contexts were seen
+_STRENGTHS = tuple(float(x) for x in np.geomspace(1e-3, 1e3, 19))
+_BLOCK, _PART, _VALIDATION_EVERY = 1 << 20, 1 << 10, 20
+# bases that the choice is made on, about
+_ENOUGH = 1 << 18
+
+
+@dataclass(frozen=True)
+class MarkovModels:
+    """All Markov models of orders 0 to ``order``.
+
+    Attributes:
+        counts: by order k, int32 [4^k, 4]: how often each base follows each context, the nearest base last (A 0, C 1,
+            G 2, T 3, to base 4).
+        additive: ``a`` by order.
+        interpolated: ``t`` by order.
+    """
+
+    counts: tuple[NDArray[np.int32], ...]
+    additive: tuple[float, ...]
+    interpolated: tuple[float, ...]
+
+    @property
+    def order(self) -> int:
+        return len(self.counts) - 1
+
+    def bits_per_base(
+        self,
+        source: Any,
+        *,
+        chroms: Collection[str] | None = None,
+        regions: Any = None,
+    ) -> pd.DataFrame:
+        """Mean bits per known base by order: columns ``order, additive, interpolated``.
+
+        Args:
+            source: path of a FASTA file, a Genome, or a list of sequences.
+            chroms: only these chromosomes; default all.
+            regions: intervals (or a BED file) instead of whole chromosomes.
+
+        Raises:
+            ValueError: an unknown chromosome, or no known base.
+        """
+        genome = open_source(source)
+        given = read_regions(regions)
+        total = np.zeros((self.order + 1, 2))
+        bases = 0
+        for ids, fresh in _blocks(genome, whole(genome, chroms) if given is None else given, self.order):
+            bits, n = _bits(ids, fresh, self.counts, self.additive, self.interpolated)
+            total += bits
+            bases += n
+        if bases == 0:
+            raise ValueError(f"{genome.path.name} has no known base (A C G T) to score.")
+        mean = total / bases
+        return pd.DataFrame({"order": range(self.order + 1), "additive": mean[:, 0], "interpolated": mean[:, 1]})
+
+
+def fit_markov(
+    source: Any,
+    order: int = MOST,
+    *,
+    bed: Any = None,
+    holdout: Collection[str] | None = None,
+) -> MarkovModels:
+    """Count both strands and choose the strengths.
+
+    Args:
+        source: path of a FASTA file, a Genome, or a list of sequences.
+        order: the highest, 0 to 12; memory is 21 * 4^order bytes (12: 360 MB).
+        bed: only these regions.
+        holdout: not these chromosomes.
+
+    Raises:
+        ValueError: an order out of range, an unknown chromosome, or nothing left to count.
+    """
+    if isinstance(order, bool) or not isinstance(order, int | np.integer) or not 0 <= order <= MOST:
+        raise ValueError(f"order must be an integer from 0 to {MOST}, got {order!r}.")
+    genome, given = open_source(source), read_regions(bed)
+    genome.windows(1, holdout=holdout)  # checks the names
+    left_out = set(holdout or ())
+    regions = [r for r in (whole(genome) if given is None else merged(given)) if r.chrom not in left_out]
+    top = np.zeros((4**order, 4), dtype=np.int32)
+    kept: list[NDArray[np.uint8]] = []
+    # so small that there are some for validation
+    size = min(_PART, max(1, sum(map(len, regions)) // (2 * _VALIDATION_EVERY)))
+    position = 0
+    for ids, fresh in _blocks(genome, regions, order):
+        part = (position + np.arange(len(ids) - fresh)) // size
+        position += len(part)
+        held = np.concatenate((np.zeros(fresh, dtype=bool), part % _VALIDATION_EVERY == _VALIDATION_EVERY // 2))
+        _count(ids, fresh, ~held, top)
+        # each with the bases before it
+        edges = np.flatnonzero(np.diff(held, prepend=False, append=False)).reshape(-1, 2)
+        kept.extend(ids[max(0, start - order) : end] for start, end in edges)
+    if not top.any():
+        raise ValueError(f"{genome.path.name} has no base with {order} known bases before it to count; lower order.")
+    tables = _all_orders(top)
+    spread = kept[:: max(1, sum(map(len, kept)) // _ENOUGH)]
+    additive, interpolated = _strengths(spread, tables) if kept else ((1.0,) * (order + 1),) * 2
+    for ids in kept:
+        _count(ids, 0, np.ones(len(ids), dtype=bool), top)
+    return MarkovModels(_all_orders(top) if kept else tables, additive, interpolated)
+
+
+def _blocks(genome: Genome, regions: Sequence[Interval], order: int) -> Iterator[tuple[NDArray[np.uint8], int]]:
+    """Ids of the regions in blocks, each behind the last ``order`` ids before it, whose number comes with it."""
+    for region in regions:
+        tail = np.empty(0, dtype=np.uint8)
+        for first in range(0, len(region), _BLOCK):
+            ids = encode(genome.fetch(part_of(region, first, min(first + _BLOCK, len(region)))))
+            yield np.concatenate((tail, ids)), len(tail)
+            tail = np.concatenate((tail, ids))[max(0, len(tail) + len(ids) - order) :]
+
+
+def _contexts(ids: NDArray[np.uint8], order: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """For each base the number that its ``order`` bases before it make, and how many of those are known."""
+    n = len(ids)
+    digits = np.where(ids < N, ids, 0).astype(np.int32)
+    code = np.zeros(n, dtype=np.int32)  # up to 4^12, and four times that as a place in a table
+    for lag in range(1, min(order, n - 1) + 1):
+        code[lag:] += digits[:-lag] << 2 * (lag - 1)
+    at = np.arange(n)
+    unknown = np.maximum.accumulate(np.where(ids < N, -1, at))
+    before = np.concatenate(([-1], unknown[:-1])) if n else unknown
+    return code, np.minimum(at - before - 1, order)
+
+
+def _count(ids: NDArray[np.uint8], fresh: int, wanted: NDArray[np.bool_], top: NDArray[np.int32]) -> None:
+    """Add the words of ``order + 1`` bases that end at the wanted places from ``fresh`` on, on either strand."""
+    order = (len(top).bit_length() - 1) // 2
+    code, known = _contexts(ids, order)
+    use = (ids < N) & (known == order) & wanted
+    use[:fresh] = False
+    # the other strand of a word: its complement, read from its last base to its first
+    digits = 3 - np.where(ids < N, ids, 0).astype(np.int32)
+    other = digits << 2 * order
+    for lag in range(1, min(order, len(ids) - 1) + 1):
+        other[lag:] += digits[:-lag] << 2 * (order - lag)
+    flat = top.reshape(-1)
+    np.add.at(flat, code[use] * 4 + ids[use], 1)
+    np.add.at(flat, other[use], 1)
+
+
+def _all_orders(top: NDArray[np.int32]) -> tuple[NDArray[np.int32], ...]:
+    """Counts of every order: the sum over the farthest base, which is the leading digit."""
+    tables = [top]
+    while len(tables[0]) > 1:
+        tables.insert(0, tables[0].reshape(4, -1, 4).sum(axis=0, dtype=np.int32))
+    return tuple(tables)
+
+
+def _lookups(
+    ids: NDArray[np.uint8], fresh: int, tables: Sequence[NDArray[np.int32]]
+) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
+    """By order: counts of the base that came, of its context, and where the context is known; for known bases only."""
+    order = len(tables) - 1
+    code, known = _contexts(ids, order)
+    scored = (ids < N) & (np.arange(len(ids)) >= fresh)
+    code, known, base = code[scored], known[scored], ids[scored]
+    for k, table in enumerate(tables):
+        rows = table[code & (4**k - 1)]
+        yield rows[np.arange(len(base)), base].astype(np.float64), rows.sum(axis=1, dtype=np.float64), known >= k
+
+
+def _bits(
+    ids: NDArray[np.uint8],
+    fresh: int,
+    tables: Sequence[NDArray[np.int32]],
+    additive: Sequence[float],
+    interpolated: Sequence[float],
+) -> tuple[NDArray[np.float64], int]:
+    """Sums of bits [orders, 2] over the known bases of a block, and their number."""
+    bits = np.zeros((len(tables), 2))
+    plain: Any = 0.25
+    mixed: Any = 0.25
+    n = 0
+    for k, (c, of, known) in enumerate(_lookups(ids, fresh, tables)):
+        plain = np.where(known, _additive(c, of, additive[k]), plain)
+        mixed = np.where(known, _mixed(c, of, mixed, interpolated[k]), mixed)
+        bits[k] = -np.log2(plain).sum(), -np.log2(mixed).sum()
+        n = len(c)
+    return bits, n
+
+
+def _strengths(
+    parts: Iterable[NDArray[np.uint8]], tables: Sequence[NDArray[np.int32]]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The strengths with the fewest bits on ``parts``, order by order: each order leans on the one before as chosen."""
+    ids = np.concatenate([x for part in parts for x in (part, np.array([N], dtype=np.uint8))])
+    additive, interpolated = [], []
+    mixed: Any = 0.25
+    for c, of, known in _lookups(ids, 0, tables):
+        additive.append(min(_STRENGTHS, key=lambda a: -np.log2(_additive(c, of, a)[known]).sum()))
+        best = min(_STRENGTHS, key=lambda t: -np.log2(_mixed(c, of, mixed, t)[known]).sum())
+        mixed = np.where(known, _mixed(c, of, mixed, best), mixed)
+        interpolated.append(best)
+    return tuple(additive), tuple(interpolated)
+
+
+def _additive(c: NDArray[Any], of: NDArray[Any], strength: float) -> NDArray[Any]:
+    return (c + strength) / (of + 4 * strength)
+
+
+def _mixed(c: NDArray[Any], of: NDArray[Any], lower: Any, strength: float) -> NDArray[Any]:
+    return (c + strength * lower) / (of + strength)

@@ -1,0 +1,37 @@
+"""Listening to the memories of a language model while it reads: how surprised each was at each token."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+from titans_core import NeuralMemory, TitansLM
+from titans_core.nn import momentary_surprise
+
+__all__ = ["listening"]
+
+
+@contextmanager
+def listening(network: TitansLM) -> Iterator[list[list[Tensor]]]:
+    """While the network reads, a list for each of its memories, to which it adds its surprise ``[B, T, H]``.
+
+    Persistent tokens, which a memory may read before the first token, come first.
+
+    Raises:
+        ValueError: the network has no memory.
+    """
+
+    def hear(memory: Any, given: tuple[Any, ...], out: Any) -> None:
+        heard[memory].append(momentary_surprise(memory, given[0], given[1] if len(given) > 1 else None))
+
+    memories = [module for module in network.modules() if isinstance(module, NeuralMemory)]
+    if not memories:
+        raise ValueError(f"architecture {network.config.architecture!r} has no memory that could be surprised.")
+    heard: dict[NeuralMemory, list[Tensor]] = {memory: [] for memory in memories}
+    hooks = [memory.register_forward_hook(hear) for memory in memories]
+    try:
+        yield list(heard.values())
+    finally:
+        for hook in hooks:
+            hook.remove()

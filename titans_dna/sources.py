@@ -1,0 +1,99 @@
+"""What sequence methods read from: a FASTA file, a genome already open, or strings held in memory."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from titans_dna.genome import Genome
+from titans_dna.intervals import Interval, read_bed
+from titans_dna.tokenizer import encode, reverse_complement
+
+__all__ = ["InMemory", "merged", "open_source", "part_of", "read_regions", "whole"]
+
+Source = str | os.PathLike[str] | Genome | Sequence[str]
+
+
+class InMemory(Genome):
+    """Strings read as a genome: the sequences are named ``"0"``, ``"1"`` and so on, in their order.
+
+    Raises:
+        ValueError: no sequence, an empty one, or a letter outside the tokenizer's rules.
+    """
+
+    def __init__(self, sequences: Sequence[str]) -> None:
+        self.path = Path("sequences")
+        self._handle, self._pid = None, -1
+        self.sequences = {str(i): sequence for i, sequence in enumerate(sequences)}
+        if not self.sequences:
+            raise ValueError("the list of sequences is empty; give one sequence or more.")
+        for i, sequence in self.sequences.items():
+            if len(encode(sequence, where=f"sequence {i}")) == 0:
+                raise ValueError(f"sequence {i} is empty; drop it, or give it at least one base.")
+        self.lengths = {name: len(sequence) for name, sequence in self.sequences.items()}
+
+    def fetch(self, interval: Interval) -> str:
+        self._check(interval)
+        sequence = self.sequences[interval.chrom][interval.start : interval.end]
+        return reverse_complement(sequence) if interval.strand == "-" else sequence
+
+
+def open_source(given: Any) -> Genome:
+    """A genome from a path, a genome, or strings (list, array or Series).
+
+    Raises:
+        TypeError: something else.
+        FileNotFoundError, ValueError: no such file, no FASTA, or strings that are no DNA.
+    """
+    if isinstance(given, Genome):
+        return given
+    if isinstance(given, str) and not Path(given).exists() and len(given) > 3 and not set(given.upper()) - set("ACGTN"):
+        raise ValueError(
+            f"{given[:20]!r} is read as the path of a FASTA file; give one sequence as a list: [sequence]."
+        )
+    if isinstance(given, str | os.PathLike):
+        return Genome(given)
+    if isinstance(given, Iterable) and not isinstance(given, bytes):
+        return InMemory(list(given))
+    raise TypeError(
+        f"expected the path of a FASTA file, a Genome, or a list of sequences; got {type(given).__name__} "
+        f"({given!r:.40})."
+    )
+
+
+def read_regions(bed: Any) -> list[Interval] | None:
+    """Intervals from the path of a BED file or from a list of them; None stays None."""
+    if bed is None or isinstance(bed, str | os.PathLike):
+        return None if bed is None else read_bed(Path(bed))
+    return list(bed)
+
+
+def merged(regions: Iterable[Interval]) -> list[Interval]:
+    """The stretches that the regions cover, without strand, each base once, sorted by place."""
+    joined: list[Interval] = []
+    for region in sorted(regions, key=lambda r: (r.chrom, r.start)):
+        last = joined[-1] if joined else None
+        if last is not None and last.chrom == region.chrom and region.start <= last.end:
+            joined[-1] = Interval(last.chrom, last.start, max(last.end, region.end))
+        else:
+            joined.append(Interval(region.chrom, region.start, region.end))
+    return joined
+
+
+def whole(genome: Genome, chroms: Iterable[str] | None = None) -> list[Interval]:
+    """Whole chromosomes as intervals on strand ``"+"``, in the file's order or in that of ``chroms``.
+
+    Raises:
+        ValueError: an unknown chromosome, or one string instead of a list.
+    """
+    # the genome's own walk checks the names, and suggests others
+    names = list(genome.lengths) if chroms is None else chroms
+    if chroms is not None:
+        genome.windows(1, chroms=chroms)  # type: ignore[arg-type]
+    return [Interval(name, 0, genome.lengths[name], "+") for name in names if genome.lengths[name]]
+
+
+def part_of(interval: Interval, first: int, stop: int) -> Interval:
+    """Bases ``first`` to ``stop`` of an interval, counted in its direction."""
+    low, high = (first, stop) if interval.strand != "-" else (len(interval) - stop, len(interval) - first)
+    return Interval(interval.chrom, interval.start + low, interval.start + high, interval.strand)

@@ -1,0 +1,101 @@
+"""Reading long sequences piece by piece: several at once, in memory that does not grow with their length.
+
+Every sequence is read behind one N, "what stands before is not known", so that its first base has a likelihood too:
+
+    token read       N    x_0  x_1  ...  x_L-1
+    base to follow   x_0  x_1  x_2  ...  none
+
+Sequences are sorted by length, so that those that end are the last rows; padding stands only behind the end of a
+sequence, where it can change nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from titans_core import TitansLM
+from titans_dna.genome import Genome
+from titans_dna.intervals import Interval
+from titans_dna.sources import part_of
+from titans_dna.tokenizer import PAD, N, encode
+
+__all__ = ["PIECE", "Piece", "log_probabilities", "reading", "stream"]
+
+PIECE = 4096
+
+
+class Piece(NamedTuple):
+    """What was read in one step.
+
+    Attributes:
+        rows: which of the intervals, int64 [B].
+        first: position of ``following[:, 0]`` in each interval, in its direction.
+        tokens: ids that were read, [B, P]; PAD behind the end.
+        following: the base behind each of them, [B, P]; PAD where there is none.
+        hidden: what the output layer reads, [B, P, dim].
+    """
+
+    rows: NDArray[np.int64]
+    first: int
+    tokens: Tensor
+    following: Tensor
+    hidden: Tensor
+
+
+@torch.no_grad()
+def stream(
+    network: TitansLM, genome: Genome, intervals: Sequence[Interval], *, batch_size: int = 16, piece: int = PIECE
+) -> Iterator[Piece]:
+    """Read intervals, each from its first base to its last in its own direction, ``batch_size`` at a time."""
+    device = network.embedding.weight.device
+    order = np.argsort([-len(interval) for interval in intervals], kind="stable")
+    for at in range(0, len(order), batch_size):
+        rows, state = order[at : at + batch_size], None
+        for first in range(0, len(intervals[rows[0]]) + 1, piece):
+            going = sum(len(intervals[i]) + 1 > first for i in rows)
+            if going < len(rows):
+                assert state is not None
+                rows, state = rows[:going], state.select(torch.arange(going))
+            pairs = [_tokens(genome, intervals[i], first, piece) for i in rows]
+            tokens, following = (_padded([pair[k] for pair in pairs]).to(device) for k in (0, 1))
+            hidden, state = network.hidden(tokens, state)
+            yield Piece(rows, first, tokens, following, hidden)
+
+
+def log_probabilities(network: TitansLM, hidden: Tensor) -> Tensor:
+    """Natural logarithms of the probabilities of A, C, G and T, ``[..., dim] -> [..., 4]``: N is never predicted."""
+    return torch.nn.functional.linear(hidden, network.head.weight[:4]).log_softmax(-1)
+
+
+@contextmanager
+def reading(network: TitansLM, device: str) -> Iterator[TitansLM]:
+    """The network in evaluation mode on a device ("auto": CUDA where there is one); it comes back as it was."""
+    before, training = network.embedding.weight.device, network.training
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        yield network.to(device).eval()
+    finally:
+        network.to(before).train(training)
+
+
+def _tokens(genome: Genome, interval: Interval, first: int, piece: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Tokens ``first`` to ``first + piece`` of an interval behind its N, and the bases that follow them."""
+    bases, stop = len(interval), min(first + piece, len(interval) + 1)
+    ids = encode(genome.fetch(part_of(interval, max(first - 1, 0), min(stop, bases))))
+    before = [N] if first == 0 else []
+    after = [PAD] if stop == bases + 1 else []
+    ids = np.concatenate((np.array(before, np.uint8), ids, np.array(after, np.uint8)))
+    return ids[:-1], ids[1:]
+
+
+def _padded(rows: list[NDArray[np.uint8]]) -> Tensor:
+    ids = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = row
+    return torch.from_numpy(ids)
