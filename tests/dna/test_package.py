@@ -46,3 +46,11 @@ def test_sequences_and_genomes_need_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_name_stays_what_it_is_whatever_else_is_imported():
+    code = (
+        "import titans_dna.classifier, titans_dna.language; from titans_dna import *; print(reverse_complement('AAC'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "GTT"

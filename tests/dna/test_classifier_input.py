@@ -1,0 +1,136 @@
+"""What the classifier reads, and what it says of bad input."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from titans_dna import Genome, Interval
+from titans_dna.classifier import TitansDNAClassifier
+from titans_dna.classifier_data import read_sequences
+
+X = ["ACGTTGCA", "TTTACGNNA", "ACG", "GGGTACCA"] * 5
+Y = ["a", "b"] * 10
+
+
+def classifier(**changes):
+    small = dict(dim=16, num_layers=1, max_epochs=1, device="cpu", random_state=0, verbose=0)
+    return TitansDNAClassifier(**small | changes)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return classifier().fit(X, Y)
+
+
+def test_the_records_of_a_fasta_file_are_its_sequences(write_fasta, fitted):
+    path = write_fasta({f"s{i}": sequence for i, sequence in enumerate(X)})
+    assert read_sequences(path) == X
+    model = classifier().fit(path, Y)
+    for source in (path, str(path), Genome(path)):
+        np.testing.assert_array_equal(model.predict_proba(source), fitted.predict_proba(X))
+    assert model.score(path, Y) == fitted.score(X, Y)
+
+
+def test_intervals_and_their_genome_are_read_on_their_strand(tmp_path, genome, fitted):
+    regions = [Interval("chrI", 10, 50, "+"), Interval("chrIII", 0, 33, "-"), Interval("chrI", 320, 350, ".")]
+    expected = [genome.fetch(region) for region in regions]
+    bed = tmp_path / "peaks.bed"
+    bed.write_text("".join(f"{r.chrom}\t{r.start}\t{r.end}\tname\t0\t{r.strand}\n" for r in regions))
+    assert read_sequences(genome, bed) == expected
+    for pair in ((bed, genome.path), (str(bed), str(genome.path)), (regions, genome)):
+        np.testing.assert_array_equal(fitted.predict_proba(pair), fitted.predict_proba(expected))
+
+
+def test_two_sequences_in_a_tuple_are_two_sequences(fitted):
+    for pair in (("ACGT", "TTTT"), ("ACGT", "T" * 5000)):
+        np.testing.assert_array_equal(fitted.predict(pair), fitted.predict(list(pair)))
+
+
+def test_a_fasta_file_with_an_empty_record_is_refused(tmp_path):
+    path = tmp_path / "some.fa"
+    path.write_text(">one\nACGT\n>two\n>three\nACGT\n")
+    with pytest.raises(ValueError, match=r"records without bases: \['two'\]"):
+        read_sequences(path)
+
+
+@pytest.mark.parametrize(
+    ("sequences", "labels", "message"),
+    [
+        ([], [], "sequences is empty; give one sequence or more"),
+        (["ACGT", ""], ["a", "b"], "sequence 1 is empty"),
+        (["ACGT", "ACXT"], ["a", "b"], "sequence 1 has 'X' at position 2"),
+        (["ACGU", "ACGT"], ["a", "b"], "sequence 0 has 'U' at position 3 .*U instead of T"),
+        (["ACGT", "ACCT"], ["a", "a"], "one class only, 'a'"),
+        (["ACGT", "ACCT"], ["a"], "X has 2 sequences and y 1 labels"),
+        (["ACGT", "ACCT"], None, "y is None"),
+        (["ACGT", "ACCT"], ["a", None], r"y has 1 missing labels, the first at 1"),
+        (["ACGT", "ACCT"], [0.5, 1.7], "Unknown label type"),
+        (np.array([["ACGT", "ACCT"], ["ACGT", "ACCT"]]), ["a", "b"], r"\[n\], or \[n, 1\], got shape \(2, 2\)"),
+    ],
+)
+def test_bad_sequences_and_labels_are_named(sequences, labels, message):
+    with pytest.raises(ValueError, match=message):
+        classifier().fit(sequences, labels)
+
+
+@pytest.mark.parametrize(
+    ("sequences", "message"),
+    [
+        ("ACGT", "X is one string"),
+        ([1.5, 2.5], "sequence 0 must be str"),
+        (["ACGT", None], "sequence 1 must be str"),
+        (3, "X"),
+    ],
+)
+def test_what_is_no_sequence_is_a_type_error(sequences, message):
+    with pytest.raises(TypeError, match=message):
+        classifier().fit(sequences, ["a", "b"])
+
+
+def test_a_missing_fasta_file_is_named():
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.fa"):
+        classifier().fit("nowhere.fa", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reverse_complement": "both"}, "reverse_complement must be one of"),
+        ({"finetune": "half"}, "finetune must be one of"),
+        ({"dim": 20}, "dim must be a multiple of 16"),
+        ({"kernel_size": 8}, "kernel_size must be odd"),
+        ({"max_epochs": 0}, "max_epochs must be an integer >= 1"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),
+        ({"validation_fraction": -0.1}, r"validation_fraction must be in \[0, 1\)"),
+        ({"learning_rate": 0}, "learning_rate must be positive"),
+        ({"class_weight": "even"}, "class_weight must be None, 'balanced' or a dict"),
+        ({"class_weight": {"z": 1}}, r"class_weight names \['z'\], but y has the classes \['a', 'b'\]"),
+        ({"class_weight": {"a": -1}}, "class_weight must be 0 or more"),
+        ({"device": "tpu"}, "device must be"),
+    ],
+)
+def test_bad_arguments_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        classifier(**changes).fit(X, Y)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [-1.0] * 20, [0.0] * 20, [float("nan")] * 20])
+def test_bad_sample_weights_are_refused(weights):
+    with pytest.raises(ValueError, match="sample_weight must be 20 numbers of 0 or more"):
+        classifier().fit(X, Y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba"])
+def test_before_fit_there_is_nothing_to_predict(method):
+    with pytest.raises(NotFittedError):
+        getattr(classifier(), method)(X)
+
+
+def test_before_fit_there_is_nothing_to_save(tmp_path):
+    with pytest.raises(NotFittedError):
+        classifier().save(tmp_path / "model")
+
+
+def test_a_class_with_one_sequence_is_trained_on_not_validated_by():
+    model = classifier(validation_fraction=0.5).fit([*X, "ACGTACGT"], [*Y, "c"])
+    assert model.classes_.tolist() == ["a", "b", "c"]

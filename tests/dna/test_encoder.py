@@ -1,0 +1,63 @@
+"""The encoder of sequences, and pooling over what it says."""
+
+import pytest
+import torch
+
+from titans_dna.encoder import Encoder, EncoderConfig, one_hot
+from titans_dna.pooling import mean_and_max
+from titans_dna.tokenizer import encode_batch
+
+
+def ids_of(sequences, length=None):
+    return torch.from_numpy(encode_batch(sequences, length=length).ids).long()
+
+
+def encoder(**changes):
+    torch.manual_seed(0)
+    return Encoder(EncoderConfig(**{"dim": 16, "num_layers": 2, "chunk_size": 2} | changes)).double().eval()
+
+
+@pytest.mark.parametrize("pool", [1, 2, 3])
+@pytest.mark.parametrize("length", [1, 2, 5, 8, 13])
+def test_features_are_those_of_the_sequence_alone(pool, length):
+    network, sequence = encoder(pool=pool), "ACGTTGCANCGTA"[:length]
+    alone, mask = network(ids_of([sequence]))
+    padded, padded_mask = network(ids_of([sequence, "G" * 17]))
+    places = -(-length // pool)
+    assert mask.all()
+    assert mask.shape[1] == places
+    assert padded_mask[0].tolist() == [True] * places + [False] * (padded_mask.shape[1] - places)
+    torch.testing.assert_close(padded[0, :places], alone[0], rtol=0, atol=1e-9)
+
+
+def test_every_base_counts():
+    """A single change anywhere changes what is said of the sequence, however far from the end."""
+    network, sequence = encoder(), "ACGTTGCATCGTACCA"
+    changed = [sequence[:i] + ("A" if sequence[i] != "A" else "C") + sequence[i + 1 :] for i in range(len(sequence))]
+    vectors = mean_and_max(*network(ids_of([sequence, *changed])))
+    assert ((vectors[1:] - vectors[0]).abs().max(dim=1).values > 1e-4).all()
+
+
+def test_the_memory_looks_back_only():
+    """Behind the reach of the convolutions, a later base changes no earlier feature."""
+    network = encoder(pool=1, kernel_size=3)
+    first, second = (network(ids_of(["ACGTTGCATCGTACCA" + end]))[0] for end in "AC")
+    torch.testing.assert_close(first[:, :13], second[:, :13], rtol=0, atol=1e-12)
+
+
+def test_an_n_is_none_of_the_bases():
+    assert one_hot(ids_of(["ACGTN"], length=6))[0].tolist() == [*torch.eye(4).tolist(), [0.0] * 4, [0.0] * 4]
+
+
+def test_mean_and_maximum_do_not_see_what_is_masked():
+    x = torch.tensor([[[1.0, -2.0], [3.0, -4.0], [float("nan"), float("inf")]]])
+    mask = torch.tensor([[True, True, False]])
+    assert mean_and_max(x, mask).tolist() == [[2.0, -3.0, 3.0, -2.0]]
+
+
+def test_masked_positions_have_no_gradient():
+    x = torch.randn(2, 3, 4, requires_grad=True)
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    mean_and_max(x, mask).sum().backward()
+    assert (x.grad[~mask] == 0).all()
+    assert x.grad.isfinite().all()

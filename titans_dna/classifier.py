@@ -1,0 +1,371 @@
+"""The estimator: from sequences and labels to classes."""
+
+import copy
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from titans_core import TitansLM
+from titans_core.train import History, TitansEstimator, TrainingOptions, digest, train_network
+from titans_core.train.fit import resolve_device
+from titans_dna.classifier_data import Examples, Reads, loader, reads_of
+from titans_dna.encoder import Encoder, EncoderConfig
+from titans_dna.fine_tuning import FINETUNE, LanguageEncoder, network_of
+from titans_dna.labels import class_weights, read_labels, sample_weights, stratified_cut
+from titans_dna.strands import NETWORKS, SequenceNetwork
+
+# batches of a training by default, and the bounds of its epochs
+_TRAINING, _LEAST, _MOST = 800, 10, 100
+_FROM_SCRATCH, _FINE_TUNING = 2e-3, 5e-4
+_WEIGHT_DECAY = 0.05
+# sequences and bases in a batch of predict
+_ROWS, _BASES = 256, 1 << 17
+# arguments in which an interrupted fit and its continuation may differ, or that training compares by itself
+_NOT_COMPARED = ("pretrained", "device", "verbose", "max_epochs", "learning_rate", "precision")
+
+
+class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
+    """Classifies DNA sequences with the Titans neural memory.
+
+    Convolutions read short motifs, blocks of the memory (LMM) what they have to do with each other; mean and maximum
+    over the sequence go to a linear head. Sequences may differ in length. With ``pretrained`` a language model takes
+    the place of both.
+
+    Args:
+        pretrained: a fitted :class:`DNALanguageModel`, or the folder that its ``save`` wrote; None starts from scratch.
+            Then ``dim``, ``num_layers``, ``chunk_size``, ``kernel_size`` and ``pool`` are not asked.
+        finetune: what of ``pretrained`` learns: "full", "frozen" (nothing), or "gradual" (one block after the other,
+            the last one first).
+        reverse_complement: "average": a strand at random in training, the mean of both strands' scores in prediction.
+            "augment": the same training, and the score of the given strand. "equivariant": both strands joined in the
+            network, in training too, which takes twice the time. "none": the given strand, where strand matters.
+        class_weight: None, "balanced", or a mapping of class to weight.
+        dim: width of the network; a multiple of 16.
+        num_layers: blocks of the memory.
+        chunk_size: positions that share one gradient point of the memory; there is one position for every ``pool``
+            bases.
+        kernel_size: bases that a filter of the first convolution sees; odd.
+        pool: bases that become one position of the memory.
+        dropout: behind the convolutions and before the head.
+        learning_rate: of the outer loop (AdamW, one cycle); None: 2e-3, or 5e-4 where ``pretrained`` learns.
+        batch_size: sequences in a batch.
+        max_epochs: passes over the training part, at most; None: as many as make 800 batches, from 10 to 100. Training
+            stops where the validation loss gets no better for a quarter of them, at least 3.
+        validation_fraction: part of each class that is cut from the training data to stop training early; 0 trains on
+            all of it for ``max_epochs``.
+        device: "auto", "cpu", "cuda", "cuda:1" or "mps".
+        precision: "auto", or a precision of Lightning's Trainer.
+        random_state: seed; the same integer gives the same model.
+        verbose: 0 is silent, 1 shows progress bars.
+
+    Attributes:
+        classes_: classes in sorted order.
+        network_: the trained :class:`~titans_dna.strands.SequenceNetwork`, on the CPU.
+        history_: losses by epoch (:class:`~titans_core.train.History`).
+        class_weight_: weight of each class, in the order of ``classes_``.
+        seconds_: that ``fit`` took.
+
+    Example:
+        >>> from titans_dna import TitansDNAClassifier
+        >>> classifier = TitansDNAClassifier(random_state=0).fit(sequences, labels)
+        >>> classifier.predict(["ACGTTGCA", "TTTACGNNA"])
+    """
+
+    def __init__(
+        self,
+        pretrained: Any = None,
+        *,
+        finetune: str = "full",
+        reverse_complement: str = "average",
+        class_weight: str | Mapping[Any, float] | None = None,
+        dim: int = 64,
+        num_layers: int = 2,
+        chunk_size: int = 8,
+        kernel_size: int = 9,
+        pool: int = 2,
+        dropout: float = 0.2,
+        learning_rate: float | None = None,
+        batch_size: int = 64,
+        max_epochs: int | None = None,
+        validation_fraction: float = 0.1,
+        device: str = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 1,
+    ) -> None:
+        self.pretrained = pretrained
+        self.finetune = finetune
+        self.reverse_complement = reverse_complement
+        self.class_weight = class_weight
+        self.dim = dim
+        self.num_layers = num_layers
+        self.chunk_size = chunk_size
+        self.kernel_size = kernel_size
+        self.pool = pool
+        self.dropout = dropout
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        validation: tuple[Any, Any] | None = None,
+        checkpoint_dir: str | Path | None = None,
+        on_epoch: Callable[[int, float], None] | None = None,
+    ) -> Self:
+        """Train on sequences.
+
+        Args:
+            X: a list, array or Series of strings; a FASTA file or a Genome, one example a record; or a pair of
+                intervals and the FASTA file they lie in: ``("peaks.bed", "genome.fa")``.
+            y: the class of each, strings or integers; of a FASTA or BED file in the order of its records or lines.
+            sample_weight: a weight for each sequence, times that of its class.
+            validation: ``(X, y)`` to stop training early by, instead of a part cut from the training data.
+            checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
+                data and settings, training goes on from there; any other is refused.
+            on_epoch: told the number and the validation loss of each epoch; what it raises ends the training.
+
+        Raises:
+            TypeError, ValueError: bad arguments, sequences or labels; the message says which, and what to do.
+        """
+        begin = time.perf_counter()
+        self._check_params()
+        reads = reads_of(X)
+        names = read_labels(y, len(reads), "y")
+        classes, labels = np.unique(names, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y has one class only, {classes.tolist()[0]!r}; a classifier needs two or more classes.")
+        by_class = class_weights(self.class_weight, classes, labels)
+        weights = by_class[labels] * sample_weights(sample_weight, len(reads))
+        seed = self._seed()
+
+        if validation is None:
+            rows, cut = stratified_cut(labels, self.validation_fraction, seed)
+            val = Examples(reads, labels, weights, cut)
+        else:
+            rows, val = np.arange(len(reads)), _given(validation, classes, by_class)
+        train = loader(Examples(reads, labels, weights, rows), self.batch_size, seed)
+        max_epochs = self.max_epochs or min(_MOST, max(_LEAST, -(-_TRAINING // len(train))))
+        with torch.random.fork_rng(devices=[]):
+            # before the seed: a folder is read into a network that is drawn first
+            language = None if self.pretrained is None else network_of(self.pretrained)
+            torch.manual_seed(seed)
+            network = self._network(language, len(classes), len(train) * max_epochs)
+        history = train_network(
+            network,
+            weighted_error,
+            train,
+            loader(val, self.batch_size) if len(val) else None,
+            TrainingOptions(
+                learning_rate=self._learning_rate(),
+                weight_decay=_WEIGHT_DECAY,
+                max_epochs=max_epochs,
+                patience=max(3, max_epochs // 4),
+                seed=seed,
+                device=self.device,
+                precision=self.precision,
+                progress=self.verbose > 0,
+                checkpoint_dir=checkpoint_dir,
+            ),
+            identity={
+                "data": digest(reads.ids, reads.ends, labels, weights, rows, val.reads.ids, val.labels.numpy()),
+                "pretrained": _digest_of(network.encoder),
+                **{name: getattr(self, name) for name in self._get_param_names() if name not in _NOT_COMPARED},
+            },
+            on_epoch=on_epoch,
+        )
+        self._settle(network, classes, by_class, history)
+        self.seconds_ = time.perf_counter() - begin
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likeliest class of each sequence ``[n]``; X as in ``fit``."""
+        scores = self._scores(X)
+        return self.classes_[scores.argmax(1)]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """The probability of each class ``[n, classes]``, in the order of ``classes_``; X as in ``fit``."""
+        return torch.from_numpy(self._scores(X)).softmax(1).numpy()
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; X and y as in ``fit``."""
+        predicted = self.predict(X)
+        return float(np.average(predicted == read_labels(y, len(predicted), "y"), weights=sample_weight))
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to the folder ``path`` (JSON and safetensors).
+
+        A language model that was given as ``pretrained`` is not named there: what was made of it is part of this model.
+
+        Raises:
+            NotFittedError: before ``fit``.
+        """
+        plain = copy.copy(self)
+        folder = isinstance(self.pretrained, str | os.PathLike)
+        plain.pretrained = os.fspath(self.pretrained) if folder else None
+        if isinstance(self.class_weight, Mapping):
+            # JSON would make strings of a dict's keys
+            plain.class_weight = list(self.class_weight.items())  # type: ignore[assignment]
+        super(TitansDNAClassifier, plain).save(path)
+
+    def __sklearn_clone__(self) -> Self:
+        """A clone keeps its language model, fitted as it is; sklearn would make a fresh one of it."""
+        bare = copy.copy(self)
+        bare.pretrained = None
+        fresh: Self = super(TitansDNAClassifier, bare).__sklearn_clone__()
+        fresh.pretrained = self.pretrained
+        return fresh
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array, tags.input_tags.one_d_array = True, False, True
+        # what makes a sequence is the tokenizer's to say
+        tags.no_validation = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        """Logits ``[n, classes]``."""
+        check_is_fitted(self, "network_")
+        reads = reads_of(X)
+        accelerator, number = resolve_device(self.device)
+        network, device = self.network_, _torch_device(accelerator, number)
+        if device.type != "cpu":
+            network = copy.deepcopy(network).to(device)
+        scores = np.empty((len(reads), len(self.classes_)))
+        # alike in length, so that little is padding
+        order = np.argsort(-reads.lengths, kind="stable")
+        with torch.inference_mode():
+            while len(order):
+                size = int(max(1, min(_ROWS, _BASES // reads.lengths[order[0]])))
+                rows, order = order[:size], order[size:]
+                scores[rows] = network(reads.batch(rows).to(device)).double().cpu().numpy()
+        return scores
+
+    def _network(self, language: TitansLM | None, classes: int, steps: int) -> SequenceNetwork:
+        encoder: nn.Module
+        encoder = Encoder(self._config()) if language is None else LanguageEncoder(language, self.finetune, steps)
+        return NETWORKS[self.reverse_complement](encoder, classes, self.dropout)
+
+    def _config(self) -> EncoderConfig:
+        return EncoderConfig(self.dim, self.num_layers, self.chunk_size, self.kernel_size, self.pool, self.dropout)
+
+    def _learning_rate(self) -> float:
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return _FROM_SCRATCH if self.pretrained is None or self.finetune == "frozen" else _FINE_TUNING
+
+    def _settle(
+        self, network: SequenceNetwork, classes: NDArray[Any], weights: NDArray[np.float64], history: History
+    ) -> None:
+        self.network_ = network.requires_grad_(True)
+        self.classes_, self.class_weight_, self.history_ = classes, weights, history
+
+    def _check_params(self) -> None:
+        for name, choices in (("reverse_complement", tuple(NETWORKS)), ("finetune", FINETUNE)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}.")
+        for name in ("dim", "num_layers", "chunk_size", "kernel_size", "pool", "batch_size", "max_epochs"):
+            value = getattr(self, name)
+            if value is None and name == "max_epochs":
+                continue
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
+        if self.dim % 16:
+            raise ValueError(f"dim must be a multiple of 16, the width of a head, got {self.dim}.")
+        if self.kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size must be odd, so that a filter has a middle, got {self.kernel_size}.")
+        for name in ("dropout", "validation_fraction"):
+            if not _is_number(getattr(self, name)) or not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)!r}.")
+        if self.learning_rate is not None and not (_is_number(self.learning_rate) and self.learning_rate > 0):
+            raise ValueError(f"learning_rate must be positive or None, got {self.learning_rate!r}.")
+
+    def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        check_is_fitted(self, "network_")
+        network = self.network_
+        encoder = network.encoder
+        strand = next(name for name, kind in NETWORKS.items() if type(network) is kind)
+        learned = {
+            "classes": self.classes_.tolist(),
+            "dtype": self.classes_.dtype.str,
+            "class_weight": self.class_weight_.tolist(),
+            "strand": strand,
+            "dropout": network.dropout.p,
+            "history": {"epochs": self.history_.epochs, "best_epoch": self.history_.best_epoch},
+            "encoder": asdict(encoder.config) if isinstance(encoder, Encoder) else None,
+            "language": encoder.about if isinstance(encoder, LanguageEncoder) else None,
+        }
+        return learned, dict(network.state_dict())
+
+    def _unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        encoder: nn.Module
+        classes = np.array(learned["classes"], dtype=np.dtype(learned["dtype"]))
+        if isinstance(self.class_weight, list):
+            self.class_weight = dict(self.class_weight)
+        # a network is drawn before its weights are read
+        with torch.random.fork_rng(devices=[]):
+            if learned["encoder"] is not None:
+                encoder = Encoder(EncoderConfig(**learned["encoder"]))
+            else:
+                encoder = LanguageEncoder.of(learned["language"])
+            network = NETWORKS[learned["strand"]](encoder, len(classes), learned["dropout"])
+        network.load_state_dict(tensors)
+        self._settle(network.eval(), classes, np.array(learned["class_weight"]), History(**learned["history"]))
+
+
+def weighted_error(network: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, int]:
+    """Mean of weight times cross-entropy, and the number of sequences."""
+    ids, labels, weights = batch
+    error = F.cross_entropy(network(ids).float(), labels, reduction="none")
+    return (error * weights).mean(), len(ids)
+
+
+def _digest_of(encoder: nn.Module) -> str | None:
+    """A fingerprint of the weights that came from a language model."""
+    if isinstance(encoder, Encoder):
+        return None
+    return digest(*(parameter.detach().float().numpy() for parameter in encoder.parameters()))
+
+
+def _given(validation: tuple[Any, Any], classes: NDArray[Any], by_class: NDArray[np.float64]) -> Examples:
+    """Examples to stop training by."""
+    reads: Reads = reads_of(validation[0])
+    names = read_labels(validation[1], len(reads), "y of validation")
+    unknown = sorted(set(names.tolist()) - set(classes.tolist()))
+    if unknown:
+        raise ValueError(f"validation has classes that y has not: {unknown[:8]}; y has {classes.tolist()}.")
+    labels = np.searchsorted(classes, names)
+    return Examples(reads, labels, by_class[labels], np.arange(len(reads)))
+
+
+def _torch_device(accelerator: str, number: Any) -> torch.device:
+    if accelerator == "auto":
+        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(accelerator, number[0]) if isinstance(number, list) else torch.device(accelerator)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

@@ -1,0 +1,146 @@
+"""What a classifier reads, and how it is dealt out: sequences from every source, and batches of them."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from titans_dna.genome import Genome
+from titans_dna.intervals import Interval
+from titans_dna.sources import open_source, read_regions, whole
+from titans_dna.tokenizer import PAD, encode_batch
+
+__all__ = ["Examples", "Reads", "loader", "read_sequences", "reads_of"]
+
+
+def read_sequences(
+    fasta: str | os.PathLike[str] | Genome, bed: str | os.PathLike[str] | Iterable[Interval] | None = None
+) -> list[str]:
+    """Sequences as strings: every record of a FASTA file in its order, or the intervals of ``bed``, on their strand.
+
+    A list can be cut and shuffled, which ``cross_validate`` and ``GridSearchCV`` need and a path does not allow.
+
+    Raises:
+        FileNotFoundError, ValueError: no such file, no FASTA or BED, an interval off its chromosome's end.
+    """
+    genome = open_source(fasta)
+    regions = read_regions(bed)
+    if regions is None:
+        empty = [name for name, length in genome.lengths.items() if length == 0]
+        if empty:
+            raise ValueError(f"{genome.path} has records without bases: {empty[:8]}; remove them and their labels.")
+        regions = whole(genome)
+    return [genome.fetch(region) for region in regions]
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Encoded sequences end to end.
+
+    Attributes:
+        ids: uint8 [bases in all], of :mod:`titans_dna.tokenizer`.
+        ends: int64 [n], where each sequence ends in ``ids``, exclusive.
+    """
+
+    ids: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.ends, prepend=0)
+
+    def batch(self, rows: NDArray[np.int64]) -> Tensor:
+        """Ids ``[B, T]`` of these sequences, padded on the right to the longest of them."""
+        pieces = [torch.from_numpy(self.ids[(self.ends[i - 1] if i else 0) : self.ends[i]]) for i in rows]
+        return torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True, padding_value=PAD).long()
+
+
+def reads_of(X: Any) -> Reads:
+    """Sequences in any form that the classifier takes.
+
+    Args:
+        X: a list, array (``[n]`` or ``[n, 1]``) or Series of strings; a frame of one column; a FASTA file or a Genome;
+            or a pair of intervals (BED file, list of Interval) and the FASTA file that they lie in.
+
+    Raises:
+        TypeError, ValueError: something else, no sequence, an empty one or an unknown letter; the message names it.
+    """
+    if isinstance(X, str | bytes) and not _is_source(X):
+        raise TypeError(
+            f"X is one string ({X!r:.40}); give a list of sequences, or the path of a FASTA file (suffix and all)."
+        )
+    if _is_source(X):
+        X = read_sequences(X)
+    elif isinstance(X, tuple) and len(X) == 2 and _is_source(X[1]):
+        X = read_sequences(X[1], X[0])
+    elif hasattr(X, "ndim"):
+        values = np.asarray(X)
+        if values.ndim == 0 or values.ndim > 2 or (values.ndim == 2 and values.shape[1] != 1):
+            raise ValueError(
+                f"X must be sequences [n], or [n, 1], got shape {values.shape}. Reshape your data to one column."
+            )
+        X = values.reshape(-1).tolist()
+    elif not isinstance(X, Iterable):
+        raise TypeError(f"X must be a list of sequences or the path of a FASTA file, got {type(X).__name__}.")
+    batch = encode_batch(list(X))
+    return Reads(batch.ids[batch.ids != PAD], np.cumsum(batch.lengths))
+
+
+class Examples(Dataset):
+    """Batches of ``(ids [B, T], label [B], weight [B])`` by rows of the whole."""
+
+    def __init__(
+        self, reads: Reads, labels: NDArray[np.int64], weights: NDArray[np.float64], rows: NDArray[np.int64]
+    ) -> None:
+        self.reads, self.rows = reads, rows
+        self.labels, self.weights = torch.from_numpy(labels), torch.from_numpy(weights).float()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, places: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        rows = self.rows[places]
+        return self.reads.batch(rows), self.labels[rows], self.weights[rows]
+
+
+class Batches(Sampler[list[int]]):
+    """Batches of places: in order, or shuffled anew in each epoch in a way that the seed and the epoch alone decide, so
+    that a run resumed at an epoch sees what an unbroken one would. Lightning calls :meth:`set_epoch`."""
+
+    def __init__(self, count: int, batch_size: int, seed: int | None) -> None:
+        self.count, self.batch_size, self.seed, self.epoch = count, batch_size, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-self.count // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        # a generator, so that the order is drawn at the first batch: a resumed run sets the epoch after asking for this
+        order = np.arange(self.count)
+        if self.seed is not None:
+            order = np.random.default_rng((self.seed, self.epoch)).permutation(self.count)
+        for start in range(0, self.count, self.batch_size):
+            yield order[start : start + self.batch_size].tolist()
+
+
+def loader(examples: Examples, batch_size: int, seed: int | None = None) -> DataLoader:
+    """Examples in batches: in order, or shuffled by ``seed``."""
+    return DataLoader(examples, batch_size=None, sampler=Batches(len(examples), batch_size, seed))
+
+
+def _is_source(x: Any) -> bool:
+    """A path of a file, or a genome. A sequence has neither a dot nor a slash."""
+    if isinstance(x, str):
+        return "." in x or os.sep in x
+    return isinstance(x, os.PathLike | Genome)

@@ -1,0 +1,114 @@
+"""A sequence read by the neural memory: convolutions find short motifs, the memory how they go together.
+
+    bases [B, T]  ->  stem: convolutions, then the maximum of every ``pool`` positions  ->  blocks of the memory (LMM)
+
+Sequences are padded on the right. Positions beyond the end are zero after each convolution, as positions beyond T are,
+and the memory is causal: a sequence has the same features in a batch as alone.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from titans_core import NeuralMemory, TitansConfig
+from titans_core.models.blocks import Block, norm
+from titans_core.models.lmm import MemoryAlone
+from titans_dna.tokenizer import PAD, N
+
+__all__ = ["Encoder", "EncoderConfig"]
+
+BASES = 4
+# width of the second convolution
+_SECOND = 5
+_HEAD = 16
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """What an :class:`Encoder` is built from.
+
+    Attributes:
+        dim: width, a multiple of 16, the width of a head.
+        num_layers: blocks of the memory.
+        chunk_size: positions behind the stem that share one gradient point of the memory.
+        kernel_size: bases that a filter of the first convolution sees; odd.
+        pool: positions of the stem that become one position of the memory.
+        dropout: behind each convolution.
+    """
+
+    dim: int = 64
+    num_layers: int = 2
+    chunk_size: int = 8
+    kernel_size: int = 9
+    pool: int = 2
+    dropout: float = 0.2
+
+    def memory(self) -> TitansConfig:
+        """Of the blocks."""
+        return TitansConfig(
+            architecture="lmm",
+            dim=self.dim,
+            num_layers=self.num_layers,
+            num_heads=self.dim // _HEAD,
+            hidden=2 * self.dim,
+            num_persistent=4,
+            chunk_size=self.chunk_size,
+        )
+
+
+class Encoder(nn.Module):
+    """Ids ``[B, T]`` -> features ``[B, S, dim]``, one for every ``pool`` bases, and where they are real ``[B, S]``."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config, self.dim = config, config.dim
+        self.stem = Stem(config)
+        memory = config.memory()
+        self.blocks = nn.ModuleList(Block(memory, MemoryAlone(memory)) for _ in range(config.num_layers))
+        self.norm = norm(memory)
+        with torch.no_grad():
+            for module in self.modules():
+                if isinstance(module, NeuralMemory):  # a memory starts with little to say of its own
+                    module.weights[-1].mul_(0.1)
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """ids ``[B, T]``, integers of :mod:`titans_dna.tokenizer`."""
+        x, mask = self.stem(one_hot(ids, self.norm.weight.dtype), ids != PAD)
+        for block in self.blocks:
+            x, _ = block(x)
+        return self.norm(x), mask
+
+
+class Stem(nn.Module):
+    """Two convolutions, the second residual, and a maximum over every ``pool`` positions."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.pool = config.pool
+        widths = (BASES, config.dim, config.dim)
+        kernels = (config.kernel_size, _SECOND)
+        self.convs = nn.ModuleList(
+            nn.Conv1d(a, b, kernel, padding="same") for (a, b), kernel in zip(pairwise(widths), kernels, strict=True)
+        )
+        self.norms = nn.ModuleList(nn.RMSNorm(config.dim, eps=1e-6) for _ in self.convs)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """x ``[B, T, 4]``, mask ``[B, T]`` -> features ``[B, S, dim]`` and their mask ``[B, S]``."""
+        for conv, rms in zip(self.convs, self.norms, strict=True):
+            y = self.dropout(F.gelu(rms(conv(x.mT).mT)))
+            x = (y if x.shape[-1] == BASES else x + y).where(mask[..., None], 0)
+        beyond = -x.shape[1] % self.pool
+        mask = F.pad(mask, (0, beyond)).unflatten(1, (-1, self.pool))
+        x = F.pad(x, (0, 0, 0, beyond)).unflatten(1, (-1, self.pool))
+        x = x.where(mask[..., None], float("-inf")).amax(2)
+        mask = mask.any(2)
+        return x.where(mask[..., None], 0), mask
+
+
+def one_hot(ids: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Ids ``[B, T]`` -> ``[B, T, 4]``: A, C, G, T; an N is none of them, nor is what lies beyond the end."""
+    return F.one_hot(ids.long().clamp(max=N), BASES + 1)[..., :BASES].to(dtype)

@@ -1,0 +1,104 @@
+"""A pretrained language model as the encoder of a classifier.
+
+full      all of it learns
+frozen    none of it learns
+gradual   block after block begins to learn, the last one first; all of it does in the second half of training
+"""
+
+import copy
+import os
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from titans_core import TitansConfig, TitansLM
+from titans_dna.tokenizer import PAD, VOCAB_SIZE, N
+
+__all__ = ["FINETUNE", "LanguageEncoder", "network_of"]
+
+FINETUNE = ("full", "frozen", "gradual")
+
+
+def network_of(pretrained: Any) -> TitansLM:
+    """The network of a fitted ``DNALanguageModel``, or of the folder that its ``save`` wrote.
+
+    Raises:
+        TypeError: something else.
+        ValueError: not fitted, or a model over other tokens.
+    """
+    if isinstance(pretrained, str | os.PathLike):
+        from titans_dna.language import DNALanguageModel
+
+        pretrained = DNALanguageModel.load(os.fspath(pretrained))
+    network = getattr(pretrained, "model_", None)
+    if network is None and hasattr(pretrained, "get_params"):
+        raise ValueError(
+            f"pretrained is a {type(pretrained).__name__} that is not fitted: fit it, or give the folder of one."
+        )
+    if not isinstance(network, TitansLM):
+        raise TypeError(
+            f"pretrained must be a fitted DNALanguageModel or the folder of one, got {type(pretrained).__name__}."
+        )
+    if network.config.vocab_size < VOCAB_SIZE:
+        raise ValueError(
+            f"pretrained knows {network.config.vocab_size} tokens; {VOCAB_SIZE} are those of titans_dna.tokenizer."
+        )
+    return network
+
+
+class LanguageEncoder(nn.Module):
+    """Ids ``[B, T]`` -> the language model's hidden state behind each base ``[B, T, dim]``, and where they are real.
+
+    As in pretraining, an N stands before the sequence.
+
+    Args:
+        model: is copied.
+        finetune: one of ``FINETUNE``.
+        steps: batches of the whole training, by which "gradual" goes.
+    """
+
+    step: Tensor
+
+    def __init__(self, model: TitansLM, finetune: str, steps: int) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(model).train()
+        self.model.head = nn.Identity()
+        self.dim, self.finetune, self.steps = model.config.dim, finetune, steps
+        # part of a checkpoint: a resumed training goes on thawing where it was
+        self.register_buffer("step", torch.zeros((), dtype=torch.long))
+        self.thaw()
+
+    @classmethod
+    def of(cls, config: dict[str, Any]) -> "LanguageEncoder":
+        """An untrained one, to take saved weights."""
+        return cls(TitansLM(TitansConfig(**config)), "full", 1)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What :meth:`of` needs."""
+        return asdict(self.model.config)
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        if self.training:
+            self.thaw()
+            self.step += 1
+        start = ids.new_full((len(ids), 1), N)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.finetune != "frozen"):
+            hidden, _ = self.model.hidden_of(self.model.embedding(torch.cat((start, ids), dim=1)))
+        return hidden[:, 1:], ids != PAD
+
+    def thaw(self) -> None:
+        """Let those parts learn whose time has come."""
+        parts = self.parts()
+        learning = {"full": len(parts), "frozen": 0}.get(self.finetune)
+        if learning is None:
+            learning = 1 + int(self.step) * 2 * len(parts) // max(1, self.steps)
+        for i, part in enumerate(parts):
+            for parameter in part.parameters():
+                parameter.requires_grad_(i < learning)
+
+    def parts(self) -> list[nn.Module]:
+        """From the output to the input."""
+        return [self.model.norm, *reversed(self.model.blocks), self.model.embedding]

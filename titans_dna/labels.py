@@ -1,0 +1,79 @@
+"""What a classifier should say: labels, what each weighs, and a part of them to stop training by."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+__all__ = ["class_weights", "read_labels", "sample_weights", "stratified_cut"]
+
+
+def read_labels(y: Any, n: int, what: str) -> NDArray[Any]:
+    """Classes ``[n]``, one for each sequence."""
+    if y is None:
+        raise ValueError(
+            f"requires {what} to be passed, but the target {what} is None: give the class of each sequence."
+        )
+    names = column_or_1d(y, warn=True)
+    if len(names) != n:
+        raise ValueError(
+            f"X has {n} sequences and {what} {len(names)} labels: inconsistent lengths. Give one for each."
+        )
+    missing = [i for i, name in enumerate(names.tolist()) if name is None or name != name]
+    if missing:
+        raise ValueError(f"{what} has {len(missing)} missing labels, the first at {missing[0]} (0-based). Drop them.")
+    check_classification_targets(names)
+    return names
+
+
+def sample_weights(given: Any, n: int) -> NDArray[np.float64]:
+    if given is None:
+        return np.ones(n)
+    weights = column_or_1d(given).astype(np.float64)
+    if len(weights) != n or not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
+        raise ValueError(f"sample_weight must be {n} numbers of 0 or more, not all 0; got {len(weights)}.")
+    return weights
+
+
+def class_weights(given: Any, classes: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """A weight for each class [classes].
+
+    Args:
+        given: None (1 each), "balanced" (``n / (classes * n of the class)``), or a mapping of class to weight; a class
+            that is not in it has 1.
+        classes: names.
+        labels: the class of each sequence, by number.
+
+    Raises:
+        ValueError: something else, an unknown class, or a negative weight.
+    """
+    if given is None:
+        return np.ones(len(classes))
+    if isinstance(given, str) and given == "balanced":
+        return len(labels) / (len(classes) * np.bincount(labels, minlength=len(classes)))
+    if not isinstance(given, Mapping):
+        raise ValueError(f"class_weight must be None, 'balanced' or a dict of class to weight, got {given!r}.")
+    known = classes.tolist()
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise ValueError(f"class_weight names {unknown}, but y has the classes {known}.")
+    weights = np.array([given.get(name, 1.0) for name in known], dtype=np.float64)
+    if not np.isfinite(weights).all() or weights.min() < 0:
+        raise ValueError(f"class_weight must be 0 or more for each class, got {dict(given)}.")
+    return weights
+
+
+def stratified_cut(
+    labels: NDArray[np.int64], fraction: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to train on, and rows cut off: of each class this fraction, rounded, and never all; both in order."""
+    rng = np.random.default_rng(seed)
+    cut = []
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        cut.append(rng.permutation(rows)[: min(len(rows) - 1, round(len(rows) * fraction))])
+    off = np.sort(np.concatenate(cut))
+    return np.setdiff1d(np.arange(len(labels)), off), off

@@ -1,0 +1,101 @@
+"""A sequence has two strands: the networks that read one, either or both of them.
+
+none          the strand that is given
+augment       a strand at random in training, the given one afterwards
+average       a strand at random in training, afterwards both: their scores are averaged
+equivariant   both, always, joined position by position: the score is the same for either by construction
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from titans_dna.pooling import mean_and_max
+from titans_dna.tokenizer import PAD, N
+
+__all__ = ["NETWORKS", "SequenceNetwork", "other_strand"]
+
+
+def other_strand(ids: Tensor) -> Tensor:
+    """Reverse complement of ids ``[B, T]`` padded on the right; the padding stays there."""
+    lengths = (ids != PAD).sum(1, keepdim=True)
+    source = lengths - 1 - torch.arange(ids.shape[1], device=ids.device)
+    other = ids.gather(1, source.clamp(min=0))
+    return torch.where(other < N, N - 1 - other, other).where(source >= 0, PAD)
+
+
+class SequenceNetwork(nn.Module):
+    """Ids ``[B, T]`` -> a score for each class ``[B, classes]``, from the strand that is given.
+
+    Args:
+        encoder: ids -> features ``[B, S, dim]`` and their mask ``[B, S]``; has ``dim``.
+        classes: number of classes.
+        dropout: before the head.
+    """
+
+    def __init__(self, encoder: nn.Module, classes: int, dropout: float) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(2 * int(encoder.dim), classes)  # type: ignore[arg-type]
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.score(*self.encoder(ids))
+
+    def score(self, features: Tensor, mask: Tensor) -> Tensor:
+        """From features ``[B, S, dim]`` to scores ``[B, classes]``."""
+        return self.head(self.dropout(mean_and_max(features, mask)))
+
+
+class Augmented(SequenceNetwork):
+    """A strand at random in training, the given one afterwards."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if self.training:
+            turned = torch.rand(len(ids), 1, device=ids.device) < 0.5
+            ids = torch.where(turned, other_strand(ids), ids)
+        return super().forward(ids)
+
+
+class Averaged(Augmented):
+    """A strand at random in training, the mean of both strands' scores afterwards."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if self.training:
+            return super().forward(ids)
+        return (super().forward(ids) + super().forward(other_strand(ids))) / 2
+
+
+class Equivariant(SequenceNetwork):
+    """Both strands through one encoder; features of the same place are joined by sum and maximum, which do not ask
+    which strand came first.
+
+    With the other strand as input the joined features come in reverse order, and pooling does not see order. A position
+    so joined has seen the sequence on both sides.
+    """
+
+    def __init__(self, encoder: nn.Module, classes: int, dropout: float) -> None:
+        super().__init__(encoder, classes, dropout)
+        dim = int(encoder.dim)  # type: ignore[arg-type]
+        self.join = nn.Linear(2 * dim, dim)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        (here, there), mask = self._strands(ids)
+        return self.score(F.gelu(self.join(torch.cat((here + there, torch.maximum(here, there)), dim=-1))), mask)
+
+    def _strands(self, ids: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """Features of both strands, those of the other one in the order of places on this one."""
+        features, mask = self.encoder(torch.cat((ids, other_strand(ids))))
+        here, there = features.chunk(2)
+        mask = mask[: len(ids)]
+        places = mask.sum(1, keepdim=True) - 1 - torch.arange(mask.shape[1], device=ids.device)
+        there = there.gather(1, places.clamp(min=0)[..., None].expand_as(there))
+        return (here, there), mask
+
+
+NETWORKS: dict[str, type[SequenceNetwork]] = {
+    "none": SequenceNetwork,
+    "augment": Augmented,
+    "average": Averaged,
+    "equivariant": Equivariant,
+}
