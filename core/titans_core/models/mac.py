@@ -76,7 +76,7 @@ class MemoryAsContext(nn.Module):
         y = x + found
         m, memory = self.memory(self.norm(y), state.memory)
         o = self.gate(y, m)
-        tail, offset = seen[:, seen.shape[1] - self.tail :], state.offset + x.shape[1]
+        tail, offset = seen[:, seen.shape[1] - self.tail :].clone(), state.offset + x.shape[1]
         if offset == self.segment:
             return o, ContextState(memory, memory, tail, segment.ended())
         return o, ContextState(state.before, memory, tail, segment, offset)

@@ -43,8 +43,8 @@ class SegmentState:
 
     def ended(self) -> "SegmentState":
         """The state at the beginning of the next segment."""
-        ck, cv, k, v = (x[:, :, :0] for x in (self.context_keys, self.context_values, self.keys, self.values))
-        return SegmentState(ck, cv, k, v, self.tail)
+        empty = self.keys.new_empty(*self.keys.shape[:2], 0, self.keys.shape[3])
+        return SegmentState(empty, empty, empty, empty, self.tail)
 
 
 class _Projections(nn.Module):
@@ -127,8 +127,10 @@ class Attention(_Projections):
         if state is not None:
             k, v = torch.cat((state.keys.to(k.dtype), k), dim=2), torch.cat((state.values.to(v.dtype), v), dim=2)
         y = self._all(q, k, v) if self.window is None else self._windows(q, k, v, self.window)
-        kept = slice(None) if self.window is None else slice(max(0, k.shape[2] - self.window + 1), None)
-        return y, AttentionState(k[:, :, kept], v[:, :, kept], tail, position + x.shape[1])
+        dropped = 0 if self.window is None else max(0, k.shape[2] - self.window + 1)
+        if dropped:  # a view would keep all that was read in memory
+            k, v = k[:, :, dropped:].clone(), v[:, :, dropped:].clone()
+        return y, AttentionState(k, v, tail, position + x.shape[1])
 
     def _all(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         T, before = q.shape[2], k.shape[2] - q.shape[2]

@@ -30,7 +30,7 @@ class CausalConv(nn.Module):
         x = torch.cat((tail.to(x.dtype), x), dim=1)
         # on a CPU several times faster than conv1d, and no transposes
         y = _Taps.apply(x, weight.to(x.dtype), bias.to(x.dtype))
-        return y, x[:, x.shape[1] - before :]
+        return y, x[:, x.shape[1] - before :].clone()  # a view would keep all of x in memory
 
 
 class SwiGLU(nn.Module):

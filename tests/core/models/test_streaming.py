@@ -58,6 +58,13 @@ def test_the_state_does_not_grow_with_the_context(make_model, name):
 
 
 @pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal"])
+def test_a_state_keeps_nothing_of_what_was_read_alive(make_model, architecture):
+    state = make_model(architecture, dtype=torch.float32)(ids_of(1, 600))[1]
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors(state.blocks)}
+    assert sum(storages.values()) < 3 * state.nbytes
+
+
+@pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal"])
 def test_memory_carries_what_attention_no_longer_sees(make_model, architecture):
     model, ids = make_model(architecture, num_layers=1), ids_of(1, 20)
     other = ids.clone()
