@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from titans_dna.classifier import TitansDNAClassifier
+    from titans_dna.classifier_data import read_sequences
     from titans_dna.genome import Genome
     from titans_dna.intervals import Interval, read_bed, read_gff
     from titans_dna.language import DNALanguageModel
@@ -31,6 +32,7 @@ __all__ = [
     "plot_track",
     "read_bed",
     "read_gff",
+    "read_sequences",
     "read_vcf",
     "reverse_complement",
     "write_bedgraph",
@@ -50,6 +52,7 @@ _HOME = {
     "plot_track": "titans_dna.tracks",
     "read_bed": "titans_dna.intervals",
     "read_gff": "titans_dna.intervals",
+    "read_sequences": "titans_dna.classifier_data",
     "read_vcf": "titans_dna.vcf",
     "reverse_complement": "titans_dna.tokenizer",
     "write_bedgraph": "titans_dna.tracks",

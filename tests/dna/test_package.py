@@ -21,6 +21,7 @@ def test_the_public_names_are_few_and_pinned():
         "plot_track",
         "read_bed",
         "read_gff",
+        "read_sequences",
         "read_vcf",
         "reverse_complement",
         "write_bedgraph",
