@@ -21,7 +21,7 @@ EOS = ByteTokenizer.eos_id
 
 def jsonl(path, texts, key="text"):
     data = "".join(json.dumps({key: text}, ensure_ascii=False) + "\n" for text in texts).encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     return path
 
 
@@ -70,7 +70,7 @@ def test_what_is_written_decodes_to_the_documents_in_their_order(tmp_path, suffi
 def test_a_text_file_is_one_document(tmp_path, suffix):
     text = "\n\nfirst\n\nlast 日本 line\u2028"
     data = ("\ufeff" + text.replace("\n", "\r\n")).encode()
-    (tmp_path / f"a{suffix}").write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
+    (tmp_path / f"a{suffix}").write_bytes(gzip.compress(data, mtime=0) if suffix.endswith("gz") else data)
     quiet(tmp_path / f"a{suffix}", tmp_path / "out")
     assert documents(tmp_path / "out") == [text]
 
@@ -244,7 +244,7 @@ def test_earlier_tokens_stay_until_new_ones_are_ready(tmp_path):
         ("a.txt", b"", "no text at all"),
         ("a.txt", b"caf\xe9", r"a\.txt is not UTF-8"),
         ("a.txt.gz", b"plain", r"a\.txt\.gz cannot be unpacked"),
-        ("a.txt.gz", gzip.compress(b"hello" * 1000)[:-12], r"a\.txt\.gz cannot be unpacked; it is cut short"),
+        ("a.txt.gz", gzip.compress(b"hello" * 1000, mtime=0)[:-12], r"a\.txt\.gz cannot be unpacked; it is cut short"),
         ("a.csv", b"a,b", r"a\.csv must be one of \.txt, \.jsonl"),
     ],
 )
