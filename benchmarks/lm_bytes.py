@@ -6,7 +6,6 @@
 the last twentieth of every book. Tokens per second are of training, on one thread. Cells that are done are skipped.
 """
 
-import argparse
 import functools
 import gzip
 import json
@@ -16,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cells import work
-from lm_models import ARCHITECTURES, config_of, train
+from lm_models import ARCHITECTURES, config_of, over_seeds, train
 from records import RESULTS
 
 from titans_core import TitansConfig, TitansLM
 
 FILE = RESULTS / "lm_bytes.jsonl"
-FIELDS = ("model", "seed")
 PARAMETERS, LENGTH, BATCH, STEPS, RATE = 2_000_000, 512, 16, 200, 3e-3
 BASE = TitansConfig(
     vocab_size=258,
@@ -80,14 +77,5 @@ def bits_per_byte(model: TitansLM, windows: int = 200) -> float:
     return sum(losses) / len(losses) / math.log(2)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", nargs="+", type=int, default=(0,))
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    for seed in args.seeds:
-        work(FILE, [(name, seed) for name in ARCHITECTURES], FIELDS, run)
-
-
 if __name__ == "__main__":
-    main()
+    over_seeds(FILE, ARCHITECTURES, run, __doc__, seeds=(0,))

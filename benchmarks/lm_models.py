@@ -1,13 +1,16 @@
 """Small language models for the benchmarks: every architecture and ablation from one configuration, and training."""
 
+import argparse
 import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from cells import Key, work
 from torch import Tensor
 
 from titans_core import TitansConfig, TitansLM
@@ -39,6 +42,16 @@ def config_of(name: str, base: TitansConfig, parameters: int | None = None) -> T
         least = TitansLM(replace(config, hidden=8)).num_parameters()
     each = 3 * config.dim * config.num_layers
     return replace(config, hidden=max(8, 8 * round((parameters - least + 8 * each) / each / 8)))
+
+
+def over_seeds(file: Path, names: tuple[str, ...], run: Callable[[Key], dict[str, Any]], doc: str, seeds: Key) -> None:
+    """The command line of a benchmark whose cells are models and seeds: one thread, ``--seeds``, what is not done."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", nargs="+", type=int, default=seeds)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for seed in args.seeds:
+        work(file, [(name, seed) for name in names], ("model", "seed"), run)
 
 
 def train(

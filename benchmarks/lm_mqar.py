@@ -6,19 +6,16 @@ Two blocks of width 64, trained on 8 pairs in 64 tokens; tested at that length a
 number of pairs lies further back. Cells that are done are skipped.
 """
 
-import argparse
 from typing import Any
 
 import torch
-from cells import work
-from lm_models import NAMES, config_of, train
+from lm_models import NAMES, config_of, over_seeds, train
 from records import RESULTS
 
 from titans_core import TitansConfig, TitansLM
 from titans_core.evals import mqar
 
 FILE = RESULTS / "lm_mqar.jsonl"
-FIELDS = ("model", "seed")
 VOCABULARY, LENGTH, PAIRS = 64, 64, 8
 STEPS, BATCH = 400, 64
 RATE = 5e-3
@@ -63,14 +60,5 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", nargs="+", type=int, default=(0,))
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    for seed in args.seeds:
-        work(FILE, [(name, seed) for name in NAMES], FIELDS, run)
-
-
 if __name__ == "__main__":
-    main()
+    over_seeds(FILE, NAMES, run, __doc__, seeds=(0,))

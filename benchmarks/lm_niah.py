@@ -7,20 +7,17 @@ number), W (a novel, a word). One model of each architecture and seed learns all
 count. Scored is whether every byte of the answer is the likeliest one. Cells that are done are skipped.
 """
 
-import argparse
 from typing import Any
 
 import torch
-from cells import work
 from lm_bytes import novels
-from lm_models import ARCHITECTURES, config_of, train
+from lm_models import ARCHITECTURES, config_of, over_seeds, train
 from records import RESULTS
 
 from titans_core import TitansConfig, TitansLM
 from titans_core.evals import niah
 
 FILE = RESULTS / "lm_niah.jsonl"
-FIELDS = ("model", "seed")
 LENGTH, LENGTHS, SAMPLES = 256, (256, 512, 1024, 2048), 100
 PARAMETERS, STEPS, BATCH, RATE, DIGITS = 300_000, 600, 32, 4e-3, 4
 BASE = TitansConfig(
@@ -94,14 +91,5 @@ def score(model: TitansLM, rows: list[tuple[bytes, bytes]], length: int) -> floa
     return right / len(rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", nargs="+", type=int, default=(0, 1, 2))
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    for seed in args.seeds:
-        work(FILE, [(name, seed) for name in ARCHITECTURES], FIELDS, run)
-
-
 if __name__ == "__main__":
-    main()
+    over_seeds(FILE, ARCHITECTURES, run, __doc__, seeds=(0, 1, 2))

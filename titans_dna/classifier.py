@@ -20,7 +20,8 @@ from typing_extensions import Self
 
 from titans_core import TitansLM
 from titans_core.train import History, TitansEstimator, TrainingOptions, digest, train_network
-from titans_core.train.fit import resolve_device
+from titans_core.train.estimator import is_number
+from titans_core.train.fit import torch_device
 from titans_dna.classifier_data import Examples, Reads, loader, reads_of
 from titans_dna.encoder import Encoder, EncoderConfig
 from titans_dna.fine_tuning import FINETUNE, LanguageEncoder, network_of
@@ -250,8 +251,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         """Logits ``[n, classes]``."""
         check_is_fitted(self, "network_")
         reads = reads_of(X)
-        accelerator, number = resolve_device(self.device)
-        network, device = self.network_, _torch_device(accelerator, number)
+        network, device = self.network_, torch_device(self.device)
         if device.type != "cpu":
             network = copy.deepcopy(network).to(device)
         scores = np.empty((len(reads), len(self.classes_)))
@@ -298,9 +298,9 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         if self.kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd, so that a filter has a middle, got {self.kernel_size}.")
         for name in ("dropout", "validation_fraction"):
-            if not _is_number(getattr(self, name)) or not 0 <= getattr(self, name) < 1:
+            if not is_number(getattr(self, name)) or not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)!r}.")
-        if self.learning_rate is not None and not (_is_number(self.learning_rate) and self.learning_rate > 0):
+        if self.learning_rate is not None and not (is_number(self.learning_rate) and self.learning_rate > 0):
             raise ValueError(f"learning_rate must be positive or None, got {self.learning_rate!r}.")
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -359,13 +359,3 @@ def _given(validation: tuple[Any, Any], classes: NDArray[Any], by_class: NDArray
         raise ValueError(f"validation has classes that y has not: {unknown[:8]}; y has {classes.tolist()}.")
     labels = np.searchsorted(classes, names)
     return Examples(reads, labels, by_class[labels], np.arange(len(reads)))
-
-
-def _torch_device(accelerator: str, number: Any) -> torch.device:
-    if accelerator == "auto":
-        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(accelerator, number[0]) if isinstance(number, list) else torch.device(accelerator)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from titans_core.train.processes import processes
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import merged
@@ -156,8 +156,7 @@ class Draws(Sampler[list[Drawn]]):
     def __iter__(self) -> Iterator[list[Drawn]]:
         # a generator, so that the epoch is looked up at the first batch: a resumed run sets it after asking for this
         drawn = self._drawn()
-        together = dist.is_available() and dist.is_initialized()
-        rank, world = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
+        rank, world = processes()
         for i in range(self.batches):
             batch = drawn[i * self.batch_size : (i + 1) * self.batch_size]
             yield batch[rank::world] if len(batch) >= world else batch

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from titans_core import TitansLM
+from titans_core.train.fit import torch_device
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import part_of
@@ -76,10 +77,9 @@ def log_probabilities(network: TitansLM, hidden: Tensor) -> Tensor:
 def reading(network: TitansLM, device: str) -> Iterator[TitansLM]:
     """The network in evaluation mode on a device ("auto": CUDA where there is one); it comes back as it was."""
     before, training = network.embedding.weight.device, network.training
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    there = torch_device(device)
     try:
-        yield network.to(device).eval()
+        yield network.to(there).eval()
     finally:
         network.to(before).train(training)
 

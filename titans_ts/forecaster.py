@@ -14,6 +14,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from titans_core.train import History, TitansEstimator, TrainingOptions, digest, train_network
+from titans_core.train.estimator import is_number
 from titans_ts import online
 from titans_ts.backtest import backtest, backtest_frame
 from titans_ts.exogenous import Columns, read_columns, read_future, read_static
@@ -554,9 +555,9 @@ class TitansForecaster(TitansEstimator):
                 raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
         if self.dim % 4:
             raise ValueError(f"dim must be a multiple of 4, got {self.dim}.")
-        if not _is_number(self.dropout) or not 0 <= self.dropout < 1:
+        if not is_number(self.dropout) or not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout!r}.")
-        if not _is_number(self.learning_rate) or not self.learning_rate > 0:
+        if not is_number(self.learning_rate) or not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}.")
         if self.missing not in POLICIES:
             raise ValueError(f"missing must be one of {POLICIES}, got {self.missing!r}.")
@@ -651,10 +652,6 @@ class TitansForecaster(TitansEstimator):
         from titans_ts.saved import unpack
 
         unpack(self, learned, tensors)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def _check_length(panel: Panel, least: int, what: str) -> None:

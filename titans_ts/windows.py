@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
+
+from titans_core.train.processes import processes
 
 
 class Batch(NamedTuple):
@@ -149,8 +150,7 @@ class Batches(Sampler[list[int]]):
         order = torch.arange(self.count)
         if self.seed is not None:
             order = torch.randperm(self.count, generator=torch.Generator().manual_seed(self.seed + self.epoch))
-        together = dist.is_available() and dist.is_initialized()
-        rank, world = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
+        rank, world = processes()
         for batch in order.split(self.batch_size)[: self.batches]:
             # too few to share: all have them
             yield (batch[rank::world] if len(batch) >= world else batch).tolist()

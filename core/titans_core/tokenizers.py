@@ -228,15 +228,15 @@ def load_tokenizer(spec: str | Path) -> Tokenizer:
     return HuggingFaceTokenizer(spec)
 
 
-def require(package: str, what: str) -> None:
-    """Refuses to go on without a package of the extra ``lm``.
+def require(package: str, what: str, extra: str = "lm") -> None:
+    """Refuses to go on without a package of an extra.
 
     Asked of the installed packages, not of ``import``: a folder named ``datasets`` can be imported too.
     """
     try:
         metadata.version(package)
     except metadata.PackageNotFoundError as error:
-        raise ImportError(f"{what} needs the package {package}: pip install 'titans-suite[lm]'") from error
+        raise ImportError(f"{what} needs the package {package}: pip install 'titans-suite[{extra}]'") from error
 
 
 def _framed(tokenizer: Tokenizer, ids: list[int], bos: bool, eos: bool) -> list[int]:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from titans_core.models import TitansLM
+from titans_core.tokenizers import require
 
 __all__ = ["TABLE_1", "TASKS", "evaluate_harness", "table_1"]
 
@@ -75,7 +76,7 @@ def evaluate_harness(
     """
     names = _names(tasks)
     for package in ("transformers", "lm_eval", "accelerate"):
-        _require(package)
+        require(package, "lm-evaluation-harness", "hf")
     import lm_eval
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
@@ -145,15 +146,6 @@ def _names(tasks: Sequence[str] | None) -> list[str]:
     if unknown or not names:
         raise ValueError(f"tasks must be some of {known}, got {unknown or names}.")
     return names
-
-
-def _require(package: str) -> None:
-    try:
-        metadata.version(package)
-    except metadata.PackageNotFoundError as error:
-        raise ImportError(
-            f"lm-evaluation-harness needs the package {package}: pip install 'titans-suite[hf]'"
-        ) from error
 
 
 def _load(folder: str | Path, dtype: str = "auto", device: str = "auto") -> Any:

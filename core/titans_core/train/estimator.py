@@ -3,12 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
 from typing_extensions import Self
 
 from titans_core.archive import load_archive, save_archive
+
+
+def is_number(value: Any) -> bool:
+    """Whether a parameter is a number, of Python or numpy; a bool is none."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 class TitansEstimator(BaseEstimator):

@@ -186,6 +186,14 @@ def resolve_device(device: str) -> tuple[str, int | str | list[int]]:
     return kind, [int(number)] if number else 1
 
 
+def torch_device(device: str) -> torch.device:
+    """The same as one of torch's devices; "auto" is CUDA where there is one, else the CPU."""
+    accelerator, number = resolve_device(device)
+    if accelerator == "auto":
+        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(accelerator, number[0]) if isinstance(number, list) else torch.device(accelerator)
+
+
 def _precision(precision: str, accelerator: str) -> str:
     if precision != "auto":
         return precision

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from titans_core.tokenizers import Tokenizer
+from titans_core.train.processes import processes
 
 __all__ = ["KeepPlace", "OrderedBatches", "PackedTokens", "ResumableBatches", "TokenLoader"]
 
@@ -184,7 +184,7 @@ class ResumableBatches(Sampler[list[int]]):
         return self._order[1][step * self.batch_size : (step + 1) * self.batch_size]
 
     def __iter__(self) -> Iterator[list[int]]:
-        rank, world = _processes()
+        rank, world = processes()
         if self.batch_size % world:
             raise ValueError(
                 f"batch_size={self.batch_size} is shared by {world} processes, so it must be a multiple of {world}."
@@ -247,11 +247,11 @@ class OrderedBatches(Sampler[list[int]]):
         self.windows, self.batch_size = windows, batch_size
 
     def __len__(self) -> int:
-        world = _processes()[1]
+        world = processes()[1]
         return -(-(self.windows // world * world) // self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        rank, world = _processes()
+        rank, world = processes()
         if self.batch_size % world or self.windows < world:
             raise ValueError(
                 f"batch_size={self.batch_size} and {self.windows} windows are shared by {world} processes: batch_size "
@@ -331,12 +331,6 @@ class KeepPlace(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.loader.load_state_dict(state_dict)
-
-
-def _processes() -> tuple[int, int]:
-    """This process's rank, and how many there are."""
-    together = dist.is_available() and dist.is_initialized()
-    return (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
 
 
 def _check_same(state: dict[str, Any], here: dict[str, Any]) -> None:
