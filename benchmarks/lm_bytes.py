@@ -21,7 +21,7 @@ from records import RESULTS
 from titans_core import TitansConfig, TitansLM
 
 FILE = RESULTS / "lm_bytes.jsonl"
-PARAMETERS, LENGTH, BATCH, STEPS, RATE = 2_000_000, 512, 16, 200, 3e-3
+PARAMETERS, LENGTH, BATCH, STEPS, RATE = 2_000_000, 512, 8, 400, 3e-3
 BASE = TitansConfig(
     vocab_size=258,
     dim=192,
