@@ -1,27 +1,34 @@
-"""A needle in a haystack in small: trained at 256 bytes, asked at 256 to 2,048 (the form of Table 2).
+"""A needle in a haystack in small: trained at 256 tokens, asked at 256 to 2,048 (the form of Table 2).
 
     python benchmarks/lm_niah.py [--seeds 0 1 2]
 
-The three tasks of ``titans_core.evals.niah``, in bytes and with its SHORT template: PK (noise, a number), N (a novel, a
-number), W (a novel, a word). One model of each architecture and seed learns all three; only the bytes of the answer
-count. Scored is whether every byte of the answer is the likeliest one. Cells that are done are skipped.
+The three tasks of ``titans_core.evals.niah`` with its SHORT template: PK (noise, a number), N (a novel, a number), W (a
+novel, a word), in tokens of a vocabulary of 1,024 learned on the novels and the needles' words, digits apart. One model
+of each architecture and seed learns all three, from samples of 64, then 128, then 256 tokens; only the answers count.
+Scored is whether every token of the answer is the likeliest one. Cells that are done are skipped.
 """
 
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from lm_bytes import novels
 from lm_models import ARCHITECTURES, config_of, over_seeds, train
 from records import RESULTS
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from titans_core import TitansConfig, TitansLM
 from titans_core.evals import niah
+from titans_core.evals.words import ADJECTIVES, NOUNS
 
 FILE = RESULTS / "lm_niah.jsonl"
-LENGTH, LENGTHS, SAMPLES = 256, (256, 512, 1024, 2048), 100
-PARAMETERS, STEPS, BATCH, RATE, DIGITS = 300_000, 600, 32, 4e-3, 4
+LENGTHS, SAMPLES, DIGITS, VOCABULARY = (256, 512, 1024, 2048), 100, 4, 1024
+# length of the samples, steps
+STAGES = ((64, 450), (128, 100), (256, 150))
+PARAMETERS, BATCH, RATE = 400_000, 32, 3e-3
 BASE = TitansConfig(
-    vocab_size=258,
+    vocab_size=VOCABULARY,
     dim=64,
     num_layers=3,
     num_heads=2,
@@ -33,39 +40,68 @@ BASE = TitansConfig(
 TASKS = {"PK": {}, "N": {"text": True}, "W": {"text": True, "value": "word"}}
 
 
-def samples(task: str, number: int, length: int, part: str, seed: int) -> list[tuple[bytes, bytes]]:
-    """Prompts and answers in bytes."""
+@functools.cache
+def text_of(part: str) -> str:
+    return bytes(novels(part)[:400_000].tolist()).decode(errors="ignore")
+
+
+@functools.cache
+def tokenizer() -> Tokenizer:
+    """BPE on the training part of the novels, and on the words of needles, which novels do not have."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    made.decoder = decoders.ByteLevel()
+    words = " ".join(f"{a}-{n}" for a in ADJECTIVES for n in NOUNS)
+    needles = " ".join(niah.SHORT.needle + niah.SHORT.tail for _ in range(1000)) + " ".join(niah.SHORT.noise * 1000)
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    made.train_from_iterator([text_of("train"), words, needles], trainer)
+    return made
+
+
+def encode(text: str) -> list[int]:
+    return list(tokenizer().encode(text).ids)
+
+
+def samples(task: str, number: int, length: int, part: str, seed: int) -> list[tuple[list[int], int]]:
+    """Tokens of prompt and answer, and how many of them are the answer's."""
     options = dict(TASKS[task])
     if options.pop("text", False):
-        options["text"] = bytes(novels(part)[:400_000].tolist()).decode(errors="ignore")
-    found = niah.samples(number, length, str.encode, digits=DIGITS, template=niah.SHORT, seed=seed, **options)
-    return [(s.prompt.encode() + b" ", s.answers[0].encode()) for s in found]
+        options["text"] = text_of(part)
+    found = niah.samples(number, length, encode, digits=DIGITS, template=niah.SHORT, seed=seed, **options)
+    whole = [encode(s.text) for s in found]
+    return [(tokens, len(tokens) - len(encode(s.prompt))) for tokens, s in zip(whole, found, strict=True)]
 
 
-def tensors(rows: list[tuple[bytes, bytes]], length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs ``[N, length]`` and targets, -100 but at the bytes of the answer; short ones are filled up behind."""
-    inputs = torch.full((len(rows), length), 257)
+def tensors(rows: list[tuple[list[int], int]], length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs ``[N, length - 1]``, filled up behind, and targets, -100 but at the answers."""
+    inputs = torch.zeros(len(rows), length, dtype=torch.long)
     targets = torch.full((len(rows), length), -100)
-    for i, (prompt, answer) in enumerate(rows):
-        text = torch.tensor(list(prompt + answer))
-        n = len(text) - 1
-        inputs[i, :n] = text[:-1]
-        targets[i, n - len(answer) : n] = text[-len(answer) :]
-    return inputs, targets
+    for i, (tokens, answer) in enumerate(rows):
+        inputs[i, : len(tokens)] = torch.tensor(tokens)
+        targets[i, len(tokens) - answer : len(tokens)] = inputs[i, len(tokens) - answer : len(tokens)]
+    return inputs[:, :-1], targets[:, 1:]
+
+
+def batches(seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """All batches of a training, in their order: of each task alike many samples, none twice."""
+    for length, steps in STAGES:
+        each = -(-steps * BATCH // len(TASKS))
+        inputs, targets = tensors([row for task in TASKS for row in samples(task, each, length, "train", seed)], length)
+        order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))
+        for rows in order[: steps * BATCH].split(BATCH):
+            yield inputs[rows], targets[rows]
 
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     name, seed = key
     torch.manual_seed(seed)
     model = TitansLM(config_of(name, BASE, PARAMETERS))
-    rows = [row for task in TASKS for row in samples(task, STEPS * BATCH // 3, LENGTH, "train", seed)]
-    data = tensors(rows, LENGTH)
-
-    def batch(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        chosen = torch.randint(len(rows), (BATCH,), generator=generator)
-        return data[0][chosen], data[1][chosen]
-
-    seconds = train(model, batch, STEPS, RATE, seed)
+    drawn = batches(seed)
+    seconds = train(model, lambda generator: next(drawn), sum(steps for _, steps in STAGES), RATE, seed)
     found = {
         f"{task}_{length}": score(model, samples(task, SAMPLES, length, "val", 10_000 + seed), length)
         for task in TASKS
@@ -75,15 +111,18 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
         **found,
         "seconds": round(seconds, 1),
         "parameters": model.num_parameters(),
-        "steps": STEPS,
+        "stages": STAGES,
+        "batch": BATCH,
         "learning_rate": RATE,
         "digits": DIGITS,
+        "vocabulary": VOCABULARY,
+        "samples": SAMPLES,
     }
 
 
 @torch.no_grad()
-def score(model: TitansLM, rows: list[tuple[bytes, bytes]], length: int) -> float:
-    """The part of the answers whose every byte is the likeliest."""
+def score(model: TitansLM, rows: list[tuple[list[int], int]], length: int) -> float:
+    """The part of the answers whose every token is the likeliest."""
     inputs, targets = tensors(rows, length)
     right = 0
     for x, y in zip(inputs.split(20), targets.split(20), strict=True):

@@ -48,8 +48,8 @@ def niah(place: Any) -> str:
     last = rows[-1]
     lines += [
         "",
-        f"Some {last['parameters']:,} parameters, {last['steps']} steps of 32 samples of 256 bytes, {last['digits']} "
-        f"digits. {place(rows)}, 1 thread.",
+        f"Some {last['parameters']:,} parameters, trained on samples of up to {last['stages'][-1][0]} tokens; "
+        f"{last['samples']} samples a cell and seed. {place(rows)}, 1 thread.",
     ]
     return "\n".join(lines)
 
@@ -68,7 +68,7 @@ def novels(place: Any) -> str:
                 str(len(found)),
             )
             lines.append(f"| {name} | {' | '.join(cells)} |")
-    lines += ["", f"{rows[-1]['steps']} steps of 16 x 512 bytes each. {place(rows)}, 1 thread."]
+    lines += ["", f"{rows[-1]['steps']} steps of 8 x 512 bytes each. {place(rows)}, 1 thread."]
     return "\n".join(lines)
 
 
