@@ -26,7 +26,7 @@ BASE = TitansConfig(
     num_heads=2,
     hidden=128,
     window=16,
-    segment=16,
+    segment=32,
     num_persistent=4,
     chunk_size=8,
 )
