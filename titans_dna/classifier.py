@@ -250,10 +250,11 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Logits ``[n, classes]``."""
         check_is_fitted(self, "network_")
-        reads = reads_of(X)
-        network, device = self.network_, torch_device(self.device)
-        if device.type != "cpu":
-            network = copy.deepcopy(network).to(device)
+        return self._logits(reads_of(X))
+
+    def _logits(self, reads: Reads) -> NDArray[np.float64]:
+        """Logits ``[n, classes]`` of encoded sequences."""
+        network, device = self._placed()
         scores = np.empty((len(reads), len(self.classes_)))
         # alike in length, so that little is padding
         order = np.argsort(-reads.lengths, kind="stable")
@@ -263,6 +264,11 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
                 rows, order = order[:size], order[size:]
                 scores[rows] = network(reads.batch(rows).to(device)).double().cpu().numpy()
         return scores
+
+    def _placed(self) -> tuple[SequenceNetwork, torch.device]:
+        """The network, on the device it predicts on; ``network_`` itself stays on the CPU."""
+        device = torch_device(self.device)
+        return (self.network_ if device.type == "cpu" else copy.deepcopy(self.network_).to(device)), device
 
     def _network(self, language: TitansLM | None, classes: int, steps: int) -> SequenceNetwork:
         encoder: nn.Module

@@ -4,6 +4,9 @@
 
 Sequences are padded on the right. Positions beyond the end are zero after each convolution, as positions beyond T are,
 and the memory is causal: a sequence has the same features in a batch as alone.
+
+A sequence may also be given as shares of the four bases, ``[B, T, 4]`` without padding: :func:`one_hot` of it, or what
+lies between two sequences. What a position lacks to 1 is N.
 """
 
 from dataclasses import dataclass
@@ -18,7 +21,7 @@ from titans_core.models.blocks import Block, norm
 from titans_core.models.lmm import MemoryAlone
 from titans_dna.tokenizer import PAD, N
 
-__all__ = ["Encoder", "EncoderConfig"]
+__all__ = ["Encoder", "EncoderConfig", "one_hot", "within"]
 
 BASES = 4
 # width of the second convolution
@@ -75,8 +78,8 @@ class Encoder(nn.Module):
                     module.weights[-1].mul_(0.1)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """ids ``[B, T]``, integers of :mod:`titans_dna.tokenizer`."""
-        x, mask = self.stem(one_hot(ids, self.norm.weight.dtype), ids != PAD)
+        """ids ``[B, T]``, integers of :mod:`titans_dna.tokenizer`; or shares of the bases ``[B, T, 4]``."""
+        x, mask = self.stem(one_hot(ids, self.norm.weight.dtype), within(ids))
         for block in self.blocks:
             x, _ = block(x)
         return self.norm(x), mask
@@ -110,5 +113,15 @@ class Stem(nn.Module):
 
 
 def one_hot(ids: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Ids ``[B, T]`` -> ``[B, T, 4]``: A, C, G, T; an N is none of them, nor is what lies beyond the end."""
+    """Ids ``[B, T]`` -> ``[B, T, 4]``: A, C, G, T; an N is none of them, nor is what lies beyond the end.
+
+    Shares ``[B, T, 4]`` stay what they are.
+    """
+    if ids.ndim == 3:
+        return ids.to(dtype)
     return F.one_hot(ids.long().clamp(max=N), BASES + 1)[..., :BASES].to(dtype)
+
+
+def within(ids: Tensor) -> Tensor:
+    """Which positions of ids ``[B, T]``, or of shares ``[B, T, 4]``, are in the sequence, not beyond its end."""
+    return ids != PAD if ids.ndim == 2 else torch.ones(ids.shape[:2], dtype=torch.bool, device=ids.device)

@@ -11,10 +11,12 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from titans_core import TitansConfig, TitansLM
-from titans_dna.tokenizer import PAD, VOCAB_SIZE, N
+from titans_dna.encoder import within
+from titans_dna.tokenizer import VOCAB_SIZE, N
 
 __all__ = ["FINETUNE", "LanguageEncoder", "network_of"]
 
@@ -51,7 +53,8 @@ def network_of(pretrained: Any) -> TitansLM:
 class LanguageEncoder(nn.Module):
     """Ids ``[B, T]`` -> the language model's hidden state behind each base ``[B, T, dim]``, and where they are real.
 
-    As in pretraining, an N stands before the sequence.
+    As in pretraining, an N stands before the sequence. Shares of the bases ``[B, T, 4]`` may take the place of ids
+    (:mod:`titans_dna.encoder`).
 
     Args:
         model: is copied.
@@ -84,10 +87,16 @@ class LanguageEncoder(nn.Module):
         if self.training:
             self.thaw()
             self.step += 1
-        start = ids.new_full((len(ids), 1), N)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.finetune != "frozen"):
-            hidden, _ = self.model.hidden_of(self.model.embedding(torch.cat((start, ids), dim=1)))
-        return hidden[:, 1:], ids != PAD
+        with torch.set_grad_enabled(torch.is_grad_enabled() and (self.finetune != "frozen" or ids.requires_grad)):
+            hidden, _ = self.model.hidden_of(self._embedded(ids))
+        return hidden[:, 1:], within(ids)
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        """Of an N and the sequence ``[B, 1 + T, dim]``; of shares, the mixture of the bases' and N's."""
+        if ids.ndim == 2:
+            return self.model.embedding(F.pad(ids, (1, 0), value=N))
+        shares, table = F.pad(ids, (0, 0, 1, 0)), self.model.embedding.weight
+        return shares @ table[:N] + (1 - shares.sum(-1, keepdim=True)) * table[N]
 
     def thaw(self) -> None:
         """Let those parts learn whose time has come."""

@@ -22,9 +22,11 @@ from typing_extensions import Self
 from titans_core import TitansConfig, TitansLM
 from titans_core.models import gated_deltanet
 from titans_core.train import History, TitansEstimator, TrainingOptions, train_network
+from titans_core.train.module import Loss
 from titans_dna.embed import embed
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
+from titans_dna.masked import bits_of_hidden, masked_base_loss, variant_scores
 from titans_dna.pretrain_data import IGNORE, loaders, plan
 from titans_dna.sources import InMemory, open_source, part_of, read_regions, whole
 from titans_dna.stream import reading, stream
@@ -54,10 +56,10 @@ _COUNTS = (
 
 
 class DNALanguageModel(TitansEstimator):
-    """A language model of DNA, pretrained by the next nucleotide.
+    """A language model of DNA, pretrained by the next nucleotide, or by hidden ones.
 
     Each window is read behind one N, so that its first base is predicted too. Probabilities are over A C G T; an N is
-    read, and never predicted. Both strands are learned: each window is read on a random one.
+    read, and never predicted. Both strands are learned: each window is read on a random one, or on both.
 
     Args:
         architecture: "lmm" (memory alone), "mac", "mag", "mal" (memory with attention), "transformer" (attention alone)
@@ -70,7 +72,8 @@ class DNALanguageModel(TitansEstimator):
         chunk_size: tokens that share one gradient point of the memory.
         window: tokens that sliding-window attention sees ("mag", "mal"), or of a segment ("mac").
         length: bases of a training window.
-        objective: "next". A masked objective needs a bidirectional network, which is not there.
+        objective: "next": each base from those before it. "masked": 15 % of the bases are hidden, and predicted from
+            both sides by reading both strands (:mod:`titans_dna.masked`), which takes twice the time.
         learning_rate: of the outer loop (AdamW, one cycle).
         batch_size: windows in a batch; and sequences read side by side afterwards.
         max_steps: batches to train on, at most; rounded up to whole epochs of equal size, 100 batches or fewer.
@@ -182,8 +185,13 @@ class DNALanguageModel(TitansEstimator):
             progress=bool(self.verbose),
             checkpoint_dir=checkpoint_dir,
         )
-        identity = {"sequence": f"sha256:{train.digest}", "batch_size": self.batch_size, **asdict(network.config)}
-        history = train_network(network, next_base_loss, batches, held, options, identity)
+        identity = {
+            "sequence": f"sha256:{train.digest}",
+            "batch_size": self.batch_size,
+            "objective": self.objective,
+            **asdict(network.config),
+        }
+        history = train_network(network, LOSSES[self.objective], batches, held, options, identity)
         self.model_, self.history_ = network, history
         self.holdout_ = sorted(holdout or ())
         self.n_bases_ = train.bases
@@ -200,6 +208,9 @@ class DNALanguageModel(TitansEstimator):
     ) -> float:
         """Mean of ``-log2 P(base | all bases before it)`` over all known bases: 2 for a model that knows nothing.
 
+        With ``objective="masked"`` a base is predicted from its whole window, on both sides, every seventh base hidden
+        at a time: an easier question, whose bits are not to be compared with the others.
+
         Args:
             source: path of a FASTA file, a Genome, or a list of sequences.
             chroms: only these chromosomes; default all.
@@ -207,7 +218,8 @@ class DNALanguageModel(TitansEstimator):
             context: None: every chromosome (region, sequence) is read in one stream, from its first base to its last,
                 in constant memory. Else it is cut into windows of so many bases, each read anew. A memory may drift
                 where a stream is far longer than the ``length`` it was trained on: compare the two. With
-                "transformer", whose state grows with what it read, None means windows of ``length``.
+                "transformer", whose state grows with what it read, and with ``objective="masked"``, None means windows
+                of ``length``.
 
         Raises:
             NotFittedError: before ``fit``.
@@ -215,7 +227,8 @@ class DNALanguageModel(TitansEstimator):
         """
         genome, given = open_source(source), read_regions(regions)
         intervals = whole(genome, chroms) if given is None else given
-        if context is None and self._fitted().config.architecture == "transformer":
+        masked = self.objective == "masked"
+        if context is None and (masked or self._fitted().config.architecture == "transformer"):
             context = self.length
         if context is not None:
             _at_least("context", context, 1)
@@ -223,10 +236,9 @@ class DNALanguageModel(TitansEstimator):
             intervals = [part_of(region, first, min(first + context, len(region))) for region, first in cuts]
         total, count = 0.0, 0
         with self._reading() as network:
-            for piece in stream(network, genome, intervals, batch_size=self.batch_size):
-                bits = bits_of(network, piece.hidden, piece.following).double()
-                total += float(bits.nansum())
-                count += int(bits.isfinite().sum())
+            for bits in self._bits(network, genome, intervals):
+                total += float(np.nansum(bits))
+                count += int(np.isfinite(bits).sum())
         if count == 0:
             raise ValueError(f"{genome.path.name} has no known base (A C G T) to score.")
         return total / count
@@ -257,11 +269,14 @@ class DNALanguageModel(TitansEstimator):
             Columns ``model, bits_per_base``.
 
         Raises:
-            ValueError: chromosomes that ``fit`` was not told to hold out.
+            ValueError: chromosomes that ``fit`` was not told to hold out; or a model of hidden bases, which sees both
+                sides of a base where Markov models see one.
         """
         from titans_dna.markov import fit_markov
 
         self._fitted()
+        if self.objective == "masked":
+            raise ValueError("Markov models see one side of a base: compare a model with objective='next'.")
         genome = open_source(source)
         seen = [name for name in chroms if name not in self.holdout_]
         if seen:
@@ -322,6 +337,9 @@ class DNALanguageModel(TitansEstimator):
         counts with ``context_after`` bases behind it. The likelihood is joint, and not divided by length. How memory is
         read once for neighbours is told in ``titans_dna.variants``.
 
+        With ``objective="masked"`` the bases in question are hidden, and ``length`` bases around them are read; then
+        there is no score for insertions and deletions (NaN, with a warning).
+
         Args:
             variants: path of a VCF file, in any order, or variants as ``read_vcf`` gives them.
             genome: path of the FASTA file, or a Genome.
@@ -352,7 +370,23 @@ class DNALanguageModel(TitansEstimator):
             )
         scored = [variant for variant, ok in zip(given, good, strict=True) if ok]
         scores = np.full(len(given), np.nan)
+        scores[good] = self._variant_scores(source, scored, context, context_after)
+        columns = {name: [getattr(v, name) for v in given] for name in ("chrom", "start", "ref", "alt", "id")}
+        return pd.DataFrame({**columns, "score": scores})
+
+    def _variant_scores(
+        self, source: Genome, scored: list[Variant], context: int | None, context_after: int
+    ) -> NDArray[np.float64]:
         with self._reading() as network:
+            if self.objective == "masked":
+                lengths = sum(len(v.ref) != len(v.alt) for v in scored)
+                if lengths:
+                    warnings.warn(
+                        f"{lengths} of {len(scored)} variants are not scored: insertions and deletions need "
+                        "objective='next'.",
+                        stacklevel=3,
+                    )
+                return variant_scores(network, source, scored, self.length, self.batch_size)
             strands = [
                 strand_scores(
                     network,
@@ -365,9 +399,7 @@ class DNALanguageModel(TitansEstimator):
                 )
                 for strand in ("+", "-")
             ]
-        scores[good] = (strands[0] + strands[1]) / 2
-        columns = {name: [getattr(v, name) for v in given] for name in ("chrom", "start", "ref", "alt", "id")}
-        return pd.DataFrame({**columns, "score": scores})
+        return (strands[0] + strands[1]) / 2
 
     def surprise(self, genome: Any, region: Interval | str, *, memory: bool = False) -> pd.DataFrame:
         """How surprising each base of a region is, read in one stream in constant memory.
@@ -389,9 +421,14 @@ class DNALanguageModel(TitansEstimator):
 
         Raises:
             NotFittedError: before ``fit``.
-            ValueError: an unknown chromosome, a region off its end, or ``memory`` of a model that has none.
+            ValueError: an unknown chromosome, a region off its end, ``memory`` of a model that has none, or a model of
+                hidden bases, which reads nothing in one direction.
         """
         self._fitted()
+        if self.objective == "masked":
+            raise ValueError(
+                "surprise is of a model that reads a stream: fit one with objective='next'. bits_per_base scores this."
+            )
         source = open_source(genome)
         interval = _region(source, region)
         source.windows(1, regions=[interval])  # off the end is told before anything is read
@@ -402,6 +439,13 @@ class DNALanguageModel(TitansEstimator):
         start = np.arange(interval.start, interval.end)
         chrom = pd.Series([interval.chrom], dtype="category").repeat(len(start)).array
         return pd.DataFrame({"chrom": chrom, "start": start, "end": start + 1, **found})
+
+    def _bits(self, network: TitansLM, genome: Genome, intervals: list[Interval]) -> Iterator[NDArray[np.float64]]:
+        if self.objective == "masked":
+            yield from bits_of_hidden(network, genome, intervals, self.batch_size)
+        else:
+            for piece in stream(network, genome, intervals, batch_size=self.batch_size):
+                yield bits_of(network, piece.hidden, piece.following).double().cpu().numpy()
 
     @contextmanager
     def _reading(self) -> Iterator[TitansLM]:
@@ -433,11 +477,8 @@ class DNALanguageModel(TitansEstimator):
     def _check_params(self) -> None:
         if self.architecture not in ARCHITECTURES:
             raise ValueError(f"architecture must be one of {ARCHITECTURES}, got {self.architecture!r}.")
-        if self.objective != "next":
-            raise ValueError(
-                f"objective must be 'next', got {self.objective!r}. A masked objective needs a bidirectional network, "
-                "which is not there."
-            )
+        if self.objective not in LOSSES:
+            raise ValueError(f"objective must be one of {tuple(LOSSES)}, got {self.objective!r}.")
         for name in (*_COUNTS, *(["hidden"] if self.hidden is not None else [])):
             _at_least(name, getattr(self, name), 1)
         rate = self.learning_rate
@@ -473,6 +514,9 @@ def next_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Te
     total = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
     count = max(1, int((targets != IGNORE).sum()))
     return total / count, count
+
+
+LOSSES: dict[str, Loss] = {"next": next_base_loss, "masked": masked_base_loss}
 
 
 def _other(interval: Interval) -> Interval:

@@ -13,19 +13,31 @@ from torch import Tensor, nn
 from titans_dna.pooling import mean_and_max
 from titans_dna.tokenizer import PAD, N
 
-__all__ = ["NETWORKS", "SequenceNetwork", "other_strand"]
+__all__ = ["NETWORKS", "SequenceNetwork", "in_place", "other_strand"]
 
 
 def other_strand(ids: Tensor) -> Tensor:
-    """Reverse complement of ids ``[B, T]`` padded on the right; the padding stays there."""
+    """Reverse complement of ids ``[B, T]`` padded on the right; the padding stays there. Or of shares of the bases
+    ``[B, T, 4]``, where A and T are the first and the last."""
+    if ids.ndim == 3:
+        return ids.flip(1, 2)
     lengths = (ids != PAD).sum(1, keepdim=True)
     source = lengths - 1 - torch.arange(ids.shape[1], device=ids.device)
     other = ids.gather(1, source.clamp(min=0))
     return torch.where(other < N, N - 1 - other, other).where(source >= 0, PAD)
 
 
+def in_place(there: Tensor, mask: Tensor) -> Tensor:
+    """Features of the other strand ``[B, S, dim]``, as they came, in the order of places on this one; mask ``[B, S]``
+    says which places are real, from the left."""
+    places = mask.sum(1, keepdim=True) - 1 - torch.arange(mask.shape[1], device=mask.device)
+    return there.gather(1, places.clamp(min=0)[..., None].expand_as(there))
+
+
 class SequenceNetwork(nn.Module):
     """Ids ``[B, T]`` -> a score for each class ``[B, classes]``, from the strand that is given.
+
+    In evaluation mode, shares of the bases ``[B, T, 4]`` may take the place of ids (:mod:`titans_dna.encoder`).
 
     Args:
         encoder: ids -> features ``[B, S, dim]`` and their mask ``[B, S]``; has ``dim``.
@@ -88,9 +100,7 @@ class Equivariant(SequenceNetwork):
         features, mask = self.encoder(torch.cat((ids, other_strand(ids))))
         here, there = features.chunk(2)
         mask = mask[: len(ids)]
-        places = mask.sum(1, keepdim=True) - 1 - torch.arange(mask.shape[1], device=ids.device)
-        there = there.gather(1, places.clamp(min=0)[..., None].expand_as(there))
-        return (here, there), mask
+        return (here, in_place(there, mask)), mask
 
 
 NETWORKS: dict[str, type[SequenceNetwork]] = {

@@ -1,0 +1,187 @@
+"""The masked objective: both sides are seen, both strands are one, and every base is asked once."""
+
+import numpy as np
+import pytest
+import torch
+
+from titans_dna import DNALanguageModel, Genome, TitansDNAClassifier, Variant, reverse_complement
+from titans_dna.masked import masked_base_loss, scores
+from titans_dna.pretrain_data import batch_of
+from titans_dna.strands import other_strand
+from titans_dna.tokenizer import PAD, N, encode, encode_batch
+
+ARCHITECTURES = ["lmm", "mac", "mag", "mal", "gated-deltanet"]
+
+
+def bases(n, seed=0):
+    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
+
+
+def pairs(n, seed=0):
+    """Of two neighbours the first is drawn and the second is its complement: known from one side only, each."""
+    return "".join(x + reverse_complement(x) for x in bases(n // 2, seed))
+
+
+def small(**changes):
+    settings = dict(
+        dim=16, num_layers=1, num_heads=2, chunk_size=8, window=16, length=64, batch_size=8, device="cpu", verbose=0
+    )
+    return DNALanguageModel(**{**settings, "objective": "masked", "random_state": 0, **changes})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return small(max_steps=150, learning_rate=1e-2).fit([pairs(20_000)])
+
+
+def ids_of(*sequences):
+    return torch.from_numpy(encode_batch(sequences).ids).long()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_other_strand_has_the_complemented_scores(architecture):
+    model = small(architecture=architecture, max_steps=2).fit([bases(2000)])
+    ids = ids_of(bases(50, 1), bases(31, 2))
+    with torch.no_grad():
+        here, there = scores(model.model_, ids), scores(model.model_, other_strand(ids))
+    for row, length in enumerate((50, 31)):
+        torch.testing.assert_close(there[row, :length].flip(0, 1), here[row, :length], rtol=1e-4, atol=1e-5)
+
+
+def test_padding_changes_nothing(fitted):
+    ids = ids_of(bases(50, 1), bases(31, 2))
+    with torch.no_grad():
+        both, alone = scores(fitted.model_, ids)[1, :31], scores(fitted.model_, ids[1:, :31])[0]
+    torch.testing.assert_close(both, alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("changed", [0, 39])
+def test_a_place_sees_both_sides(fitted, changed):
+    ids = ids_of(bases(40, 1))
+    ids[0, 20] = N
+    other = ids.clone()
+    other[0, changed] = (ids[0, changed] + 1) % 4
+    with torch.no_grad():
+        before, after = scores(fitted.model_, ids)[0, 20], scores(fitted.model_, other)[0, 20]
+    assert (before - after).abs().max() > 1e-6
+
+
+def test_what_follows_tells_what_stood_before(fitted):
+    """Who reads one way cannot do better than 1 bit a base here: the first of two is a coin of four sides. Who sees
+    both sides needs none: neighbours are never hidden together."""
+    assert fitted.bits_per_base([pairs(2000, 1)]) < 0.3
+    one_way = small(objective="next", max_steps=150, learning_rate=1e-2).fit([pairs(20_000)])
+    assert one_way.bits_per_base([pairs(2000, 1)]) > 0.9
+
+
+def test_bits_are_of_every_known_base_once(fitted):
+    sequence = pairs(40, 2)[:21] + "N" + pairs(40, 3)[:13]
+    found = []
+    for turn in range(7):
+        ids = ids_of(sequence)
+        hidden = [i for i in range(turn, 35, 7) if sequence[i] != "N"]
+        answers = ids[0, hidden]
+        ids[0, hidden] = N
+        with torch.no_grad():
+            log_p = scores(fitted.model_, ids)[0, hidden].log_softmax(-1)
+        found += (-log_p[torch.arange(len(hidden)), answers] / np.log(2)).tolist()
+    assert len(found) == 34
+    assert fitted.bits_per_base([sequence]) == pytest.approx(np.mean(found), rel=1e-4)
+
+
+def test_the_loss_asks_hidden_bases_only_and_hides_them(fitted):
+    network = fitted.model_
+    tokens, targets = batch_of([encode(bases(64, i)) for i in range(4)])
+    loss, count = masked_base_loss(network.eval(), (tokens, targets))
+    assert masked_base_loss(network, (tokens, targets))[0] == loss  # the same bases again
+    assert 0.05 * 256 < count < 0.3 * 256
+    drawn = torch.rand(targets.shape, generator=torch.Generator().manual_seed(0)) < 0.15
+    assert count == drawn.sum()
+    ids = targets.where(~drawn, N)
+    expected = torch.nn.functional.cross_entropy(scores(network, ids)[drawn], targets[drawn])
+    torch.testing.assert_close(loss, expected)
+    # what is padding stays padding
+    short = batch_of([encode(bases(64, 0)), encode(bases(20, 1))])
+    assert (short[0][1, 21:] == PAD).all()
+    assert torch.isfinite(masked_base_loss(network, short)[0])
+
+
+def test_an_unknown_batch_has_no_loss_and_no_error(fitted):
+    loss, count = masked_base_loss(fitted.model_.eval(), batch_of([encode("NNNN")]))
+    assert (loss.item(), count) == (0, 1)
+
+
+def test_a_variant_and_its_reverse_have_opposite_scores(fitted, write_fasta, tmp_path):
+    sequence = pairs(200, 5)
+    genome = Genome(write_fasta({"chr1": sequence}), cache_dir=tmp_path)
+    partner = reverse_complement(sequence[100])
+    assert sequence[101] == partner
+    wrong = next(x for x in "ACGT" if x not in sequence[100:102])
+    variant = Variant("chr1", 100, sequence[100], wrong, None)
+    score = fitted.score_variants([variant], genome)["score"][0]
+    assert score < -1  # it breaks the pair
+    changed = Genome(write_fasta({"chr1": sequence[:100] + wrong + sequence[101:]}, "changed.fa"), cache_dir=tmp_path)
+    back = fitted.score_variants([Variant("chr1", 100, wrong, sequence[100], None)], changed)["score"][0]
+    assert back == pytest.approx(-score, rel=1e-4)
+    # neighbours in one batch, several bases at once, the ends of the chromosome
+    others = [variant, Variant("chr1", 0, sequence[0], "N", None), Variant("chr1", 198, sequence[198:], "AC", None)]
+    found = fitted.score_variants(others, genome)["score"]
+    assert found[0] == pytest.approx(score, rel=1e-4)
+    assert np.isnan(found[1])
+    assert np.isfinite(found[2])
+
+
+def test_insertions_have_no_score_and_a_warning(fitted, write_fasta, tmp_path):
+    genome = Genome(write_fasta({"chr1": pairs(200, 5)}), cache_dir=tmp_path)
+    first = pairs(200, 5)[10]
+    with pytest.warns(UserWarning, match="1 of 1 variants are not scored: insertions and deletions"):
+        found = fitted.score_variants([Variant("chr1", 10, first, first + "A", None)], genome)
+    assert found["score"].isna().all()
+
+
+def test_resumed_training_equals_unbroken_training(tmp_path, monkeypatch):
+    from titans_dna import language
+
+    monkeypatch.setattr(language, "EPOCH", 4)
+    text = [pairs(4000)]
+    whole = small(max_steps=12).fit(text)
+    stopped = small(max_steps=12)
+
+    class Stop(Exception):
+        pass
+
+    calls = iter(range(100))
+    loss = language.masked_base_loss
+
+    def failing(network, batch):
+        if next(calls) > 8:
+            raise Stop
+        return loss(network, batch)
+
+    monkeypatch.setitem(language.LOSSES, "masked", failing)
+    with pytest.raises(Stop):
+        stopped.fit(text, checkpoint_dir=tmp_path)
+    monkeypatch.setitem(language.LOSSES, "masked", loss)
+    resumed = small(max_steps=12).fit(text, checkpoint_dir=tmp_path)
+    for a, b in zip(whole.model_.parameters(), resumed.model_.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_saved_loaded_and_fine_tuned(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    again = DNALanguageModel.load(tmp_path / "model")
+    text = [pairs(300, 6)]
+    assert again.bits_per_base(text) == fitted.bits_per_base(text)
+    np.testing.assert_array_equal(again.embed(text), fitted.embed(text))
+    sequences, labels = [bases(30, i) for i in range(12)], [0, 1] * 6
+    classifier = TitansDNAClassifier(pretrained=again, max_epochs=1, random_state=0, verbose=0)
+    assert classifier.fit(sequences, labels).predict_proba(sequences).shape == (12, 2)
+
+
+def test_what_needs_one_direction_is_refused(fitted):
+    with pytest.raises(ValueError, match="objective='next'"):
+        fitted.surprise([pairs(100)], "0")
+    with pytest.raises(ValueError, match="one side"):
+        fitted.compare([pairs(100)], chroms=["0"])
+    with pytest.raises(ValueError, match="objective must be one of"):
+        small(objective="span").fit([bases(200)])
