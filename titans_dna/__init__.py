@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from titans_dna.classifier import TitansDNAClassifier
     from titans_dna.classifier_data import read_sequences
     from titans_dna.genome import Genome
+    from titans_dna.interpret import attribute
     from titans_dna.intervals import Interval, read_bed, read_gff
     from titans_dna.language import DNALanguageModel
+    from titans_dna.logo import plot_logo
     from titans_dna.markov import fit_markov
     from titans_dna.tokenizer import decode, encode, encode_batch, reverse_complement
     from titans_dna.tracks import plot_track, write_bedgraph
@@ -24,11 +26,13 @@ __all__ = [
     "Interval",
     "TitansDNAClassifier",
     "Variant",
+    "attribute",
     "check_reference",
     "decode",
     "encode",
     "encode_batch",
     "fit_markov",
+    "plot_logo",
     "plot_track",
     "read_bed",
     "read_gff",
@@ -44,11 +48,13 @@ _HOME = {
     "Interval": "titans_dna.intervals",
     "TitansDNAClassifier": "titans_dna.classifier",
     "Variant": "titans_dna.vcf",
+    "attribute": "titans_dna.interpret",
     "check_reference": "titans_dna.vcf",
     "decode": "titans_dna.tokenizer",
     "encode": "titans_dna.tokenizer",
     "encode_batch": "titans_dna.tokenizer",
     "fit_markov": "titans_dna.markov",
+    "plot_logo": "titans_dna.logo",
     "plot_track": "titans_dna.tracks",
     "read_bed": "titans_dna.intervals",
     "read_gff": "titans_dna.intervals",

@@ -1,0 +1,66 @@
+"""A sequence logo: letters as tall as what they add to a score."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from titans_core.tokenizers import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_logo"]
+
+_COLORS = {"A": "#2f9e44", "C": "#1c6dd0", "G": "#e8890c", "T": "#d6336c", "N": "0.6"}
+_BASES = list("ACGT")
+
+
+def plot_logo(scores: Any, start: int | None = None, stop: int | None = None, ax: "Axes | None" = None) -> "Axes":
+    """Draw letters above the line where they add to the score, and below it where they take from it.
+
+    Args:
+        scores: a frame of ``attribute``: each letter of the sequence, as tall as its importance. Or a table ``[L, 4]``
+            of numbers for A, C, G and T (an array, or a frame with these columns): all four letters at each position.
+        start: the first position to draw, 0-based, and ``stop`` the one behind the last; default all.
+        stop: see ``start``.
+        ax: where to draw; default a new figure.
+
+    Raises:
+        ValueError: another shape or columns, a number that is not finite, or nothing from ``start`` to ``stop``.
+        ImportError: without the package logomaker.
+    """
+    require("logomaker", "plot_logo", "interpret")
+    heights = _heights(scores)
+    length = len(heights)
+    heights = heights.loc[start or 0 : (length if stop is None else stop) - 1]
+    if heights.empty:
+        raise ValueError(f"nothing to draw from start={start} to stop={stop}: there are positions 0 to {length - 1}.")
+    if not np.isfinite(heights.to_numpy()).all():
+        raise ValueError("scores has numbers that are not finite; a logo needs a height for each letter.")
+    import logomaker
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        _, ax = plt.subplots(figsize=(min(20, max(4, 0.15 * len(heights))), 2.2), layout="constrained")
+    logomaker.Logo(heights, ax=ax, color_scheme=_COLORS)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_xlabel("position (0-based)")
+    target = getattr(scores, "attrs", {}).get("target")
+    ax.set_ylabel("importance" if target is None else f"importance for {target}")
+    return ax
+
+
+def _heights(scores: Any) -> pd.DataFrame:
+    """A column for each letter, a row for each position."""
+    if not isinstance(scores, pd.DataFrame):
+        table = np.asarray(scores, dtype=float)
+        if table.ndim != 2 or table.shape[1] != len(_BASES):
+            raise ValueError(f"scores must be a frame of attribute, or a table [L, 4]; got shape {table.shape}.")
+        return pd.DataFrame(table, columns=_BASES)
+    if {"base", "importance"} <= set(scores.columns):
+        there = scores["base"].to_numpy()[:, None] == np.array(list(_COLORS))
+        return pd.DataFrame(np.where(there, scores[["importance"]], 0.0), columns=list(_COLORS))
+    if set(_BASES) <= set(scores.columns):
+        return scores[_BASES].astype(float).reset_index(drop=True)
+    raise ValueError(f"scores has the columns {list(scores.columns)}; expected base and importance, or A, C, G and T.")
