@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.base import clone
 
 from titans_core.train.resume import digest
-from titans_core.train.tune import open_study, plot_history, plot_importance, report_to, run_study
+from titans_core.train.tune import best_again, open_study, plot_history, plot_importance, report_to, run_study
 from titans_ts.backtest import read_for
 from titans_ts.forecaster import TitansForecaster
 
@@ -91,9 +91,7 @@ def tune(
         return model.history_.epochs[model.history_.best_epoch]["val_loss"]
 
     run_study(study, objective, n_trials, timeout, verbose > 0)
-    if not study.get_trials(deepcopy=False, states=_complete()):
-        raise ValueError("no trial finished: give more trials or time, or a smaller space.")
-    best = clone(base).set_params(**searched(_again(study.best_trial), facts))
+    best = clone(base).set_params(**searched(best_again(study), facts))
     best.fit(df, val_size=val_size, static_df=static_df)
     best.study_ = study
     return best
@@ -121,16 +119,3 @@ def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, 
     if facts["may_add_calendar"] and trial.suggest_categorical("calendar", [False, True]):
         settings["exogenous"] = {"calendar": "auto"}
     return settings
-
-
-def _again(trial: "optuna.trial.FrozenTrial") -> Any:
-    """A trial that suggests what a finished one had."""
-    import optuna
-
-    return optuna.trial.FixedTrial(trial.params)
-
-
-def _complete() -> Any:
-    import optuna
-
-    return (optuna.trial.TrialState.COMPLETE,)

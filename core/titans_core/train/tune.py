@@ -87,6 +87,17 @@ def report_to(trial: optuna.Trial) -> Callable[[int, float], None]:
     return report
 
 
+def best_again(study: optuna.Study) -> Any:
+    """A trial that suggests what the best finished one had.
+
+    Raises:
+        ValueError: no trial finished.
+    """
+    if not study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
+        raise ValueError("no trial finished: give more trials or time, or a smaller space.")
+    return optuna.trial.FixedTrial(study.best_trial.params)
+
+
 def plot_history(study: optuna.Study) -> Any:
     """Losses of the trials in order: a matplotlib Figure."""
     from titans_core.train.picture import Picture

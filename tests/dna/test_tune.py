@@ -1,0 +1,97 @@
+"""Laws of the classifier's search: the best trial comes back, a study goes on, other data are refused."""
+
+import numpy as np
+import optuna
+import pytest
+
+from titans_dna import DNALanguageModel, TitansDNAClassifier
+from titans_dna.tune import default_space, plot_history, plot_importance, tune
+
+RNG = np.random.default_rng(0)
+X = ["".join(RNG.choice(list("ACGT"), 24, p=p)) for p in [(0.4, 0.1, 0.1, 0.4), (0.1, 0.4, 0.4, 0.1)] * 40]
+Y = np.array(["poor", "rich"] * 40)
+
+
+def small(**changes):
+    settings = dict(dim=16, num_layers=1, max_epochs=3, batch_size=16, device="cpu", verbose=0)
+    return TitansDNAClassifier(**settings | changes)
+
+
+def space(trial, facts):
+    return {"learning_rate": trial.suggest_categorical("learning_rate", [1e-6, 1e-2])}
+
+
+def test_the_best_trial_comes_back_fitted():
+    base = small()
+    found = tune(X, Y, base, n_trials=5, space=space, random_state=0, verbose=0)
+    assert found.learning_rate == 1e-2
+    assert found.dim == 16
+    assert not hasattr(base, "network_")
+    values = [t.value for t in found.study_.trials if t.value is not None]
+    assert found.study_.best_value == min(values)
+    assert found.history_.epochs[found.history_.best_epoch]["val_loss"] == pytest.approx(min(values), rel=1e-6)
+    assert found.score(X, Y) > 0.8
+    assert plot_history(found.study_).axes[0].get_ylabel() == "validation loss"
+    assert "learning_rate" in [t.get_text() for t in plot_importance(found.study_).axes[0].get_yticklabels()]
+
+
+@pytest.mark.parametrize("file", ["study.db", "study.journal"])
+def test_a_study_goes_on_to_the_number_of_trials_asked_for(tmp_path, file):
+    options = {"space": space, "storage": tmp_path / file, "verbose": 0}
+    base = small(max_epochs=1)
+    assert len(tune(X, Y, base, n_trials=1, **options).study_.trials) == 1
+    assert len(tune(X, Y, base, n_trials=3, **options).study_.trials) == 3
+    assert len(tune(X, Y, base, n_trials=3, **options).study_.trials) == 3
+    with pytest.raises(ValueError, match=r"of another search: data differ"):
+        tune(X[1:], Y[1:], base, n_trials=4, **options)
+    with pytest.raises(ValueError, match=r"of another search: data differ"):
+        tune(X, Y[::-1], base, n_trials=4, **options)
+    with pytest.raises(ValueError, match=r"of another search: pool differ"):
+        tune(X, Y, small(max_epochs=1, pool=4), n_trials=4, **options)
+
+
+def test_trials_are_judged_by_the_validation_given():
+    judged = []
+
+    class Recording(TitansDNAClassifier):
+        def fit(self, X, y, *, validation=None, **options):
+            judged.append(validation)
+            return super().fit(X, y, validation=validation, **options)
+
+    settings = small(max_epochs=1, validation_fraction=0.0).get_params()
+    given = (X[:10], Y[:10])
+    tune(X[10:], Y[10:], Recording(**settings), n_trials=1, space=space, validation=given, verbose=0)
+    assert judged == [given, given]
+    with pytest.raises(ValueError, match="need sequences to be judged by"):
+        tune(X, Y, small(validation_fraction=0.0), n_trials=1)
+
+
+def test_bad_sequences_are_refused_before_any_trial():
+    with pytest.raises(ValueError, match="U"):
+        tune(["ACGU"] * 80, Y, small(), n_trials=1)
+    with pytest.raises(ValueError, match="inconsistent lengths"):
+        tune(X, Y[:-1], small(), n_trials=1)
+
+
+def test_the_default_space_has_settings_that_train():
+    def trial(pretrained):
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+        return default_space(study.ask(), {"rows": 80, "length": 24, "pretrained": pretrained})
+
+    settings = trial(False)
+    assert settings["pool"] <= 6
+    assert small(**{**settings, "max_epochs": 1}).fit(X, Y).score(X, Y) >= 0.5
+    assert set(trial(True)) == {"dropout", "finetune", "learning_rate"}
+
+
+def test_how_a_language_model_is_tuned_can_be_searched(tmp_path):
+    language = DNALanguageModel(
+        dim=16, num_layers=1, num_heads=2, chunk_size=8, length=32, max_steps=2, device="cpu", random_state=0, verbose=0
+    ).fit(X)
+    storage = tmp_path / "study.db"
+    found = tune(X, Y, small(pretrained=language, max_epochs=1), n_trials=1, storage=storage, verbose=0)
+    assert set(found.study_.best_params) == {"dropout", "finetune", "learning_rate"}
+    assert found.pretrained is language
+    language.fit(X[::-1])
+    with pytest.raises(ValueError, match="pretrained differ"):
+        tune(X, Y, small(pretrained=language, max_epochs=1), n_trials=2, storage=storage, verbose=0)

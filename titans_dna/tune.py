@@ -1,0 +1,126 @@
+"""A search for settings by Optuna: ``tune(X, y)`` returns a fitted classifier.
+
+    classifier = tune(sequences, labels, n_trials=50, storage="study.db")   # killed and called again, it goes on
+    plot_history(classifier.study_), plot_importance(classifier.study_)
+
+Several processes, or machines with a common disk, share one study by naming one storage.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from titans_core.train.resume import digest
+from titans_core.train.tune import best_again, open_study, plot_history, plot_importance, report_to, run_study
+from titans_dna.classifier import TitansDNAClassifier
+from titans_dna.classifier_data import reads_of
+from titans_dna.fine_tuning import network_of
+from titans_dna.labels import read_labels
+
+if TYPE_CHECKING:
+    import optuna
+
+__all__ = ["default_space", "plot_history", "plot_importance", "tune"]
+
+Space = Callable[["optuna.Trial", Mapping[str, Any]], dict[str, Any]]
+
+
+def tune(
+    X: Any,
+    y: Any,
+    classifier: TitansDNAClassifier | None = None,
+    *,
+    n_trials: int = 30,
+    timeout: float | None = None,
+    space: Space | None = None,
+    validation: tuple[Any, Any] | None = None,
+    storage: str | Path | None = None,
+    study_name: str = "titans_dna",
+    random_state: int | None = None,
+    verbose: int = 1,
+) -> TitansDNAClassifier:
+    """Search settings by the validation loss, and fit the best.
+
+    Every trial trains on the same sequences and is judged by the same others: those of ``validation``, or the part of
+    each class that the classifier's ``validation_fraction`` cuts off.
+
+    Args:
+        X: sequences, as in :meth:`~titans_dna.TitansDNAClassifier.fit`.
+        y: the class of each.
+        classifier: what is not searched is taken from it, ``pretrained`` too; it stays as it is.
+        n_trials: finished trials of the study in all, whichever process made them.
+        timeout: seconds after which no trial begins.
+        space: ``(trial, facts) -> settings``; default :func:`default_space`. ``facts`` has ``rows``, ``length`` (of the
+            shortest sequence) and ``pretrained`` (whether there is a language model).
+        validation: ``(X, y)`` to judge trials by.
+        storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. A study that is there goes on.
+        study_name: of the study in the storage.
+        random_state: seed of the search and of each trial; None: the search is random, and each trial has seed 0, so
+            that all are judged by the same part.
+        verbose: 0 is silent, 1 shows a bar over trials, 2 also those of each training.
+
+    Returns:
+        A fitted classifier with the settings of the best trial; ``study_`` is the study.
+
+    Raises:
+        ValueError: bad sequences or labels; nothing to judge trials by; no trial finished; or a study of other data in
+            the storage.
+    """
+    base = TitansDNAClassifier() if classifier is None else clone(classifier)
+    base.set_params(verbose=max(0, verbose - 1), random_state=0 if random_state is None else random_state)
+    if validation is None and not base.validation_fraction > 0:
+        raise ValueError("trials need sequences to be judged by: give validation, or a validation_fraction above 0.")
+    parts = [(X, y)] if validation is None else [(X, y), validation]
+    reads = [reads_of(sequences) for sequences, _ in parts]
+    labels = [read_labels(named, len(read), "y") for (_, named), read in zip(parts, reads, strict=True)]
+    facts = {
+        "rows": len(reads[0]),
+        "length": int(reads[0].lengths.min()),
+        "pretrained": base.pretrained is not None,
+    }
+    arrays = [a for read, names in zip(reads, labels, strict=True) for a in (read.ids, read.ends, names.astype(str))]
+    not_fixed = ("pretrained", "verbose", "device", "random_state")
+    identity = {
+        "data": digest(*arrays),
+        "pretrained": "None" if base.pretrained is None else _digest_of(base.pretrained),
+        **{k: str(v) for k, v in base.get_params(deep=False).items() if k not in not_fixed},
+    }
+    searched = space or default_space
+    study = open_study(storage, study_name, identity, random_state)
+
+    def objective(trial: "optuna.Trial") -> float:
+        model = clone(base).set_params(**searched(trial, facts))
+        model.fit(X, y, validation=validation, on_epoch=report_to(trial))
+        trial.set_user_attr("seconds", round(model.seconds_, 1))
+        return model.history_.epochs[model.history_.best_epoch]["val_loss"]
+
+    run_study(study, objective, n_trials, timeout, verbose > 0)
+    best = clone(base).set_params(**searched(best_again(study), facts))
+    best.fit(X, y, validation=validation)
+    best.study_ = study
+    return best
+
+
+def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that matter: of a network from scratch its size and what it sees, of a language model how it learns."""
+    settings = {"dropout": trial.suggest_float("dropout", 0.0, 0.5, step=0.1)}
+    if facts["pretrained"]:
+        return settings | {
+            "finetune": trial.suggest_categorical("finetune", ["full", "gradual", "frozen"]),
+            "learning_rate": trial.suggest_float("learning_rate", 1e-4, 3e-3, log=True),
+        }
+    pools = [p for p in (1, 2, 4, 8) if p == 1 or 4 * p <= facts["length"]]
+    return settings | {
+        "dim": trial.suggest_categorical("dim", [32, 64, 96]),
+        "num_layers": trial.suggest_int("num_layers", 1, 3),
+        "kernel_size": trial.suggest_categorical("kernel_size", [7, 9, 13, 19]),
+        "pool": trial.suggest_categorical("pool", pools),
+        "learning_rate": trial.suggest_float("learning_rate", 5e-4, 6e-3, log=True),
+    }
+
+
+def _digest_of(pretrained: Any) -> str:
+    return digest(*(np.asarray(weights.detach().float()) for weights in network_of(pretrained).parameters()))
