@@ -91,7 +91,7 @@ def test_trials_worse_than_the_median_end_early(tiny, wide):
 
 
 def test_the_default_space_fits_the_data(wide, tiny):
-    found = tune(wide, tiny(), n_trials=2, random_state=1, verbose=0)
+    found = tune(wide, tiny(), n_trials=1, random_state=1, verbose=0)
     assert found.input_size + found.h < 120
     assert found.memory_report_ is not None
     for rows in (20, 100, 10_000):
