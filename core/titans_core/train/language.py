@@ -26,7 +26,7 @@ class LanguageModelTraining(L.LightningModule):
         betas: of AdamW.
         warmup_steps: the learning rate rises over these, then falls as a cosine until the last step.
         final_rate: where the cosine ends, as a part of ``learning_rate``.
-        compile: run the model through ``torch.compile``.
+        compile: run each block through ``torch.compile``.
         seed: of the weights at the start.
     """
 
@@ -70,7 +70,9 @@ class LanguageModelTraining(L.LightningModule):
             # training runs the model by this name
             torch.distributed.fsdp.register_fsdp_forward_method(self.model, "loss")
         if self.compiles:
-            self.model.compile()
+            # by block: all are one graph, compiled once; and training calls the model by another name than forward
+            for block in self.model.blocks:
+                block.compile()
             self.compiles = False
 
     def export(self, path: str | Path) -> None:

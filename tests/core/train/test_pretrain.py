@@ -7,14 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
+import lightning as L
 import pytest
 import torch
+from torch._dynamo.utils import counters
 from torch.utils.flop_counter import FlopCounterMode
 
 from titans_core import TitansConfig, TitansLM
 from titans_core.archive import ArchiveError
 from titans_core.train.flops import flops_per_token
+from titans_core.train.language import LanguageModelTraining
 from titans_core.train.prepare import prepare
 
 pytest.importorskip("jsonargparse")
@@ -166,6 +170,40 @@ def test_a_checkpoint_of_another_model_is_refused(tokens, uninterrupted, tmp_pat
     code, output = run([*command(tokens, config={"hidden": 32}), "--ckpt_path", str(last)], tmp_path)
     assert code != 0
     assert "hidden 24 there and 32 here" in output.replace("\n", " ")
+
+
+def in_this_process(architecture, tmp_path, compile=False, **options):
+    """Losses of four steps on random tokens."""
+    torch.manual_seed(0)
+    batches = list(torch.randint(258, (4, 4, 33)))
+    module = LanguageModelTraining(TitansConfig(**{**CONFIG, "architecture": architecture}), 1e-2, compile=compile)
+    found = []
+    module.on_train_batch_end = lambda outputs, batch, batch_idx: found.append(float(outputs["loss"]))
+    quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer = L.Trainer(max_epochs=1, accelerator="cpu", default_root_dir=tmp_path, **quiet, **options)
+    trainer.fit(module, torch.utils.data.DataLoader(batches, batch_size=None))
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal", "transformer"])
+def test_compiled_training_is_the_same_training(architecture, tmp_path, monkeypatch):
+    """Backend "aot_eager" traces forward and backward as the default compiler does, and leaves the C++ to others."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = in_this_process(architecture, tmp_path, compile=True)
+    assert counters["stats"]["unique_graphs"] == 1
+    assert compiled == pytest.approx(in_this_process(architecture, tmp_path), rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal"])
+def test_bf16_trains_near_float32(architecture, tmp_path):
+    found = in_this_process(architecture, tmp_path, precision="bf16-mixed")
+    expected = in_this_process(architecture, tmp_path)
+    assert found != expected
+    assert found == pytest.approx(expected, rel=0.02)
 
 
 def test_a_saved_model_is_the_same_model(tmp_path):
