@@ -23,6 +23,7 @@ from titans_core.evals import niah
 from titans_core.evals.words import ADJECTIVES, NOUNS
 
 FILE = RESULTS / "lm_niah.jsonl"
+MODELS = (*ARCHITECTURES, "lmm, no weight decay")
 LENGTHS, SAMPLES, DIGITS, VOCABULARY = (256, 512, 1024, 2048), 100, 4, 1024
 # length of the samples, steps
 STAGES = ((64, 450), (128, 100), (256, 150))
@@ -131,4 +132,4 @@ def score(model: TitansLM, rows: list[tuple[list[int], int]], length: int) -> fl
 
 
 if __name__ == "__main__":
-    over_seeds(FILE, ARCHITECTURES, run, __doc__, seeds=(0, 1, 2))
+    over_seeds(FILE, MODELS, run, __doc__, seeds=(0, 1, 2))

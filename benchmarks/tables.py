@@ -13,6 +13,7 @@ from typing import Any
 
 from forecast_search import chosen
 from records import RESULTS, read
+from tables_dna import TABLES as GENOMES
 from tables_lm import TABLES as LANGUAGE
 
 README = Path(__file__).resolve().parents[1] / "README.md"
@@ -161,7 +162,7 @@ TABLES = {
     "limits": limits,
     "memory-cpu": memory_cpu,
     "fit-time": fit_time,
-    **{name: partial(make, _place) for name, make in LANGUAGE.items() if f"table: {name} -->" in README.read_text()},
+    **{name: partial(make, _place) for name, make in (LANGUAGE | GENOMES).items()},
 }
 
 

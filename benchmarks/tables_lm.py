@@ -40,7 +40,7 @@ def niah(place: Any) -> str:
         "| exact answers, % | " + " | ".join(f"{task} {length}" for task in tasks for length in lengths) + " | seeds |",
         "|---|" + "---|" * (len(lengths) * len(tasks) + 1),
     ]
-    for name in ARCHITECTURES:
+    for name in NAMES:
         found = _seeds(rows, name)
         if found:
             cells = [_mean(found, f"{task}_{length}", digits=0) for task in tasks for length in lengths]

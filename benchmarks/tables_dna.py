@@ -1,0 +1,50 @@
+"""The README's tables of genomes, from their result files."""
+
+import statistics
+from typing import Any
+
+from dna_gue import MODELS, TASKS
+from records import RESULTS, read
+
+# published for DNABERT-2 (117 M parameters), Zhou et al. 2024 (arXiv:2306.15006)
+DNABERT_2 = {"tf_0": 0.720, "tf_1": 0.761, "tf_2": 0.665, "tf_3": 0.585, "mouse_0": 0.568, "mouse_2": 0.793,
+             "prom_core_all": 0.694, "prom_core_notata": 0.680, "prom_core_tata": 0.742,
+             "prom_300_tata": 0.716}  # fmt: skip
+NAMES = {"kmers": "k-mer logistic regression", "cnn": "small CNN", "titans": "**TitansDNAClassifier**"}
+
+
+def gue(place: Any) -> str:
+    rows = read(RESULTS / "dna_gue.jsonl")
+    lines = ["| Matthews correlation | " + " | ".join(TASKS) + " |", "|---|" + "---|" * len(TASKS)]
+    for model in MODELS:
+        of = {task: [r["mcc"] for r in rows if (r["model"], r["task"]) == (model, task)] for task in TASKS}
+        lines.append(f"| {NAMES[model]} | " + " | ".join(_mean(of[task]) for task in TASKS) + " |")
+    lines.append("| DNABERT-2, published | " + " | ".join(f"{DNABERT_2[task]:.3f}" for task in TASKS) + " |")
+    seeds = max(r["seed"] for r in rows) + 1
+    lines += ["", f"Official test sets; {seeds} {'seed' if seeds == 1 else 'seeds'} at most. {place(rows)}, 1 thread."]
+    return "\n".join(lines)
+
+
+def _mean(values: list[float]) -> str:
+    if not values:
+        return "not yet"
+    spread = f" ±{statistics.stdev(values):.3f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.3f}{spread}"
+
+
+def table4(place: Any) -> str:
+    rows = read(RESULTS / "dna_table4_generated.jsonl")
+    lines = [
+        "| of the shape of | training bases | read from a FASTA of 3.2 GB | audited | an epoch, about | peak memory |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['set']} | {row['training_bases'] / 1e6:.0f} M | {row['seconds_to_read']:.0f} s | "
+            f"{row['seconds_to_audit']:.0f} s | {row['seconds_per_epoch'] / 60:.0f} min | {row['peak_mib']:,} MiB |"
+        )
+    lines += ["", f"An epoch is reckoned from one on {rows[-1]['trained_on']:,} sequences. {place(rows)}, 1 thread."]
+    return "\n".join(lines)
+
+
+TABLES = {"gue": gue, "table4": table4}
