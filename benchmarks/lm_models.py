@@ -23,6 +23,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "lmm, no convolution": dict(conv_size=0),
     "lmm, no momentum": dict(momentum=False),
     "lmm, no weight decay": dict(forget=False),
+    "lmm, forgetting to the start": dict(forget_to="start"),
     "lmm, no persistent memory": dict(num_persistent=0),
 }
 NAMES = (*ARCHITECTURES, *ABLATIONS)

@@ -23,7 +23,7 @@ from titans_core.evals import niah
 from titans_core.evals.words import ADJECTIVES, NOUNS
 
 FILE = RESULTS / "lm_niah.jsonl"
-MODELS = (*ARCHITECTURES, "lmm, no weight decay")
+MODELS = (*ARCHITECTURES, "lmm, no weight decay", "lmm, forgetting to the start")
 LENGTHS, SAMPLES, DIGITS, VOCABULARY = (256, 512, 1024, 2048), 100, 4, 1024
 # length of the samples, steps
 STAGES = ((64, 450), (128, 100), (256, 150))

@@ -37,6 +37,7 @@ def memory_of(config: TitansConfig) -> NeuralMemory:
         conv_size=config.conv_size,
         momentum=config.momentum,
         forget=config.forget,
+        forget_to=config.forget_to,
         unit_values=True,
     )
 

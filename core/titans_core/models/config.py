@@ -3,6 +3,8 @@
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from titans_core.ops.memory import FORGET_TO
+
 ARCHITECTURES = ("lmm", "mac", "mag", "mal", "transformer")
 
 
@@ -28,6 +30,8 @@ class TitansConfig:
             (section 4.4); 0: none. Not in "transformer".
         momentum: whether the memory has past surprise.
         forget: whether the memory forgets.
+        forget_to: what forgetting draws the memory to: "zero" (Eq. 13), or "start", what it was before the sequence. In
+            streams much longer than what was trained on, a deep memory that is drawn to zero stops to learn.
         rope_base: of the rotary positions of attention.
         tie_embeddings: whether the output layer has the embedding's weights.
     """
@@ -47,12 +51,15 @@ class TitansConfig:
     conv_size: int = 4
     momentum: bool = True
     forget: bool = True
+    forget_to: str = "zero"
     rope_base: float = 10_000.0
     tie_embeddings: bool = True
 
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
             raise ValueError(f"architecture must be one of {ARCHITECTURES}, got {self.architecture!r}.")
+        if self.forget_to not in FORGET_TO:
+            raise ValueError(f"forget_to must be one of {FORGET_TO}, got {self.forget_to!r}.")
         least = {"conv_size": 0, "num_persistent": 0, "vocab_size": 2}
         for field in fields(self):
             value = getattr(self, field.name)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from titans_core.nn.layers import CausalConv
 from titans_core.nn.state import NeuralMemoryState
-from titans_core.ops.memory import MemoryState, neural_memory, read_memory
+from titans_core.ops.memory import FORGET_TO, MemoryState, neural_memory, read_memory
 
 GATES = ("token", "chunk")
 
@@ -40,6 +40,9 @@ class NeuralMemory(nn.Module):
             outputs stay causal and streams stay exact.
         momentum: False switches past surprise off (Table 5, "w/o Momentum").
         forget: False switches the forget gate off (Table 5, "w/o Weight Decay").
+        forget_to: what forgetting draws the memory to: "zero" (Eq. 13), or "start", what it was before the first
+            token. Drawn to zero a deep memory stops to learn, the sooner the longer the stream
+            (:func:`titans_core.neural_memory`).
         activation: between the layers of the memory: "silu", "gelu" or "relu".
         unit_values: l2-normalise values too. The gradient of a deep memory's first layers grows with what its last
             layer must say: with values of norm 1 the step stays within its bound, however long training goes on.
@@ -61,6 +64,7 @@ class NeuralMemory(nn.Module):
         gates: str = "token",
         momentum: bool = True,
         forget: bool = True,
+        forget_to: str = "zero",
         activation: str = "silu",
         unit_values: bool = False,
         backend: str = "auto",
@@ -82,10 +86,12 @@ class NeuralMemory(nn.Module):
             raise ValueError(
                 f"expansion must leave a hidden width of at least 1, got {expansion} times {dim // num_heads}."
             )
+        if forget_to not in FORGET_TO:
+            raise ValueError(f"forget_to must be one of {FORGET_TO}, got {forget_to!r}.")
         if gates not in GATES:
             raise ValueError(f"gates must be one of {GATES}, got {gates!r}.")
         self.dim, self.num_heads, self.chunk_size = dim, num_heads, chunk_size
-        self.gates, self.momentum, self.forget = gates, momentum, forget
+        self.gates, self.momentum, self.forget, self.forget_to = gates, momentum, forget, forget_to
         self.activation, self.unit_values, self.backend = activation, unit_values, backend
 
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
@@ -137,6 +143,7 @@ class NeuralMemory(nn.Module):
             None if state is None else state.memory,
             chunk_size=self.chunk_size,
             activation=self.activation,
+            forget_to=self.forget_to,
             backend=self.backend,
         )
         return self._finish(out, x), NeuralMemoryState(memory, tail, last)

@@ -42,11 +42,13 @@ def set_gate(layer, name, logit):
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("conv_size", [0, 1, 4])
-@pytest.mark.parametrize("forget", [True, False], ids=["forget", "keep"])
+@pytest.mark.parametrize(
+    "forget", [{}, {"forget_to": "start"}, {"forget": False}], ids=["forget", "forget-to-start", "keep"]
+)
 @pytest.mark.parametrize("momentum", [True, False], ids=["momentum", "no-momentum"])
 @pytest.mark.parametrize("gates", ["token", "chunk"])
 def test_any_cut_gives_the_outputs_and_the_state_of_one_call(gates, momentum, forget, conv_size, depth):
-    layer = make(gates=gates, momentum=momentum, forget=forget, conv_size=conv_size, depth=depth)
+    layer = make(gates=gates, momentum=momentum, **forget, conv_size=conv_size, depth=depth)
     x = sequence()
     with torch.no_grad():
         expected, end = layer(x)

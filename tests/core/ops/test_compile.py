@@ -10,10 +10,14 @@ from titans_core.ops.memory import functions
 BACKEND = "aot_eager"
 
 
-@pytest.mark.parametrize(("momentum", "forget", "gates"), [(True, True, "token"), (False, False, "chunk")])
-def test_a_compiled_layer_is_one_graph_with_the_same_outputs_state_and_gradients(momentum, forget, gates):
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"momentum": False, "forget": False, "gates": "chunk"}, {"forget_to": "start"}],
+    ids=["all", "least", "forget-to-start"],
+)
+def test_a_compiled_layer_is_one_graph_with_the_same_outputs_state_and_gradients(options):
     torch.manual_seed(0)
-    layer = NeuralMemory(16, num_heads=2, chunk_size=8, momentum=momentum, forget=forget, gates=gates)
+    layer = NeuralMemory(16, num_heads=2, chunk_size=8, **options)
     x = torch.randn(2, 21, 16, requires_grad=True)
 
     def run(layer):
@@ -45,8 +49,8 @@ def test_an_exported_layer_computes_the_same():
     torch.testing.assert_close(program.module()(x), module(x))
 
 
-@pytest.mark.parametrize("momentum", [True, False])
-def test_the_operators_keep_the_rules_of_the_library(momentum):
+@pytest.mark.parametrize(("momentum", "base"), [(True, False), (False, False), (True, True)])
+def test_the_operators_keep_the_rules_of_the_library(momentum, base):
     generator = torch.Generator().manual_seed(0)
 
     def normal(*shape):
@@ -59,5 +63,8 @@ def test_the_operators_keep_the_rules_of_the_library(momentum):
     c = [x.detach().requires_grad_() for x in functions.coefficients(alpha, eta, theta, "chunk")]
     n = 2 if momentum else 1
     layers = [normal(3, n * 5, 6), normal(3, n * 6, 5), normal(3, 5, 6), normal(3, 6, 5)]
+    if base:
+        c = functions.Coefficients(*c).with_base()
+        layers += [normal(3, 5, 6), normal(3, 6, 5)]
     tensors = [normal(2, 3, 4, 5), normal(2, 3, 4, 5), normal(2, 3, 4, 5), *c, *layers]
     torch.library.opcheck(functions._pieces_op, (tensors, 2, "silu", "chunk"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from titans_core import MemoryState, neural_memory
+from titans_core import MemoryState, NeuralMemory, TitansConfig, neural_memory
 
 B, T, H, K, V, HIDDEN = 2, 3, 2, 4, 5, 6
 
@@ -146,6 +146,14 @@ def test_a_memory_needs_a_layer(arguments):
 def test_a_chunk_size_that_is_no_positive_integer_is_refused(arguments, chunk_size):
     says = ("chunk_size must be an integer >= 1", f"got {chunk_size!r}")
     refuse(arguments | {"chunk_size": chunk_size}, ValueError, *says)
+
+
+def test_an_unknown_place_to_forget_towards_is_refused_with_the_known_ones(arguments):
+    says = ("forget_to must be one of ('zero', 'start')", "got 'mean'")
+    refuse(arguments | {"forget_to": "mean"}, ValueError, *says)
+    for make in (lambda: NeuralMemory(8, forget_to="mean"), lambda: TitansConfig(forget_to="mean")):
+        with pytest.raises(ValueError, match=r"forget_to must be one of .* got 'mean'"):
+            make()
 
 
 def test_an_unknown_activation_is_refused_with_the_known_ones(arguments):

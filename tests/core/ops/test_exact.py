@@ -9,7 +9,7 @@ CHUNK_SIZES = [1, 2, 7, 16, 64]  # T is 23 below: none divides it, and one is lo
 PHI = {"silu": torch.nn.functional.silu, "gelu": torch.nn.functional.gelu, "relu": torch.relu}
 
 
-def by_hand(inputs, chunk_size, activation):
+def by_hand(inputs, chunk_size, activation, forget_to="zero"):
     """Eqs. 10-18 for one head of one sequence at a time, with vectors and matrices only."""
     phi = PHI[activation]
 
@@ -24,6 +24,7 @@ def by_hand(inputs, chunk_size, activation):
     for b in range(B):
         for h in range(H):
             W = [w[h] for w in inputs.weights]
+            base = [w if forget_to == "start" else torch.zeros_like(w) for w in W]
             S = [torch.zeros_like(w) for w in W]
             for t in range(T):
                 if t % chunk_size == 0:
@@ -34,7 +35,7 @@ def by_hand(inputs, chunk_size, activation):
                 loss = 0.5 * ((memory(anchor, k) - v) ** 2).sum()
                 u = torch.autograd.grad(loss, anchor, create_graph=True)
                 S = [eta * s - inputs.theta[b, t, h] * g for s, g in zip(S, u, strict=True)]
-                W = [(1 - alpha) * w + s for w, s in zip(W, S, strict=True)]
+                W = [w_0 + (1 - alpha) * (w - w_0) + s for w, w_0, s in zip(W, base, S, strict=True)]
                 out[b][t][h] = memory(W, q)
             ends[b, h] = W, S, (W if T % chunk_size == 0 else anchor)
 
@@ -46,13 +47,16 @@ def by_hand(inputs, chunk_size, activation):
     return out, MemoryState(*parts, T % chunk_size)
 
 
+@pytest.mark.parametrize("forget_to", ["zero", "start"])
 @pytest.mark.parametrize("activation", ["silu", "gelu", "relu"])
 @pytest.mark.parametrize("chunk_size", [1, 4, 6])
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_the_definition_is_the_paper_written_out_by_hand(make_inputs, assert_same, depth, chunk_size, activation):
+def test_the_definition_is_the_paper_written_out_by_hand(
+    make_inputs, assert_same, depth, chunk_size, activation, forget_to
+):
     inputs = make_inputs(T=6, depth=depth)
-    expected = inputs.summary(*by_hand(inputs, chunk_size, activation))
-    actual = inputs.everything(backend="naive", chunk_size=chunk_size, activation=activation)
+    expected = inputs.summary(*by_hand(inputs, chunk_size, activation, forget_to))
+    actual = inputs.everything(backend="naive", chunk_size=chunk_size, activation=activation, forget_to=forget_to)
     assert_same(actual, expected)
 
 
@@ -62,12 +66,29 @@ def test_the_definition_without_gates_is_gradient_descent_by_hand(make_inputs, a
     assert_same(inputs.everything(backend="naive", chunk_size=4), expected)
 
 
+@pytest.mark.parametrize("forget_to", ["zero", "start"])
 @pytest.mark.parametrize("chunk_size", CHUNK_SIZES)
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
-def test_chunks_give_outputs_state_and_gradients_of_the_definition(make_inputs, assert_same, depth, chunk_size):
+def test_chunks_give_outputs_state_and_gradients_of_the_definition(
+    make_inputs, assert_same, depth, chunk_size, forget_to
+):
     inputs = make_inputs(T=23, depth=depth)
-    expected = inputs.everything(backend="naive", chunk_size=chunk_size)
-    assert_same(inputs.everything(backend="chunk", chunk_size=chunk_size), expected)
+    expected = inputs.everything(backend="naive", chunk_size=chunk_size, forget_to=forget_to)
+    assert_same(inputs.everything(backend="chunk", chunk_size=chunk_size, forget_to=forget_to), expected)
+
+
+@pytest.mark.parametrize("backend", ["naive", "chunk"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_is_erased_is_the_start_again(make_inputs, backend, depth):
+    inputs = make_inputs(depth=depth, momentum=False).map(torch.ones_like, ["alpha"]).map(torch.zeros_like, ["theta"])
+    _, end = inputs.run(chunk_size=4, backend=backend, forget_to="start")
+    for w, w_0 in zip(end.weights, inputs.weights, strict=True):
+        torch.testing.assert_close(w, w_0.expand_as(w))
+
+
+def test_without_a_forget_gate_there_is_nothing_to_forget_towards(make_inputs, assert_same):
+    inputs = make_inputs(forget=False)
+    assert_same(inputs.everything(chunk_size=4, forget_to="start"), inputs.everything(chunk_size=4))
 
 
 @pytest.mark.parametrize("activation", ["silu", "gelu", "relu"])
@@ -78,13 +99,14 @@ def test_chunks_are_exact_for_every_activation(make_inputs, assert_same, depth, 
     assert_same(inputs.everything(backend="chunk", chunk_size=5, activation=activation), expected)
 
 
+@pytest.mark.parametrize("forget_to", ["zero", "start"])
 @pytest.mark.parametrize("momentum", [True, False])
 @pytest.mark.parametrize("forget", [True, False])
 @pytest.mark.parametrize("chunk_size", [1, 5])
-def test_chunks_are_exact_with_a_gate_switched_off(make_inputs, assert_same, chunk_size, forget, momentum):
+def test_chunks_are_exact_with_a_gate_switched_off(make_inputs, assert_same, chunk_size, forget, momentum, forget_to):
     inputs = make_inputs(forget=forget, momentum=momentum)
-    expected = inputs.everything(backend="naive", chunk_size=chunk_size)
-    assert_same(inputs.everything(backend="chunk", chunk_size=chunk_size), expected)
+    expected = inputs.everything(backend="naive", chunk_size=chunk_size, forget_to=forget_to)
+    assert_same(inputs.everything(backend="chunk", chunk_size=chunk_size, forget_to=forget_to), expected)
 
 
 @pytest.mark.parametrize("backend", ["naive", "chunk"])
@@ -98,12 +120,13 @@ def test_a_gate_switched_off_is_a_gate_of_zero(make_inputs, assert_same, backend
 @pytest.mark.parametrize("forget", [True, False])
 @pytest.mark.parametrize("cuts", [(), (1,), (64,), (63, 64, 130)])
 @pytest.mark.parametrize("T", [5, 64, 150])
-def test_the_online_linear_memory_is_exact_in_blocks(make_inputs, make_state, assert_same, T, cuts, forget):
+@pytest.mark.parametrize("forget_to", ["zero", "start"])
+def test_the_online_linear_memory_is_exact_in_blocks(make_inputs, make_state, assert_same, T, cuts, forget, forget_to):
     inputs = make_inputs(T=T, depth=1, momentum=False, forget=forget)
     cuts = tuple(cut for cut in cuts if cut < T)
     state = make_state(inputs)
-    expected = inputs.everything(state=state, backend="naive", chunk_size=1)
-    actual = inputs.everything(cuts, state=state, backend="chunk", chunk_size=1)
+    expected = inputs.everything(state=state, backend="naive", chunk_size=1, forget_to=forget_to)
+    actual = inputs.everything(cuts, state=state, backend="chunk", chunk_size=1, forget_to=forget_to)
     assert_same(actual, expected)
 
 
@@ -117,27 +140,32 @@ def test_chunks_are_exact_for_keys_values_and_layers_of_any_width(make_inputs, a
 @pytest.mark.parametrize("T", [1, 2, 4, 5, 7, 11])
 @pytest.mark.parametrize("offset", [0, 3, 6])
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_gradients_reach_the_state_that_a_call_continues(make_inputs, make_state, assert_same, depth, offset, T):
+@pytest.mark.parametrize("forget_to", ["zero", "start"])
+def test_gradients_reach_the_state_that_a_call_continues(
+    make_inputs, make_state, assert_same, depth, offset, T, forget_to
+):
     inputs = make_inputs(T=T, depth=depth)
     state = make_state(inputs, offset)
-    expected = inputs.everything(state=state, backend="naive", chunk_size=7)
-    assert_same(inputs.everything(state=state, backend="chunk", chunk_size=7), expected)
+    expected = inputs.everything(state=state, backend="naive", chunk_size=7, forget_to=forget_to)
+    assert_same(inputs.everything(state=state, backend="chunk", chunk_size=7, forget_to=forget_to), expected)
 
 
 @pytest.mark.parametrize("offset", [0, 1])
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_hand_written_gradients_agree_with_finite_differences(make_inputs, make_state, depth, offset):
+@pytest.mark.parametrize("forget_to", ["zero", "start"])
+def test_hand_written_gradients_agree_with_finite_differences(make_inputs, make_state, depth, offset, forget_to):
     inputs = make_inputs(B=1, T=4, H=1, K=2, V=2, hidden=2, depth=depth)
     state = make_state(inputs, offset)
 
     def run(*tensors):
         parts = [tuple(tensors[i : i + depth]) for i in range(6, 6 + 3 * depth, depth)]
         begun = MemoryState(*parts, offset)
-        out, end = neural_memory(*tensors[:6], inputs.weights, state=begun, chunk_size=2, backend="chunk")
+        options = {"chunk_size": 2, "backend": "chunk", "forget_to": forget_to}
+        out, end = neural_memory(*tensors[:6], tuple(tensors[-depth:]), state=begun, **options)
         return out, *end.weights, *end.momentum, *end.anchor
 
     gates = (inputs.alpha, inputs.eta, inputs.theta)
-    leaves = (inputs.q, inputs.k, inputs.v, *gates, *state.weights, *state.momentum, *state.anchor)
+    leaves = (inputs.q, inputs.k, inputs.v, *gates, *state.weights, *state.momentum, *state.anchor, *inputs.weights)
     assert torch.autograd.gradcheck(run, leaves)
 
 

@@ -29,22 +29,26 @@ shapes = st.fixed_dictionaries(
 )
 chunk_sizes = st.integers(1, 20)
 backends = st.sampled_from(["naive", "chunk"])
+forget_to = st.sampled_from(["zero", "start"])
 # the ends of [0, 1], their neighbours in float64, and numbers whose products underflow
 gate_values = st.sampled_from([0.0, 5e-324, 1e-200, 1e-16, 1e-3, 0.5, 0.999, 1 - 2**-53, 1.0])
 
 
 @few
-@given(shapes, chunk_sizes, st.integers(1, 8))
-def test_chunks_are_the_definition_for_any_shape(make_inputs, assert_same, shape, chunk_size, offset_seed):
+@given(shapes, chunk_sizes, st.integers(1, 8), forget_to)
+def test_chunks_are_the_definition_for_any_shape(make_inputs, assert_same, shape, chunk_size, offset_seed, forget_to):
     inputs = make_inputs(**shape)
     cut = offset_seed % shape["T"]
-    expected = inputs.everything(backend="naive", chunk_size=chunk_size)
-    assert_same(inputs.everything((cut,) if cut else (), chunk_size=chunk_size), expected)
+    options = {"chunk_size": chunk_size, "forget_to": forget_to}
+    expected = inputs.everything(backend="naive", **options)
+    assert_same(inputs.everything((cut,) if cut else (), **options), expected)
 
 
 @few
-@given(shapes, chunk_sizes, st.data())
-def test_extreme_gates_give_the_finite_results_of_the_definition(make_inputs, assert_same, shape, chunk_size, data):
+@given(shapes, chunk_sizes, forget_to, st.data())
+def test_extreme_gates_give_the_finite_results_of_the_definition(
+    make_inputs, assert_same, shape, chunk_size, forget_to, data
+):
     inputs = make_inputs(**(shape | {"forget": True, "momentum": True}))
 
     def gates(x):
@@ -53,8 +57,8 @@ def test_extreme_gates_give_the_finite_results_of_the_definition(make_inputs, as
         return torch.tensor(drawn, dtype=x.dtype).repeat(x.numel())[: x.numel()].view_as(x).requires_grad_()
 
     inputs = inputs.map(gates, ["alpha", "eta"])
-    expected = inputs.everything(backend="naive", chunk_size=chunk_size)
-    actual = inputs.everything(chunk_size=chunk_size)
+    expected = inputs.everything(backend="naive", chunk_size=chunk_size, forget_to=forget_to)
+    actual = inputs.everything(chunk_size=chunk_size, forget_to=forget_to)
     assert all(x.isfinite().all() for x in actual.values())
     assert_same(actual, expected)
 
@@ -215,3 +219,13 @@ def test_a_linear_memory_recalls_what_it_was_told(backend):
     theta = torch.ones(1, 4, 1, dtype=torch.float64)
     _, end = neural_memory(k, k, v, None, None, theta, (start,), chunk_size=1, backend=backend)
     torch.testing.assert_close(read_memory(k, end.weights), v, rtol=1e-12, atol=1e-14)
+
+
+def test_in_a_long_stream_a_deep_memory_lives_on_if_it_forgets_towards_its_start(make_inputs):
+    inputs = make_inputs(B=1, T=2000, H=1, K=8, V=8, hidden=16, extreme=False, rate=0.02).map(torch.Tensor.detach)
+    norms = {}
+    for where in ("zero", "start"):
+        _, end = inputs.run(chunk_size=16, forget_to=where)
+        norms[where] = [w[0].norm() / w_0.norm() for w, w_0 in zip(end.weights, inputs.weights, strict=True)]
+    assert max(norms["zero"]) < 0.2
+    assert min(norms["start"]) > 0.5

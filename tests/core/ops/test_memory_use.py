@@ -81,15 +81,16 @@ def test_without_gradients_no_chunk_leaves_its_weights(make_inputs, mode):
 @pytest.mark.parametrize(
     ("depth", "momentum", "T", "cuts"), [(1, True, 29, ()), (2, True, 29, (6, 15)), (3, False, 40, ())]
 )
+@pytest.mark.parametrize("forget_to", ["zero", "start"])
 def test_what_is_kept_and_what_is_made_again_changes_nothing(
-    make_inputs, assert_same, monkeypatch, group_rows, tape_bytes, depth, momentum, T, cuts
+    make_inputs, assert_same, monkeypatch, group_rows, tape_bytes, depth, momentum, T, cuts, forget_to
 ):
     monkeypatch.setattr(Groups, "tape_bytes", tape_bytes)
     monkeypatch.setattr(groups, "GROUP_ROWS", group_rows)
     inputs = make_inputs(T=T, depth=depth, momentum=momentum)
-    assert_same(
-        inputs.everything(cuts, backend="chunk", chunk_size=3), inputs.everything(cuts, backend="naive", chunk_size=3)
-    )
+    options = {"chunk_size": 3, "forget_to": forget_to}
+    expected = inputs.everything(cuts, backend="naive", **options)
+    assert_same(inputs.everything(cuts, backend="chunk", **options), expected)
 
 
 def test_a_second_backward_pass_after_making_the_tapes_again_gives_the_same_gradients(make_inputs, monkeypatch):

@@ -11,13 +11,17 @@ CUTS = [*combinations(range(1, T), 1), *combinations(range(1, T), 2), tuple(rang
 
 @pytest.mark.parametrize("backend", ["naive", "chunk"])
 @pytest.mark.parametrize("chunk_size", [1, 4, 5, 64])
-def test_a_memory_cut_anywhere_and_continued_is_the_same_memory(make_inputs, assert_same, chunk_size, backend):
+@pytest.mark.parametrize("forget_to", ["zero", "start"])
+def test_a_memory_cut_anywhere_and_continued_is_the_same_memory(
+    make_inputs, assert_same, chunk_size, backend, forget_to
+):
     inputs = make_inputs(B=1, T=T)
-    expected = inputs.everything(backend="naive", chunk_size=chunk_size)
+    options = {"chunk_size": chunk_size, "forget_to": forget_to}
+    expected = inputs.everything(backend="naive", **options)
     # the definition is slow, and has little to get wrong here: one cut, and token by token
     cuts = [c for c in CUTS if len(c) != 2] if backend == "naive" else CUTS
     for cut in cuts:
-        assert_same(inputs.everything(cut, backend=backend, chunk_size=chunk_size), expected)
+        assert_same(inputs.everything(cut, backend=backend, **options), expected)
 
 
 @pytest.mark.parametrize("depth", [1, 3, 4])

@@ -18,10 +18,11 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from titans_core.ops.memory.triton import backward, forward
 
-def compiled(tuned, bf16, K, H, C):
+def compiled(tuned, bf16, base, K, H, C):
     kernel = tuned.fn
     constants = {"K": K, "V": K, "H": H, "n": 2, "BLOCK_C": max(16, next_power_of_2(C)), "BLOCK": 32,
                  "ACTIVATION": "silu", "BF16": bf16, "PRECISION": "tf32"}
+    constants |= {} if base else {"B1": None, "B2": None}
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
     tokens = "*bf16" if bf16 else "*fp32"
     types = {"q_": tokens, "k_": tokens, "v_": tokens, "N": "i32", "P": "i32", "C": "i32"}
@@ -32,24 +33,25 @@ def compiled(tuned, bf16, K, H, C):
     return compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8, "num_stages": 1})
 
 modules = {"forward": forward, "backward": backward}
-module, name, bf16, K, H, C = json.loads(sys.argv[1])
-kernel = compiled(getattr(modules[module], name), bf16, K, H, C)
+module, name, *rest = json.loads(sys.argv[1])
+kernel = compiled(getattr(modules[module], name), *rest)
 print(json.dumps({"shared": kernel.metadata.shared, "matrix": "wgmma" in kernel.asm["ptx"]}))
 """
 
+# of a linear memory those that forget towards a start are the same
 KERNELS = [
-    (module, f"_{part}_{depth}")
+    (module, f"_{part}_{depth}", base)
     for module in ("forward", "backward")
     for part in ("store", "read")
-    for depth in ("linear", "deep")
+    for depth, base in (("linear", False), ("deep", False), ("deep", True))
 ]
 
 
 @pytest.mark.parametrize(("bf16", "K", "C"), [(True, 64, 64), (False, 64, 64), (True, 128, 64)])
-@pytest.mark.parametrize(("module", "name"), KERNELS)
-def test_a_kernel_fits_hopper_and_uses_its_matrix_units(module, name, bf16, K, C):
+@pytest.mark.parametrize(("module", "name", "base"), KERNELS)
+def test_a_kernel_fits_hopper_and_uses_its_matrix_units(module, name, base, bf16, K, C):
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    arguments = json.dumps([module, name, bf16, K, 4 * K, C])
+    arguments = json.dumps([module, name, bf16, base, K, 4 * K, C])
     run = subprocess.run([sys.executable, "-c", SCRIPT, arguments], env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout.splitlines()[-1])

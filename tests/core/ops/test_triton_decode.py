@@ -188,7 +188,7 @@ def check(kernel, missing, token, **constants):
     constants |= {name: None for name in missing}
     signature = {
         name: "constexpr" if name in constants else token if name in TOKEN
-        else "i32" if name in ("K", "hidden", "V") else "*fp32"
+        else "i32" if name in ("K", "hidden", "V", "heads") else "*fp32"
         for name in kernel.arg_names
     }
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
@@ -198,10 +198,11 @@ def check(kernel, missing, token, **constants):
     assert len(compiled.asm["cubin"]) > 0
 
 check(decode._linear_kernel, (), "*bf16", **decode.linear_sizes(64, 64))
-check(decode._linear_kernel, ("alpha", "eta"), "*fp32", **decode.linear_sizes(512, 512))
+check(decode._linear_kernel, ("alpha", "eta", "base"), "*fp32", **decode.linear_sizes(512, 512))
 check(decode._deep_kernel, (), "*bf16", **decode.deep_sizes(64, 256, 64), ACTIVATION="silu")
 check(decode._deep_kernel, (), "*fp32", **decode.deep_sizes(512, 512, 512), ACTIVATION="gelu")
-check(decode._deep_kernel, ("alpha", "eta"), "*fp32", **decode.deep_sizes(16, 64, 16), ACTIVATION="relu")
+missing = ("alpha", "eta", "base1", "base2")
+check(decode._deep_kernel, missing, "*fp32", **decode.deep_sizes(16, 64, 16), ACTIVATION="relu")
 print("compiled")
 """
 

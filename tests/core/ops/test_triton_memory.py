@@ -60,10 +60,10 @@ SHAPES = {"K": 16, "V": 16, "hidden": 32}
 
 
 @pytest.mark.parametrize("momentum", [True, False])
-@pytest.mark.parametrize("forget", [True, False])
+@pytest.mark.parametrize(("forget", "forget_to"), [(True, "zero"), (True, "start"), (False, "zero")])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_kernels_are_the_definition_forward_and_backward(make_inputs, depth, forget, momentum):
-    compare(make_inputs(T=45, depth=depth, forget=forget, momentum=momentum, **SHAPES))
+def test_kernels_are_the_definition_forward_and_backward(make_inputs, depth, forget, momentum, forget_to):
+    compare(make_inputs(T=45, depth=depth, forget=forget, momentum=momentum, **SHAPES), forget_to=forget_to)
 
 
 @pytest.mark.parametrize("activation", ["silu", "gelu", "relu"])
@@ -83,19 +83,21 @@ def test_chunks_of_any_size_and_parts_of_chunks(make_inputs, chunk_size, T):
     compare(make_inputs(B=1, T=T, H=2, rate=0.1, **SHAPES), chunk_size=chunk_size)
 
 
+@pytest.mark.parametrize("forget_to", ["zero", "start"])
 @pytest.mark.parametrize("cuts", [(5,), (16,), (7, 20)])
-def test_a_cut_sequence_gives_the_same(make_inputs, cuts):
-    compare(make_inputs(B=1, T=37, H=1, **SHAPES), cuts=cuts)
+def test_a_cut_sequence_gives_the_same(make_inputs, cuts, forget_to):
+    compare(make_inputs(B=1, T=37, H=1, **SHAPES), cuts=cuts, forget_to=forget_to)
 
 
+@pytest.mark.parametrize("forget_to", ["zero", "start"])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_bfloat16_tokens_with_sums_and_state_in_float32(make_inputs, depth):
+def test_bfloat16_tokens_with_sums_and_state_in_float32(make_inputs, depth, forget_to):
     inputs = make_inputs(B=1, T=40, H=2, depth=depth, rate=0.1, extreme=False, **SHAPES)
     with torch.no_grad():
         out, state = as_dtype(inputs, torch.bfloat16).run(backend="triton", chunk_size=16)
     assert out.dtype == torch.bfloat16
     assert state.weights[0].dtype == torch.float32
-    compare(inputs, torch.bfloat16)
+    compare(inputs, torch.bfloat16, forget_to=forget_to)
 
 
 def test_every_number_that_is_returned_was_written(make_inputs, monkeypatch):
@@ -107,22 +109,26 @@ def test_every_number_that_is_returned_was_written(make_inputs, monkeypatch):
 
     monkeypatch.setattr(torch, "empty", poisoned)
     compare(make_inputs(B=1, T=21, H=2, **SHAPES))
+    compare(make_inputs(B=1, T=21, H=2, **SHAPES), forget_to="start")
     compare(make_inputs(B=1, T=21, H=2, depth=1, **SHAPES))
 
 
-def test_what_is_kept_and_what_is_made_again_changes_nothing(make_inputs, monkeypatch):
+@pytest.mark.parametrize("forget_to", ["zero", "start"])
+def test_what_is_kept_and_what_is_made_again_changes_nothing(make_inputs, monkeypatch, forget_to):
     monkeypatch.setattr(Kernels, "tape_bytes", 0)
-    compare(make_inputs(B=1, T=90, H=1, **SHAPES), chunk_size=8)
+    compare(make_inputs(B=1, T=90, H=1, **SHAPES), chunk_size=8, forget_to=forget_to)
 
 
+@pytest.mark.parametrize(("depth", "forget_to"), [(2, "zero"), (2, "start"), (1, "start")])
 @pytest.mark.parametrize("momentum", [True, False])
-def test_token_by_token_is_one_call(make_inputs, momentum):
-    inputs = as_dtype(make_inputs(B=2, T=19, momentum=momentum, **SHAPES), torch.float32)
+def test_token_by_token_is_one_call(make_inputs, momentum, depth, forget_to):
+    inputs = as_dtype(make_inputs(B=2, T=19, depth=depth, momentum=momentum, **SHAPES), torch.float32)
+    options = {"backend": "triton", "chunk_size": 8, "forget_to": forget_to}
     with torch.no_grad():
-        whole, end = inputs.run(backend="triton", chunk_size=8)
+        whole, end = inputs.run(**options)
         outputs, state = [], None
         for t in range(19):
-            out, state = inputs.tokens(t, t + 1).run(state, backend="triton", chunk_size=8)
+            out, state = inputs.tokens(t, t + 1).run(state, **options)
             outputs.append(out)
     tolerance = {"rtol": TOLERANCE[torch.float32], "atol": TOLERANCE[torch.float32]}
     torch.testing.assert_close(torch.cat(outputs, dim=1), whole, **tolerance)

@@ -10,6 +10,8 @@ from titans_core.ops.memory.dispatch import backend_of, resolve_backend
 from titans_core.ops.memory.naive import read
 from titans_core.ops.memory.state import MemoryState
 
+FORGET_TO = ("zero", "start")
+
 
 def neural_memory(
     q: Tensor,
@@ -22,6 +24,7 @@ def neural_memory(
     state: MemoryState | None = None,
     chunk_size: int = 64,
     activation: str = "silu",
+    forget_to: str = "zero",
     backend: str = "auto",
 ) -> tuple[Tensor, MemoryState]:
     """Read a sequence into a neural memory and, at each token, read the memory back (Titans, Eq. 10-18).
@@ -34,13 +37,17 @@ def neural_memory(
         q: queries ``[B, T, H, K]``.
         k: keys ``[B, T, H, K]``.
         v: values ``[B, T, H, V]``.
-        alpha: forget gate in [0, 1], ``[B, T, H]``; 1 erases the memory. None switches forgetting off.
+        alpha: forget gate in [0, 1], ``[B, T, H]``; 1 erases what was there before. None switches forgetting off.
         eta: momentum in [0, 1], ``[B, T, H]``. None switches momentum off.
         theta: inner learning rate >= 0, ``[B, T, H]``.
         weights: the learned initial memory ``M_0``: L tensors ``[H, d_in, d_out]``, K to V. One is a linear memory.
-        state: where an earlier call stopped; its memory replaces ``weights``, which still give the shapes.
+        state: where an earlier call stopped; its memory replaces ``weights``, which still give the shapes, and with
+            ``forget_to="start"`` what is forgotten towards: give the same in every call on one sequence.
         chunk_size: tokens that share one gradient point (b in Eq. 16); the same in every call on one sequence.
         activation: between the layers: "silu", "gelu" or "relu".
+        forget_to: what forgetting draws the memory to: "zero" (Eq. 13), or "start",
+            ``M_t = (1 - alpha_t) M_{t-1} + alpha_t M_0 + S_t``. Near zero the inner gradient of a deep memory vanishes,
+            and it learns no more; near ``M_0``, where the outer loop has put it, it does.
         backend: "naive" (the definition, slow; its backward pass follows autocast where that is on, and it has second
             derivatives), "chunk" (exact and fast in plain PyTorch, on every device; first derivatives only), "triton"
             (kernels for CUDA, with products in tf32 or bf16; first derivatives only), or "auto": "triton" on CUDA
@@ -56,6 +63,8 @@ def neural_memory(
     """
     weights = _layers("weights", weights)
     _check(q, k, v, alpha, eta, theta, weights, state, chunk_size, activation)
+    if forget_to not in FORGET_TO:
+        raise ValueError(f"forget_to must be one of {FORGET_TO}, got {forget_to!r}.")
     backend = resolve_backend(backend, q, v, weights, chunk_size)
 
     # float32 or better: bf16 loses the product of many (1 - alpha). The kernels read bf16, and sum up in float32.
@@ -63,10 +72,12 @@ def neural_memory(
     tokens = q.dtype if backend == "triton" and q.dtype == torch.bfloat16 else dtype
     with torch.autocast(q.device.type, enabled=False):
         alpha, eta = (None if g is None else g.to(dtype) for g in (alpha, eta))
+        start = tuple(w.to(dtype) for w in weights)
         if state is None:
-            state = MemoryState.initial(tuple(w.to(dtype) for w in weights), q.shape[0])
+            state = MemoryState.initial(start, q.shape[0])
+        base = start if forget_to == "start" and alpha is not None else None
         out, state = backend_of(backend)(
-            q.to(tokens), k.to(tokens), v.to(tokens), alpha, eta, theta.to(dtype), state, chunk_size, activation
+            q.to(tokens), k.to(tokens), v.to(tokens), alpha, eta, theta.to(dtype), state, chunk_size, activation, base
         )
     return out.to(v.dtype), state
 

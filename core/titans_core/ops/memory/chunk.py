@@ -5,7 +5,10 @@ with which the chunk starts. So the weights at token t are never formed: a query
 masked product with the chunk's own keys and errors. Only the carry from one chunk to the next is sequential.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,15 +31,20 @@ def chunk_memory(
     state: MemoryState,
     chunk_size: int,
     activation: str,
+    base: tuple[Tensor, ...] | None,
     backend: str = "chunk",
 ) -> tuple[Tensor, MemoryState]:
     """The fast form. Arguments as checked and upcast by :func:`titans_core.neural_memory`."""
+    if base is not None and len(base) == 1:
+        run = partial(chunk_memory, chunk_size=chunk_size, activation=activation, base=None, backend=backend)
+        return _as_difference(run, q, k, v, alpha, eta, theta, state=state, base=base[0])
     if is_online(eta, len(state.weights), chunk_size):
         return online_memory(q, k, v, alpha, theta, state)
     B, T, H, _ = q.shape
     kinds = (state.weights,) if eta is None else (state.weights, state.momentum)  # without momentum S is not carried
     WS = [join(*(x.flatten(0, 1) for x in parts)) for parts in zip(*kinds, strict=True)]
     anchor = [w.flatten(0, 1) for w in state.anchor]
+    to = [] if base is None else [w.repeat(B, 1, 1) for w in base]
 
     # the rest of a chunk begun earlier, then whole chunks, then the beginning of one that a later call will finish
     rest = min(T, -state.offset % chunk_size)
@@ -49,7 +57,8 @@ def chunk_memory(
             anchor = weights(WS, len(kinds))
         cut = partial(_cut, start=start, stop=stop, size=size)
         c = coefficients(None if alpha is None else cut(alpha), None if eta is None else cut(eta), cut(theta), backend)
-        y, WS, anchor = pieces(Inputs(cut(q), cut(k), cut(v), c), WS, anchor, activation, backend)
+        c = c.with_base() if to else c
+        y, WS, anchor = pieces(Inputs(cut(q), cut(k), cut(v), c), WS, anchor, to, activation, backend)
         outputs.append(y.unflatten(1, (B, H)).permute(1, 0, 3, 2, 4).flatten(1, 2))
 
     offset = (state.offset + T) % chunk_size
@@ -61,6 +70,30 @@ def chunk_memory(
         S = tuple(s for _, s in parts)
     W = tuple(w for w, *_ in parts)
     return torch.cat(outputs, dim=1), MemoryState(W, S, W if offset == 0 else tuple(anchor), offset)
+
+
+def _as_difference(
+    run: Callable[..., tuple[Tensor, MemoryState]],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *rest: Any,
+    state: MemoryState,
+    base: Tensor,
+) -> tuple[Tensor, MemoryState]:
+    """A linear memory that forgets towards ``base`` ``[H, K, V]``, as one that forgets towards zero.
+
+    That is ``M - base``, which has to learn what ``base`` does not say of the values.
+    """
+
+    def says(x: Tensor) -> Tensor:
+        return (x.transpose(1, 2).to(base.dtype) @ base).transpose(1, 2)
+
+    def shifted(state: MemoryState, by: Tensor) -> MemoryState:
+        return replace(state, weights=(state.weights[0] + by,), anchor=(state.anchor[0] + by,))
+
+    out, state = run(q, k, (v - says(k)).to(v.dtype), *rest, state=shifted(state, -base))
+    return out + says(q), shifted(state, base)
 
 
 def _cut(x: Tensor, start: int, stop: int, size: int) -> Tensor:

@@ -27,14 +27,19 @@ class Coefficients(NamedTuple):
     """
 
     G: Tensor  # [C, C]
-    read: Tensor  # [C, n]: a and b, how much of M and of S each token reads
+    read: Tensor  # [C, n]: a and b, how much of M and of S each token reads; with a base also 1 - a, of the base
     write: Tensor  # [C, n]: G[C, i] and E[C, i] theta_i, how much of each u_i goes into M and S
-    carry: Tensor  # [1] or [3]: a_C, or a_C, b_C and e_C, what becomes of M and S
+    carry: Tensor  # [1] or [3]: a_C, or a_C, b_C and e_C, what becomes of M and S; with a base also 1 - a_C
 
     @property
     def n(self) -> int:
         """2, or 1 without momentum."""
-        return self.read.shape[-1]
+        return self.write.shape[-1]
+
+    def with_base(self) -> "Coefficients":
+        """The same where forgetting draws to a base: what a token, and the piece, no longer has of M it has of that."""
+        read, carry = (torch.cat((x, 1 - x[..., :1]), dim=-1) for x in (self.read, self.carry))
+        return self._replace(read=read, carry=carry)
 
 
 def coefficients_forward(

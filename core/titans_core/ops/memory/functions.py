@@ -24,10 +24,15 @@ def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, backen
     return Coefficients(*_Coefficients.apply(backend, alpha, eta, theta))
 
 
-def pieces(inputs: Inputs, WS: Layers, anchor: Layers, activation: str, backend: str) -> tuple[Tensor, Layers, Layers]:
-    """Outputs ``[N, P, C, V]``, and for each layer the last ``WS`` and the anchor of the last piece."""
+def pieces(
+    inputs: Inputs, WS: Layers, anchor: Layers, base: Layers, activation: str, backend: str
+) -> tuple[Tensor, Layers, Layers]:
+    """Outputs ``[N, P, C, V]``, and for each layer the last ``WS`` and the anchor of the last piece.
+
+    ``base``: a tensor ``[P, d, d']`` for each layer, or empty.
+    """
     L = len(WS)
-    tensors = [*inputs[:3], *inputs.c, *WS, *anchor]
+    tensors = [*inputs[:3], *inputs.c, *WS, *anchor, *base]
     if torch.compiler.is_compiling():
         y, *ends = _pieces_op(tensors, L, activation, backend)
     else:
@@ -53,8 +58,8 @@ class _Pieces(torch.autograd.Function):
     def forward(
         ctx: Any, L: int, activation: str, backend: str, grad_enabled: bool, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
-        inputs, WS, anchor = _unpack(L, tensors)
-        ctx.L, ctx.engine = L, engine_of(backend)(activation, inputs.c.n)
+        inputs, WS, anchor, base = _unpack(L, tensors)
+        ctx.L, ctx.engine = L, engine_of(backend)(activation, inputs.c.n, base)
         ctx.save_for_backward(*tensors)
         needs_grad = grad_enabled and any(ctx.needs_input_grad)
         y, end, last_anchor, ctx.segments = run_pieces(ctx.engine, inputs, WS, anchor, needs_grad)
@@ -63,17 +68,19 @@ class _Pieces(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx: Any, dy: Tensor, *dends: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, _, _ = _unpack(ctx.L, ctx.saved_tensors)
-        grads, dWS, danchor = pieces_gradient(
+        inputs, _, _, _ = _unpack(ctx.L, ctx.saved_tensors)
+        grads, dWS, danchor, dbase = pieces_gradient(
             ctx.engine, inputs, ctx.segments, dy, list(dends[: ctx.L]), list(dends[ctx.L :])
         )
-        return (None, None, None, None, *grads[:3], *grads.c, *dWS, *danchor)
+        return (None, None, None, None, *grads[:3], *grads.c, *dWS, *danchor, *dbase)
 
 
-def _unpack(L: int, tensors: tuple[Tensor, ...] | list[Tensor]) -> tuple[Inputs, Layers, Layers]:
+def _unpack(L: int, tensors: tuple[Tensor, ...] | list[Tensor]) -> tuple[Inputs, Layers, Layers, Layers]:
+    """Inputs, ``WS``, anchor and base from the tensors of a call of L layers."""
     q, k, v, *rest = tensors
     m = len(Coefficients._fields)
-    return Inputs(q, k, v, Coefficients(*rest[:m])), list(rest[m : m + L]), list(rest[m + L :])
+    WS, anchor, base = (list(rest[m + i * L : m + (i + 1) * L]) for i in range(3))
+    return Inputs(q, k, v, Coefficients(*rest[:m])), WS, anchor, base
 
 
 # The same as operators. Their results must not share memory with each other or with what they were given.
@@ -118,14 +125,14 @@ torch.library.register_autograd("titans::coefficients", _coefficients_backward, 
 
 @torch.library.custom_op("titans::pieces", mutates_args=())
 def _pieces_op(tensors: list[Tensor], L: int, activation: str, backend: str) -> list[Tensor]:
-    inputs, WS, anchor = _unpack(L, tensors)
-    y, end, last_anchor, _ = run_pieces(engine_of(backend)(activation, inputs.c.n), inputs, WS, anchor, False)
+    inputs, WS, anchor, base = _unpack(L, tensors)
+    y, end, last_anchor, _ = run_pieces(engine_of(backend)(activation, inputs.c.n, base), inputs, WS, anchor, False)
     return [y, *end, *last_anchor]
 
 
 @_pieces_op.register_fake
 def _(tensors: list[Tensor], L: int, activation: str, backend: str) -> list[Tensor]:
-    inputs, WS, anchor = _unpack(L, tensors)
+    inputs, WS, anchor, _ = _unpack(L, tensors)
     return [WS[0].new_empty(inputs.v.shape), *(x.new_empty(x.shape) for x in (*WS, *anchor))]
 
 
@@ -133,12 +140,12 @@ def _(tensors: list[Tensor], L: int, activation: str, backend: str) -> list[Tens
 def _pieces_backward_op(
     grads: list[Tensor], tensors: list[Tensor], L: int, activation: str, backend: str
 ) -> list[Tensor]:
-    inputs, WS, anchor = _unpack(L, tensors)
-    engine = engine_of(backend)(activation, inputs.c.n)
+    inputs, WS, anchor, base = _unpack(L, tensors)
+    engine = engine_of(backend)(activation, inputs.c.n, base)
     *_, segments = run_pieces(engine, inputs, WS, anchor, True)
     dy, *dends = grads
-    dinputs, dWS, danchor = pieces_gradient(engine, inputs, segments, dy, dends[:L], dends[L:])
-    return [*dinputs[:3], *dinputs.c, *dWS, *danchor]
+    dinputs, dWS, danchor, dbase = pieces_gradient(engine, inputs, segments, dy, dends[:L], dends[L:])
+    return [*dinputs[:3], *dinputs.c, *dWS, *danchor, *dbase]
 
 
 @_pieces_backward_op.register_fake

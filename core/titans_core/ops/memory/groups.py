@@ -7,7 +7,7 @@ from torch import Tensor
 
 from titans_core.ops.memory.activations import ACTIVATIONS
 from titans_core.ops.memory.coefficients import coefficients_backward, coefficients_forward
-from titans_core.ops.memory.pair import weights
+from titans_core.ops.memory.pair import join, weights
 from titans_core.ops.memory.pieces import Backflow, Engine, Inputs, Layers, Start, cut_into
 from titans_core.ops.memory.read import ReadTape, read, read_gradient
 from titans_core.ops.memory.store import StoreTape, replay, store, store_gradient
@@ -49,8 +49,8 @@ class Groups(Engine):
             if part.start > pieces.start:
                 anchor = weights(WS, self.n)
             q, k, v, c = inputs.cut(part)
-            starts, inner, stored = store(k, v, c, WS, anchor, room, phi)
-            y[part], seen = read(q, c, _joined(starts[:-1]), inner, phi)
+            starts, inner, stored = store(k, v, c, WS, anchor, self.base, room, phi)
+            y[part], seen = read(q, c, self._joined(starts[:-1]), inner, phi)
             if keep:
                 groups.append(Group(part, starts[:-1], anchor, stored, seen))
             else:  # the next group starts with the last of these, and the one before may be the last anchor
@@ -66,13 +66,15 @@ class Groups(Engine):
         q, k, _, c = inputs.cut(tape.part)
         dq, dk, dv, dc = grads.cut(tape.part)
         inner, slopes, bends = replay(k, tape.stored, phi)
-        dq[:], to_store = read_gradient(dy[tape.part], q, c, dc, _joined(tape.WS), inner, tape.seen, phi)
-        dk[:], dv[:] = store_gradient(c, dc, tape.WS, tape.anchor, inner, slopes, bends, to_store, flow)
+        dq[:], to_store = read_gradient(dy[tape.part], q, c, dc, self._joined(tape.WS), inner, tape.seen, phi)
+        dk[:], dv[:] = store_gradient(c, dc, tape.WS, tape.anchor, self.base, inner, slopes, bends, to_store, flow)
 
     def release(self, tape: Group, room: list[Layers]) -> None:
         room.extend(tape.WS[1:])  # the first is the group's before, or the segment's start
 
-
-def _joined(WS: list[Layers]) -> Layers:
-    """The ``WS`` ``[P, ...]`` of each piece as ``[pieces * P, ...]``, a tensor for each layer."""
-    return [ws[0] if len(ws) == 1 else torch.cat(ws) for ws in zip(*WS, strict=True)]
+    def _joined(self, WS: list[Layers]) -> Layers:
+        """What each piece reads, ``[pieces * P, ...]`` for each layer: its ``WS`` ``[P, ...]``, below that the base."""
+        joined = [ws[0] if len(ws) == 1 else torch.cat(ws) for ws in zip(*WS, strict=True)]
+        if not self.base:
+            return joined
+        return [join(ws, w.repeat(len(WS), 1, 1)) for ws, w in zip(joined, self.base, strict=True)]

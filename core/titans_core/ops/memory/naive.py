@@ -7,6 +7,8 @@
 
 ``t' = t - mod(t, C)`` is the start of t's chunk (Eq. 16). The inner gradient is taken by autograd, not written out.
 
+With a base, forgetting draws the memory there, not to zero: ``M_t = (1 - alpha_t) M_{t-1} + alpha_t base + S_t``.
+
 Source: Titans (arXiv:2501.00663). Gates are post-activation.
 """
 
@@ -34,6 +36,7 @@ def naive_memory(
     state: MemoryState,
     chunk_size: int,
     activation: str,
+    base: tuple[Tensor, ...] | None,
 ) -> tuple[Tensor, MemoryState]:
     """The definition. Arguments as checked and upcast by :func:`titans_core.neural_memory`."""
     phi = ACTIVATIONS[activation]
@@ -56,6 +59,8 @@ def naive_memory(
 
         S = tuple(eta_t * s - theta_t * u_l for s, u_l in zip(S, u, strict=True))
         M = tuple(keep_t * w + s for w, s in zip(M, S, strict=True))
+        if base is not None:
+            M = tuple(w + (1 - keep_t) * w_0 for w, w_0 in zip(M, base, strict=True))
         outputs.append(read(M, q_t, phi)[:, :, 0])
 
         offset = (offset + 1) % chunk_size

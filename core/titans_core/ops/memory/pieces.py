@@ -44,12 +44,18 @@ class Backflow(NamedTuple):
 
     dWS: Layers  # gradient of what a piece carries on, then of what it starts with, [P, ...]
     danchor: Layers  # gradient of a piece's anchor, as far as it was used elsewhere, then whole, [P, d, d']
+    dbase: Layers  # gradient of the base, from this piece on, [P, d, d']; empty where there is none
     scratch: Layers  # room for a product, [P, d, d']
 
     @classmethod
-    def of(cls, dWS: Layers, danchor: Layers) -> "Backflow":
+    def of(cls, dWS: Layers, danchor: Layers, base: Layers) -> "Backflow":
         """From the gradients of the last ``WS`` and of the last piece's anchor."""
-        return cls([x.clone() for x in dWS], [x.clone() for x in danchor], [torch.empty_like(x) for x in danchor])
+        return cls(
+            [x.clone() for x in dWS],
+            [x.clone() for x in danchor],
+            [torch.zeros_like(x) for x in base],
+            [torch.empty_like(x) for x in danchor],
+        )
 
     def to_weights(self, n: int) -> None:
         """Adds the anchor's gradient to that of the weights: a piece's anchor is what the one before ended with."""
@@ -59,13 +65,18 @@ class Backflow(NamedTuple):
 
 
 class Engine(ABC):
-    """How a run of pieces is computed. ``n`` is that of :class:`Coefficients`."""
+    """How a run of pieces is computed.
+
+    ``n`` is that of :class:`Coefficients`. ``base``, a tensor ``[P, d, d']`` for each layer, is what forgetting draws
+    to; empty where that is zero.
+    """
 
     tape_bytes: int  # a call keeps tapes up to this size
 
-    def __init__(self, activation: str, n: int) -> None:
+    def __init__(self, activation: str, n: int, base: Layers) -> None:
         self.activation = activation
         self.n = n
+        self.base = base
 
     @staticmethod
     @abstractmethod
@@ -137,12 +148,12 @@ def pieces_gradient(
     dy: Tensor,
     dWS: Layers,
     danchor: Layers,
-) -> tuple[Inputs, Layers, Layers]:
-    """Gradients of inputs, first ``WS`` and first anchor, for those of what :func:`run_pieces` returned."""
+) -> tuple[Inputs, Layers, Layers, Layers]:
+    """Gradients of inputs, first ``WS``, first anchor and base, for those of what :func:`run_pieces` returned."""
     dq, dk, dv = map(torch.empty_like, inputs[:3])
     grads = Inputs(dq, dk, dv, Coefficients(*map(torch.empty_like, inputs.c)))
     dy = dy.contiguous()
-    flow = Backflow.of(dWS, danchor)
+    flow = Backflow.of(dWS, danchor, engine.base)
     room: list[Layers] = []
     y = None
     for start, kept in reversed(segments):
@@ -156,7 +167,7 @@ def pieces_gradient(
                 flow.to_weights(engine.n)
             if not kept:
                 engine.release(tape, room)
-    return grads, flow.dWS, flow.danchor
+    return grads, flow.dWS, flow.danchor, flow.dbase
 
 
 def cut_into(whole: slice, length: int) -> list[slice]:

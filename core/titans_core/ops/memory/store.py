@@ -46,11 +46,13 @@ def store(
     c: Coefficients,
     WS: Layers,
     anchor: Layers,
+    base: Layers,
     room: list[Layers],
     phi: Activation,
 ) -> tuple[list[Layers], Inner, StoreTape]:
     """Stores keys and values ``[N, P, C, .]``, starting with ``WS`` and gradients at ``anchor``, ``[P, ...]``.
 
+    Forgetting draws to ``base``, ``[P, ...]``; to zero if there is none.
     Returns what each piece starts with, and the end: N + 1 times the ``WS`` of all layers. Those that are made take
     their place from ``room`` first: touching new memory costs more than filling it.
     """
@@ -73,20 +75,21 @@ def store(
 
         after = room.pop() if room else [torch.empty_like(ws) for ws in WS]
         write, numbers = columns(c.write[i]), c.carry[i, :, :, None, None].unbind(1)
-        for ws, ws_after, x_l, delta_l in zip(starts[i], after, x, delta, strict=True):
-            _carry(split(ws, n), split(ws_after, n), numbers)
+        for l, (ws, ws_after, x_l, delta_l) in enumerate(zip(starts[i], after, x, delta, strict=True)):
+            _carry(split(ws, n), split(ws_after, n), base[l : l + 1], numbers)
             ws_after.baddbmm_(spread(x_l, write).mT, delta_l, alpha=-1)
         starts.append(after)
     return starts, inner, StoreTape(Z, E, inner.delta[-1])
 
 
-def _carry(before: tuple[Tensor, ...], after: tuple[Tensor, ...], numbers: tuple[Tensor, ...]) -> None:
-    """``W <- a W + b S,  S <- e S``, or ``W <- a W``; the numbers are ``[P, 1, 1]``."""
+def _carry(before: tuple[Tensor, ...], after: tuple[Tensor, ...], base: Layers, numbers: tuple[Tensor, ...]) -> None:
+    """``W <- a W + b S,  S <- e S``, or ``W <- a W``; and ``W <- W + (1 - a) base``. The numbers are ``[P, 1, 1]``."""
     torch.mul(before[0], numbers[0], out=after[0])
     if len(before) > 1:
-        _, b, e = numbers
-        after[0].addcmul_(before[1], b)
-        torch.mul(before[1], e, out=after[1])
+        after[0].addcmul_(before[1], numbers[1])
+        torch.mul(before[1], numbers[2], out=after[1])
+    for w in base:
+        after[0].addcmul_(w, numbers[-1])
 
 
 def replay(k: Tensor, tape: StoreTape, phi: Activation) -> tuple[Inner, Layers, Layers]:
@@ -106,6 +109,7 @@ def store_gradient(
     dc: Coefficients,
     WS: list[Layers],
     anchor: Layers,
+    base: Layers,
     inner: Inner,
     slopes: Layers,
     bends: Layers,
@@ -114,12 +118,13 @@ def store_gradient(
 ) -> tuple[Tensor, Tensor]:
     """Gradients of k and v ``[N, P, C, .]``. Those of ``c.write`` and ``c.carry`` are put into ``dc``.
 
-    ``WS`` and ``anchor`` are what each piece started with, and where the first took its gradients; ``flow`` comes from
+    ``WS`` and ``anchor`` are what each piece started with, and where the first took its gradients, ``base`` is that of
+    :func:`store`; ``flow`` comes from
     behind the last piece, and is moved on to before the first. ``bends`` and ``read`` are used up.
     """
     n = c.n
     X, delta = inner
-    dWS, danchor, scratch = flow
+    dWS, danchor, dbase, scratch = flow
     write = columns(c.write)
     written = [spread(x, write) for x in X]
     at = [torch.empty_like(xx) for xx in written]
@@ -137,10 +142,13 @@ def store_gradient(
             torch.bmm(d[i], dWS[l].mT, out=at[l][i])
             add_gathered(minus_dX[l], at[l][i].chunk(n, dim=-1), write)
             after = split(dWS[l], n)
-            dcarry[i].add_(_carried(split(WS[i][l], n), after, scratch[l]))
-            _carry_gradient(after, numbers)
+            dcarry[i].add_(_carried(split(WS[i][l], n), after, base[l : l + 1], scratch[l]))
+            _carry_gradient(after, dbase[l : l + 1], numbers)
             left, right = read.factors[l]
-            dWS[l].baddbmm_(left[i].mT, right[i])
+            of_WS = left[i].mT[:, : dWS[l].shape[-2]]
+            dWS[l].baddbmm_(of_WS, right[i])
+            for dw in dbase[l : l + 1]:
+                dw.baddbmm_(left[i].mT[:, of_WS.shape[1] :], right[i])
 
         # the errors, which ran from the last layer to the first
         dZ = []
@@ -165,17 +173,19 @@ def store_gradient(
     return read.minus_dX[0], -read.minus_ddelta[-1]
 
 
-def _carry_gradient(dWS: tuple[Tensor, ...], numbers: tuple[Tensor, ...]) -> None:
-    """The transpose of :func:`_carry`, in place: ``dS <- b dW + e dS,  dW <- a dW``."""
+def _carry_gradient(dWS: tuple[Tensor, ...], dbase: Layers, numbers: tuple[Tensor, ...]) -> None:
+    """The transpose of :func:`_carry`, in place: ``dbase <- dbase + (1 - a) dW,  dS <- b dW + e dS,  dW <- a dW``."""
+    for dw in dbase:
+        dw.addcmul_(dWS[0], numbers[-1])
     if len(dWS) > 1:
-        _, b, e = numbers
-        dWS[1].mul_(e).addcmul_(dWS[0], b)
+        dWS[1].mul_(numbers[2]).addcmul_(dWS[0], numbers[1])
     dWS[0].mul_(numbers[0])
 
 
-def _carried(before: tuple[Tensor, ...], dafter: tuple[Tensor, ...], scratch: Tensor) -> Tensor:
-    """The gradient of the numbers of :func:`_carry`, ``[P, 1 or 3]``."""
+def _carried(before: tuple[Tensor, ...], dafter: tuple[Tensor, ...], base: Layers, scratch: Tensor) -> Tensor:
+    """The gradient of the numbers of :func:`_carry`, in their order ``[P, numbers]``."""
     terms = [(before[0], dafter[0])]
     if len(before) > 1:
         terms += [(before[1], dafter[0]), (before[1], dafter[1])]
+    terms += [(w, dafter[0]) for w in base]
     return torch.stack([torch.mul(x, dx, out=scratch).sum((-2, -1)) for x, dx in terms], dim=-1)

@@ -23,11 +23,11 @@ class ReadGradient(NamedTuple):
     dq: Tensor  # [N, P, C, K]
     dk: Tensor  # [N, P, C, K]
     dG: Tensor  # [N, P, C, C]
-    dread: Tensor  # [N, P, C, n]
+    dread: Tensor  # [N, P, C, m], m is n, with a base n + 1
     ddelta: Tensor  # of the errors at the output, [N, P, C, V]
     ddelta1: Tensor | None  # of those behind the hidden layer, [N, P, C, h]
     dX2: Tensor | None  # of what the hidden layer hands on for the keys, [N, P, C, h]
-    dWS: list[Tensor]  # of what each piece starts with, [N, P, n, d, d'] for each layer
+    dWS: list[Tensor]  # of what each piece starts with, and of the base, [N, P, m, d, d'] for each layer
 
 
 class StoreGradient(NamedTuple):
@@ -36,8 +36,8 @@ class StoreGradient(NamedTuple):
     dk: Tensor  # [N, P, C, K]
     dv: Tensor  # [N, P, C, V]
     dwrite: Tensor  # [N, P, C, n]
-    dcarry: Tensor  # [N, P, 2 n - 1]
-    dstart: list[Tensor]  # of what the first piece starts with, [P, n, d, d'] for each layer
+    dcarry: Tensor  # [N, P, 2 n - 1], with a base [N, P, 2 n]
+    dstart: list[Tensor]  # of what the first piece starts with, and of the base, [P, m, d, d'] for each layer
     danchor: list[Tensor]  # of where it takes its gradients, [P, d, d']
 
 
@@ -49,13 +49,14 @@ def read_backward(
     read: Tensor,
     WS: list[Tensor],
     anchor: list[Tensor],
+    base: list[Tensor],
     delta: Tensor,
     seen: Tensor | None,
     activation: str,
 ) -> ReadGradient:
     """The gradient of :func:`titans_core.ops.memory.triton.forward.read_forward`, for ``dy`` ``[N, P, C, V]``."""
     N, P, C, K = q.shape
-    V, n, h = delta.shape[-1], read.shape[-1], WS[0].shape[-1]
+    V, n, m, h = delta.shape[-1], WS[0].shape[2], read.shape[-1], WS[0].shape[-1]
 
     def new(*shape: int) -> Tensor:
         return torch.empty((N, P, *shape), dtype=torch.float32, device=q.device)
@@ -65,18 +66,17 @@ def read_backward(
         dq=new(C, K),
         dk=new(C, K),
         dG=new(C, C),
-        dread=new(C, n),
+        dread=new(C, m),
         ddelta=new(C, V),
         ddelta1=new(C, h) if deep else None,
         dX2=new(C, h) if deep else None,
-        dWS=[new(*ws.shape[2:]) for ws in WS],
+        dWS=[new(m, *ws.shape[3:]) for ws in WS],
     )
     common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, q, activation)}
     with torch.cuda.device_of(q):
         if deep:
-            _read_deep[(N * P,)](
-                *(dy, q, k, G, read, *WS, *anchor, delta, seen), *found[:-1], *found.dWS, H=h, **common
-            )
+            inputs = (dy, q, k, G, read, *WS, *anchor, *(base or (None, None)), delta, seen)
+            _read_deep[(N * P,)](*inputs, *found[:-1], *found.dWS, H=h, **common)
         else:
             _read_linear[(N * P,)](*(dy, q, k, G, read, WS[0], delta), *found[:5], found.dWS[0], **common)
     return found
@@ -88,6 +88,7 @@ def store_backward(
     carry: Tensor,
     WS: list[Tensor],
     anchor: list[Tensor],
+    base: list[Tensor],
     delta: Tensor,
     read: ReadGradient,
     dend: list[Tensor],
@@ -97,7 +98,8 @@ def store_backward(
 
     Args:
         read: what reading contributes to it.
-        dend: the gradient of the last ``WS``, ``[P, n, d, d']`` for each layer.
+        dend: the gradient of the last ``WS``, and of the base as far as it was used elsewhere, ``[P, m, d, d']`` for
+            each layer.
     """
     N, P, C, K = k.shape
     V, n, h = delta.shape[-1], write.shape[-1], WS[0].shape[-1]
@@ -110,18 +112,19 @@ def store_backward(
     for f, d in zip(flow, dend, strict=True):
         f[N % 2].copy_(d)
     found = StoreGradient(
-        *(new(N, P, C, K), new(N, P, C, V), new(N, P, C, n), new(N, P, 2 * n - 1)),
+        *(new(N, P, C, K), new(N, P, C, V), new(N, P, C, n), new(*carry.shape)),
         [f[0] for f in flow],
         [new(*A.shape) for A in anchor],
     )
     common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation)}
-    inputs = (k, write, carry, *WS, *anchor, delta, read.dk, read.ddelta)
+    inputs = (k, write, carry, *WS, *anchor)
+    behind = (delta, read.dk, read.ddelta)
     with torch.cuda.device_of(k):
         if len(WS) == 1:
-            _store_linear[(P,)](*inputs, read.dWS[0], flow[0], *found[:4], *found.danchor, **common)
+            _store_linear[(P,)](*inputs, *behind, read.dWS[0], flow[0], *found[:4], *found.danchor, **common)
         else:
-            hidden = (read.ddelta1, read.dX2, *read.dWS, *flow)
-            _store_deep[(P,)](*inputs, *hidden, *found[:4], *found.danchor, H=h, **common)
+            behind = (*(base or (None, None)), *behind, read.ddelta1, read.dX2, *read.dWS, *flow)
+            _store_deep[(P,)](*inputs, *behind, *found[:4], *found.danchor, H=h, **common)
     return found
 
 
@@ -177,7 +180,7 @@ def _read_linear(
 @tuned()
 @triton.jit
 def _read_deep(
-    dy_, q_, k_, G_, read_, WS1, WS2, A1, A2, delta_, seen_,
+    dy_, q_, k_, G_, read_, WS1, WS2, A1, A2, B1, B2, delta_, seen_,
     dq_, dk_, dG_, dread_, ddelta_, ddelta1_, dX2_, dWS1, dWS2,
     P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
@@ -193,7 +196,8 @@ def _read_deep(
     dy = load(dy_ + piece * C * V, rows, vs, V, mask)
     delta = load(delta_ + piece * C * V, rows, vs, V, mask)
     G = tl.load(G_ + at_square, mask=square, other=0.0)
-    a = column(read_ + piece * C * n, rows, n, mask)
+    m: tl.constexpr = n if B1 is None else n + 1
+    a = column(read_ + piece * C * m, rows, m, mask)
 
     seen2 = tl.load(seen_ + at_square, mask=square, other=0.0)
     to_read2 = dot(dy, tl.trans(delta), BF16, PRECISION)
@@ -205,9 +209,10 @@ def _read_deep(
     at1, at2 = start1, start2
     if piece < P:
         at1, at2 = A1 + piece * K * H, A2 + piece * H * V
-    dstart1, dstart2 = dWS1 + piece * n * K * H, dWS2 + piece * n * H * V
+    dstart1, dstart2 = dWS1 + piece * m * K * H, dWS2 + piece * m * H * V
     da = tl.zeros((BLOCK_C,), tl.float32)
     db = tl.zeros((BLOCK_C,), tl.float32)
+    drest = tl.zeros((BLOCK_C,), tl.float32)
     to_read1 = tl.zeros((BLOCK_C, BLOCK_C), tl.float32)
     dq = tl.zeros((BLOCK_C, K), tl.float32)
     for first in range(0, H, BLOCK):
@@ -218,9 +223,13 @@ def _read_deep(
         W1 = load_all(start1, ks, hs, H)
         z = dot(q * a, W1, BF16, PRECISION) - dot(G * seen1, delta1, BF16, PRECISION)
         if n == 2:
-            b = column(read_ + piece * C * n + 1, rows, n, mask)
+            b = column(read_ + piece * C * m + 1, rows, m, mask)
             S1 = load_all(start1 + K * H, ks, hs, H)
             z += dot(q * b, S1, BF16, PRECISION)
+        if B1 is not None:
+            rest = column(read_ + piece * C * m + n, rows, m, mask)
+            base1, base2 = load_all(B1 + piece % P * K * H, ks, hs, H), load_all(B2 + piece % P * H * V, hs, vs, V)
+            z += dot(q * rest, base1, BF16, PRECISION)
         hidden, read_slope, _ = activate(z, ACTIVATION)
 
         # second layer
@@ -233,6 +242,11 @@ def _read_deep(
             db += tl.sum(at * hidden, axis=1)
             dhidden += b * at
             save_all(dstart2 + H * V, hs, vs, V, dot(tl.trans(hidden * b), dy, BF16, PRECISION))
+        if B1 is not None:
+            at = dot(dy, tl.trans(base2), BF16, PRECISION)
+            drest += tl.sum(at * hidden, axis=1)
+            dhidden += rest * at
+            save_all(dstart2 + n * H * V, hs, vs, V, dot(tl.trans(hidden * rest), dy, BF16, PRECISION))
         save(dX2_ + piece * C * H, rows, hs, H, dot(tl.trans(dseen2), hidden, BF16, PRECISION), mask)
 
         # first layer
@@ -248,13 +262,20 @@ def _read_deep(
             db += tl.sum(at * q, axis=1)
             dq += b * at
             save_all(dstart1 + K * H, ks, hs, H, dot(tl.trans(q * b), dz, BF16, PRECISION))
+        if B1 is not None:
+            at = dot(dz, tl.trans(base1), BF16, PRECISION)
+            drest += tl.sum(at * q, axis=1)
+            dq += rest * at
+            save_all(dstart1 + n * K * H, ks, hs, H, dot(tl.trans(q * rest), dz, BF16, PRECISION))
     tl.store(dG_ + at_square, -to_read2 * seen2 - to_read1 * seen1, mask=square)
     dseen1 = -to_read1 * G
     save(dq_ + piece * C * K, rows, ks, K, dq + dot(dseen1, k, BF16, PRECISION), mask)
     save(dk_ + piece * C * K, rows, ks, K, dot(tl.trans(dseen1), q, BF16, PRECISION), mask)
-    tl.store(dread_ + (piece * C + rows) * n, da, mask=mask)
+    tl.store(dread_ + (piece * C + rows) * m, da, mask=mask)
     if n == 2:
-        tl.store(dread_ + (piece * C + rows) * n + 1, db, mask=mask)
+        tl.store(dread_ + (piece * C + rows) * m + 1, db, mask=mask)
+    if B1 is not None:
+        tl.store(dread_ + (piece * C + rows) * m + n, drest, mask=mask)
 
 
 @tuned("flow")
@@ -333,7 +354,7 @@ def _store_linear(
 @tuned("flow1", "flow2")
 @triton.jit
 def _store_deep(
-    k_, write_, carry_, WS1, WS2, A1, A2, delta_, dk_read, ddelta_read,
+    k_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_, dk_read, ddelta_read,
     ddelta1_read, dX2_read, dWS1_read, dWS2_read, flow1, flow2,
     dk_, dv_, dwrite_, dcarry_, dA1, dA2,
     N, P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
@@ -343,20 +364,21 @@ def _store_deep(
     p = tl.program_id(0).to(tl.int64)
     rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
     mask = rows < C
+    m: tl.constexpr = n if B1 is None else n + 1
     for back in tl.range(0, N, num_stages=1):
         i = N - 1 - back
         piece = i * P + p
         k = load(k_ + piece * C * K, rows, ks, K, mask)
         delta = load(delta_ + piece * C * V, rows, vs, V, mask)
         g = column(write_ + piece * C * n, rows, n, mask)
-        carry = carry_ + piece * (2 * n - 1)
+        carry = carry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
         a = tl.load(carry)
         start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
         at1, at2 = start1, start2
         if i == 0:
             at1, at2 = A1 + p * K * H, A2 + p * H * V
-        old1, new1 = flow1 + (((i + 1) % 2) * P + p) * n * K * H, flow1 + ((i % 2) * P + p) * n * K * H
-        old2, new2 = flow2 + (((i + 1) % 2) * P + p) * n * H * V, flow2 + ((i % 2) * P + p) * n * H * V
+        old1, new1 = flow1 + (((i + 1) % 2) * P + p) * m * K * H, flow1 + ((i % 2) * P + p) * m * K * H
+        old2, new2 = flow2 + (((i + 1) % 2) * P + p) * m * H * V, flow2 + ((i % 2) * P + p) * m * H * V
 
         # the errors: that at the output gathers from all slices
         ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask)
@@ -380,6 +402,7 @@ def _store_deep(
         da = 0.0
         db = 0.0
         de = 0.0
+        drest = 0.0
         for first in range(0, H, BLOCK):
             hs = first + tl.arange(0, BLOCK)
             A1_s, A2_s = load_all(at1, ks, hs, H), load_all(at2, hs, vs, V)
@@ -396,8 +419,8 @@ def _store_deep(
             dg -= tl.sum(at * k, axis=1)
             dk -= g * at
             da += tl.sum(dW1 * load_all(start1, ks, hs, H)) + tl.sum(dW2 * load_all(start2, hs, vs, V))
-            dW1_new = a * dW1 + load_all(dWS1_read + piece * n * K * H, ks, hs, H)
-            dW2_new = a * dW2 + load_all(dWS2_read + piece * n * H * V, hs, vs, V)
+            dW1_new = a * dW1 + load_all(dWS1_read + piece * m * K * H, ks, hs, H)
+            dW2_new = a * dW2 + load_all(dWS2_read + piece * m * H * V, hs, vs, V)
             if n == 2:
                 s = column(write_ + piece * C * n + 1, rows, n, mask)
                 b, e = tl.load(carry + 1), tl.load(carry + 2)
@@ -412,10 +435,20 @@ def _store_deep(
                 S1, S2 = load_all(start1 + K * H, ks, hs, H), load_all(start2 + H * V, hs, vs, V)
                 db += tl.sum(dW1 * S1) + tl.sum(dW2 * S2)
                 de += tl.sum(dS1 * S1) + tl.sum(dS2 * S2)
-                dS1 = b * dW1 + e * dS1 + load_all(dWS1_read + (piece * n + 1) * K * H, ks, hs, H)
-                dS2 = b * dW2 + e * dS2 + load_all(dWS2_read + (piece * n + 1) * H * V, hs, vs, V)
+                dS1 = b * dW1 + e * dS1 + load_all(dWS1_read + (piece * m + 1) * K * H, ks, hs, H)
+                dS2 = b * dW2 + e * dS2 + load_all(dWS2_read + (piece * m + 1) * H * V, hs, vs, V)
                 save_all(new1 + K * H, ks, hs, H, dS1)
                 save_all(new2 + H * V, hs, vs, V, dS2)
+            if B1 is not None:
+                rest = tl.load(carry + 2 * n - 1)
+                drest += tl.sum(dW1 * load_all(B1 + p * K * H, ks, hs, H))
+                drest += tl.sum(dW2 * load_all(B2 + p * H * V, hs, vs, V))
+                dB1 = load_all(old1 + n * K * H, ks, hs, H) + rest * dW1
+                dB2 = load_all(old2 + n * H * V, hs, vs, V) + rest * dW2
+                dB1 += load_all(dWS1_read + (piece * m + n) * K * H, ks, hs, H)
+                dB2 += load_all(dWS2_read + (piece * m + n) * H * V, hs, vs, V)
+                save_all(new1 + n * K * H, ks, hs, H, dB1)
+                save_all(new2 + n * H * V, hs, vs, V, dB2)
             dz = dx * slope + ddelta1 * error * bend
             dk += dot(dz, tl.trans(A1_s), BF16, PRECISION)
             at_A1 = dot(tl.trans(k), dz, BF16, PRECISION)
@@ -431,10 +464,12 @@ def _store_deep(
             save_all(new2, hs, vs, V, dW2_new)
         save(dk_ + piece * C * K, rows, ks, K, dk, mask)
         tl.store(dwrite_ + (piece * C + rows) * n, dg, mask=mask)
-        dcarry = dcarry_ + piece * (2 * n - 1)
+        dcarry = dcarry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
         tl.store(dcarry, da)
         if n == 2:
             tl.store(dwrite_ + (piece * C + rows) * n + 1, ds, mask=mask)
             tl.store(dcarry + 1, db)
             tl.store(dcarry + 2, de)
+        if B1 is not None:
+            tl.store(dcarry + 2 * n - 1, drest)
         tl.debug_barrier()  # what other threads wrote here is read for the piece before

@@ -4,6 +4,8 @@ With the anchor's weights A, and x the input of a layer and delta its error for 
 
     S' = eta S - theta x^T delta        W' = (1 - alpha) W + S'        y = M_{W'}(q)
 
+and W' has ``alpha base`` more where forgetting draws to a base.
+
 Every weight is read once, and those of the anchor twice. There is no gradient.
 """
 
@@ -48,6 +50,7 @@ def decode_step(
     momentum: Layers,
     anchor: Layers,
     activation: str,
+    base: Layers = (),
 ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Write one token into each of P memories, and read it back.
 
@@ -57,6 +60,8 @@ def decode_step(
         alpha, eta, theta: gates ``[P]``, float32. None is a gate of 0.
         weights, momentum, anchor: W, S and A, one or two layers ``[P, d_in, d_out]``, float32. None is changed.
         activation: between two layers: "silu", "gelu" or "relu".
+        base: what is forgotten towards, ``[H, d_in, d_out]`` for each layer, where P is a multiple of H and head varies
+            fastest; empty where that is zero.
 
     Returns:
         y ``[P, V]`` in the dtype of v, and the new weights and momentum.
@@ -70,16 +75,18 @@ def decode_step(
     old = [x.contiguous() for layer in zip(weights, momentum, anchor, strict=True) for x in layer]
     y = torch.empty((P, V), dtype=v.dtype, device=v.device)
     new = [torch.empty(w.shape, dtype=w.dtype, device=w.device) for w in weights for _ in range(2)]
+    to: list[Tensor | None] = [x.contiguous() for x in base] or [None] * len(weights)
+    heads = base[0].shape[0] if base else 1
     with torch.cuda.device_of(q):
         if len(weights) == 1:
             sizes = linear_sizes(K, V)
             grid = (P, triton.cdiv(V, sizes["PART"]))
-            _linear_kernel[grid](q, k, v, alpha, eta, theta, *old, y, *new, K, V, **sizes, num_warps=WARPS)
+            _linear_kernel[grid](q, k, v, alpha, eta, theta, *old, *to, y, *new, heads, K, V, **sizes, num_warps=WARPS)
         else:
             hidden = weights[0].shape[2]
             _deep_kernel[(P,)](
-                *(q, k, v, alpha, eta, theta, *old, y, *new),
-                *(K, hidden, V),
+                *(q, k, v, alpha, eta, theta, *old, *to, y, *new),
+                *(heads, K, hidden, V),
                 **deep_sizes(K, hidden, V),
                 ACTIVATION=activation,
                 num_warps=WARPS,
@@ -129,12 +136,15 @@ def _gates(alpha, eta, theta, p):
 
 
 @triton.jit
-def _write(W, S, W_new, S_new, at, mask, u, keep, eta, theta, HAS_MOMENTUM: tl.constexpr):
-    """Put ``S' = eta S - theta u`` and ``W' = keep W + S'`` at their places in a layer, and return ``W'``."""
+def _write(W, S, base, W_new, S_new, at, at_base, mask, u, keep, eta, theta, HAS_MOMENTUM: tl.constexpr):
+    """Put ``S' = eta S - theta u`` and ``W' = keep W + (1 - keep) base + S'`` at their places in a layer, and return
+    ``W'``."""
     s = -theta * u
     if HAS_MOMENTUM:
         s += eta * tl.load(S + at, mask=mask, other=0.0)
     w = keep * tl.load(W + at, mask=mask, other=0.0) + s
+    if base is not None:
+        w += (1.0 - keep) * tl.load(base + at_base, mask=mask, other=0.0)
     tl.store(S_new + at, s, mask=mask)
     tl.store(W_new + at, w, mask=mask)
     return w
@@ -151,9 +161,11 @@ def _linear_kernel(
     W,
     S,
     A,
+    base,
     y,
     W_new,
     S_new,
+    heads,
     K,
     V,
     ROWS: tl.constexpr,
@@ -164,7 +176,9 @@ def _linear_kernel(
     i = tl.arange(0, ROWS)
     j = tl.program_id(1) * PART + tl.arange(0, PART)
     mask = (i < K)[:, None] & (j < V)[None, :]
-    at = p * K * V + i[:, None] * V + j[None, :]
+    at_base = i[:, None] * V + j[None, :]
+    at = p * K * V + at_base
+    at_base += p % heads * K * V
 
     keep, momentum, rate = _gates(alpha, eta, theta, p)
     x = tl.load(k + p * K + i, mask=i < K, other=0.0).to(tl.float32)
@@ -172,7 +186,7 @@ def _linear_kernel(
     target = tl.load(v + p * V + j, mask=j < V, other=0.0).to(tl.float32)
     delta = tl.sum(x[:, None] * tl.load(A + at, mask=mask, other=0.0), axis=0) - target
     u = x[:, None] * delta[None, :]
-    w = _write(W, S, W_new, S_new, at, mask, u, keep, momentum, rate, eta is not None)
+    w = _write(W, S, base, W_new, S_new, at, at_base, mask, u, keep, momentum, rate, eta is not None)
     tl.store(y + p * V + j, tl.sum(h[:, None] * w, axis=0).to(y.dtype.element_ty), mask=j < V)
 
 
@@ -190,11 +204,14 @@ def _deep_kernel(
     W2,
     S2,
     A2,
+    base1,
+    base2,
     y,
     W1_new,
     S1_new,
     W2_new,
     S2_new,
+    heads,
     K,
     hidden,
     V,
@@ -228,15 +245,17 @@ def _deep_kernel(
         m = part + tl.arange(0, PART)
         mask1 = (i < K)[:, None] & (m < hidden)[None, :]
         mask2 = (m < hidden)[:, None] & (j < V)[None, :]
-        at1 = start1 + i[:, None] * hidden + m[None, :]
-        at2 = start2 + m[:, None] * V + j[None, :]
+        here1, here2 = i[:, None] * hidden + m[None, :], m[:, None] * V + j[None, :]
+        at1, at2 = start1 + here1, start2 + here2
+        here1 += p % heads * K * hidden
+        here2 += p % heads * hidden * V
         x2, slope = _phi(tl.sum(x1[:, None] * tl.load(A1 + at1, mask=mask1, other=0.0), axis=0), ACTIVATION)
         delta1 = slope * tl.sum(delta2[None, :] * tl.load(A2 + at2, mask=mask2, other=0.0), axis=1)
 
         u = x1[:, None] * delta1[None, :]
-        w = _write(W1, S1, W1_new, S1_new, at1, mask1, u, keep, momentum, rate, eta is not None)
+        w = _write(W1, S1, base1, W1_new, S1_new, at1, here1, mask1, u, keep, momentum, rate, eta is not None)
         h2, _ = _phi(tl.sum(h1[:, None] * w, axis=0), ACTIVATION)
         u = x2[:, None] * delta2[None, :]
-        w = _write(W2, S2, W2_new, S2_new, at2, mask2, u, keep, momentum, rate, eta is not None)
+        w = _write(W2, S2, base2, W2_new, S2_new, at2, here2, mask2, u, keep, momentum, rate, eta is not None)
         out += tl.sum(h2[:, None] * w, axis=0)
     tl.store(y + p * V + j, out.to(y.dtype.element_ty), mask=j < V)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from titans_core.ops.memory.pieces import Backflow, Engine, Inputs, Layers, Start
@@ -51,8 +52,8 @@ class Kernels(Engine):
         q, k, v, c = inputs.cut(start.part)
         begin = [ws.unflatten(1, (self.n, -1)) for ws in start.WS]
         anchor = [A.contiguous() for A in start.anchor]
-        WS, delta = store_forward(k, v, c.write, c.carry, begin, anchor, self.activation)
-        y[start.part], seen = read_forward(q, k, c.G, c.read, WS, anchor, delta, self.activation, keep)
+        WS, delta = store_forward(k, v, c.write, c.carry, begin, anchor, self.base, self.activation)
+        y[start.part], seen = read_forward(q, k, c.G, c.read, WS, anchor, self.base, delta, self.activation, keep)
         end = [ws[-1].flatten(1, 2).clone() for ws in WS]  # a result that lay in the tape would keep itself alive
         last_anchor = [ws[-2, :, 0] for ws in WS] if len(q) > 1 else anchor
         return [Tape(start.part, WS, anchor, delta, seen)] if keep else [], end, last_anchor
@@ -61,15 +62,20 @@ class Kernels(Engine):
         q, k, _, c = inputs.cut(tape.part)
         dq, dk, dv, dc = grads.cut(tape.part)
         _, WS, anchor, delta, seen = tape
-        read = read_backward(dy[tape.part], q, k, c.G, c.read, WS, anchor, delta, seen, self.activation)
+        read = read_backward(dy[tape.part], q, k, c.G, c.read, WS, anchor, self.base, delta, seen, self.activation)
         if len(q) > 1:  # the last piece's anchor is the weights it starts with
             for dws, dA in zip(read.dWS, flow.danchor, strict=True):
                 dws[-1, :, 0] += dA
                 dA.zero_()
         dend = [dws.unflatten(1, (self.n, -1)) for dws in flow.dWS]
-        stored = store_backward(k, c.write, c.carry, WS, anchor, delta, read, dend, self.activation)
+        if self.base:
+            dend = [torch.cat((d, dw.unsqueeze(1)), dim=1) for d, dw in zip(dend, flow.dbase, strict=True)]
+        stored = store_backward(k, c.write, c.carry, WS, anchor, self.base, delta, read, dend, self.activation)
         for dws, found in zip(flow.dWS, stored.dstart, strict=True):
-            dws.copy_(found.flatten(1, 2))
+            dws.copy_(found[:, : self.n].flatten(1, 2))
+        if self.base:
+            for dw, found in zip(flow.dbase, stored.dstart, strict=True):
+                dw.copy_(found[:, self.n])
         for dA, found in zip(flow.danchor, stored.danchor, strict=True):
             dA += found
         for grad, found in zip(

@@ -17,14 +17,22 @@ from titans_core.ops.memory.triton.tiles import activate, column, dot, load, loa
 
 
 def store_forward(
-    k: Tensor, v: Tensor, write: Tensor, carry: Tensor, start: list[Tensor], anchor: list[Tensor], activation: str
+    k: Tensor,
+    v: Tensor,
+    write: Tensor,
+    carry: Tensor,
+    start: list[Tensor],
+    anchor: list[Tensor],
+    base: list[Tensor],
+    activation: str,
 ) -> tuple[list[Tensor], Tensor]:
     """Stores keys ``[N, P, C, K]`` and values ``[N, P, C, V]``.
 
     Args:
-        write, carry: of the coefficients, ``[N, P, C, n]`` and ``[N, P, 2 n - 1]``.
+        write, carry: of the coefficients, ``[N, P, C, n]`` and ``[N, P, 2 n - 1]``, with a base ``[N, P, 2 n]``.
         start: what the first piece starts with, ``[P, n, d, d']`` for each layer.
         anchor: where its gradients are taken, ``[P, d, d']``. The others' are taken at the weights they start with.
+        base: what a deep memory forgets towards, ``[P, d, d']``; empty where that is zero.
 
     Returns:
         What each piece starts with, and the end, ``[N + 1, P, n, d, d']`` for each layer; and the errors at the output,
@@ -41,7 +49,8 @@ def store_forward(
         if len(start) == 1:
             _store_linear[lambda meta: (P, V // meta["BLOCK"])](k, v, write, carry, WS[0], anchor[0], delta, **common)
         else:
-            _store_deep[(P,)](k, v, write, carry, *WS, *anchor, delta, H=WS[0].shape[-1], **common)
+            to = base or (None, None)
+            _store_deep[(P,)](k, v, write, carry, *WS, *anchor, *to, delta, H=WS[0].shape[-1], **common)
     return WS, delta
 
 
@@ -52,17 +61,18 @@ def read_forward(
     read: Tensor,
     WS: list[Tensor],
     anchor: list[Tensor],
+    base: list[Tensor],
     delta: Tensor,
     activation: str,
     keep_seen: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Outputs ``[N, P, C, V]`` for queries ``[N, P, C, K]``, float32, and of a deep memory what its gradient needs.
 
-    That is queries times keys of the second layer, ``[N, P, C, C]``, if ``keep_seen``. ``WS``, ``anchor`` and ``delta``
-    are those of :func:`store_forward`.
+    That is queries times keys of the second layer, ``[N, P, C, C]``, if ``keep_seen``. ``read`` is ``[N, P, C, n]``,
+    with a base ``[N, P, C, n + 1]``; ``WS``, ``anchor``, ``base`` and ``delta`` are those of :func:`store_forward`.
     """
     N, P, C, K = q.shape
-    V, n = delta.shape[-1], read.shape[-1]
+    V, n = delta.shape[-1], WS[0].shape[2]
     y = torch.empty((N, P, C, V), dtype=torch.float32, device=q.device)
     seen = torch.empty((N, P, C, C), dtype=torch.float32, device=q.device) if keep_seen and len(WS) > 1 else None
     common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, q, activation)}
@@ -70,7 +80,8 @@ def read_forward(
         if len(WS) == 1:
             _read_linear[(N * P,)](q, k, G, read, WS[0], delta, y, **common)
         else:
-            _read_deep[(N * P,)](q, k, G, read, *WS, *anchor, delta, y, seen, H=WS[0].shape[-1], **common)
+            to = base or (None, None)
+            _read_deep[(N * P,)](q, k, G, read, *WS, *anchor, *to, delta, y, seen, H=WS[0].shape[-1], **common)
     return y, seen
 
 
@@ -112,7 +123,7 @@ def _store_linear(
 @tuned()
 @triton.jit
 def _store_deep(
-    k_, v_, write_, carry_, WS1, WS2, A1, A2, delta_,
+    k_, v_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_,
     N, P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
@@ -132,7 +143,7 @@ def _store_deep(
         save(delta_ + piece * C * V, rows, vs, V, delta, mask)
 
         g = column(write_ + piece * C * n, rows, n, mask)
-        carry = carry_ + piece * (2 * n - 1)
+        carry = carry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
         a = tl.load(carry)
         start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
         end1, end2 = start1 + P * n * K * H, start2 + P * n * H * V
@@ -152,6 +163,10 @@ def _store_deep(
                 S2 = e * S2 - dot(tl.trans(x * s), delta, BF16, PRECISION)
                 save_all(end1 + K * H, ks, hs, H, S1)
                 save_all(end2 + H * V, hs, vs, V, S2)
+            if B1 is not None:
+                rest = tl.load(carry + 2 * n - 1)
+                W1 += rest * load_all(B1 + p * K * H, ks, hs, H)
+                W2 += rest * load_all(B2 + p * H * V, hs, vs, V)
             save_all(end1, ks, hs, H, W1)
             save_all(end2, hs, vs, V, W2)
         at1, at2 = end1, end2
@@ -187,7 +202,7 @@ def _read_linear(
 @tuned()
 @triton.jit
 def _read_deep(
-    q_, k_, G_, read_, WS1, WS2, A1, A2, delta_, y_, seen_,
+    q_, k_, G_, read_, WS1, WS2, A1, A2, B1, B2, delta_, y_, seen_,
     P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
@@ -201,7 +216,8 @@ def _read_deep(
     delta = load(delta_ + piece * C * V, rows, vs, V, mask)
     G = tl.load(G_ + piece * C * C + rows[:, None] * C + rows[None, :], mask=square, other=0.0)
     seen1 = G * dot(q, tl.trans(k), BF16, PRECISION)
-    a = column(read_ + piece * C * n, rows, n, mask)
+    m: tl.constexpr = n if B1 is None else n + 1
+    a = column(read_ + piece * C * m, rows, m, mask)
     at1, at2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
     start1, start2 = at1, at2
     if piece < P:
@@ -214,13 +230,18 @@ def _read_deep(
         delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16, PRECISION) * slope
         z = dot(q * a, load_all(start1, ks, hs, H), BF16, PRECISION) - dot(seen1, delta1, BF16, PRECISION)
         if n == 2:
-            b = column(read_ + piece * C * n + 1, rows, n, mask)
+            b = column(read_ + piece * C * m + 1, rows, m, mask)
             z += dot(q * b, load_all(start1 + K * H, ks, hs, H), BF16, PRECISION)
+        if B1 is not None:
+            rest = column(read_ + piece * C * m + n, rows, m, mask)
+            z += dot(q * rest, load_all(B1 + piece % P * K * H, ks, hs, H), BF16, PRECISION)
         hidden, _, _ = activate(z, ACTIVATION)
         seen += dot(hidden, tl.trans(x), BF16, PRECISION)
         y += dot(hidden * a, load_all(start2, hs, vs, V), BF16, PRECISION)
         if n == 2:
             y += dot(hidden * b, load_all(start2 + H * V, hs, vs, V), BF16, PRECISION)
+        if B1 is not None:
+            y += dot(hidden * rest, load_all(B2 + piece % P * H * V, hs, vs, V), BF16, PRECISION)
     y -= dot(G * seen, delta, BF16, PRECISION)
     save(y_ + piece * C * V, rows, vs, V, y, mask)
     if seen_ is not None:

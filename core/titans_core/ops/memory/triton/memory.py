@@ -18,10 +18,11 @@ def triton_memory(
     state: MemoryState,
     chunk_size: int,
     activation: str,
+    base: tuple[Tensor, ...] | None,
 ) -> tuple[Tensor, MemoryState]:
     """Arguments as checked by :func:`titans_core.neural_memory`; q, k and v are float32 or bfloat16."""
     if q.shape[1] > 1 or torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return chunk_memory(q, k, v, alpha, eta, theta, state, chunk_size, activation, backend="triton")
+        return chunk_memory(q, k, v, alpha, eta, theta, state, chunk_size, activation, base, backend="triton")
 
     B, _, H, _ = q.shape
     anchor = state.weights if state.offset == 0 else state.anchor
@@ -42,6 +43,7 @@ def triton_memory(
         layers[1],
         layers[2],
         activation,
+        base or (),
     )
     W, S = (tuple(w.unflatten(0, (B, H)) for w in part) for part in after)
     offset = (state.offset + 1) % chunk_size
