@@ -50,6 +50,7 @@ VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "linear memory, no momentum": (_memory(depth=1, momentum=False), {}),
     "no momentum": (_memory(momentum=False), {}),
     "no forgetting": (_memory(forget=False), {}),
+    "forgetting to the start": (_memory(forget_to="start"), {}),
     "self-attention": (lambda c: Attention(c.dim, c.num_heads), {}),
     "no memory": (lambda c: Nothing(), {}),
     "MLP mixer": (None, {"mixer": "mlp"}),

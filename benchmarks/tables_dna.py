@@ -3,6 +3,8 @@
 import statistics
 from typing import Any
 
+from dna_crossval import MODELS as CROSSVAL_MODELS
+from dna_crossval import SETS, SPLITS
 from dna_gue import MODELS, TASKS
 from records import RESULTS, read
 
@@ -47,4 +49,19 @@ def table4(place: Any) -> str:
     return "\n".join(lines)
 
 
-TABLES = {"gue": gue, "table4": table4}
+def crossval(place: Any) -> str:
+    rows = read(RESULTS / "dna_crossval.jsonl")
+    lines = ["| balanced accuracy, folds | random split | grouped by 40-mers |", "|---|---|---|"]
+    for name in SETS:
+        for model in CROSSVAL_MODELS:
+            of = [
+                [r["balanced_accuracy"] for r in rows if (r["set"], r["model"], r["split"]) == (name, model, split)]
+                for split in SPLITS
+            ]
+            if any(of):
+                label = NAMES[model].replace("**", "`" if model == "titans" else "")
+                lines.append(f"| {name}: {label} ({len(of[0])}, {len(of[1])}) | " + " | ".join(map(_mean, of)) + " |")
+    return "\n".join([*lines, "", f"Of five folds; {place(rows)}, 1 thread."])
+
+
+TABLES = {"gue": gue, "table4": table4, "crossval": crossval}

@@ -40,6 +40,7 @@ class EncoderConfig:
         kernel_size: bases that a filter of the first convolution sees; odd.
         pool: positions of the stem that become one position of the memory.
         dropout: behind each convolution.
+        memory_depth: layers of the memory; 1 is linear.
     """
 
     dim: int = 64
@@ -48,6 +49,7 @@ class EncoderConfig:
     kernel_size: int = 9
     pool: int = 2
     dropout: float = 0.2
+    memory_depth: int = 2
 
     def memory(self) -> TitansConfig:
         """Of the blocks."""
@@ -58,6 +60,7 @@ class EncoderConfig:
             num_heads=self.dim // _HEAD,
             hidden=2 * self.dim,
             num_persistent=4,
+            memory_depth=self.memory_depth,
             chunk_size=self.chunk_size,
         )
 

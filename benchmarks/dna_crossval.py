@@ -1,0 +1,107 @@
+"""Cross-validation inside official test sets of GenomicBenchmarks, at random and with what shares 40-mers together.
+
+    python benchmarks/dna_crossval.py [--sets human_nontata_promoters ...] [--models kmers cnn titans] [--folds 0 1 2]
+
+Five folds, stratified; "grouped" keeps together what shares 40 bases in a row, on either strand, so that no sequence is
+scored by a model that has read part of it. The classifier has its defaults; a tenth of each training part, drawn at
+random, stops the networks and chooses the regression's strength. Cells that are done are skipped.
+"""
+
+import argparse
+import functools
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from cells import work
+from dna_cnn import predict_by_cnn
+from dna_gue import counts
+from records import RESULTS
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, balanced_accuracy_score
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
+
+from titans_datasets import load
+from titans_datasets.audit import kmer_groups
+from titans_dna import TitansDNAClassifier
+
+FILE = RESULTS / "dna_crossval.jsonl"
+FIELDS = ("model", "set", "split", "fold")
+MODELS = ("kmers", "cnn", "titans")
+SETS = ("human_nontata_promoters", "human_enhancers_cohn", "drosophila_enhancers_stark")
+SPLITS = ("random", "grouped")
+FOLDS = 5
+
+
+@functools.cache
+def data_of(name: str) -> tuple[list[str], np.ndarray]:
+    sequences, labels = load(name).part("test")
+    return list(sequences), np.asarray(labels)
+
+
+@functools.cache
+def folds_of(name: str, split: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows to learn from and rows to score, for each fold."""
+    sequences, labels = data_of(name)
+    if split == "random":
+        return list(StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(sequences, labels))
+    folds = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=0)
+    return list(folds.split(sequences, labels, kmer_groups(sequences)))
+
+
+@functools.cache
+def table_of(name: str) -> np.ndarray:
+    return counts(data_of(name)[0])
+
+
+def run(key: tuple[Any, ...]) -> dict[str, Any]:
+    model, name, split, fold = key
+    sequences, labels = data_of(name)
+    train, test = folds_of(name, split)[fold]
+    shuffled = np.random.default_rng(fold).permutation(train)
+    dev, rest = shuffled[: len(train) // 10], shuffled[len(train) // 10 :]
+    begun = time.perf_counter()
+    if model == "kmers":
+        found = _regression(table_of(name), labels, rest, dev, train)[test]
+    else:
+        parts = [([sequences[i] for i in rows], labels[rows]) for rows in (rest, dev, test)]
+        if model == "cnn":
+            found, _ = predict_by_cnn(parts[0], parts[1], parts[2][0], fold)
+        else:
+            classifier = TitansDNAClassifier(random_state=fold, verbose=0)
+            found = classifier.fit(*parts[0], validation=parts[1]).predict(parts[2][0])
+    return {
+        "accuracy": float(accuracy_score(labels[test], found)),
+        "balanced_accuracy": float(balanced_accuracy_score(labels[test], found)),
+        "seconds": round(time.perf_counter() - begun, 1),
+        "tests": len(test),
+    }
+
+
+def _regression(x: np.ndarray, y: np.ndarray, rest: np.ndarray, dev: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Classes of all rows by a regression on ``train``, of the strength that is best on ``dev`` learned on ``rest``."""
+
+    def fitted(strength: float, rows: np.ndarray) -> Any:
+        return make_pipeline(MaxAbsScaler(), LogisticRegression(C=strength, max_iter=300)).fit(x[rows], y[rows])
+
+    best = max((0.01, 0.1, 1.0), key=lambda c: fitted(c, rest).score(x[dev], y[dev]))
+    return fitted(best, train).predict(x)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--folds", nargs="+", type=int, choices=range(FOLDS), default=range(FOLDS))
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for model in args.models:
+        for fold in args.folds:
+            work(FILE, [(model, name, split, fold) for name in args.sets for split in SPLITS], FIELDS, run)
+
+
+if __name__ == "__main__":
+    main()

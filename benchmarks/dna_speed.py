@@ -1,0 +1,77 @@
+"""Bases per second of a DNA language model on one CPU thread, in training and in streaming, by length.
+
+    python benchmarks/dna_speed.py
+
+The network of ``dna_language.py``, beside Gated DeltaNet and a Transformer of equal size, untrained: speed does not
+depend on the weights. Training: forward, backward and step on 8,192 bases, as windows of each length; models take turns,
+and the median of five steps counts. Streaming: pieces of 4,096 bases with the state carried on, after 0 and after
+262,144 bases. HyenaDNA's layer is not among the packages that can be installed, so it is not beside them.
+"""
+
+import statistics
+import time
+from typing import Any
+
+import torch
+from cells import work
+from dna_language import MODELS, PARAMETERS, SIZE
+from lm_models import config_of
+from records import RESULTS
+
+from titans_core import TitansConfig, TitansLM
+
+FILE = RESULTS / "dna_speed.jsonl"
+FIELDS = ("what",)
+BASES, LENGTHS, PIECE, FAR, REPEATS = 8192, (1024, 2048, 4096, 8192), 4096, 262_144, 5
+
+
+def networks() -> dict[str, TitansLM]:
+    torch.manual_seed(0)
+    base = TitansConfig(vocab_size=6, hidden=256, num_persistent=4, window=128, segment=128, memory_depth=2, **SIZE)
+    return {name: TitansLM(config_of(name, base, PARAMETERS)) for name in MODELS}
+
+
+def step(network: TitansLM, optimizer: torch.optim.Optimizer, windows: torch.Tensor) -> float:
+    begun = time.perf_counter()
+    network.loss(windows, windows).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return time.perf_counter() - begun
+
+
+def run(key: tuple[Any, ...]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    models = networks()
+    if key == ("training",):
+        optimizers = {name: torch.optim.AdamW(model.parameters(), 1e-3) for name, model in models.items()}
+        for length in LENGTHS:
+            windows = torch.randint(0, 4, (BASES // length, length))
+            seconds: dict[str, list[float]] = {name: [] for name in models}
+            for _ in range(REPEATS + 1):
+                for name, model in models.items():
+                    seconds[name].append(step(model, optimizers[name], windows))
+            for name, times in seconds.items():
+                found[f"{name}_{length}"] = round(BASES / statistics.median(times[1:]))
+    else:
+        for name, model in models.items():
+            if name != "transformer":  # its state is all it has read
+                found |= {f"{name}_{after}": speed for after, speed in streaming(model.eval()).items()}
+    return {**found, "parameters": {name: model.num_parameters() for name, model in models.items()}}
+
+
+@torch.no_grad()
+def streaming(model: TitansLM) -> dict[int, int]:
+    state = None
+    speeds: dict[int, list[float]] = {0: [], FAR: []}
+    for begin in range(0, FAR + REPEATS * PIECE, PIECE):
+        begun = time.perf_counter()
+        _, state = model(torch.randint(0, 4, (1, PIECE)), state)
+        for start, each in speeds.items():
+            if start <= begin < start + REPEATS * PIECE:
+                each.append(PIECE / (time.perf_counter() - begun))
+    return {start: round(statistics.median(each)) for start, each in speeds.items()}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    work(FILE, [("training",), ("streaming",)], FIELDS, run)
