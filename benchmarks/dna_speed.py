@@ -3,9 +3,9 @@
     python benchmarks/dna_speed.py
 
 The network of ``dna_language.py``, beside Gated DeltaNet and a Transformer of equal size, untrained: speed does not
-depend on the weights. Training: forward, backward and step on 8,192 bases, as windows of each length; models take turns,
-and the median of five steps counts. Streaming: pieces of 4,096 bases with the state carried on, after 0 and after
-262,144 bases. HyenaDNA's layer is not among the packages that can be installed, so it is not beside them.
+depend on the weights. Training: forward, backward and step on 8,192 bases, in windows of each length; the models take
+turns, and the median of five steps counts. Streaming: pieces of 4,096 bases with the state carried on, after 0 and
+after 262,144 bases. HyenaDNA's layer is not among the packages that can be installed, so it is not beside them.
 """
 
 import statistics

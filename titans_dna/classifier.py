@@ -97,7 +97,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         num_layers: int = 2,
         memory_depth: int = 1,
         chunk_size: int = 8,
-        kernel_size: int = 9,
+        kernel_size: int = 15,
         pool: int = 4,
         dropout: float = 0.2,
         learning_rate: float | None = None,
