@@ -1,45 +1,58 @@
 """The online memory over a whole test span, in one streaming pass; and how often intervals hold what came.
 
-    python benchmarks/forecast_online.py
+    python benchmarks/forecast_online.py [--seeds 0 1 2]
 
-For each set and seed one model (lookback 96, horizon 96) is scored on every test window of the protocol four times: the
-network alone; with the memory as it stood at the end of the validation rows, read but never written again; with the
-memory learning on; and, for coverage, at every 24th origin, with intervals of ``fit`` and with intervals that take in
-the errors that become known.
+For each set, lookback, horizon and seed one model is scored on every test window four times: the network alone; with
+the memory as it stood at the end of the validation rows, read but never written again; with the memory learning on;
+and, for coverage, at every 24th origin, with intervals of ``fit`` and with intervals that take in the errors that
+become known. ETT by its protocol; of "ecl_sample", 1,000 hours of ECL, the first 700 train, and the last 200 test.
 """
 
+import argparse
 import time
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from cells import work
 from records import RESULTS
 
 FILE = RESULTS / "forecast_online.jsonl"
-FIELDS = ("dataset", "calendar", "seed")
+FIELDS = ("dataset", "input_size", "h", "calendar", "seed")
 LEVELS = (80, 95)
+# set, lookback, horizon, calendar columns
+CASES = (
+    ("ETTh1", 96, 96, False),
+    ("ETTm1", 96, 96, False),
+    ("ecl_sample", 24, 24, False),
+    ("ecl_sample", 48, 24, False),
+    ("ecl_sample", 96, 24, False),
+    ("ecl_sample", 24, 24, True),
+    ("ETTh1", 24, 24, False),
+    ("ETTh2", 24, 24, False),
+    ("ETTm1", 24, 24, False),
+)
 
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts import TitansForecaster, online
     from titans_ts.backtest import backtest_frame
-    from titans_ts.evaluation import load_protocol
     from titans_ts.rolling import corrections, forecast_rows
 
-    dataset, calendar, seed = key
-    data = load_protocol(dataset)
+    dataset, input_size, h, calendar, seed = key
+    frame, val_size, test = rows_of(dataset)
     exogenous = {"calendar": "auto"} if calendar else None
-    model = TitansForecaster(dropout=0.3, exogenous=exogenous, random_state=seed, verbose=0)
-    model.fit(data.training, val_size=data.val_size)
+    model = TitansForecaster(
+        h=h, input_size=input_size, dropout=0.3, exogenous=exogenous, random_state=seed, verbose=0
+    ).fit(frame.iloc[:test], val_size=val_size)
     memory, report = model.memory_, model.memory_report_
     about = {"seconds": round(model.seconds_, 1), "kept": report.kept, "val_without": report.without,
              "val_with": report.with_memory}  # fmt: skip
 
-    frame = data.frame.iloc[: data.split.test.stop]
     panel = model._read(frame, model.scaling_.columns, None, reset=False)
     table = model.scaling_.table(panel, model.mean_, model.scale_)
-    origins = torch.arange(data.split.test.start, data.split.test.stop - model.h + 1)
+    origins = torch.arange(test, len(frame) - h + 1)
     truth = table.values[origins[:, None] + torch.arange(model.h)]
     alone = forecast_rows(model.network_, model.model_.objective, table, origins).point
     about["alone"] = _errors(alone, truth)
@@ -57,12 +70,12 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
         about["frozen"] = _errors(alone + frozen, truth)
 
     few = origins[::24].tolist()
-    for name, fitted in (("coverage_of_fit", None), ("coverage_moving", data.split.test.start)):
+    for name, fitted in (("coverage_of_fit", None), ("coverage_moving", test)):
         found = backtest_frame(model, panel, few, list(LEVELS), fitted=fitted)
         about[name] = {
             str(v): float(found["y"].between(found[f"Titans-lo-{v}"], found[f"Titans-hi-{v}"]).mean()) for v in LEVELS
         }
-    rows = frame.iloc[data.split.test.start :]
+    rows = frame.iloc[test:]
     seconds = []
     for i in range(200):
         begin = time.perf_counter()
@@ -77,10 +90,26 @@ def _errors(found: torch.Tensor, truth: torch.Tensor) -> dict[str, float]:
     return {"mse": float(error.square().mean()), "mae": float(error.abs().mean()), "n_windows": len(error)}
 
 
+def rows_of(dataset: str) -> tuple[pd.DataFrame, int, int]:
+    """Train, validation and test rows, how many of them are validation, and the first of test."""
+    from titans_datasets.cache import data_home
+    from titans_ts.evaluation import load_protocol
+
+    if dataset == "ecl_sample":
+        path = data_home() / "ts" / "ecl_sample.csv.gz"
+        frame = pd.read_csv(path, index_col=0, parse_dates=True).rename_axis("ds")
+        return frame, 100, 800
+    data = load_protocol(dataset)
+    return data.frame.iloc[: data.split.test.stop], data.val_size, data.split.test.start
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", nargs="+", type=int, default=(0, 1, 2))
+    args = parser.parse_args()
     torch.set_num_threads(1)
-    keys = [(name, calendar, seed) for seed in (0, 1, 2) for calendar in (False, True) for name in ("ETTh1", "ETTm1")]
-    work(FILE, keys, FIELDS, run)
+    for seed in args.seeds:
+        work(FILE, [(*case, seed) for case in CASES], FIELDS, run)
 
 
 if __name__ == "__main__":

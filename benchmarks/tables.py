@@ -71,18 +71,19 @@ def _mean_of_four(rows: list[dict[str, Any]]) -> str | None:
 def online() -> str:
     rows = read(RESULTS / "forecast_online.jsonl")
     lines = [
-        "| set, seed | network alone | memory read, not written | memory learning on | inside 80 % / 95 %, of `fit` "
-        "| moving on | one row |",
+        "| set, lookback → horizon, seed | network alone | memory read, not written | memory learning on "
+        "| inside 80 % / 95 %, of `fit` | moving on | one row |",
         "|---|---|---|---|---|---|---|",
     ]
-    for row in rows:
+    for row in sorted(rows, key=lambda r: (-r["input_size"], r["dataset"] == "ecl_sample", r["calendar"])):
         errors = [row.get(name) for name in ("alone", "frozen", "online")]
         cells = ["left out" if e is None else f"{e['mse']:.4f} / {e['mae']:.4f}" for e in errors]
         both = (row["coverage_of_fit"], row["coverage_moving"])
         inside = [f"{100 * c['80']:.1f} / {100 * c['95']:.1f}" for c in both]
-        name = f"{row['dataset']}{', calendar' if row['calendar'] else ''}, {row['seed']}"
+        calendar = ", calendar" if row["calendar"] else ""
+        name = f"{row['dataset']}{calendar}, {row['input_size']} → {row['h']}, {row['seed']}"
         lines.append(f"| {name} | {' | '.join((*cells, *inside))} | {row['update_ms']:.1f} ms |")
-    lines += ["", f"Lookback 96, horizon 96, MSE / MAE over the whole test span; {_place(rows)}, 1 thread."]
+    lines += ["", f"MSE / MAE over the whole test span; {_place(rows)}, 1 thread."]
     return "\n".join(lines)
 
 

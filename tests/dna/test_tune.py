@@ -47,7 +47,7 @@ def test_a_study_goes_on_to_the_number_of_trials_asked_for(tmp_path, file):
     with pytest.raises(ValueError, match=r"of another search: data differ"):
         tune(X, Y[::-1], base, n_trials=4, **options)
     with pytest.raises(ValueError, match=r"of another search: pool differ"):
-        tune(X, Y, small(max_epochs=1, pool=4), n_trials=4, **options)
+        tune(X, Y, small(max_epochs=1, pool=2), n_trials=4, **options)
 
 
 def test_trials_are_judged_by_the_validation_given():
