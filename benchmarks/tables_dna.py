@@ -6,6 +6,8 @@ from typing import Any
 from dna_crossval import MODELS as CROSSVAL_MODELS
 from dna_crossval import SETS, SPLITS
 from dna_gue import MODELS, TASKS
+from dna_language import MODELS as SPEED_MODELS
+from dna_speed import FAR, LENGTHS
 from records import RESULTS, read
 
 # published for DNABERT-2 (117 M parameters), Zhou et al. 2024 (arXiv:2306.15006)
@@ -64,4 +66,17 @@ def crossval(place: Any) -> str:
     return "\n".join([*lines, "", f"Of five folds; {place(rows)}, 1 thread."])
 
 
-TABLES = {"gue": gue, "table4": table4, "crossval": crossval}
+def speed(place: Any) -> str:
+    rows = read(RESULTS / "dna_speed.jsonl")
+    found = {row["what"]: row for row in rows}
+    columns = [("training", f"training, windows of {n:,}", n) for n in LENGTHS]
+    columns += [("streaming", f"streaming, after {n:,}", n) for n in (0, FAR)]
+    lines = ["| bases/s | " + " | ".join(title for _, title, _ in columns) + " |", "|---|" + "---|" * len(columns)]
+    for model in SPEED_MODELS:
+        numbers = [found[what].get(f"{model}_{n}") for what, _, n in columns]
+        lines.append(f"| {model} | " + " | ".join("" if n is None else f"{n:,}" for n in numbers) + " |")
+    lines += ["", f"{found['training']['parameters'][SPEED_MODELS[0]]:,} parameters; {place(rows)}, 1 thread."]
+    return "\n".join(lines)
+
+
+TABLES = {"dna-speed": speed, "gue": gue, "table4": table4, "crossval": crossval}

@@ -47,7 +47,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
 
     Args:
         pretrained: a fitted :class:`DNALanguageModel`, or the folder that its ``save`` wrote; None starts from scratch.
-            Then ``dim``, ``num_layers``, ``memory_depth``, ``chunk_size``, ``kernel_size`` and ``pool`` are not asked.
+            Then ``dim``, ``num_layers``, ``memory_depth``, ``chunk_size``, ``kernel_size``, ``pool`` and ``positions``
+            are not asked.
         finetune: what of ``pretrained`` learns: "full", "frozen" (nothing), or "gradual" (one block after the other,
             the last one first).
         reverse_complement: "average": a strand at random in training, the mean of both strands' scores in prediction.
@@ -61,11 +62,13 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             bases.
         kernel_size: bases that a filter of the first convolution sees; odd.
         pool: bases that become one position of the memory.
+        positions: whether the network is told how far from either end of the sequence a base is: where sequences are
+            cut around something, as promoters are around the start of a gene, it matters where a motif stands.
         dropout: behind the convolutions and before the head.
         learning_rate: of the outer loop (AdamW, one cycle); None: 2e-3, or 5e-4 where ``pretrained`` learns.
         batch_size: sequences in a batch.
         max_epochs: passes over the training part, at most; None: as many as make 800 batches, from 10 to 100. Training
-            stops where the validation loss gets no better for a quarter of them, at least 3.
+            stops where the validation loss gets no better for half of them, at least 3.
         validation_fraction: part of each class that is cut from the training data to stop training early; 0 trains on
             all of it for ``max_epochs``.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
@@ -99,6 +102,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         chunk_size: int = 8,
         kernel_size: int = 15,
         pool: int = 4,
+        positions: bool = True,
         dropout: float = 0.2,
         learning_rate: float | None = None,
         batch_size: int = 64,
@@ -119,6 +123,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         self.chunk_size = chunk_size
         self.kernel_size = kernel_size
         self.pool = pool
+        self.positions = positions
         self.dropout = dropout
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -186,7 +191,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
                 learning_rate=self._learning_rate(),
                 weight_decay=_WEIGHT_DECAY,
                 max_epochs=max_epochs,
-                patience=max(3, max_epochs // 4),
+                patience=max(3, max_epochs // 2),
                 seed=seed,
                 device=self.device,
                 precision=self.precision,
@@ -287,6 +292,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             self.pool,
             self.dropout,
             self.memory_depth,
+            self.positions,
         )
 
     def _learning_rate(self) -> float:

@@ -2,6 +2,8 @@
 
     bases [B, T]  ->  stem: convolutions, then the maximum of every ``pool`` positions  ->  blocks of the memory (LMM)
 
+With ``positions`` what the stem found also says where it was: how far from either end, as sines and cosines.
+
 Sequences are padded on the right. Positions beyond the end are zero after each convolution, as positions beyond T are,
 and the memory is causal: a sequence has the same features in a batch as alone.
 
@@ -9,6 +11,7 @@ A sequence may also be given as shares of the four bases, ``[B, T, 4]`` without 
 lies between two sequences. What a position lacks to 1 is N.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -27,6 +30,8 @@ BASES = 4
 # width of the second convolution
 _SECOND = 5
 _HEAD = 16
+# of the waves that say where a place is, in bases
+_PERIODS = tuple(8.0 * 2**i for i in range(8))
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class EncoderConfig:
         pool: positions of the stem that become one position of the memory.
         dropout: behind each convolution.
         memory_depth: layers of the memory; 1 is linear.
+        positions: whether blocks are told how far from either end of the sequence a position is.
     """
 
     dim: int = 64
@@ -50,6 +56,7 @@ class EncoderConfig:
     pool: int = 2
     dropout: float = 0.2
     memory_depth: int = 2
+    positions: bool = False
 
     def memory(self) -> TitansConfig:
         """Of the blocks."""
@@ -72,6 +79,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.config, self.dim = config, config.dim
         self.stem = Stem(config)
+        self.places = nn.Linear(4 * len(_PERIODS), config.dim, bias=False) if config.positions else None
         memory = config.memory()
         self.blocks = nn.ModuleList(Block(memory, MemoryAlone(memory)) for _ in range(config.num_layers))
         self.norm = norm(memory)
@@ -83,9 +91,20 @@ class Encoder(nn.Module):
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """ids ``[B, T]``, integers of :mod:`titans_dna.tokenizer`; or shares of the bases ``[B, T, 4]``."""
         x, mask = self.stem(one_hot(ids, self.norm.weight.dtype), within(ids))
+        if self.places is not None:
+            x = x + self.places(_from_both_ends(mask, self.config.pool).to(x.dtype)).where(mask[..., None], 0)
         for block in self.blocks:
             x, _ = block(x)
         return self.norm(x), mask
+
+
+def _from_both_ends(mask: Tensor, pool: int) -> Tensor:
+    """Bases from the first and from the last place to each, in waves: mask ``[B, S]`` -> ``[B, S, 4 * periods]``."""
+    first = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
+    last = mask.sum(1, keepdim=True) - 1 - first
+    turns = 2 * math.pi * pool / torch.tensor(_PERIODS, device=mask.device)
+    angles = torch.stack((first, last), dim=-1)[..., None] * turns
+    return torch.cat((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
 class Stem(nn.Module):

@@ -119,6 +119,7 @@ def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, 
         "memory_depth": trial.suggest_int("memory_depth", 1, 2),
         "kernel_size": trial.suggest_categorical("kernel_size", [7, 9, 13, 19]),
         "pool": trial.suggest_categorical("pool", pools),
+        "positions": trial.suggest_categorical("positions", [True, False]),
         "learning_rate": trial.suggest_float("learning_rate", 5e-4, 6e-3, log=True),
     }
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from titans_dna.encoder import Encoder, EncoderConfig, one_hot
+from titans_dna.encoder import Encoder, EncoderConfig, _from_both_ends, one_hot, within
 from titans_dna.pooling import mean_and_max
 from titans_dna.tokenizer import encode_batch
 
@@ -17,10 +17,11 @@ def encoder(**changes):
     return Encoder(EncoderConfig(**{"dim": 16, "num_layers": 2, "chunk_size": 2} | changes)).double().eval()
 
 
+@pytest.mark.parametrize("positions", [True, False])
 @pytest.mark.parametrize("pool", [1, 2, 3])
 @pytest.mark.parametrize("length", [1, 2, 5, 8, 13])
-def test_features_are_those_of_the_sequence_alone(pool, length):
-    network, sequence = encoder(pool=pool), "ACGTTGCANCGTA"[:length]
+def test_features_are_those_of_the_sequence_alone(pool, length, positions):
+    network, sequence = encoder(pool=pool, positions=positions), "ACGTTGCANCGTA"[:length]
     alone, mask = network(ids_of([sequence]))
     padded, padded_mask = network(ids_of([sequence, "G" * 17]))
     places = -(-length // pool)
@@ -43,6 +44,18 @@ def test_the_memory_looks_back_only():
     network = encoder(pool=1, kernel_size=3)
     first, second = (network(ids_of(["ACGTTGCATCGTACCA" + end]))[0] for end in "AC")
     torch.testing.assert_close(first[:, :13], second[:, :13], rtol=0, atol=1e-12)
+
+
+def test_positions_say_how_far_either_end_is():
+    """The same bases at another place: nothing but how far the ends are tells them apart."""
+    for positions, differ in ((True, True), (False, False)):
+        network = encoder(num_layers=1, pool=1, kernel_size=3, positions=positions)
+        stem = [network.stem(one_hot(ids_of([s]), torch.float64), within(ids_of([s]))) for s in ("A" * 48, "A" * 96)]
+        seen = [
+            x if network.places is None else x + network.places(_from_both_ends(mask, 1).double()) for x, mask in stem
+        ]
+        assert (not torch.allclose(seen[0][:, 10:20], seen[0][:, 20:30])) == differ
+        assert (not torch.allclose(seen[0][:, 10:20], seen[1][:, 10:20])) == differ
 
 
 def test_an_n_is_none_of_the_bases():
