@@ -69,6 +69,8 @@ class DNALanguageModel(TitansEstimator):
         num_heads: heads of memory and attention.
         hidden: width of the SwiGLU of each block; None: ``2 * dim``.
         memory_depth: layers of the memory; 1 is linear.
+        forget_to: what forgetting draws the memory to: "start", or "zero" as in the paper (Eq. 13), where a deep memory
+            stops to learn in sequences much longer than ``length``.
         chunk_size: tokens that share one gradient point of the memory.
         window: tokens that sliding-window attention sees ("mag", "mal"), or of a segment ("mac").
         length: bases of a training window.
@@ -105,6 +107,7 @@ class DNALanguageModel(TitansEstimator):
         num_heads: int = 4,
         hidden: int | None = None,
         memory_depth: int = 2,
+        forget_to: str = "start",
         chunk_size: int = 16,
         window: int = 128,
         length: int = 1024,
@@ -124,6 +127,7 @@ class DNALanguageModel(TitansEstimator):
         self.num_heads = num_heads
         self.hidden = hidden
         self.memory_depth = memory_depth
+        self.forget_to = forget_to
         self.chunk_size = chunk_size
         self.window = window
         self.length = length
@@ -470,6 +474,7 @@ class DNALanguageModel(TitansEstimator):
             segment=self.window,
             num_persistent=4,
             memory_depth=self.memory_depth,
+            forget_to=self.forget_to,
             chunk_size=self.chunk_size,
         )
         return gated_deltanet(config) if baseline else config

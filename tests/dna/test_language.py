@@ -208,6 +208,8 @@ def test_bad_input_is_refused(write_fasta, tmp_path, fitted):
         small().fit("ACGTACGTACGT")
     with pytest.raises(ValueError, match="objective must be one of"):
         small(objective="span").fit(path)
+    with pytest.raises(ValueError, match="forget_to must be one of"):
+        small(forget_to="mean").fit(path)
     with pytest.raises(ValueError, match="architecture must be one of"):
         small(architecture="lstm").fit(path)
     with pytest.raises(ValueError, match="max_steps must be an integer of at least 1, got 0"):
