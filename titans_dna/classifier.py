@@ -67,8 +67,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         dropout: behind the convolutions and before the head.
         learning_rate: of the outer loop (AdamW, one cycle); None: 2e-3, or 5e-4 where ``pretrained`` learns.
         batch_size: sequences in a batch.
-        max_epochs: passes over the training part, at most; None: as many as make 1,600 batches, from 10 to 100. Training
-            stops where the validation loss gets no better for half of them, at least 3.
+        max_epochs: passes over the training part, at most; None: as many as make 1,600 batches, from 10 to 100.
+            Training stops where the validation loss gets no better for half of them, at least 3.
         validation_fraction: part of each class that is cut from the training data to stop training early; 0 trains on
             all of it for ``max_epochs``.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
