@@ -108,8 +108,15 @@ def presets() -> tuple[str, ...]:
 def gated_deltanet(config: TitansConfig) -> TitansConfig:
     """The baseline Gated DeltaNet: a linear memory without momentum, a fresh gradient at each token, no persistent
     memory. It equals Gated DeltaNet's update with its values scaled by ``1 - alpha`` (Appendix C)."""
-    form = {"memory_depth": 1, "momentum": False, "forget_to": "zero", "chunk_size": 1, "num_persistent": 0}
-    return replace(config, architecture="lmm", **form)
+    return replace(
+        config,
+        architecture="lmm",
+        memory_depth=1,
+        momentum=False,
+        forget_to="zero",
+        chunk_size=1,
+        num_persistent=0,
+    )
 
 
 # width, blocks, heads
