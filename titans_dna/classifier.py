@@ -47,8 +47,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
 
     Args:
         pretrained: a fitted :class:`DNALanguageModel`, or the folder that its ``save`` wrote; None starts from scratch.
-            Then ``dim``, ``num_layers``, ``memory_depth``, ``chunk_size``, ``kernel_size``, ``pool`` and ``positions``
-            are not asked.
+            Then ``dim``, ``num_layers``, ``chunk_size``, ``kernel_size``, ``pool`` and ``positions`` are not asked.
         finetune: what of ``pretrained`` learns: "full", "frozen" (nothing), or "gradual" (one block after the other,
             the last one first).
         reverse_complement: "average": a strand at random in training, the mean of both strands' scores in prediction.
@@ -56,8 +55,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             network, in training too, which takes twice the time. "none": the given strand, where strand matters.
         class_weight: None, "balanced", or a mapping of class to weight.
         dim: width of the network; a multiple of 16.
-        num_layers: blocks of the memory.
-        memory_depth: layers of each memory; 1 is linear, and takes half the time of 2.
+        num_layers: blocks of the memory. Each is linear: two layers took twice the time, and scored no better.
         chunk_size: positions that share one gradient point of the memory; there is one position for every ``pool``
             bases.
         kernel_size: bases that a filter of the first convolution sees; odd.
@@ -98,7 +96,6 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         class_weight: str | Mapping[Any, float] | None = None,
         dim: int = 64,
         num_layers: int = 2,
-        memory_depth: int = 1,
         chunk_size: int = 8,
         kernel_size: int = 15,
         pool: int = 4,
@@ -119,7 +116,6 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         self.class_weight = class_weight
         self.dim = dim
         self.num_layers = num_layers
-        self.memory_depth = memory_depth
         self.chunk_size = chunk_size
         self.kernel_size = kernel_size
         self.pool = pool
@@ -291,8 +287,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             self.kernel_size,
             self.pool,
             self.dropout,
-            self.memory_depth,
-            self.positions,
+            memory_depth=1,
+            positions=self.positions,
         )
 
     def _learning_rate(self) -> float:
@@ -310,7 +306,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         for name, choices in (("reverse_complement", tuple(NETWORKS)), ("finetune", FINETUNE)):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}.")
-        counts = ("dim", "num_layers", "memory_depth", "chunk_size", "kernel_size", "pool", "batch_size", "max_epochs")
+        counts = ("dim", "num_layers", "chunk_size", "kernel_size", "pool", "batch_size", "max_epochs")
         for name in counts:
             value = getattr(self, name)
             if value is None and name == "max_epochs":

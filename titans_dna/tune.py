@@ -116,7 +116,6 @@ def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, 
     return settings | {
         "dim": trial.suggest_categorical("dim", [32, 64, 96]),
         "num_layers": trial.suggest_int("num_layers", 1, 3),
-        "memory_depth": trial.suggest_int("memory_depth", 1, 2),
         "kernel_size": trial.suggest_categorical("kernel_size", [7, 9, 13, 19]),
         "pool": trial.suggest_categorical("pool", pools),
         "positions": trial.suggest_categorical("positions", [True, False]),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from titans_core.ops.memory import FORGET_TO
+from titans_core.ops.memory.api import FORGET_TO
 
 ARCHITECTURES = ("lmm", "mac", "mag", "mal", "transformer")
 

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from titans_core.nn.layers import CausalConv
 from titans_core.nn.state import NeuralMemoryState
-from titans_core.ops.memory import FORGET_TO, MemoryState, neural_memory, read_memory
+from titans_core.ops.memory import MemoryState, neural_memory, read_memory
+from titans_core.ops.memory.api import FORGET_TO
 
 GATES = ("token", "chunk")
 

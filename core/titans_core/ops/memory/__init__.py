@@ -1,6 +1,6 @@
 """The neural long-term memory as a function: a definition, an exact fast form, and one door to both."""
 
-from titans_core.ops.memory.api import FORGET_TO, neural_memory, read_memory
+from titans_core.ops.memory.api import neural_memory, read_memory
 from titans_core.ops.memory.state import MemoryState
 
-__all__ = ["FORGET_TO", "MemoryState", "neural_memory", "read_memory"]
+__all__ = ["MemoryState", "neural_memory", "read_memory"]
