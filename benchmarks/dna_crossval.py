@@ -16,13 +16,10 @@ import numpy as np
 import torch
 from cells import work
 from dna_cnn import predict_by_cnn
-from dna_gue import counts
+from dna_gue import MODELS, STRENGTHS, counts, regression
 from records import RESULTS
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler
 
 from titans_datasets import load
 from titans_datasets.audit import kmer_groups
@@ -30,7 +27,6 @@ from titans_dna import TitansDNAClassifier
 
 FILE = RESULTS / "dna_crossval.jsonl"
 FIELDS = ("model", "set", "split", "fold")
-MODELS = ("kmers", "cnn", "titans")
 SETS = ("human_nontata_promoters", "human_enhancers_cohn", "drosophila_enhancers_stark")
 SPLITS = ("random", "grouped")
 FOLDS = 5
@@ -85,9 +81,9 @@ def _regression(x: np.ndarray, y: np.ndarray, rest: np.ndarray, dev: np.ndarray,
     """Classes of all rows by a regression on ``train``, of the strength that is best on ``dev`` learned on ``rest``."""
 
     def fitted(strength: float, rows: np.ndarray) -> Any:
-        return make_pipeline(MaxAbsScaler(), LogisticRegression(C=strength, max_iter=300)).fit(x[rows], y[rows])
+        return regression(strength).fit(x[rows], y[rows])
 
-    best = max((0.01, 0.1, 1.0), key=lambda c: fitted(c, rest).score(x[dev], y[dev]))
+    best = max(STRENGTHS, key=lambda c: fitted(c, rest).score(x[dev], y[dev]))
     return fitted(best, train).predict(x)
 
 

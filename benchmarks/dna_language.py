@@ -39,6 +39,8 @@ MODELS = ("lmm", "gated-deltanet", "transformer")
 GENOMES = ("yeast", "ecoli")
 PARAMETERS, STEPS, LENGTH, BATCH, CONTEXT = 700_000, 2000, 1024, 8, 4096
 SIZE = dict(dim=128, num_layers=3, num_heads=4, chunk_size=16)
+# what DNALanguageModel makes of SIZE
+BASE = TitansConfig(vocab_size=6, hidden=256, num_persistent=4, memory_depth=2, forget_to="start", **SIZE)
 PIECE, PIECES = 300, 2000
 
 
@@ -67,11 +69,10 @@ def markov(name: str) -> dict[str, Any]:
 def run(key: tuple[str, str, int]) -> dict[str, Any]:
     name, architecture, seed = key
     genome, train, held = genome_of(name)
-    base = TitansConfig(vocab_size=6, hidden=256, num_persistent=4, memory_depth=2, **SIZE)
     model = DNALanguageModel(
         architecture,
         **SIZE,
-        hidden=config_of(architecture, base, PARAMETERS).hidden,
+        hidden=config_of(architecture, BASE, PARAMETERS).hidden,
         length=LENGTH,
         batch_size=BATCH,
         max_steps=STEPS,

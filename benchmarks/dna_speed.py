@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 from cells import work
-from dna_language import MODELS, PARAMETERS, SIZE
+from dna_language import BASE, MODELS, PARAMETERS
 from lm_models import config_of
 from records import RESULTS
 
-from titans_core import TitansConfig, TitansLM
+from titans_core import TitansLM
 
 FILE = RESULTS / "dna_speed.jsonl"
 FIELDS = ("what",)
@@ -27,8 +27,7 @@ BASES, LENGTHS, PIECE, FAR, REPEATS = 8192, (1024, 2048, 4096, 8192), 4096, 262_
 
 def networks() -> dict[str, TitansLM]:
     torch.manual_seed(0)
-    base = TitansConfig(vocab_size=6, hidden=256, num_persistent=4, window=128, segment=128, memory_depth=2, **SIZE)
-    return {name: TitansLM(config_of(name, base, PARAMETERS)) for name in MODELS}
+    return {name: TitansLM(config_of(name, BASE, PARAMETERS)) for name in MODELS}
 
 
 def step(network: TitansLM, optimizer: torch.optim.Optimizer, windows: torch.Tensor) -> float:

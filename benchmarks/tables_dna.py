@@ -3,7 +3,6 @@
 import statistics
 from typing import Any
 
-from dna_crossval import MODELS as CROSSVAL_MODELS
 from dna_crossval import SETS, SPLITS
 from dna_gue import MODELS, TASKS
 from dna_language import MODELS as SPEED_MODELS
@@ -55,13 +54,13 @@ def crossval(place: Any) -> str:
     rows = read(RESULTS / "dna_crossval.jsonl")
     lines = ["| balanced accuracy, folds | random split | grouped by 40-mers |", "|---|---|---|"]
     for name in SETS:
-        for model in CROSSVAL_MODELS:
+        for model in MODELS:
             of = [
                 [r["balanced_accuracy"] for r in rows if (r["set"], r["model"], r["split"]) == (name, model, split)]
                 for split in SPLITS
             ]
             if any(of):
-                label = NAMES[model].replace("**", "`" if model == "titans" else "")
+                label = NAMES[model].replace("**", "`")
                 lines.append(f"| {name}: {label} ({len(of[0])}, {len(of[1])}) | " + " | ".join(map(_mean, of)) + " |")
     return "\n".join([*lines, "", f"Of five folds; {place(rows)}, 1 thread."])
 

@@ -306,8 +306,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         for name, choices in (("reverse_complement", tuple(NETWORKS)), ("finetune", FINETUNE)):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}.")
-        counts = ("dim", "num_layers", "chunk_size", "kernel_size", "pool", "batch_size", "max_epochs")
-        for name in counts:
+        for name in ("dim", "num_layers", "chunk_size", "kernel_size", "pool", "batch_size", "max_epochs"):
             value = getattr(self, name)
             if value is None and name == "max_epochs":
                 continue

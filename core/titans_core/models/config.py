@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from titans_core.ops.memory.api import FORGET_TO
+from titans_core.ops.memory.api import check_forget_to
 
 ARCHITECTURES = ("lmm", "mac", "mag", "mal", "transformer")
 
@@ -58,8 +58,7 @@ class TitansConfig:
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
             raise ValueError(f"architecture must be one of {ARCHITECTURES}, got {self.architecture!r}.")
-        if self.forget_to not in FORGET_TO:
-            raise ValueError(f"forget_to must be one of {FORGET_TO}, got {self.forget_to!r}.")
+        check_forget_to(self.forget_to)
         least = {"conv_size": 0, "num_persistent": 0, "vocab_size": 2}
         for field in fields(self):
             value = getattr(self, field.name)

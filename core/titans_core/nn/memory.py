@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from titans_core.nn.layers import CausalConv
 from titans_core.nn.state import NeuralMemoryState
 from titans_core.ops.memory import MemoryState, neural_memory, read_memory
-from titans_core.ops.memory.api import FORGET_TO
+from titans_core.ops.memory.api import check_forget_to
 
 GATES = ("token", "chunk")
 
@@ -87,8 +87,7 @@ class NeuralMemory(nn.Module):
             raise ValueError(
                 f"expansion must leave a hidden width of at least 1, got {expansion} times {dim // num_heads}."
             )
-        if forget_to not in FORGET_TO:
-            raise ValueError(f"forget_to must be one of {FORGET_TO}, got {forget_to!r}.")
+        check_forget_to(forget_to)
         if gates not in GATES:
             raise ValueError(f"gates must be one of {GATES}, got {gates!r}.")
         self.dim, self.num_heads, self.chunk_size = dim, num_heads, chunk_size

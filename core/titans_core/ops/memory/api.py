@@ -63,8 +63,7 @@ def neural_memory(
     """
     weights = _layers("weights", weights)
     _check(q, k, v, alpha, eta, theta, weights, state, chunk_size, activation)
-    if forget_to not in FORGET_TO:
-        raise ValueError(f"forget_to must be one of {FORGET_TO}, got {forget_to!r}.")
+    check_forget_to(forget_to)
     backend = resolve_backend(backend, q, v, weights, chunk_size)
 
     # float32 or better: bf16 loses the product of many (1 - alpha). The kernels read bf16, and sum up in float32.
@@ -114,6 +113,12 @@ def read_memory(q: Tensor, memory: tuple[Tensor, ...], activation: str = "silu")
     with torch.autocast(q.device.type, enabled=False):
         out = read(memory, q.transpose(1, 2).to(memory[0].dtype), ACTIVATIONS[activation])
     return out.transpose(1, 2).to(q.dtype)
+
+
+def check_forget_to(forget_to: str) -> None:
+    """Raises a ValueError for what forgetting cannot draw a memory to."""
+    if forget_to not in FORGET_TO:
+        raise ValueError(f"forget_to must be one of {FORGET_TO}, got {forget_to!r}.")
 
 
 def _check(
