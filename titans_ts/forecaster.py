@@ -30,8 +30,8 @@ from titans_ts.stamps import following
 from titans_ts.windows import Table, all_windows_of, first_rows, loader
 
 COLUMN = "Titans"
-# batches in an epoch, at most, and in a training by default
-EPOCH, TRAINING = 100, 600
+# batches in an epoch, at most; and in a training by default, at least and at most
+EPOCH, LEAST, MOST = 100, 600, 2000
 LEAST_MEMORY_STEPS = 40
 # arguments in which an interrupted fit and its continuation may differ, or that training compares by itself
 _NOT_COMPARED = ("device", "verbose", "freq", "max_epochs", "learning_rate", "precision")
@@ -67,9 +67,9 @@ class TitansForecaster(TitansEstimator):
         learning_rate: of the outer loop (AdamW, one cycle).
         batch_size: windows of one series in a batch; with ``multivariate``, this divided by the number of series is
             the number of windows.
-        max_epochs: passes over the training windows (at most 100 batches each), at most; None: as many as make 600
-            batches, up to 200. Training stops where validation gets no better for a quarter of them; of validation
-            windows beyond 100 batches, every second, third ... is taken.
+        max_epochs: rounds of at most 100 batches of training windows, at most; None: as many as make one pass over
+            all of them, though from 600 to 2,000 batches, and up to 200 rounds. Training stops where validation gets
+            no better for a quarter of them; of validation windows beyond 100 batches, every second, third ... is taken.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         precision: "auto", or a precision of Lightning's Trainer.
         random_state: seed; the same integer gives the same model.
@@ -198,7 +198,7 @@ class TitansForecaster(TitansEstimator):
         most = EPOCH * self.batch_size  # windows of one series
         step = max(1, -(-(T - self.h + 1 - border) * panel.values.shape[1] // most))
         val = all_windows_of(table, self.input_size, self.h, border, T, together, step)
-        max_epochs = self.max_epochs or min(200, max(1, -(-TRAINING // len(train))))
+        max_epochs = self.max_epochs or default_epochs(-(-len(windows) // size))
         error = DecayingError(objective)
         history: History = train_network(
             network,
@@ -652,6 +652,12 @@ class TitansForecaster(TitansEstimator):
         from titans_ts.saved import unpack
 
         unpack(self, learned, tensors)
+
+
+def default_epochs(batches: int) -> int:
+    """How many rounds of at most :data:`EPOCH` batches a training has, where one pass over its windows is ``batches``
+    batches: one pass, though from :data:`LEAST` to :data:`MOST` batches; and 200 rounds at most."""
+    return min(200, -(-min(MOST, max(LEAST, batches)) // min(EPOCH, batches)))
 
 
 def _check_length(panel: Panel, least: int, what: str) -> None:

@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 import titans_ts
 from titans_core.archive import ArchiveError
 from titans_ts import TitansForecaster
+from titans_ts.forecaster import default_epochs
 
 
 def values(forecast):
@@ -223,6 +224,11 @@ def test_the_checkpoint_of_another_fit_is_refused(tiny, wide, tmp_path, options,
 def test_training_is_long_enough_for_small_data_by_default(tiny, wide):
     model = tiny(max_epochs=None, batch_size=48).fit(wide, val_size=0)
     assert len(model.history_.epochs) == 86  # 3 series of 105 windows: 7 batches an epoch, 600 in all
+
+
+@pytest.mark.parametrize(("batches", "rounds"), [(1, 200), (7, 86), (100, 6), (537, 6), (1748, 18), (13000, 20)])
+def test_training_is_one_pass_by_default_where_that_is_neither_short_nor_long(batches, rounds):
+    assert default_epochs(batches) == rounds
 
 
 def test_verbose_0_is_silent_and_1_shows_progress(tiny, wide, capfd):
