@@ -20,9 +20,10 @@ from typing_extensions import Self
 
 from titans_core import TitansLM
 from titans_core.train import History, TitansEstimator, TrainingOptions, digest, train_network
+from titans_core.train.batches import loader
 from titans_core.train.estimator import is_number
 from titans_core.train.fit import torch_device
-from titans_dna.classifier_data import Examples, Reads, loader, reads_of
+from titans_dna.classifier_data import Examples, Reads, reads_of
 from titans_dna.encoder import Encoder, EncoderConfig
 from titans_dna.fine_tuning import FINETUNE, LanguageEncoder, network_of
 from titans_dna.labels import class_weights, read_labels, sample_weights, stratified_cut

@@ -1,7 +1,7 @@
-"""What a classifier reads, and how it is dealt out: sequences from every source, and batches of them."""
+"""What a classifier reads: sequences from every source, and batches of them."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Dataset
 
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import open_source, read_regions, whole
 from titans_dna.tokenizer import PAD, encode_batch
 
-__all__ = ["Examples", "Reads", "loader", "read_sequences", "reads_of"]
+__all__ = ["Examples", "Reads", "read_sequences", "reads_of"]
 
 
 def read_sequences(
@@ -110,33 +110,6 @@ class Examples(Dataset):
     def __getitem__(self, places: list[int]) -> tuple[Tensor, Tensor, Tensor]:
         rows = self.rows[places]
         return self.reads.batch(rows), self.labels[rows], self.weights[rows]
-
-
-class Batches(Sampler[list[int]]):
-    """Batches of places: in order, or shuffled anew in each epoch in a way that the seed and the epoch alone decide, so
-    that a run resumed at an epoch sees what an unbroken one would. Lightning calls :meth:`set_epoch`."""
-
-    def __init__(self, count: int, batch_size: int, seed: int | None) -> None:
-        self.count, self.batch_size, self.seed, self.epoch = count, batch_size, seed, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return -(-self.count // self.batch_size)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        # a generator, so that the order is drawn at the first batch: a resumed run sets the epoch after asking for this
-        order = np.arange(self.count)
-        if self.seed is not None:
-            order = np.random.default_rng((self.seed, self.epoch)).permutation(self.count)
-        for start in range(0, self.count, self.batch_size):
-            yield order[start : start + self.batch_size].tolist()
-
-
-def loader(examples: Examples, batch_size: int, seed: int | None = None) -> DataLoader:
-    """Examples in batches: in order, or shuffled by ``seed``."""
-    return DataLoader(examples, batch_size=None, sampler=Batches(len(examples), batch_size, seed))
 
 
 def _is_source(x: Any) -> bool:

@@ -2,7 +2,8 @@
 
     bases [B, T]  ->  stem: convolutions, then the maximum of every ``pool`` positions  ->  blocks of the memory (LMM)
 
-With ``positions`` what the stem found also says where it was: how far from either end, as sines and cosines.
+With ``positions`` each base also says, behind the first convolution, how far from either end it is, in waves of many
+lengths (sines and cosines).
 
 Sequences are padded on the right. Positions beyond the end are zero after each convolution, as positions beyond T are,
 and the memory is causal: a sequence has the same features in a batch as alone.
@@ -46,7 +47,7 @@ class EncoderConfig:
         pool: positions of the stem that become one position of the memory.
         dropout: behind each convolution.
         memory_depth: layers of the memory; 1 is linear.
-        positions: whether blocks are told how far from either end of the sequence a position is.
+        positions: whether the network is told how far from either end of the sequence a base is.
     """
 
     dim: int = 64
@@ -79,7 +80,6 @@ class Encoder(nn.Module):
         super().__init__()
         self.config, self.dim = config, config.dim
         self.stem = Stem(config)
-        self.places = nn.Linear(4 * len(_PERIODS), config.dim, bias=False) if config.positions else None
         memory = config.memory()
         self.blocks = nn.ModuleList(Block(memory, MemoryAlone(memory)) for _ in range(config.num_layers))
         self.norm = norm(memory)
@@ -91,20 +91,26 @@ class Encoder(nn.Module):
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """ids ``[B, T]``, integers of :mod:`titans_dna.tokenizer`; or shares of the bases ``[B, T, 4]``."""
         x, mask = self.stem(one_hot(ids, self.norm.weight.dtype), within(ids))
-        if self.places is not None:
-            x = x + self.places(_from_both_ends(mask, self.config.pool).to(x.dtype)).where(mask[..., None], 0)
         for block in self.blocks:
             x, _ = block(x)
         return self.norm(x), mask
 
 
-def _from_both_ends(mask: Tensor, pool: int) -> Tensor:
-    """Bases from the first and from the last place to each, in waves: mask ``[B, S]`` -> ``[B, S, 4 * periods]``."""
-    first = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
-    last = mask.sum(1, keepdim=True) - 1 - first
-    turns = 2 * math.pi * pool / torch.tensor(_PERIODS, device=mask.device)
-    angles = torch.stack((first, last), dim=-1)[..., None] * turns
-    return torch.cat((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+class Places(nn.Module):
+    """Where each base is: its distances from the first and from the last one, in waves, each mapped to ``dim``."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2 * len(_PERIODS), 2 * dim, bias=False)
+
+    def forward(self, mask: Tensor) -> Tensor:
+        """mask ``[B, T]`` of sequences padded on the right -> ``[B, T, dim]``."""
+        bases = torch.arange(mask.shape[1], device=mask.device)
+        angles = bases[:, None] * (2 * math.pi / torch.tensor(_PERIODS, device=mask.device))
+        waves = torch.cat((angles.sin(), angles.cos()), dim=-1).to(self.linear.weight.dtype)
+        from_first, from_last = self.linear(waves).chunk(2, dim=-1)
+        last = (mask.sum(1, keepdim=True) - 1 - bases).clamp(min=0)
+        return from_first + from_last[last]
 
 
 class Stem(nn.Module):
@@ -119,19 +125,26 @@ class Stem(nn.Module):
             nn.Conv1d(a, b, kernel, padding="same") for (a, b), kernel in zip(pairwise(widths), kernels, strict=True)
         )
         self.norms = nn.ModuleList(nn.RMSNorm(config.dim, eps=1e-6) for _ in self.convs)
+        self.places = Places(config.dim) if config.positions else None
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """x ``[B, T, 4]``, mask ``[B, T]`` -> features ``[B, S, dim]`` and their mask ``[B, S]``."""
-        for conv, rms in zip(self.convs, self.norms, strict=True):
-            y = self.dropout(F.gelu(rms(conv(x.mT).mT)))
-            x = (y if x.shape[-1] == BASES else x + y).where(mask[..., None], 0)
+        inside = mask[..., None]
+        x = self._found(0, x)
+        if self.places is not None:
+            x = x + self.places(mask)
+        x = x.where(inside, 0)
+        x = (x + self._found(1, x)).where(inside, 0)
         beyond = -x.shape[1] % self.pool
         mask = F.pad(mask, (0, beyond)).unflatten(1, (-1, self.pool))
         x = F.pad(x, (0, 0, 0, beyond)).unflatten(1, (-1, self.pool))
         x = x.where(mask[..., None], float("-inf")).amax(2)
         mask = mask.any(2)
         return x.where(mask[..., None], 0), mask
+
+    def _found(self, layer: int, x: Tensor) -> Tensor:
+        return self.dropout(F.gelu(self.norms[layer](self.convs[layer](x.mT).mT)))
 
 
 def one_hot(ids: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

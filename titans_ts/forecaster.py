@@ -14,6 +14,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from titans_core.train import History, TitansEstimator, TrainingOptions, digest, train_network
+from titans_core.train.batches import loader
 from titans_core.train.estimator import is_number
 from titans_ts import online
 from titans_ts.backtest import backtest, backtest_frame
@@ -27,7 +28,7 @@ from titans_ts.rolling import forecast_rows
 from titans_ts.scaling import Scaling, level_of, tensor
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.stamps import following
-from titans_ts.windows import Table, all_windows_of, first_rows, loader
+from titans_ts.windows import Table, all_windows_of, first_rows
 
 COLUMN = "Titans"
 # batches in an epoch, at most; and in a training by default, at least and at most

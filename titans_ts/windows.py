@@ -1,15 +1,12 @@
 """Windows over a table of values: what a network sees, and what it should have said."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
-
-from titans_core.train.processes import processes
+from torch.utils.data import Dataset
 
 
 class Batch(NamedTuple):
@@ -125,41 +122,6 @@ def first_rows(values: Tensor) -> Tensor:
     known = values.isfinite()
     first = known.to(torch.uint8).argmax(dim=0)
     return first.where(known.any(dim=0), torch.tensor(len(values)))
-
-
-class Batches(Sampler[list[int]]):
-    """Batches of indices: in order, or shuffled anew in each epoch in a way that the seed and the epoch alone decide.
-
-    So a run resumed at an epoch sees what an unbroken one would. Lightning calls :meth:`set_epoch`. Where there are
-    more than ``most`` batches, an epoch has the first ``most`` of its order. Of several processes that train together
-    each has its part of every batch, so that together they see what one would.
-    """
-
-    def __init__(self, count: int, batch_size: int, seed: int | None = None, most: int | None = None) -> None:
-        self.count, self.batch_size, self.seed, self.epoch = count, batch_size, seed, 0
-        self.batches = -(-count // batch_size) if most is None else min(most, -(-count // batch_size))
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return self.batches
-
-    def __iter__(self) -> Iterator[list[int]]:
-        # a generator, so that the order is drawn at the first batch: a resumed run sets the epoch after asking for this
-        order = torch.arange(self.count)
-        if self.seed is not None:
-            order = torch.randperm(self.count, generator=torch.Generator().manual_seed(self.seed + self.epoch))
-        rank, world = processes()
-        for batch in order.split(self.batch_size)[: self.batches]:
-            # too few to share: all have them
-            yield (batch[rank::world] if len(batch) >= world else batch).tolist()
-
-
-def loader(windows: Windows, batch_size: int, seed: int | None = None, most: int | None = None) -> DataLoader:
-    """Windows in batches: all in order, or shuffled by ``seed``, at most ``most`` batches an epoch."""
-    # a batch of indices is one item, so that a batch is cut out by one indexing operation
-    return DataLoader(windows, batch_size=None, sampler=Batches(len(windows), batch_size, seed, most))
 
 
 def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray, np.ndarray]:

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from titans_core.train.batches import loader
 from titans_ts.einfft import EinFFT
 from titans_ts.simba import Simba, SimbaConfig, forecast
-from titans_ts.windows import Batches, Table, all_windows, all_windows_of, loader
+from titans_ts.windows import Table, all_windows, all_windows_of
 
 CONFIG = {"h": 5, "input_size": 24, "patch_size": 6, "dim": 8, "num_layers": 2, "num_heads": 2, "chunk_size": 2}
 
@@ -116,17 +117,7 @@ def test_validation_windows_begin_a_lookback_before_the_border():
     assert train[[16]][1][0, :, 0].tolist() == [26, 27, 28, 29]
 
 
-def test_an_epoch_has_every_window_once_in_an_order_of_seed_and_epoch():
-    def order(seed, epoch):
-        batches = Batches(23, 5, seed)
-        batches.set_epoch(epoch)
-        assert [len(b) for b in batches] == [5, 5, 5, 5, 3]
-        return [i for batch in batches for i in batch]
-
-    assert sorted(order(1, 0)) == list(range(23))
-    assert order(1, 0) == order(1, 0)
-    assert order(1, 0) != order(1, 1)
-    assert order(1, 0) != order(2, 0)
+def test_batches_of_windows_are_in_turn_without_a_seed():
     in_turn = loader(all_windows_of(Table(torch.arange(20.0)[:, None]), 4, 2, 0, 20, together=True), batch_size=6)
     firsts = torch.cat([batch.x[:, 0, 0] for batch in in_turn])
     assert firsts.tolist() == list(range(15))

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from titans_core.train import TrainingOptions, train_network
-from titans_ts.windows import Table, all_windows_of, loader
+from titans_core.train.batches import loader
+from titans_ts.windows import Table, all_windows_of
 
 INPUT_SIZE, H, ROWS = 4, 2, 20
 

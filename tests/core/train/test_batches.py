@@ -1,0 +1,56 @@
+"""Batches of a training: what an epoch has, and what decides its order."""
+
+from itertools import chain
+
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+from titans_core.train import batches as module
+from titans_core.train.batches import Batches, loader
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 23
+
+    def __getitem__(self, index):
+        return torch.tensor(index) ** 2
+
+
+def order(seed, epoch, **options):
+    batches = Batches(23, 5, seed, **options)
+    batches.set_epoch(epoch)
+    found = list(batches)
+    assert len(found) == len(batches)
+    return found
+
+
+def test_an_epoch_has_every_row_once_in_an_order_of_seed_and_epoch():
+    assert [len(batch) for batch in order(1, 0)] == [5, 5, 5, 5, 3]
+    assert sorted(chain(*order(1, 0))) == list(range(23))
+    assert order(1, 0) == order(1, 0)
+    assert order(1, 0) != order(1, 1)
+    assert order(1, 0) != order(2, 0)
+    assert list(chain(*order(None, 1))) == list(range(23))
+
+
+def test_an_epoch_may_have_a_part_of_its_order():
+    assert order(1, 0, most=2) == order(1, 0)[:2]
+    assert order(1, 0, most=9) == order(1, 0)
+
+
+def test_processes_share_each_batch_and_see_together_what_one_would(monkeypatch):
+    whole = order(1, 0)
+    parts = []
+    for rank in range(2):
+        monkeypatch.setattr(module, "processes", lambda rank=rank: (rank, 2))
+        parts.append(order(1, 0))
+    assert [sorted(a + b) for a, b in zip(*parts, strict=True)] == [sorted(batch) for batch in whole]
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_loader_gives_what_the_data_make_of_each_batch(seed):
+    found = list(loader(Squares(), 5, seed))
+    assert [len(batch) for batch in found] == [5, 5, 5, 5, 3]
+    assert sorted(torch.cat(found).tolist()) == [i * i for i in range(23)]
