@@ -30,7 +30,7 @@ from titans_dna.labels import class_weights, read_labels, sample_weights, strati
 from titans_dna.strands import NETWORKS, SequenceNetwork
 
 # batches of a training by default, and the bounds of its epochs
-_TRAINING, _LEAST, _MOST = 1600, 10, 100
+_TRAINING, _LEAST, _MOST = 1600, 20, 100
 _FROM_SCRATCH, _FINE_TUNING = 2e-3, 5e-4
 _WEIGHT_DECAY = 0.05
 # sequences and bases in a batch of predict
@@ -66,7 +66,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         dropout: behind the convolutions and before the head.
         learning_rate: of the outer loop (AdamW, one cycle); None: 2e-3, or 5e-4 where ``pretrained`` learns.
         batch_size: sequences in a batch.
-        max_epochs: passes over the training part, at most; None: as many as make 1,600 batches, from 10 to 100.
+        max_epochs: passes over the training part, at most; None: as many as make 1,600 batches, from 20 to 100.
             Training stops where the validation loss gets no better for half of them, at least 3.
         validation_fraction: part of each class that is cut from the training data to stop training early; 0 trains on
             all of it for ``max_epochs``.
