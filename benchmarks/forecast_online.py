@@ -51,7 +51,7 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
              "val_with": report.with_memory}  # fmt: skip
 
     panel = model._read(frame, model.scaling_.columns, None, reset=False)
-    table = model.scaling_.table(panel, model.mean_, model.scale_)
+    table = model.scaling_.table(panel)
     origins = torch.arange(test, len(frame) - h + 1)
     truth = table.values[origins[:, None] + torch.arange(model.h)]
     alone = forecast_rows(model.network_, model.model_.objective, table, origins).point

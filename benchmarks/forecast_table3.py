@@ -2,7 +2,7 @@
 
     python benchmarks/forecast_table3.py [--lookback 96] [--models titans DLinear] [--seeds 0 1 2] [--sets ETTh1]
 
-Settings of the forecaster are those that ``forecast_search.py`` chose on validation rows; peers, models of
+Settings of the forecaster are those that ``forecast_search.py`` chose in a rehearsal; peers, models of
 neuralforecast, have the published ones of their papers' scripts (``table3_peers.py``) and one seed. Cells that are done
 are skipped, and several processes share the work.
 """

@@ -68,15 +68,15 @@ def backtest_frame(
     """
     model._check_series(panel, "a backtest")
     h, T = model._fitted().h, len(panel.values)
-    table = model.scaling_.table(panel, model.mean_, model.scale_)
+    table = model.scaling_.table(panel)
     found = model.model_.rolling(table, torch.tensor(origins), levels)
     rolling = _RollingCalibration(model, table, fitted if levels else None)
     names = ["Titans", *level_names("Titans", levels)]
     parts = []
     for i, origin in enumerate(origins):
         values = model.model_.bounded(found.at(i), levels, rolling.known_by(origin))[0]
-        values = values * model.scale_[:, None] + model.mean_[:, None]
         rows = slice(origin, min(origin + h, T))
+        values = model.scaling_.units.restored(values, panel.index[rows])
         columns = {"y": panel.values[rows], **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
         frame = long_frame(panel.ids, panel.index[rows], columns)
         frame.insert(2, "cutoff", panel.index[origin - 1])

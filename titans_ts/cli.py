@@ -56,6 +56,7 @@ MissingOption = Annotated[Missing, typer.Option(help="What empty cells and left-
 Hist = Annotated[list[str] | None, typer.Option("--hist", help="Column known up to now only (long files; repeat).")]
 Futr = Annotated[list[str] | None, typer.Option("--futr", help="Column known ahead too (long files; repeat).")]
 Calendar = Annotated[bool, typer.Option(help="Use the time of day, week and year.")]
+Profile = Annotated[bool, typer.Option(help="Forecast what differs from the mean day (week, year) of each series.")]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the data, at most. Default: enough.")]
 Level = Annotated[list[float] | None, typer.Option("--level", help="Interval in percent, such as 80 (repeat).")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same model.")]
@@ -77,13 +78,14 @@ def fit(
     hist: Hist = None,
     futr: Futr = None,
     calendar: Calendar = False,
+    profile: Profile = False,
     epochs: Epochs = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """Train on all series of a file and save the model."""
     frame = _read(data, time, id, target)
-    made = _made(horizon, lookback, freq, loss, missing, hist, futr, calendar, epochs, seed, quiet)
+    made = _made(horizon, lookback, freq, loss, missing, hist, futr, calendar, profile, epochs, seed, quiet)
     fitted = _told(lambda: made.fit(frame))
     fitted.save(model)
     best = fitted.history_.epochs[fitted.history_.best_epoch]
@@ -139,6 +141,7 @@ def backtest(
     hist: Hist = None,
     futr: Futr = None,
     calendar: Calendar = False,
+    profile: Profile = False,
     epochs: Epochs = None,
     level: Level = None,
     seed: Seed = 0,
@@ -146,7 +149,7 @@ def backtest(
 ) -> None:
     """Train on the past, forecast what followed, and print the errors."""
     frame = _read(data, time, id, target)
-    made = _made(horizon, lookback, freq, loss, missing, hist, futr, calendar, epochs, seed, quiet)
+    made = _made(horizon, lookback, freq, loss, missing, hist, futr, calendar, profile, epochs, seed, quiet)
     found = _told(
         lambda: made.cross_validation(frame, n_windows=windows, step_size=step, refit=refit, level=level or None)
     )
@@ -213,6 +216,7 @@ def _made(
     hist: list[str] | None,
     futr: list[str] | None,
     calendar: bool,
+    profile: bool,
     epochs: int | None,
     seed: int,
     quiet: bool,
@@ -220,8 +224,7 @@ def _made(
     from titans_ts import TitansForecaster
 
     exogenous: dict[str, Any] = {"hist": hist or [], "futr": futr or []}
-    if calendar:
-        exogenous["calendar"] = "auto"
+    exogenous |= {kind: "auto" for kind, wanted in (("calendar", calendar), ("profile", profile)) if wanted}
     return TitansForecaster(
         h=horizon,
         input_size=lookback,

@@ -7,7 +7,7 @@ values. The same protocol as in iTransformer (arXiv:2310.06625) and Time-Series-
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from titans_datasets import Split, info, load, protocol_split
 from titans_ts.windows import all_windows
 
 Predictor = Callable[..., np.ndarray]
+Part = Literal["val", "test", "rehearsal"]
 NAIVE = ("last-value", "seasonal-naive")
 
 
@@ -60,6 +61,14 @@ class ProtocolData:
     def val_size(self) -> int:
         return self.split.val.stop - self.split.val.start
 
+    @property
+    def rehearsal(self) -> "ProtocolData":
+        """The same a block earlier: its test rows are the val rows, its val rows as many before them. What is scored
+        there did not stop the training, as in the protocol itself."""
+        border = self.split.val.start
+        split = Split(slice(0, border - self.val_size), slice(border - self.val_size, border), self.split.val)
+        return replace(self, split=split)
+
 
 def load_protocol(name: str) -> ProtocolData:
     """A benchmark set by name: "ETTh1", "ETTh2", "ETTm1", "ETTm2", "weather", "ECL" or "traffic", in any case."""
@@ -100,7 +109,7 @@ def score_windows(
 
 
 def evaluate_protocol(
-    model: Any, name: str, *, input_size: int = 96, h: int = 96, seed: int = 0, part: Literal["val", "test"] = "test"
+    model: Any, name: str, *, input_size: int = 96, h: int = 96, seed: int = 0, part: Part = "test"
 ) -> dict[str, Any]:
     """Train a model on a benchmark set and score it by the protocol.
 
@@ -112,7 +121,9 @@ def evaluate_protocol(
         input_size: lookback, in rows.
         h: horizon, in rows.
         seed: of the estimator.
-        part: "test", or "val" for choosing a configuration. Read "test" once per finished configuration.
+        part: "test"; or, to choose a configuration, "rehearsal": the whole protocol a block earlier
+            (:attr:`ProtocolData.rehearsal`); or "val", which flatters, as these rows also end the training. Read "test"
+            once per finished configuration.
 
     Returns:
         ``mse``, ``mae`` and ``n_windows``, and what they belong to: ``model``, ``dataset``, ``input_size``, ``h``,
@@ -125,6 +136,9 @@ def evaluate_protocol(
     data = load_protocol(name)
     stamps = None
     about: dict[str, Any] = {"dataset": data.name, "input_size": input_size, "h": h, "seed": seed, "part": part}
+    scored: Literal["val", "test"] = "val" if part == "val" else "test"
+    if part == "rehearsal":
+        data = data.rehearsal
     if isinstance(model, str):
         about["model"] = model
         predict = naive_predictor(model, h, data.season_length)
@@ -138,8 +152,8 @@ def evaluate_protocol(
         about["parameters"] = sum(p.numel() for p in estimator.network_.parameters())
         predict = estimator.predict_windows
         if getattr(estimator, "has_calendar_", False):
-            stamps = data.origins(part, input_size, h)
-    return {**about, **score_windows(predict, *data.windows(part, input_size, h), origins=stamps)}
+            stamps = data.origins(scored, input_size, h)
+    return {**about, **score_windows(predict, *data.windows(scored, input_size, h), origins=stamps)}
 
 
 def naive_predictor(kind: str, h: int, season_length: int) -> Predictor:

@@ -11,6 +11,7 @@ from titans_ts.stamps import Step
 
 # harmonics of each cycle of the calendar: a daily curve has corners, a year's is smooth
 CYCLES = {"day": 3, "week": 2, "year": 2}
+CYCLIC = ("calendar", "profile")
 _SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
 
 
@@ -23,24 +24,32 @@ class Columns:
         futr: known in the horizon too; ``predict`` needs them in ``futr_df``.
         stat: of a series, not changing; in ``static_df``.
         calendar: cycles of the time stamps, of "day", "week" and "year"; or ("auto",): those that the data spans twice.
+        profile: likewise, cycles whose mean shape is taken from each series before the network sees it, and added to
+            its forecasts.
     """
 
     hist: tuple[str, ...] = ()
     futr: tuple[str, ...] = ()
     stat: tuple[str, ...] = ()
     calendar: tuple[str, ...] = ()
+    profile: tuple[str, ...] = ()
 
     def with_cycles_of(self, index: pd.Index) -> "Columns":
         """ "auto" made definite by a time axis."""
-        if self.calendar != ("auto",):
-            if self.calendar and not isinstance(index, pd.DatetimeIndex):
-                raise ValueError(f"exogenous calendar={list(self.calendar)} needs time stamps, got {index.dtype} ones.")
-            return self
-        if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
-            return replace(self, calendar=())
-        span = (index[-1] - index[0]).total_seconds()
-        step = span / (len(index) - 1)
-        return replace(self, calendar=tuple(c for c in CYCLES if 2 * step <= _SECONDS[c] <= span / 2))
+        definite = {kind: _cycles_of(kind, getattr(self, kind), index) for kind in CYCLIC}
+        return replace(self, **definite)
+
+
+def _cycles_of(kind: str, cycles: tuple[str, ...], index: pd.Index) -> tuple[str, ...]:
+    if cycles != ("auto",):
+        if cycles and not isinstance(index, pd.DatetimeIndex):
+            raise ValueError(f"exogenous {kind}={list(cycles)} needs time stamps, got {index.dtype} ones.")
+        return cycles
+    if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
+        return ()
+    span = (index[-1] - index[0]).total_seconds()
+    step = span / (len(index) - 1)
+    return tuple(c for c in CYCLES if 2 * step <= _SECONDS[c] <= span / 2)
 
 
 def read_columns(exogenous: Mapping[str, Any] | None) -> Columns:
@@ -73,16 +82,16 @@ def read_columns(exogenous: Mapping[str, Any] | None) -> Columns:
     wrong = [n for n in every if n in ("unique_id", "ds", "y")]
     if wrong:
         raise ValueError(f"exogenous must not name {wrong}: these are the frame's own columns.")
-    strange = [c for c in columns.calendar if c not in CYCLES]
-    if strange and columns.calendar != ("auto",):
-        raise ValueError(
-            f"exogenous calendar must be 'auto' or a list of {list(CYCLES)}, got {list(columns.calendar)}."
-        )
+    for kind in CYCLIC:
+        cycles = getattr(columns, kind)
+        if cycles != ("auto",) and any(c not in CYCLES for c in cycles):
+            raise ValueError(f"exogenous {kind} must be 'auto' or a list of {list(CYCLES)}, got {list(cycles)}.")
     return columns
 
 
-def calendar_features(index: pd.Index, cycles: tuple[str, ...]) -> np.ndarray:
-    """Sines and cosines of where in its day, week and year each stamp is: ``[T, 2 * harmonics]``."""
+def calendar_features(index: pd.Index, cycles: tuple[str, ...], finer: int = 1) -> np.ndarray:
+    """Sines and cosines of where in its day, week and year each stamp is: ``[T, 2 * harmonics]``, of ``finer`` times as
+    many harmonics."""
     if not cycles:
         return np.empty((len(index), 0))
     if not isinstance(index, pd.DatetimeIndex):
@@ -93,7 +102,7 @@ def calendar_features(index: pd.Index, cycles: tuple[str, ...]) -> np.ndarray:
     for cycle in cycles:
         # 1970-01-01 was a Thursday
         position = (wall + 3 * 86_400 if cycle == "week" else wall) / _SECONDS[cycle] * 2 * np.pi
-        waves += [f(k * position) for k in range(1, CYCLES[cycle] + 1) for f in (np.sin, np.cos)]
+        waves += [f(k * position) for k in range(1, finer * CYCLES[cycle] + 1) for f in (np.sin, np.cos)]
     return np.stack(waves, axis=1)
 
 

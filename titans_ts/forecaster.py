@@ -25,7 +25,7 @@ from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.rolling import forecast_rows
-from titans_ts.scaling import Scaling, level_of, tensor
+from titans_ts.scaling import Scaling, Units, tensor
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.stamps import following
 from titans_ts.windows import Table, all_windows_of, first_rows
@@ -54,7 +54,8 @@ class TitansForecaster(TitansEstimator):
             distribution, "normal", "laplace" or "student_t". Near steps weigh more in all of them.
         exogenous: columns beside the target, by kind: ``{"hist": [...], "futr": [...], "stat": [...], "calendar":
             [...]}``. ``hist`` are known up to now, ``futr`` in the horizon too, ``stat`` stand in ``static_df``;
-            ``calendar`` takes "auto", or cycles of the time stamps: "day", "week", "year".
+            ``calendar`` takes "auto", or cycles of the time stamps: "day", "week", "year". ``profile`` takes the same:
+            the mean shape that a series has in these cycles is taken from it, and added to its forecasts.
         missing: NaN in the frame, and rows left out of it: "error"; "interpolate" them; or "mask": the network is told
             what is not known.
         multivariate: also mix the series with each other; then all series must have the same length, and ``predict``
@@ -85,7 +86,7 @@ class TitansForecaster(TitansEstimator):
         context_: the newest rows, from where ``predict()`` goes on.
         seconds_: that ``fit`` took.
         has_calendar_: whether time stamps are an input.
-        mean_, scale_: mean and standard deviation of each series in the training part.
+        mean_, scale_: mean and standard deviation of each series in the training part, less its profile.
         n_features_in_: number of series.
 
     Example:
@@ -186,7 +187,7 @@ class TitansForecaster(TitansEstimator):
         self._check_training_rows(panel, border, val_size)
 
         scaling = Scaling.of(panel.rows(None, border), columns)
-        table = scaling.table(panel, scaling.mean, scaling.scale)
+        table = scaling.table(panel)
         objective = objective_of(self.loss)
         seed = self._seed()
         with torch.random.fork_rng(devices=[]):
@@ -293,7 +294,7 @@ class TitansForecaster(TitansEstimator):
 
         Args:
             windows: of the series of ``fit``.
-            origins: the time stamp of each window's first forecast step, ``[W]``; needed with a calendar.
+            origins: the time stamp of each window's first forecast step, ``[W]``; needed with a calendar or a profile.
         """
         config = self._fitted()
         expected = (config.input_size, self.n_features_in_)
@@ -306,20 +307,28 @@ class TitansForecaster(TitansEstimator):
         columns = self.scaling_.columns
         if columns.hist or columns.futr:
             raise ValueError("predict_windows has no exogenous columns: use cross_validation or predict with frames.")
-        x = tensor((windows - self.mean_) / self.scale_)
-        futr = None
-        if columns.calendar:
+        futr, shape = None, np.zeros((1, config.input_size + config.h, 1))
+        if self.has_calendar_:
             if origins is None or len(origins) != len(windows):
-                raise ValueError("a model with a calendar needs the time stamp of each window's first forecast step.")
-            futr = self._calendar(pd.DatetimeIndex(origins))
+                raise ValueError(
+                    "a model with a calendar or a profile needs the time stamp of each window's first forecast step."
+                )
+            index, rows = self._axis(pd.DatetimeIndex(origins))
+            waves = self.scaling_.future(index, np.empty((len(index), 1, 0)))
+            futr = None if waves is None else waves[torch.from_numpy(rows)]
+            if columns.profile:
+                shape = self.scaling_.units.shape(index)[rows]
+        x = tensor((windows - shape[:, : config.input_size] - self.mean_) / self.scale_)
         stat = self.scaling_.columns_of("stat", self.context_.stat)
         found = []
         for part in torch.arange(len(x)).split(256):
-            rows = None if stat is None else stat.expand(len(part), -1, -1)
+            still = None if stat is None else stat.expand(len(part), -1, -1)
             with torch.no_grad():
-                raw, center, scale = self.network_.normalised(x[part], None, None if futr is None else futr[part], rows)
+                raw, center, scale = self.network_.normalised(
+                    x[part], None, None if futr is None else futr[part], still
+                )
             found.append(self.model_.objective.point(raw) * scale + center)
-        return torch.cat(found).double().numpy() * self.scale_ + self.mean_
+        return torch.cat(found).double().numpy() * self.scale_ + self.mean_ + shape[:, config.input_size :]
 
     def predict_insample(self, df: Any, step_size: int | None = None, level: list[float] | None = None) -> pd.DataFrame:
         """Forecasts at many origins in a frame, such as the one of ``fit``, beside what came.
@@ -387,7 +396,7 @@ class TitansForecaster(TitansEstimator):
         panel = self._read(df, self.scaling_.columns, None, reset=False)
         self._check_series(panel, "score")
         _check_length(panel, config.input_size + config.h, "input_size + h")
-        table = self.scaling_.table(panel, self.mean_, self.scale_)
+        table = self.scaling_.table(panel)
         total = count = 0.0
         origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
         for part in origins.split(4096):
@@ -417,7 +426,7 @@ class TitansForecaster(TitansEstimator):
         if self.memory_ is None:
             raise ValueError(f"this model has no online memory: {self._why_no_memory()} There is no surprise to show.")
         panel = self._read(df, self.scaling_.columns, None, reset=False)
-        table = self.scaling_.table(panel, *self._levels(panel))
+        table = self.scaling_.table(panel, self._units(panel))
         frames = []
         first = first_rows(table.values)
         for stream in online.streams_of(first, len(table.values)):
@@ -466,9 +475,9 @@ class TitansForecaster(TitansEstimator):
         if config.num_series is not None:
             self._check_series(panel, "a multivariate model")
         _check_length(panel, config.input_size, "input_size")
-        mean, scale = self._levels(panel)
+        units = self._units(panel)
         futr = read_future(futr_df, panel.ids, panel.future(config.h), self.scaling_.columns.futr, panel.freq)
-        table = self.scaling_.table(panel, mean, scale)
+        table = self.scaling_.table(panel, units)
         ahead = table.extended(self.scaling_.future(panel.future(config.h), futr), config.h)
         origin = torch.tensor([len(panel.values)])
         late = first_rows(table.values) > len(panel.values) - config.input_size
@@ -483,7 +492,7 @@ class TitansForecaster(TitansEstimator):
         calibration = self.calibration_
         if calibration is not None and panel.ids != self.context_.ids:
             calibration = calibration.shared()
-        return model.bounded(found, levels, calibration)[0] * scale[:, None] + mean[:, None]
+        return units.restored(model.bounded(found, levels, calibration)[0], panel.future(config.h))
 
     def _network(self, config: SimbaConfig) -> Simba:
         return Simba(config)
@@ -497,38 +506,33 @@ class TitansForecaster(TitansEstimator):
         """Takes what was learned."""
         self.model_, self.history_, self.memory_report_ = model, history, report
         self.network_, self.memory_, self.scaling_ = model.network, model.memory, model.scaling
-        self.mean_, self.scale_ = model.scaling.mean, model.scaling.scale
-        self.has_calendar_ = bool(model.scaling.columns.calendar)
+        self.mean_, self.scale_ = model.scaling.units.mean, model.scaling.units.scale
+        self.has_calendar_ = bool(model.scaling.columns.calendar or model.scaling.columns.profile)
 
     def _move(self, position: Position) -> None:
         """Stands elsewhere in the series."""
         self.position_, self.context_, self.calibration_ = position, position.context, position.calibration
 
-    def _levels(self, panel: Panel) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and scale of each series: one that fit knew keeps those it had there, a new one has those of what is
-        known of it."""
-        mean, scale = level_of(panel.values)
+    def _units(self, panel: Panel) -> Units:
+        """Of each series: one that fit knew keeps those it had there, a new one has those of what is known of it."""
         known = {name: i for i, name in enumerate(self.context_.ids)}
-        for column, name in enumerate(panel.ids):
-            if name in known:
-                mean[column], scale[column] = self.mean_[known[name]], self.scale_[known[name]]
-        return mean, scale
+        columns = [column for column, name in enumerate(panel.ids) if name in known]
+        fresh = Units.of(panel.values, panel.index, self.scaling_.columns.profile)
+        return fresh.replaced(columns, self.scaling_.units, [known[panel.ids[column]] for column in columns])
 
-    def _calendar(self, origins: pd.DatetimeIndex) -> Tensor:
-        """Calendar columns of windows that begin their horizon at these stamps: ``[W, input_size + h, 1, F]``."""
+    def _axis(self, origins: pd.DatetimeIndex) -> tuple[pd.DatetimeIndex, np.ndarray]:
+        """Time stamps that hold every window that begins its horizon at ``origins``, and the places of each window's
+        rows among them: ``[W, input_size + h]``."""
         config, step = self._fitted(), self.context_.freq
+        assert not isinstance(step, int)  # a calendar has time stamps
         first, last = origins.min(), origins.max()
-        if isinstance(step, int):
-            raise ValueError("a calendar needs time stamps, and this model was fitted on integer ones.")
         axis = pd.date_range(first, last, freq=step)
         before = pd.date_range(end=first, periods=config.input_size + 1, freq=step)[:-1]
         after = pd.date_range(last, periods=config.h, freq=step)[1:]
-        whole = before.append([axis, after])
-        futr = self.scaling_.future(whole, np.empty((len(whole), 1, 0)))
-        at = torch.from_numpy(axis.get_indexer(origins))
-        if futr is None or (at < 0).any():
+        at = axis.get_indexer(origins)
+        if (at < 0).any():
             raise ValueError(f"origins must be time stamps of freq {step!r}.")
-        return futr[at[:, None] + torch.arange(config.input_size + config.h)]
+        return before.append([axis, after]), at[:, None] + np.arange(config.input_size + config.h)
 
     def _config(self, table: Table, objective: Objective) -> SimbaConfig:
         return SimbaConfig(

@@ -145,7 +145,7 @@ class Position:
             ValueError: other series, or rows that do not follow.
         """
         joined = self.context.joined(newer)
-        table = model.scaling.table(joined, model.scaling.mean, model.scaling.scale)
+        table = model.scaling.table(joined)
         offset = self.rows + len(newer.values) - len(table.values)  # rows are counted from the first of fit
         end = self.rows + len(newer.values)
         step = end if self.calibration is None else self.calibration.step

@@ -17,7 +17,7 @@ from titans_ts.intervals import Calibration
 from titans_ts.memory_training import MemoryReport
 from titans_ts.model import Model, Position
 from titans_ts.objective import objective_of
-from titans_ts.scaling import Scaling
+from titans_ts.scaling import Scaling, Units
 from titans_ts.simba import Simba, SimbaConfig
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "context_stat": context.stat,
         "mean": model.mean_,
         "scale": model.scale_,
+        "profile": model.scaling_.units.profile,
         **{f"scaling.{name}": both for name, both in model.scaling_.exogenous.items()},
     }
     if model.calibration_ is not None:
@@ -99,7 +100,9 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         memory.load_state_dict(weights)
         memory.eval()
     columns = Columns(**{kind: tuple(names) for kind, names in learned["columns"].items()})
-    scaling = Scaling(columns, mean, scale, {name: both.numpy() for name, both in part("scaling.").items()})
+    profile = tensors["profile"].numpy() if "profile" in tensors else np.zeros((0, len(mean)))  # saved before 0.1
+    units = Units(mean, scale, profile, columns.profile)
+    scaling = Scaling(columns, units, {name: both.numpy() for name, both in part("scaling.").items()})
     history = History(**learned["history"])
     model.n_features_in_ = len(mean)
     model._settle(

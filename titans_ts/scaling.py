@@ -12,36 +12,90 @@ from titans_ts.exogenous import Columns, calendar_features
 from titans_ts.frame import Panel
 from titans_ts.windows import Table
 
+# a profile has so many times the harmonics of the calendar that the network is told: an hour of a day has its own value
+FINER = 4
+
+
+@dataclass(frozen=True)
+class Units:
+    """What is taken from each series before the network sees it, and given back to its forecasts.
+
+    Attributes:
+        mean, scale: of each series less its profile, ``[N]``.
+        profile: the mean shape of a series' days, weeks or years, as weights of the waves of ``cycles``: ``[F, N]``.
+        cycles: of the time stamps; none for no profile.
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    profile: np.ndarray
+    cycles: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) -> "Units":
+        """Of the rows ``[T, N]``, NaN left out."""
+        waves = calendar_features(index, cycles, FINER)
+        profile = np.zeros((waves.shape[1], values.shape[1]))
+        if cycles:
+            waves = np.concatenate((np.ones((len(waves), 1)), waves), axis=1)
+            for column, known in enumerate(np.isfinite(values).T):
+                # waves that the steps are too coarse for are zero but for rounding, or another wave over again
+                fitted = np.linalg.lstsq(waves[known], values[known, column], rcond=1e-6)[0]
+                profile[:, column] = fitted[1:]
+            values = values - waves[:, 1:] @ profile
+        return cls(*level_of(values), profile, cycles)
+
+    def shape(self, index: pd.Index) -> np.ndarray:
+        """The profile at these time stamps: ``[T, N]``, or without one ``[1, 1]``, a zero."""
+        return calendar_features(index, self.cycles, FINER) @ self.profile if self.cycles else np.zeros((1, 1))
+
+    def standardised(self, values: np.ndarray, index: pd.Index) -> np.ndarray:
+        """Of ``[T, N]`` in the units of the data."""
+        return (values - self.shape(index) - self.mean) / self.scale
+
+    def restored(self, values: np.ndarray, index: pd.Index) -> np.ndarray:
+        """Of standardised ``[T, N, K]``: in the units of the data."""
+        return values * self.scale[:, None] + (self.mean + self.shape(index))[..., None]
+
+    def replaced(self, columns: list[int], other: "Units", those: list[int]) -> "Units":
+        """With some series as ``other`` has them."""
+        mean, scale, profile = self.mean.copy(), self.scale.copy(), self.profile.copy()
+        mean[columns], scale[columns], profile[:, columns] = (
+            other.mean[those],
+            other.scale[those],
+            other.profile[:, those],
+        )
+        return Units(mean, scale, profile, self.cycles)
+
 
 @dataclass(frozen=True)
 class Scaling:
-    """Mean and standard deviation of everything in the training rows.
+    """Units of everything, from the training rows.
 
     Attributes:
         columns: the exogenous columns, with the calendar made definite.
-        mean, scale: of each series, ``[N]``.
+        units: of the series of ``fit``.
         exogenous: for "hist", "futr" and "stat" mean and deviation of each column, ``[2, X]``.
     """
 
     columns: Columns
-    mean: np.ndarray
-    scale: np.ndarray
+    units: Units
     exogenous: dict[str, np.ndarray]
 
     @classmethod
     def of(cls, panel: Panel, columns: Columns) -> "Scaling":
         """Of the rows of a panel."""
-        mean, scale = level_of(panel.values)
         tables = {"hist": panel.hist, "futr": panel.futr, "stat": panel.stat}
         exogenous = {
             name: np.stack(level_of(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]))) for name, x in tables.items()
         }
-        return cls(columns, mean, scale, exogenous)
+        return cls(columns, Units.of(panel.values, panel.index, columns.profile), exogenous)
 
-    def table(self, panel: Panel, mean: np.ndarray, scale: np.ndarray) -> Table:
-        """A panel whose series are standardised by ``mean`` and ``scale`` ``[N]``."""
+    def table(self, panel: Panel, units: Units | None = None) -> Table:
+        """A panel, standardised; its series are those of ``fit`` where no other ``units`` are given."""
+        units = self.units if units is None else units
         return Table(
-            tensor((panel.values - mean) / scale),
+            tensor(units.standardised(panel.values, panel.index)),
             self.columns_of("hist", panel.hist),
             self.future(panel.index, panel.futr),
             self.columns_of("stat", panel.stat),

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from titans_core.train.resume import digest
 from titans_core.train.tune import best_again, open_study, plot_history, plot_importance, report_to, run_study
 from titans_ts.backtest import read_for
+from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, 
         "dropout": trial.suggest_float("dropout", 0.0, 0.6, step=0.1),
         "learning_rate": trial.suggest_float("learning_rate", 5e-4, 1e-2, log=True),
     }
-    if facts["may_add_calendar"] and trial.suggest_categorical("calendar", [False, True]):
-        settings["exogenous"] = {"calendar": "auto"}
+    if facts["may_add_calendar"]:
+        added = {kind: "auto" for kind in CYCLIC if trial.suggest_categorical(kind, [False, True])}
+        settings["exogenous"] = added or None
     return settings

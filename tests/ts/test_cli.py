@@ -43,6 +43,16 @@ def test_fit_and_predict_are_those_of_the_library(run, wide, wide_file, tmp_path
     assert "2024-01-03 12:00" in run("predict", fewer, "--model", tmp_path / "m").output
 
 
+def test_calendar_and_profile_are_switches(run, wide_file, tmp_path):
+    run("fit", wide_file, "--model", tmp_path / "m", *SMALL, "--calendar", "--profile")
+    assert TitansForecaster.load(tmp_path / "m").exogenous == {
+        "hist": [],
+        "futr": [],
+        "calendar": "auto",
+        "profile": "auto",
+    }
+
+
 def test_a_long_file_with_names_of_its_own(run, wide, to_long, tmp_path):
     long = to_long(wide).rename(columns={"unique_id": "shop", "ds": "when", "y": "sales"})
     long.to_parquet(tmp_path / "long.parquet")

@@ -105,6 +105,16 @@ def test_an_estimator_is_cloned_told_everything_and_never_sees_a_test_row(real_d
     assert (result["model"], result["dataset"], result["parameters"]) == ("Spy", "ETTh1", 0)
 
 
+def test_a_rehearsal_is_the_protocol_a_block_earlier(real_data, monkeypatch):
+    monkeypatch.setattr(Spy, "fits", [])
+    result = evaluate_protocol(Spy(), "ETTh1", input_size=48, h=96, part="rehearsal")
+    ((values, val_size, _),) = Spy.fits
+    assert (len(values), val_size) == (8640, 2880)  # nothing of the rows that are scored
+    np.testing.assert_array_equal(values.to_numpy(), load_protocol("ETTh1").values[:8640])
+    assert result["part"] == "rehearsal"
+    assert result["mse"] == evaluate_protocol("last-value", "ETTh1", input_size=48, h=96, part="val")["mse"]
+
+
 def test_rows_are_stamped_regularly_even_where_the_file_is_not(real_data):
     raw = load("weather").index
     assert raw.has_duplicates

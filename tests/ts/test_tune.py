@@ -99,6 +99,8 @@ def test_the_default_space_fits_the_data(wide, tiny):
         settings = default_space(trial, {"rows": rows, "h": 8, "may_add_calendar": False})
         assert 2 <= settings["input_size"] <= rows - 8
         assert "exogenous" not in settings
+    fixed = optuna.trial.FixedTrial({**trial.params, "calendar": False, "profile": True})
+    assert default_space(fixed, {"rows": 10_000, "h": 8, "may_add_calendar": True})["exogenous"] == {"profile": "auto"}
 
 
 def test_what_cannot_be_searched_is_said(tiny, wide):

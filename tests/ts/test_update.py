@@ -52,15 +52,10 @@ def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
     np.testing.assert_allclose(once.calibration_.scores, often.calibration_.scores, rtol=1e-3, atol=1e-5)
     assert len(once.calibration_.scores) > len(before)  # the new errors are in it
     # and they are those of the forecasts that were made then
-    table = once.scaling_.table(*_whole(once, waves))
+    table = once.scaling_.table(once._read(waves, once.scaling_.columns, None, reset=False))
     later = torch.arange(400 - 4 + 1, 500 - 4 + 1)
     expected = once.model_.scores(table, later, 1).scores
     np.testing.assert_allclose(once.calibration_.scores[-len(later) :], expected, rtol=1e-3, atol=1e-5)
-
-
-def _whole(model, frame):
-    panel = model._read(frame, model.scaling_.columns, None, reset=False)
-    return panel, model.mean_, model.scale_
 
 
 def test_update_changes_no_weight_of_the_outer_loop(fitted, waves):
