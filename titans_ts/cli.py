@@ -195,7 +195,7 @@ def tune(
     from titans_ts import tune as search
 
     frame = _read(data, time, id, target)
-    made = _made(horizon, 96, freq, loss, missing, None, None, False, epochs, seed, True)
+    made = _made(horizon, 96, freq, loss, missing, None, None, False, False, epochs, seed, True)
     best = _told(
         lambda: search.tune(
             frame, made, n_trials=trials, storage=storage, timeout=timeout, random_state=seed, verbose=not quiet
