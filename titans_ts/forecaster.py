@@ -27,12 +27,11 @@ from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.rolling import forecast_rows
 from titans_ts.scaling import Scaling, Units, tensor
 from titans_ts.simba import Simba, SimbaConfig
-from titans_ts.stamps import following
+from titans_ts.stamps import around, following
+from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs
 from titans_ts.windows import Table, all_windows_of, first_rows
 
 COLUMN = "Titans"
-# batches in an epoch, at most; and in a training by default, at least and at most
-EPOCH, LEAST, MOST = 100, 600, 2000
 LEAST_MEMORY_STEPS = 40
 # arguments in which an interrupted fit and its continuation may differ, or that training compares by itself
 _NOT_COMPARED = ("device", "verbose", "freq", "max_epochs", "learning_rate", "precision")
@@ -171,20 +170,13 @@ class TitansForecaster(TitansEstimator):
         panel = self._read(df, columns, static_df, reset=True)
         columns = columns.with_cycles_of(panel.index)
         T = len(panel.values)
-        _check_length(panel, self.input_size + self.h, "input_size + h")
+        check_length(panel, self.input_size + self.h, "input_size + h")
         if self.multivariate and self.missing == "error" and np.isnan(panel.values).any():
             raise ValueError(
                 "multivariate=True needs series of the same length. Cut the longer ones, or use multivariate=False."
             )
-        if val_size is None:
-            val_size = self._default_val_size(T)
-        border = T - val_size
-        if val_size < 0 or border < self.input_size + self.h or 0 < val_size < self.h:
-            raise ValueError(
-                f"val_size={val_size} of {T} rows: validation needs at least h={self.h} rows, and training at least "
-                f"input_size + h = {self.input_size + self.h}. Use val_size=0 to train on all rows."
-            )
-        self._check_training_rows(panel, border, val_size)
+        border = border_of(panel, self.input_size, self.h, val_size)
+        val_size = T - border
 
         scaling = Scaling.of(panel.rows(None, border), columns)
         table = scaling.table(panel)
@@ -313,7 +305,9 @@ class TitansForecaster(TitansEstimator):
                 raise ValueError(
                     "a model with a calendar or a profile needs the time stamp of each window's first forecast step."
                 )
-            index, rows = self._axis(pd.DatetimeIndex(origins))
+            step = self.context_.freq
+            assert not isinstance(step, int)  # a calendar has time stamps
+            index, rows = around(pd.DatetimeIndex(origins), step, config.input_size, config.h)
             waves = self.scaling_.future(index, np.empty((len(index), 1, 0)))
             futr = None if waves is None else waves[torch.from_numpy(rows)]
             if columns.profile:
@@ -343,7 +337,7 @@ class TitansForecaster(TitansEstimator):
         """
         config = self._fitted()
         panel = self._read(df, self.scaling_.columns, None, reset=False)
-        _check_length(panel, config.input_size + config.h, "input_size + h")
+        check_length(panel, config.input_size + config.h, "input_size + h")
         step = config.h if step_size is None else step_size
         origins = list(range(config.input_size, len(panel.values) - config.h + 1, step))
         return backtest_frame(self, panel, origins, [] if level is None else check_levels(level))
@@ -395,7 +389,7 @@ class TitansForecaster(TitansEstimator):
         config = self._fitted()
         panel = self._read(df, self.scaling_.columns, None, reset=False)
         self._check_series(panel, "score")
-        _check_length(panel, config.input_size + config.h, "input_size + h")
+        check_length(panel, config.input_size + config.h, "input_size + h")
         table = self.scaling_.table(panel)
         total = count = 0.0
         origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
@@ -474,7 +468,7 @@ class TitansForecaster(TitansEstimator):
         config = self._fitted()
         if config.num_series is not None:
             self._check_series(panel, "a multivariate model")
-        _check_length(panel, config.input_size, "input_size")
+        check_length(panel, config.input_size, "input_size")
         units = self._units(panel)
         futr = read_future(futr_df, panel.ids, panel.future(config.h), self.scaling_.columns.futr, panel.freq)
         table = self.scaling_.table(panel, units)
@@ -520,20 +514,6 @@ class TitansForecaster(TitansEstimator):
         fresh = Units.of(panel.values, panel.index, self.scaling_.columns.profile)
         return fresh.replaced(columns, self.scaling_.units, [known[panel.ids[column]] for column in columns])
 
-    def _axis(self, origins: pd.DatetimeIndex) -> tuple[pd.DatetimeIndex, np.ndarray]:
-        """Time stamps that hold every window that begins its horizon at ``origins``, and the places of each window's
-        rows among them: ``[W, input_size + h]``."""
-        config, step = self._fitted(), self.context_.freq
-        assert not isinstance(step, int)  # a calendar has time stamps
-        first, last = origins.min(), origins.max()
-        axis = pd.date_range(first, last, freq=step)
-        before = pd.date_range(end=first, periods=config.input_size + 1, freq=step)[:-1]
-        after = pd.date_range(last, periods=config.h, freq=step)[1:]
-        at = axis.get_indexer(origins)
-        if (at < 0).any():
-            raise ValueError(f"origins must be time stamps of freq {step!r}.")
-        return before.append([axis, after]), at[:, None] + np.arange(config.input_size + config.h)
-
     def _config(self, table: Table, objective: Objective) -> SimbaConfig:
         return SimbaConfig(
             h=self.h,
@@ -567,15 +547,6 @@ class TitansForecaster(TitansEstimator):
         if self.missing not in POLICIES:
             raise ValueError(f"missing must be one of {POLICIES}, got {self.missing!r}.")
         objective_of(self.loss)
-
-    def _check_training_rows(self, panel: Panel, border: int, val_size: int) -> None:
-        rows = border - first_rows(tensor(panel.values[:border])).numpy()
-        if rows.min() < self.input_size + self.h:
-            raise ValueError(
-                f"series {panel.ids[int(rows.argmin())]!r} has {rows.min()} rows for training (before the last "
-                f"{val_size}, which are for validation), but input_size + h = {self.input_size + self.h} are needed. "
-                "Give more of its past, leave it out, or lower input_size or h."
-            )
 
     def _check_series(self, panel: Panel, what: str) -> None:
         if panel.ids != self.context_.ids:
@@ -627,11 +598,6 @@ class TitansForecaster(TitansEstimator):
                 panel = replace(panel, ids=context.ids)
         return panel
 
-    def _default_val_size(self, T: int) -> int:
-        spare = T - self.input_size - self.h
-        size = max(self.h, spare // 5)
-        return size if spare >= size else 0
-
     def _fitted(self) -> SimbaConfig:
         """What the network was built from: ``fit`` decides, not what ``set_params`` said since."""
         check_is_fitted(self, "network_")
@@ -657,18 +623,3 @@ class TitansForecaster(TitansEstimator):
         from titans_ts.saved import unpack
 
         unpack(self, learned, tensors)
-
-
-def default_epochs(batches: int) -> int:
-    """How many rounds of at most :data:`EPOCH` batches a training has, where one pass over its windows is ``batches``
-    batches: one pass, though from :data:`LEAST` to :data:`MOST` batches; and 200 rounds at most."""
-    return min(200, -(-min(MOST, max(LEAST, batches)) // min(EPOCH, batches)))
-
-
-def _check_length(panel: Panel, least: int, what: str) -> None:
-    rows = len(panel.values)
-    if rows < least:
-        raise ValueError(
-            f"the frame has {rows} rows (n_samples={rows}), but {what} = {least} are needed. "
-            "Give a longer frame, or lower input_size or h."
-        )

@@ -79,6 +79,25 @@ def name_of(step: Step) -> str | int:
     return step if isinstance(step, int) else step.freqstr
 
 
+def around(
+    origins: pd.DatetimeIndex, step: pd.offsets.BaseOffset, before: int, after: int
+) -> tuple[pd.Index, np.ndarray]:
+    """Regular time stamps that hold every origin with ``before`` stamps before it and ``after`` from it on, and the
+    places of each origin's stamps among them: ``[len(origins), before + after]``.
+
+    Raises:
+        ValueError: origins that do not lie on one axis of this step.
+    """
+    first, last = origins.min(), origins.max()
+    axis = pd.date_range(first, last, freq=step)
+    at = axis.get_indexer(origins)
+    if (at < 0).any():
+        raise ValueError(f"origins must be time stamps of freq {step!r}.")
+    earlier = pd.date_range(end=first, periods=before + 1, freq=step)[:-1]
+    later = pd.date_range(last, periods=after, freq=step)[1:]
+    return earlier.append([axis, later]), at[:, None] + np.arange(before + after)
+
+
 def _axis(index: pd.Index, step: Step, to_last: bool) -> pd.Index:
     if isinstance(step, int):
         stop = index[-1] + 1 if to_last else index[0] + len(index) * step

@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 import titans_ts
 from titans_core.archive import ArchiveError
 from titans_ts import TitansForecaster
-from titans_ts.forecaster import default_epochs
+from titans_ts.training_rows import default_epochs
 
 
 def values(forecast):

@@ -1,0 +1,50 @@
+"""Which rows of a panel train, which validate, and for how long."""
+
+from titans_ts.frame import Panel
+from titans_ts.scaling import tensor
+from titans_ts.windows import first_rows
+
+# batches in an epoch, at most; and in a training by default, at least and at most
+EPOCH, LEAST, MOST = 100, 600, 2000
+
+
+def check_length(panel: Panel, least: int, what: str) -> None:
+    rows = len(panel.values)
+    if rows < least:
+        raise ValueError(
+            f"the frame has {rows} rows (n_samples={rows}), but {what} = {least} are needed. "
+            "Give a longer frame, or lower input_size or h."
+        )
+
+
+def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> int:
+    """The row before which a panel trains: the last ``val_size`` are kept for validation, by default a fifth of those
+    beyond ``input_size + h`` where that leaves a window.
+
+    Raises:
+        ValueError: too few rows for either, or a series that has too few to train on.
+    """
+    T, least = len(panel.values), input_size + h
+    if val_size is None:
+        val_size = max(h, (T - least) // 5)
+        val_size = val_size if T - least >= val_size else 0
+    border = T - val_size
+    if val_size < 0 or border < least or 0 < val_size < h:
+        raise ValueError(
+            f"val_size={val_size} of {T} rows: validation needs at least h={h} rows, and training at least "
+            f"input_size + h = {least}. Use val_size=0 to train on all rows."
+        )
+    rows = border - first_rows(tensor(panel.values[:border])).numpy()
+    if rows.min() < least:
+        raise ValueError(
+            f"series {panel.ids[int(rows.argmin())]!r} has {rows.min()} rows for training (before the last "
+            f"{val_size}, which are for validation), but input_size + h = {least} are needed. "
+            "Give more of its past, leave it out, or lower input_size or h."
+        )
+    return border
+
+
+def default_epochs(batches: int) -> int:
+    """How many rounds of at most :data:`EPOCH` batches a training has, where one pass over its windows is ``batches``
+    batches: one pass, though from :data:`LEAST` to :data:`MOST` batches; and 200 rounds at most."""
+    return min(200, -(-min(MOST, max(LEAST, batches)) // min(EPOCH, batches)))
