@@ -45,11 +45,16 @@ def _cycles_of(kind: str, cycles: tuple[str, ...], index: pd.Index) -> tuple[str
         if cycles and not isinstance(index, pd.DatetimeIndex):
             raise ValueError(f"exogenous {kind}={list(cycles)} needs time stamps, got {index.dtype} ones.")
         return cycles
-    if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
+    return spanned_twice(index, tuple(CYCLES)) if isinstance(index, pd.DatetimeIndex) else ()
+
+
+def spanned_twice(index: pd.DatetimeIndex, cycles: tuple[str, ...]) -> tuple[str, ...]:
+    """Those cycles that time stamps go through twice, in steps of half of one or less."""
+    if len(index) < 2:
         return ()
     span = (index[-1] - index[0]).total_seconds()
     step = span / (len(index) - 1)
-    return tuple(c for c in CYCLES if 2 * step <= _SECONDS[c] <= span / 2)
+    return tuple(c for c in cycles if 2 * step <= _SECONDS[c] <= span / 2)
 
 
 def read_columns(exogenous: Mapping[str, Any] | None) -> Columns:

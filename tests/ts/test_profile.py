@@ -69,6 +69,16 @@ def test_a_new_series_has_a_profile_of_its_own(fitted, wide, shape):
     np.testing.assert_allclose(fitted.predict(new)["new"], expected, atol=1e-3 * expected.abs().max())
 
 
+def test_a_cycle_that_a_series_does_not_go_through_twice_has_no_shape(wide):
+    values = wide.to_numpy().copy()
+    values[: len(wide) - 40, 0] = np.nan  # begins 40 hours before the end
+    profile = Units.of(values, wide.index, ("day", "week")).profile
+    assert profile.shape == (2 * (12 + 8), 3)
+    assert not profile[:, 0].any()
+    assert profile[:24, 1:].any(axis=0).all()
+    assert not profile[24:].any()  # five days
+
+
 def test_holes_are_left_out_of_a_profile(wide, shape):
     values = shape.loc[wide.index].to_numpy().copy()
     values[::7] = np.nan  # no hour is left out of every day
