@@ -100,9 +100,8 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         memory.load_state_dict(weights)
         memory.eval()
     columns = Columns(**{kind: tuple(names) for kind, names in learned["columns"].items()})
-    profile = (
-        tensors["profile"].numpy() if "profile" in tensors else np.zeros((0, len(mean)))
-    )  # from before there were any
+    # models saved before there were profiles have none
+    profile = tensors["profile"].numpy() if "profile" in tensors else np.zeros((0, len(mean)))
     units = Units(mean, scale, profile, columns.profile)
     scaling = Scaling(columns, units, {name: both.numpy() for name, both in part("scaling.").items()})
     history = History(**learned["history"])
