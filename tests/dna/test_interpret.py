@@ -56,7 +56,8 @@ def odds_of(model, sequence, target):
 def test_gradients_add_up_to_the_change_of_the_score(of_each_kind, kind):
     model, (X, _) = of_each_kind[kind], planted(2, seed=2)
     for sequence in (X[0], X[1][:17]):
-        (found,) = attribute(model, [sequence], "yes", steps=256)
+        # the path has kinks, where another position becomes the maximum: at 256 steps the sum is off by up to 0.04
+        (found,) = attribute(model, [sequence], "yes", steps=1024)
         gained = odds_of(model, sequence, "yes") - odds_of(model, "N" * len(sequence), "yes")
         assert found.attrs["score"] == pytest.approx(odds_of(model, sequence, "yes"), abs=1e-5)
         assert found["importance"].sum() == pytest.approx(gained, abs=0.02 * max(1, abs(gained)))
