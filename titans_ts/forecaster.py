@@ -509,6 +509,8 @@ class TitansForecaster(TitansEstimator):
 
     def _units(self, panel: Panel) -> Units:
         """Of each series: one that fit knew keeps those it had there, a new one has those of what is known of it."""
+        if panel.ids == self.context_.ids:
+            return self.scaling_.units
         known = {name: i for i, name in enumerate(self.context_.ids)}
         columns = [column for column, name in enumerate(panel.ids) if name in known]
         fresh = Units.of(panel.values, panel.index, self.scaling_.columns.profile)

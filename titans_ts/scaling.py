@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from titans_ts.exogenous import Columns, calendar_features, spanned_twice
+from titans_ts.exogenous import CYCLES, Columns, calendar_features, spanned_twice
 from titans_ts.frame import Panel
 from titans_ts.windows import Table
 
@@ -34,11 +34,17 @@ class Units:
     @classmethod
     def of(cls, values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) -> "Units":
         """Of the rows ``[T, N]``, NaN left out."""
-        profile = np.zeros((calendar_features(index[:1], cycles, FINER).shape[1], values.shape[1]))
+        waves = calendar_features(index, cycles, FINER)
+        profile = np.zeros((waves.shape[1], values.shape[1]))
         if cycles:
+            cycle_of = np.repeat(cycles, [2 * FINER * CYCLES[cycle] for cycle in cycles])
             for column, known in enumerate(np.isfinite(values).T):
-                profile[:, column] = _mean_shape(values[known, column], index[known], cycles)
-            values = values - calendar_features(index, cycles, FINER) @ profile
+                # a series has no shape of a cycle that it does not go through twice
+                kept = np.isin(cycle_of, spanned_twice(index[known], cycles))
+                table = np.concatenate((np.ones((known.sum(), 1)), waves[known][:, kept]), axis=1)
+                # waves that the steps are too coarse for are zero but for rounding, or another wave over again
+                profile[kept, column] = np.linalg.lstsq(table, values[known, column], rcond=1e-6)[0][1:]
+            values = values - waves @ profile
         return cls(*level_of(values), profile, cycles)
 
     def shape(self, index: pd.Index) -> np.ndarray:
@@ -112,19 +118,6 @@ class Scaling:
         mean, scale = self.exogenous[name]
         # what is not known counts as the mean
         return tensor((values - mean) / scale).nan_to_num(0.0)
-
-
-def _mean_shape(values: np.ndarray, index: pd.DatetimeIndex, cycles: tuple[str, ...]) -> np.ndarray:
-    """Weights of the waves ``[F]`` by least squares; 0 for a cycle that the rows do not go through twice."""
-    spanned = spanned_twice(index, cycles)
-    waves = [calendar_features(index, (cycle,), FINER) for cycle in cycles]
-    kept = np.concatenate([np.full(wave.shape[1], cycle in spanned) for wave, cycle in zip(waves, cycles, strict=True)])
-    table = np.concatenate((np.ones((len(index), 1)), *waves), axis=1)[:, np.append(True, kept)]
-    # waves that the steps are too coarse for are zero but for rounding, or another wave over again
-    fitted = np.linalg.lstsq(table, values, rcond=1e-6)[0]
-    shape = np.zeros(len(kept))
-    shape[kept] = fitted[1:]
-    return shape
 
 
 def level_of(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
