@@ -7,9 +7,10 @@ import pandas as pd
 import torch
 from sklearn.base import clone
 
-from titans_ts.exogenous import Columns, read_columns, to_pandas
-from titans_ts.frame import Panel, from_pandas, long_frame, read_frame
+from titans_ts.exogenous import to_pandas
+from titans_ts.frame import Panel, from_pandas, long_frame
 from titans_ts.intervals import Calibration, check_levels, level_names, scored_origins
+from titans_ts.reading import read_for
 from titans_ts.windows import Table
 
 if TYPE_CHECKING:
@@ -114,11 +115,3 @@ def _before(df: Any, whole: Panel, cutoff: int) -> Any:
     if "ds" in plain.columns:
         return plain[plain["ds"] <= last]
     return plain[plain.index <= last]
-
-
-def read_for(forecaster: "TitansForecaster", df: Any) -> Panel:
-    """The panel of a frame as an unfitted forecaster reads it."""
-    if not hasattr(df, "columns"):
-        df = np.asarray(df, dtype=np.float64)
-    columns = read_columns(forecaster.exogenous)
-    return read_frame(df, forecaster.freq, Columns(columns.hist, columns.futr), forecaster.missing)

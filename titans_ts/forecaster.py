@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,17 @@ from titans_core.train.batches import loader
 from titans_core.train.estimator import is_number
 from titans_ts import online
 from titans_ts.backtest import backtest, backtest_frame
-from titans_ts.exogenous import Columns, read_columns, read_future, read_static
+from titans_ts.exogenous import Columns, read_columns, read_future
 from titans_ts.frame import POLICIES, Freq, Panel, from_pandas, long_frame, read_frame
 from titans_ts.intervals import check_levels, level_names
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import DecayingError, Objective, objective_of
+from titans_ts.reading import is_frame, of_frame, read_newer, with_static
 from titans_ts.rolling import forecast_rows
 from titans_ts.scaling import Scaling, Units, tensor
 from titans_ts.simba import Simba, SimbaConfig
-from titans_ts.stamps import around, following
+from titans_ts.stamps import around
 from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs
 from titans_ts.windows import Table, all_windows_of, first_rows
 
@@ -275,7 +275,7 @@ class TitansForecaster(TitansEstimator):
                 then.
         """
         self._fitted()
-        newer = self._read_newer(new_df)
+        newer = read_newer(self.context_, new_df, self.scaling_.columns, self.missing)
         if self.missing != "mask" and np.isnan(newer.values).any():
             raise ValueError("the new rows have series that begin later: each row must have a value of each series.")
         self._move(self.position_.moved(self.model_, newer))
@@ -557,48 +557,22 @@ class TitansForecaster(TitansEstimator):
             )
 
     def _read(self, df: Any, columns: Columns, static_df: Any, reset: bool) -> Panel:
-        if isinstance(df, pd.DataFrame) or hasattr(df, "columns"):
+        if is_frame(df):
             known = self.freq
             if known is None and not reset and self.context_.layout != "matrix":
                 known = self.context_.freq
-            plain = Columns(columns.hist, columns.futr)
-            panel = read_frame(df, known, plain, self.missing)
+            panel = read_frame(df, known, of_frame(columns), self.missing)
         else:
             # sklearn's own checks and messages for matrices
             allowed = True if self.missing == "error" else "allow-nan"
             panel = read_frame(
                 validate_data(self, df, reset=reset, dtype=np.float64, ensure_all_finite=allowed),
-                columns=Columns(columns.hist, columns.futr),
+                columns=of_frame(columns),
                 missing=self.missing,
             )
         if reset:
             self.n_features_in_ = panel.values.shape[1]
-        return self._with_static(panel, columns, static_df, reset)
-
-    def _with_static(self, panel: Panel, columns: Columns, static_df: Any, reset: bool) -> Panel:
-        """The panel with its static columns: from ``static_df``, or, for the series of ``fit``, as known from there."""
-        if not columns.stat:
-            return panel
-        if static_df is None and not reset:
-            known = {name: i for i, name in enumerate(self.context_.ids)}
-            new = [name for name in panel.ids if name not in known]
-            if new:
-                raise ValueError(f"series {new[:8]} are new: give their static columns in static_df.")
-            return replace(panel, stat=self.context_.stat[[known[name] for name in panel.ids]])
-        return replace(panel, stat=read_static(static_df, panel.ids, columns.stat))
-
-    def _read_newer(self, new_df: Any) -> Panel:
-        """New rows, which may be a single one; a matrix goes on counting where the last ended."""
-        context = self.context_
-        if isinstance(new_df, pd.DataFrame) or hasattr(new_df, "columns"):
-            columns = Columns(self.scaling_.columns.hist, self.scaling_.columns.futr)
-            panel = read_frame(new_df, context.freq, columns, self.missing)
-        else:
-            panel = read_frame(np.atleast_2d(np.asarray(new_df, dtype=np.float64)), missing=self.missing)
-            panel = replace(panel, index=following(context.index[-1], context.freq, len(panel.values)))
-            if len(panel.ids) == len(context.ids):
-                panel = replace(panel, ids=context.ids)
-        return panel
+        return with_static(panel, columns.stat, static_df, None if reset else self.context_)
 
     def _fitted(self) -> SimbaConfig:
         """What the network was built from: ``fit`` decides, not what ``set_params`` said since."""

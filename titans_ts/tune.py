@@ -15,9 +15,9 @@ from sklearn.base import clone
 
 from titans_core.train.resume import digest
 from titans_core.train.tune import best_again, open_study, plot_history, plot_importance, report_to, run_study
-from titans_ts.backtest import read_for
 from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
+from titans_ts.reading import read_for
 
 if TYPE_CHECKING:
     import optuna
