@@ -19,13 +19,27 @@ NAMES = {"kmers": "k-mer logistic regression", "cnn": "small CNN", "titans": "**
 def gue(place: Any) -> str:
     rows = read(RESULTS / "dna_gue.jsonl")
     lines = ["| Matthews correlation | " + " | ".join(TASKS) + " |", "|---|" + "---|" * len(TASKS)]
+    found: dict[str, dict[str, float]] = {"DNABERT-2": DNABERT_2}
     for model in MODELS:
         of = {task: [r["mcc"] for r in rows if (r["model"], r["task"]) == (model, task)] for task in TASKS}
         lines.append(f"| {NAMES[model]} | " + " | ".join(_mean(of[task]) for task in TASKS) + " |")
+        found[model] = {task: statistics.mean(values) for task, values in of.items() if values}
     lines.append("| DNABERT-2, published | " + " | ".join(f"{DNABERT_2[task]:.3f}" for task in TASKS) + " |")
     seeds = max(r["seed"] for r in rows) + 1
     lines += ["", f"Official test sets; {seeds} {'seed' if seeds == 1 else 'seeds'} at most. {place(rows)}, 1 thread."]
+    size = {r["parameters"] for r in rows if r["model"] == "titans"}
+    lines += [
+        "",
+        f"The classifier has {max(size) // 1000} thousand parameters, DNABERT-2 117 million. It is ahead of DNABERT-2 "
+        f"{_ahead(found, 'DNABERT-2')}, of the k-mers {_ahead(found, 'kmers')}, of the CNN {_ahead(found, 'cnn')}.",
+    ]
     return "\n".join(lines)
+
+
+def _ahead(found: dict[str, dict[str, float]], other: str) -> str:
+    behind = [task for task, mcc in found["titans"].items() if mcc <= found[other][task]]
+    ahead = f"on {len(found['titans']) - len(behind)} of {len(found['titans'])} tasks"
+    return ahead + (f" (not on {', '.join(behind)})" if behind else "")
 
 
 def _mean(values: list[float]) -> str:
