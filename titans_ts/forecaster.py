@@ -33,6 +33,7 @@ from titans_ts.windows import Table, all_windows_of, first_rows
 
 COLUMN = "Titans"
 LEAST_MEMORY_STEPS = 40
+AVERAGE = 100  # steps: training mostly stops before its learning rate has come down
 # arguments in which an interrupted fit and its continuation may differ, or that training compares by itself
 _NOT_COMPARED = ("device", "verbose", "freq", "max_epochs", "learning_rate", "precision")
 _COUNTS = ("patch_size", "dim", "num_layers", "chunk_size", "batch_size")
@@ -203,6 +204,7 @@ class TitansForecaster(TitansEstimator):
                 learning_rate=self.learning_rate,
                 max_epochs=max_epochs,
                 patience=max(3, max_epochs // 4),
+                average=AVERAGE,
                 seed=seed,
                 device=self.device,
                 precision=self.precision,

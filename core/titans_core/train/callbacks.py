@@ -1,20 +1,47 @@
-"""What happens around epochs: a progress bar, and remembering the best weights and the losses."""
+"""What happens around steps and epochs: averaged weights, remembering the best ones and the losses, a progress bar."""
 
 from collections.abc import Callable
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import TQDMProgressBar
-from torch import Tensor
+import torch
+from lightning.pytorch.callbacks import TQDMProgressBar, WeightAveraging
+from torch import Tensor, nn
+
+
+class Averaged(WeightAveraging):
+    """A moving average of the weights, which validation sees and training comes to.
+
+    Where a training stops before its learning rate has come down, the last weights are as noisy as the last steps.
+
+    Args:
+        steps: that it goes back, about; fewer at the beginning.
+    """
+
+    def __init__(self, steps: int) -> None:
+        def moved(average: Tensor, current: Tensor, count: Tensor) -> Tensor:
+            keep = ((1 + count) / (10 + count)).clamp(max=1 - 1 / steps)
+            return torch.lerp(current, average, keep.to(current))
+
+        super().__init__(use_buffers=False, avg_fn=moved)
+
+    @property
+    def network(self) -> nn.Module:
+        assert self._average_model is not None
+        return self._average_model.module.get_submodule("network")
 
 
 class KeepBest(L.Callback):
     """Remembers the losses of every epoch, and the network's weights at the best validation loss.
 
     Both are part of a checkpoint, so they survive an interruption.
+
+    Args:
+        averaged: where the weights are taken from; None takes those of the network as it trains.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, averaged: Averaged | None = None) -> None:
+        self.averaged = averaged
         self.epochs: list[dict[str, float]] = []
         self.best_loss = float("inf")
         self.best_epoch = -1
@@ -28,9 +55,8 @@ class KeepBest(L.Callback):
         if loss is None or loss < self.best_loss:
             self.best_loss = float("inf") if loss is None else loss
             self.best_epoch = trainer.current_epoch
-            self.best_weights = {
-                k: v.detach().cpu().clone() for k, v in pl_module.get_submodule("network").state_dict().items()
-            }
+            network = pl_module.get_submodule("network") if self.averaged is None else self.averaged.network
+            self.best_weights = {k: v.detach().cpu().clone() for k, v in network.state_dict().items()}
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -16,7 +16,7 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch import nn
 from torch.utils.data import DataLoader
 
-from titans_core.train.callbacks import KeepBest, OnEpoch, ProgressBar
+from titans_core.train.callbacks import Averaged, KeepBest, OnEpoch, ProgressBar
 from titans_core.train.module import Loss, OuterLoop
 from titans_core.train.resume import Fingerprint, check_resumable, shapes
 
@@ -31,6 +31,7 @@ class TrainingOptions:
         max_epochs: passes over the training data, at most.
         patience: epochs without a better validation loss before training stops; ignored without validation data.
         clip: largest norm of the gradient.
+        average: steps of a moving average of the weights, by which is validated and which is kept; 0 for none.
         seed: of everything random.
         device: "auto", "cpu", "cuda", "mps" or "cuda:1".
         precision: "auto" (bf16-mixed on CUDA where it has bf16, else 32), or a precision of Lightning's Trainer.
@@ -44,6 +45,7 @@ class TrainingOptions:
     max_epochs: int = 10
     patience: int = 3
     clip: float = 1.0
+    average: int = 0
     seed: int = 0
     device: str = "auto"
     precision: str = "auto"
@@ -92,8 +94,9 @@ def train_network(
     if dist.is_torchelastic_launched():  # one process of several, started by torchrun
         here, all_of_them = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
         strategy, devices, nodes = "ddp", here, all_of_them // here
-    keep = KeepBest()
-    callbacks: list[Callback] = [keep]
+    averaged = Averaged(options.average) if options.average else None
+    keep = KeepBest(averaged)
+    callbacks: list[Callback] = [keep] if averaged is None else [averaged, keep]
     if val is not None:
         callbacks.append(EarlyStopping("val_loss", patience=options.patience, check_finite=False))
     if options.progress:
@@ -163,6 +166,7 @@ def _fingerprint(
         "max_epochs",
         "patience",
         "clip",
+        "average",
         "precision",
     )  # a seed may be drawn anew
     own = {name: getattr(options, name) for name in settings} | {"batches": batches, "network": shapes(network)}

@@ -33,7 +33,8 @@ def val_loss(net):
         return (net(x) - y).square().mean().item()
 
 
-def test_the_weights_are_those_of_the_best_epoch_on_the_cpu_in_evaluation_mode():
+@pytest.mark.parametrize("average", [0, 2])
+def test_the_weights_are_those_of_the_best_epoch_on_the_cpu_in_evaluation_mode(average):
     net = network()
     calls = {"n": 0}
 
@@ -43,9 +44,10 @@ def test_the_weights_are_those_of_the_best_epoch_on_the_cpu_in_evaluation_mode()
         x, y = batch
         return squared_error(net, (x, y if calls["n"] <= 8 or not net.training else -10 * y))
 
-    history = train_network(net, spoiled, data(), data(seed=5), TrainingOptions(**{**OPTIONS, "learning_rate": 0.1}))
+    options = TrainingOptions(**{**OPTIONS, "learning_rate": 0.1, "max_epochs": 6, "average": average})
+    history = train_network(net, spoiled, data(), data(seed=5), options)
     losses = [epoch["val_loss"] for epoch in history.epochs]
-    assert history.best_epoch == losses.index(min(losses)) < 3
+    assert history.best_epoch == losses.index(min(losses)) < 5
     assert val_loss(net) == pytest.approx(min(losses), rel=1e-5)
     assert not net.training
     assert all(p.device.type == "cpu" for p in net.parameters())
@@ -65,6 +67,27 @@ def test_without_validation_the_last_weights_are_kept():
     history = train_network(network(), squared_error, data(), None, TrainingOptions(**OPTIONS))
     assert history.best_epoch == 3
     assert "val_loss" not in history.epochs[0]
+
+
+def test_averaging_changes_no_step_and_keeps_the_moving_average_of_the_weights():
+    passed = []
+
+    def recorded(net, batch):
+        passed.append([p.detach().clone() for p in net.parameters()])  # before the step
+        return squared_error(net, batch)
+
+    plain, averaged = network(), network()
+    train_network(plain, recorded, data(), None, TrainingOptions(**OPTIONS))
+    train_network(averaged, squared_error, data(), None, TrainingOptions(**OPTIONS, average=4))
+    after = [*passed[1:], [p.detach() for p in plain.parameters()]]
+    assert len(after) == 16
+    expected = after[0]
+    for n, weights in enumerate(after[1:], start=1):
+        keep = min(3 / 4, (1 + n) / (10 + n))
+        expected = [keep * e + (1 - keep) * w for e, w in zip(expected, weights, strict=True)]
+    for found, e, last in zip(averaged.parameters(), expected, after[-1], strict=True):
+        torch.testing.assert_close(found.detach(), e)
+        assert not torch.allclose(found, last, atol=1e-4)
 
 
 def test_a_run_that_was_cut_and_resumed_is_the_run_that_was_not(tmp_path):

@@ -51,11 +51,12 @@ def cut_after(steps, error, loss=squared_error):
 
 @pytest.mark.parametrize("with_val", [True, False], ids=["val", "no-val"])
 @pytest.mark.parametrize("steps", [1, STEPS, STEPS + 2, 3 * STEPS + 3])
-def test_resuming_is_exact_wherever_the_run_was_cut(tmp_path, steps, with_val):
+@pytest.mark.parametrize("average", [0, 5], ids=["as-is", "averaged"])
+def test_resuming_is_exact_wherever_the_run_was_cut(tmp_path, steps, with_val, average):
     val = data(seed=5) if with_val else None
     unbroken = network()
-    expected = train_network(unbroken, squared_error, data(), val, TrainingOptions(**OPTIONS))
-    options = TrainingOptions(**OPTIONS, checkpoint_dir=tmp_path)
+    expected = train_network(unbroken, squared_error, data(), val, TrainingOptions(**OPTIONS, average=average))
+    options = TrainingOptions(**OPTIONS, average=average, checkpoint_dir=tmp_path)
     with pytest.raises(PowerCutError):
         train_network(network(), cut_after(steps, PowerCutError), data(), val, options)
     torch.manual_seed(99)
