@@ -21,7 +21,7 @@ class Averaged(WeightAveraging):
     def __init__(self, steps: int) -> None:
         def moved(average: Tensor, current: Tensor, count: Tensor) -> Tensor:
             keep = ((1 + count) / (10 + count)).clamp(max=1 - 1 / steps)
-            return torch.lerp(current, average, keep.to(current))
+            return torch.lerp(current.to(average), average, keep.to(average))
 
         super().__init__(use_buffers=False, avg_fn=moved)
 

@@ -118,6 +118,8 @@ def train_network(
             check_resumable(resume, fingerprint)
 
     dtype = next(network.parameters()).dtype  # a precision such as "64-true" changes it for training
+    if options.precision == "64-true":  # before Lightning would: what it resumes or averages, it would round
+        network.double()
     module = OuterLoop(
         network, loss, options.learning_rate, options.weight_decay, len(train) * options.max_epochs, options.seed
     )

@@ -68,6 +68,28 @@ def test_resuming_is_exact_wherever_the_run_was_cut(tmp_path, steps, with_val, a
     assert [f.name for f in tmp_path.iterdir()] == ["last.ckpt"]
 
 
+@pytest.mark.parametrize("average", [0, 5], ids=["as-is", "averaged"])
+def test_resuming_is_exact_in_double_precision(tmp_path, average):
+    seen = []
+
+    def doubled(net, batch):
+        seen.append([p.detach().clone() for p in net.parameters()])  # by steps, and by the average in validation
+        return squared_error(net, [x.double() for x in batch])
+
+    settings = {**OPTIONS, "average": average, "precision": "64-true"}
+    train_network(network(), doubled, data(), data(seed=5), TrainingOptions(**settings))
+    expected = seen.copy()
+    options = TrainingOptions(**settings, checkpoint_dir=tmp_path)
+    with pytest.raises(PowerCutError):
+        train_network(network(), cut_after(2 * STEPS, PowerCutError, doubled), data(), data(seed=5), options)
+    resumed = network()
+    seen.clear()
+    train_network(resumed, doubled, data(), data(seed=5), options)
+    for found, weights in zip(seen, expected[-len(seen) :], strict=True):
+        assert all(torch.equal(a, b) and a.dtype == torch.float64 for a, b in zip(found, weights, strict=True))
+    assert next(resumed.parameters()).dtype == torch.float32
+
+
 def test_patience_goes_on_counting_where_the_run_was_cut(tmp_path):
     def constant(net, batch):
         return squared_error(net, batch)[0] * 0 + 1.0, 1
