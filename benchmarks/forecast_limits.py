@@ -73,16 +73,16 @@ def _epoch(frame: pd.DataFrame, train: int, val: int) -> dict[str, Any]:
     model.fit(frame.iloc[: train + val], val_size=val, on_epoch=lambda *_: times.append(time.perf_counter() - begin))
     windows = (train - 96 - 96 + 1) * frame.shape[1]
     return {"rows": train + val, "series": frame.shape[1], "epoch_seconds_with_validation": times[0],
-            "epoch_windows": 100 * 448, "all_windows": windows, "fit_seconds": model.seconds_}  # fmt: skip
+            "epoch_windows": 100 * model.batch_size, "all_windows": windows, "fit_seconds": model.seconds_}  # fmt: skip
 
 
 def ecl_shape() -> dict[str, Any]:
-    """26304 x 321: one epoch (100 batches of 448 windows) and its validation."""
+    """26304 x 321: one epoch (100 batches of windows) and its validation."""
     return _epoch(_waves(26_304, 321), 18_412, 2632)
 
 
 def traffic_shape() -> dict[str, Any]:
-    """17544 x 862: one epoch (100 batches of 448 windows) and its validation."""
+    """17544 x 862: one epoch (100 batches of windows) and its validation."""
     return _epoch(_waves(17_544, 862), 12_280, 1756)
 
 

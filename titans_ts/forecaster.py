@@ -69,9 +69,9 @@ class TitansForecaster(TitansEstimator):
         learning_rate: of the outer loop (AdamW, one cycle).
         batch_size: windows of one series in a batch; with ``multivariate``, this divided by the number of series is
             the number of windows.
-        max_epochs: rounds of at most 100 batches of training windows, at most; None: as many as make one pass over
-            all of them, though from 600 to 2,000 batches, and up to 200 rounds. Training stops where validation gets
-            no better for a quarter of them; of validation windows beyond 100 batches, every second, third ... is taken.
+        max_epochs: rounds of at most 100 batches of training windows, at most; None: as many as see a third of all
+            windows, though from 600 to 2,000 batches, and up to 200 rounds. Training stops where validation gets no
+            better for a quarter of them; of validation windows beyond 100 batches, every second, third ... is taken.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         precision: "auto", or a precision of Lightning's Trainer.
         random_state: seed; the same integer gives the same model.
@@ -110,8 +110,8 @@ class TitansForecaster(TitansEstimator):
         num_layers: int = 2,
         chunk_size: int = 4,
         dropout: float = 0.5,
-        learning_rate: float = 2e-3,
-        batch_size: int = 448,
+        learning_rate: float = 1e-3,
+        batch_size: int = 128,
         max_epochs: int | None = None,
         device: str = "auto",
         precision: str = "auto",

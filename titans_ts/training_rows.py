@@ -6,6 +6,8 @@ from titans_ts.windows import first_rows
 
 # batches in an epoch, at most; and in a training by default, at least and at most
 EPOCH, LEAST, MOST = 100, 600, 2000
+# of a pass over all windows; neighbours share most of their rows
+PART = 3
 
 
 def check_length(panel: Panel, least: int, what: str) -> None:
@@ -46,5 +48,5 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
 
 def default_epochs(batches: int) -> int:
     """How many rounds of at most :data:`EPOCH` batches a training has, where one pass over its windows is ``batches``
-    batches: one pass, though from :data:`LEAST` to :data:`MOST` batches; and 200 rounds at most."""
-    return min(200, -(-min(MOST, max(LEAST, batches)) // min(EPOCH, batches)))
+    batches: a third of a pass, though from :data:`LEAST` to :data:`MOST` batches; and 200 rounds at most."""
+    return min(200, -(-min(MOST, max(LEAST, batches // PART)) // min(EPOCH, batches)))
