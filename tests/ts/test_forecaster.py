@@ -226,7 +226,9 @@ def test_training_is_long_enough_for_small_data_by_default(tiny, wide):
     assert len(model.history_.epochs) == 86  # 3 series of 105 windows: 7 batches an epoch, 600 in all
 
 
-@pytest.mark.parametrize(("batches", "rounds"), [(1, 200), (7, 86), (100, 6), (1874, 7), (3000, 10), (6132, 20), (45000, 20)])
+@pytest.mark.parametrize(
+    ("batches", "rounds"), [(1, 200), (7, 86), (100, 6), (1874, 7), (3000, 10), (6132, 20), (45000, 20)]
+)
 def test_training_sees_a_third_of_all_windows_by_default_where_that_is_neither_short_nor_long(batches, rounds):
     assert default_epochs(batches) == rounds
 
