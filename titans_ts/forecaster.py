@@ -28,7 +28,7 @@ from titans_ts.rolling import forecast_rows
 from titans_ts.scaling import Scaling, Units, tensor
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.stamps import around
-from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs
+from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, windows_in_batch
 from titans_ts.windows import Table, all_windows_of, first_rows
 
 COLUMN = "Titans"
@@ -68,7 +68,7 @@ class TitansForecaster(TitansEstimator):
         dropout: on the residual branches and before the head.
         learning_rate: of the outer loop (AdamW, one cycle).
         batch_size: windows of one series in a batch; with ``multivariate``, this divided by the number of series is
-            the number of windows.
+            the number of windows, though at least 16 where these are not more than 1,024 of one series.
         max_epochs: rounds of at most 100 batches of training windows, at most; None: as many as see a third of all
             windows, though from 600 to 2,000 batches, and up to 200 rounds. Training stops where validation gets no
             better for a quarter of them; of validation windows beyond 100 batches, every second, third ... is taken.
@@ -188,7 +188,7 @@ class TitansForecaster(TitansEstimator):
             network = self._network(self._config(table, objective))
         together = self.multivariate
         windows = all_windows_of(table, self.input_size, self.h, 0, border, together)
-        size = max(1, self.batch_size // panel.values.shape[1]) if together else self.batch_size
+        size = windows_in_batch(self.batch_size, panel.values.shape[1]) if together else self.batch_size
         train = loader(windows, size, seed, most=EPOCH)
         most = EPOCH * self.batch_size  # windows of one series
         step = max(1, -(-(T - self.h + 1 - border) * panel.values.shape[1] // most))

@@ -8,6 +8,8 @@ from titans_ts.windows import first_rows
 EPOCH, LEAST, MOST = 100, 600, 2000
 # of a pass over all windows; neighbours share most of their rows
 PART = 3
+# windows of all series together in a batch, at least, where that is not more than so many of one series
+TOGETHER, LANES = 16, 1024
 
 
 def check_length(panel: Panel, least: int, what: str) -> None:
@@ -44,6 +46,11 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
             "Give more of its past, leave it out, or lower input_size or h."
         )
     return border
+
+
+def windows_in_batch(batch_size: int, series: int) -> int:
+    """Windows of all series together, where ``batch_size`` is the number of windows of one series."""
+    return max(1, batch_size // series, min(TOGETHER, LANES // series))
 
 
 def default_epochs(batches: int) -> int:

@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 import titans_ts
 from titans_core.archive import ArchiveError
 from titans_ts import TitansForecaster
-from titans_ts.training_rows import default_epochs
+from titans_ts.training_rows import default_epochs, windows_in_batch
 
 
 def values(forecast):
@@ -231,6 +231,11 @@ def test_training_is_long_enough_for_small_data_by_default(tiny, wide):
 )
 def test_training_sees_a_third_of_all_windows_by_default_where_that_is_neither_short_nor_long(batches, rounds):
     assert default_epochs(batches) == rounds
+
+
+@pytest.mark.parametrize(("series", "windows"), [(2, 64), (7, 18), (21, 16), (64, 16), (321, 3), (2000, 1)])
+def test_a_batch_has_some_windows_of_all_series_together(series, windows):
+    assert windows_in_batch(128, series) == windows
 
 
 def test_verbose_0_is_silent_and_1_shows_progress(tiny, wide, capfd):
