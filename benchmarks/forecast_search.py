@@ -1,15 +1,16 @@
 """Settings for each benchmark set, chosen in a rehearsal by one rule for all.
 
-    python benchmarks/forecast_search.py [--sets ETTm2 ...] [--lookback 96]
+    python benchmarks/forecast_search.py [--sets ETTm2 ...] [--lookbacks]
 
 A rehearsal is the whole protocol a block earlier: trained without the validation rows, stopped by as many rows before
 them, scored on them. Rows that stopped the training flatter what they are scored with. Test rows are never read.
 
-At horizon 96 and seed 0, two questions one after the other: the calendar, the mixing of series and the profile of a
-day, each off and on (dropout 0.3); and the dropout. An answer stays as the forecaster's default (no calendar, no
-mixing, no profile, dropout 0.5) unless another lowers the error by more than 1 %: less is within what seeds do. To keep
-it short all train for 600 batches, the least that the forecaster takes by default. Cells that are done are skipped, and
-several processes share the work.
+At horizon 96, lookback 96 and seed 0, two questions one after the other: the calendar, the mixing of series and the
+profile of a day, each off and on (dropout 0.3); and the dropout. With ``--lookbacks`` a third one behind them, which
+lookback of 96, 336 and 720, for the table of searched lookbacks. An answer stays as the forecaster's default (no
+calendar, no mixing, no profile, dropout 0.5, 96) unless another lowers the error by more than 1 %: less is within what
+seeds do. To keep it short all train for 600 batches, the least that the forecaster takes by default. Cells that are
+done are skipped, and several processes share the work.
 """
 
 import argparse
@@ -25,6 +26,7 @@ SETS = ("ETTh1", "ETTh2", "weather", "ETTm1", "ETTm2")
 NAMES = ("calendar", "multivariate", "profile", "dropout")
 FIELDS = ("dataset", "input_size", "part", "recipe", *NAMES)
 PART = "rehearsal"
+LOOKBACKS = (96, 336, 720)  # the default first
 RECIPE = 2  # of the forecaster's training; what was found by an earlier one says nothing of this
 FIRST, DEFAULT = 0.3, 0.5
 MARGIN = 0.01
@@ -56,19 +58,38 @@ def forecaster(
     )
 
 
-def chosen(dataset: str, input_size: int = 96) -> dict[str, Any] | None:
+def chosen(dataset: str) -> dict[str, Any] | None:
     """The settings that the rule leads to, and the recipe that they were found by; None while cells are missing."""
-    settings, missing = _asked(dataset, input_size)
+    settings, missing = _asked(dataset)
     return None if missing else {**dict(zip(NAMES, settings, strict=True)), "recipe": RECIPE}
 
 
-def _asked(dataset: str, input_size: int) -> tuple[Settings, list[Settings]]:
-    """What the rule leads to by the cells that there are, and which it asks for next; none when it is at its end."""
-    error = {
+def chosen_lookback(dataset: str) -> int | None:
+    """The lookback that the rule leads to; None while cells are missing."""
+    settings, missing = _asked(dataset)
+    errors = [_errors(dataset, lookback).get(settings) for lookback in LOOKBACKS]
+    if missing or None in errors:
+        return None
+    return LOOKBACKS[_answer(errors)]
+
+
+def _errors(dataset: str, input_size: int) -> dict[Settings, float]:
+    return {
         tuple(row[name] for name in NAMES): row["mse"] + row["mae"]
         for row in read(FILE)
         if tuple(row[name] for name in FIELDS[:4]) == (dataset, input_size, PART, RECIPE)
     }
+
+
+def _answer(errors: list[float]) -> int:
+    """Which of the errors counts as the lowest; the first is that of the default."""
+    lowest = min(range(len(errors)), key=errors.__getitem__)
+    return lowest if errors[lowest] < (1 - MARGIN) * errors[0] else 0
+
+
+def _asked(dataset: str) -> tuple[Settings, list[Settings]]:
+    """What the rule leads to by the cells that there are, and which it asks for next; none when it is at its end."""
+    error = _errors(dataset, LOOKBACKS[0])
     best: Settings = (False, False, False, FIRST)
     questions = (
         lambda s: [(*switches, s[3]) for switches in itertools.product((False, True), repeat=3)],
@@ -79,8 +100,7 @@ def _asked(dataset: str, input_size: int) -> tuple[Settings, list[Settings]]:
         missing = [settings for settings in answers if settings not in error]
         if missing:
             return best, missing
-        lowest = min(answers, key=error.__getitem__)
-        best = lowest if error[lowest] < (1 - MARGIN) * error[answers[0]] else answers[0]
+        best = answers[_answer([error[settings] for settings in answers])]
     return best, []
 
 
@@ -93,18 +113,21 @@ def _run(key: tuple[Any, ...]) -> dict[str, Any]:
     return {k: v for k, v in found.items() if k not in (*FIELDS, "model")}
 
 
-def main(input_size: int, sets: list[str]) -> None:
+def main(sets: list[str], lookbacks: bool) -> None:
     torch.set_num_threads(1)
     for dataset in sets:
         before = None
-        while (missing := _asked(dataset, input_size)[1]) and missing != before:
-            work(FILE, [(dataset, input_size, PART, RECIPE, *settings) for settings in missing], FIELDS, _run)
+        while (missing := _asked(dataset)[1]) and missing != before:
+            work(FILE, [(dataset, LOOKBACKS[0], PART, RECIPE, *settings) for settings in missing], FIELDS, _run)
             before = missing  # the same again: another process is at it
+        settings, missing = _asked(dataset)
+        if lookbacks and not missing:
+            work(FILE, [(dataset, lookback, PART, RECIPE, *settings) for lookback in LOOKBACKS], FIELDS, _run)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lookback", type=int, default=96)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--lookbacks", action="store_true", help="ask for the lookback too")
     args = parser.parse_args()
-    main(args.lookback, args.sets)
+    main(args.sets, args.lookbacks)

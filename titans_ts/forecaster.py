@@ -26,7 +26,7 @@ from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.reading import is_frame, of_frame, read_newer, with_static
 from titans_ts.rolling import forecast_rows
 from titans_ts.scaling import Scaling, Units, tensor
-from titans_ts.simba import Simba, SimbaConfig
+from titans_ts.simba import Simba, SimbaConfig, default_patch
 from titans_ts.stamps import around
 from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, windows_in_batch
 from titans_ts.windows import Table, all_windows_of, first_rows
@@ -60,7 +60,7 @@ class TitansForecaster(TitansEstimator):
             what is not known.
         multivariate: also mix the series with each other; then all series must have the same length, and ``predict``
             needs the series of ``fit``.
-        patch_size: steps in a patch; patches overlap by half.
+        patch_size: steps in a patch; patches overlap by half. None: a twelfth of the lookback, from 16 to 64.
         dim: width of the network; a multiple of 4.
         num_layers: blocks of memory and mixer.
         chunk_size: patches that share one gradient point of the memory. Choose it well below the number of patches
@@ -105,7 +105,7 @@ class TitansForecaster(TitansEstimator):
         exogenous: Mapping[str, Any] | None = None,
         missing: str = "error",
         multivariate: bool = False,
-        patch_size: int = 16,
+        patch_size: int | None = None,
         dim: int = 32,
         num_layers: int = 2,
         chunk_size: int = 4,
@@ -523,7 +523,7 @@ class TitansForecaster(TitansEstimator):
             h=self.h,
             input_size=self.input_size,
             num_series=table.values.shape[1] if self.multivariate else None,
-            patch_size=self.patch_size,
+            patch_size=self.patch_size or default_patch(self.input_size),
             dim=self.dim,
             num_layers=self.num_layers,
             chunk_size=self.chunk_size,
@@ -538,7 +538,7 @@ class TitansForecaster(TitansEstimator):
     def _check_params(self) -> None:
         for name in ("h", "input_size", *_COUNTS, "max_epochs"):
             value = getattr(self, name)
-            if value is None and name == "max_epochs":
+            if value is None and name in ("patch_size", "max_epochs"):
                 continue
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")

@@ -18,7 +18,7 @@ except ImportError as error:
 
 from torch import Tensor
 
-from titans_ts.simba import Simba, SimbaConfig
+from titans_ts.simba import Simba, SimbaConfig, default_patch
 
 
 class Titans(BaseModel):
@@ -58,7 +58,7 @@ class Titans(BaseModel):
         hist_exog_list: list[str] | None = None,
         stat_exog_list: list[str] | None = None,
         exclude_insample_y: bool = False,
-        patch_size: int = 16,
+        patch_size: int | None = None,
         dim: int = 32,
         num_layers: int = 2,
         num_heads: int = 4,
@@ -138,7 +138,7 @@ class Titans(BaseModel):
                 h=h,
                 input_size=input_size,
                 num_series=n_series if multivariate else None,
-                patch_size=patch_size,
+                patch_size=patch_size or default_patch(input_size),
                 dim=dim,
                 num_layers=num_layers,
                 num_heads=num_heads,

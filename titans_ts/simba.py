@@ -54,6 +54,11 @@ class SimbaConfig:
     normalise: bool = True
 
 
+def default_patch(input_size: int) -> int:
+    """Steps in a patch: a twelfth of the lookback, and even, from 16 to 64. Up to 768 steps make no more than 23."""
+    return min(64, max(16, 2 * -(-input_size // 24)))
+
+
 class Simba(nn.Module):
     """Forecasts from windows: normalise, cut into patches, memory and mixing in turn, a linear head and a linear path.
 

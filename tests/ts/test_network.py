@@ -6,7 +6,7 @@ import torch
 
 from titans_core.train.batches import loader
 from titans_ts.einfft import EinFFT
-from titans_ts.simba import Simba, SimbaConfig, forecast
+from titans_ts.simba import Simba, SimbaConfig, default_patch, forecast
 from titans_ts.windows import Table, all_windows, all_windows_of
 
 CONFIG = {"h": 5, "input_size": 24, "patch_size": 6, "dim": 8, "num_layers": 2, "num_heads": 2, "chunk_size": 2}
@@ -79,8 +79,21 @@ def test_any_lookback_works_and_every_step_of_it_counts(input_size, patch_size):
         assert (grad.abs() > 0).all()
 
 
-def test_patches_of_a_window_of_96_are_the_usual_eleven():
-    assert make(input_size=96, patch_size=16).num_patches == 11
+@pytest.mark.parametrize(
+    ("input_size", "patch_size", "patches"), [(12, 16, 1), (96, 16, 11), (192, 16, 23), (336, 28, 23), (720, 60, 23)]
+)
+def test_patches_by_default_are_the_usual_ones_of_96_and_not_many_more_of_longer_windows(
+    input_size, patch_size, patches
+):
+    assert default_patch(input_size) == patch_size
+    assert make(input_size=input_size, patch_size=default_patch(input_size)).num_patches == patches
+
+
+@pytest.mark.parametrize("input_size", [193, 337, 767, 768, 769, 5000, 50_000])
+def test_a_patch_of_a_long_lookback_is_even_and_has_at_most_64_steps(input_size):
+    size = default_patch(input_size)
+    assert size % 2 == 0
+    assert size == 64 if input_size > 768 else input_size / 12 <= size < input_size / 12 + 2
 
 
 def test_the_memory_of_the_network_learns_across_chunks():
