@@ -60,7 +60,15 @@ def main() -> None:
             if row is None:
                 torch.manual_seed(0)
                 found = ours(budget, data) if name == "TitansForecaster" else theirs(name, budget, data)
-                row = {"model": name, "budget": budget, "recipe": recipe, "h": H, "input_size": INPUT_SIZE, "goal": GOAL, **found}
+                row = {
+                    "model": name,
+                    "budget": budget,
+                    "recipe": recipe,
+                    "h": H,
+                    "input_size": INPUT_SIZE,
+                    "goal": GOAL,
+                    **found,
+                }
                 append(FILE, {**row, "threads": THREADS, "seed": 0})
             reached = "reached" if row["mse"] <= GOAL else "not reached"
             print(f"{name}, budget {budget}: {row['seconds']:.0f} s, test MSE {row['mse']:.4f}, {reached}", flush=True)

@@ -92,4 +92,25 @@ def speed(place: Any) -> str:
     return "\n".join(lines)
 
 
-TABLES = {"dna-speed": speed, "gue": gue, "table4": table4, "crossval": crossval}
+def language(place: Any) -> str:
+    rows = read(RESULTS / "dna_language.jsonl")
+    lines = ["| held out | model | bits per base | genes told from what lies between, AUC |", "|---|---|---|---|"]
+    for genome in dict.fromkeys(r["genome"] for r in rows):
+        of = [r for r in rows if r["genome"] == genome]
+        probe = f"{of[0]['probe_kmers']:.3f} (counts of k-mers)" if "probe_kmers" in of[0] else ""
+        lines.append(f"| {genome} | Markov, {of[0]['markov_is']} | {of[0]['markov']:.4f} | {probe} |")
+        for model in dict.fromkeys(r["model"] for r in of):
+            own = [r for r in of if r["model"] == model]
+            probe = _mean([r["probe_vectors"] for r in own if "probe_vectors" in r]) if "probe_kmers" in of[0] else ""
+            bits = statistics.mean(r["bits_per_base"] for r in own)
+            lines.append(f"| {genome} | {model} ({len(own)}) | {bits:.4f} | {probe} |")
+    first = rows[0]
+    lines += [
+        "",
+        f"{first['steps']:,} steps of {first['batch']} x {first['length']:,} bases, some {first['parameters']:,} "
+        f"parameters; in brackets the number of seeds. {place(rows)}, 1 thread.",
+    ]
+    return "\n".join(lines)
+
+
+TABLES = {"dna-language": language, "dna-speed": speed, "gue": gue, "table4": table4, "crossval": crossval}
