@@ -10,7 +10,7 @@ from sklearn.base import clone
 from titans_ts.exogenous import to_pandas
 from titans_ts.frame import Panel, from_pandas, long_frame
 from titans_ts.intervals import Calibration, check_levels, level_names, scored_origins
-from titans_ts.reading import read_for
+from titans_ts.reading import is_frame, read_for
 from titans_ts.windows import Table
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class _RollingCalibration:
 def _before(df: Any, whole: Panel, cutoff: int) -> Any:
     """The rows of a frame before a row of its panel."""
     plain = to_pandas(df)
-    if isinstance(plain, np.ndarray) or not hasattr(plain, "columns"):
+    if not is_frame(plain):
         return np.asarray(plain)[:cutoff]
     last = whole.index[cutoff - 1]
     if "ds" in plain.columns:

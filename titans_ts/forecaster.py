@@ -523,7 +523,7 @@ class TitansForecaster(TitansEstimator):
             h=self.h,
             input_size=self.input_size,
             num_series=table.values.shape[1] if self.multivariate else None,
-            patch_size=self.patch_size or default_patch(self.input_size),
+            patch_size=default_patch(self.input_size) if self.patch_size is None else self.patch_size,
             dim=self.dim,
             num_layers=self.num_layers,
             chunk_size=self.chunk_size,

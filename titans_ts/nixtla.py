@@ -138,7 +138,7 @@ class Titans(BaseModel):
                 h=h,
                 input_size=input_size,
                 num_series=n_series if multivariate else None,
-                patch_size=patch_size or default_patch(input_size),
+                patch_size=default_patch(input_size) if patch_size is None else patch_size,
                 dim=dim,
                 num_layers=num_layers,
                 num_heads=num_heads,
