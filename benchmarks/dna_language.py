@@ -9,7 +9,7 @@ training's length where it cannot read further ("transformer"). The best Markov 
 
 On yeast, vectors of pieces of 300 bases tell genes from what lies between them, by logistic regression learned on the
 chromosomes of ``fit`` and scored on IV (area under the ROC curve); beside it the same on counts of canonical 1- to
-6-mers. Cells that are done are skipped.
+6-mers. Cells that are done are skipped, and a training that was cut short goes on from its last checkpoint.
 """
 
 import argparse
@@ -35,6 +35,7 @@ from titans_datasets import load
 from titans_dna import DNALanguageModel, Genome, Interval, fit_markov, read_gff
 
 FILE = RESULTS / "dna_language.jsonl"
+CHECKPOINTS = RESULTS.parent / "checkpoints" / "dna_language"
 MODELS = ("lmm", "gated-deltanet", "transformer")
 GENOMES = ("yeast", "ecoli")
 PARAMETERS, STEPS, LENGTH, BATCH, CONTEXT = 700_000, 2000, 1024, 8, 4096
@@ -69,6 +70,8 @@ def markov(name: str) -> dict[str, Any]:
 def run(key: tuple[str, str, int]) -> dict[str, Any]:
     name, architecture, seed = key
     genome, train, held = genome_of(name)
+    folder = CHECKPOINTS / f"{name}-{architecture}-{seed}"
+    resumed = folder.exists()  # then nobody knows how long it took in all
     model = DNALanguageModel(
         architecture,
         **SIZE,
@@ -79,7 +82,8 @@ def run(key: tuple[str, str, int]) -> dict[str, Any]:
         patience=STEPS,
         random_state=seed,
         verbose=0,
-    ).fit(genome, bed=train)
+    ).fit(genome, bed=train, checkpoint_dir=folder)
+    model.save(folder / "model")
     begun = time.perf_counter()
     context = None if architecture == "transformer" else CONTEXT
     bits = model.bits_per_base(genome, regions=held, context=context)
@@ -89,9 +93,9 @@ def run(key: tuple[str, str, int]) -> dict[str, Any]:
         "bits_per_base": bits,
         **markov(name),
         **(probe(model) if name == "yeast" else {}),
-        "bases_per_second_training": round(epochs * 100 * BATCH * LENGTH / model.seconds_),
+        "bases_per_second_training": None if resumed else round(epochs * 100 * BATCH * LENGTH / model.seconds_),
         "bases_per_second_reading": round(reading),
-        "seconds": round(model.seconds_, 1),
+        "seconds": None if resumed else round(model.seconds_, 1),
         "parameters": model.model_.num_parameters(),
         "steps": STEPS,
         "length": LENGTH,

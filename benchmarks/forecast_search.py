@@ -38,24 +38,27 @@ Settings = tuple[bool, bool, bool, float]
 def forecaster(
     calendar: bool, multivariate: bool, profile: bool, dropout: float, recipe: int = RECIPE, **options: Any
 ) -> Any:
-    """The forecaster of a cell, without its online memory: a lookback is all that the protocol allows."""
-    from titans_ts import TitansForecaster
-    from titans_ts.memory_training import MemoryReport
-
+    """The forecaster of a cell."""
     if recipe != RECIPE:
         raise ValueError(f"the forecaster is trained by recipe {RECIPE} now, not by {recipe}.")
+    return alone(
+        exogenous={**({"calendar": "auto"} if calendar else {}), **({"profile": ["day"]} if profile else {})},
+        multivariate=multivariate,
+        dropout=dropout,
+        **options,
+    )
+
+
+def alone(**options: Any) -> Any:
+    """A forecaster without its online memory: a lookback is all that the protocol allows."""
+    from titans_ts import TitansForecaster
+    from titans_ts.memory_training import MemoryReport
 
     class TitansForecasterAlone(TitansForecaster):
         def _train_memory(self, *args: Any, **kwargs: Any) -> tuple[None, MemoryReport]:
             return None, MemoryReport(0)
 
-    return TitansForecasterAlone(
-        exogenous={**({"calendar": "auto"} if calendar else {}), **({"profile": ["day"]} if profile else {})},
-        multivariate=multivariate,
-        dropout=dropout,
-        verbose=0,
-        **options,
-    )
+    return TitansForecasterAlone(verbose=0, **options)
 
 
 def chosen(dataset: str) -> dict[str, Any] | None:
