@@ -42,6 +42,10 @@ def _ahead(found: dict[str, dict[str, float]], other: str) -> str:
     return ahead + (f" (not on {', '.join(behind)})" if behind else "")
 
 
+def _bits(values: list[float]) -> str:
+    return f"{statistics.mean(values):.4f}" if values else "not yet"
+
+
 def _mean(values: list[float]) -> str:
     if not values:
         return "not yet"
@@ -94,16 +98,20 @@ def speed(place: Any) -> str:
 
 def language(place: Any) -> str:
     rows = read(RESULTS / "dna_language.jsonl")
-    lines = ["| held out | model | bits per base | genes told from what lies between, AUC |", "|---|---|---|---|"]
+    lines = [
+        "| held out | model | bits per base | mixed with Markov models | genes told from what lies between, AUC |",
+        "|---|---|---|---|---|",
+    ]
     for genome in dict.fromkeys(r["genome"] for r in rows):
         of = [r for r in rows if r["genome"] == genome]
         probe = f"{of[0]['probe_kmers']:.3f} (counts of k-mers)" if "probe_kmers" in of[0] else ""
-        lines.append(f"| {genome} | Markov, {of[0]['markov_is']} | {of[0]['markov']:.4f} | {probe} |")
+        mixed = _bits([r["markov_mixed"] for r in of if "markov_mixed" in r][:1])
+        lines.append(f"| {genome} | Markov, {of[0]['markov_is']} | {of[0]['markov']:.4f} | {mixed} | {probe} |")
         for model in dict.fromkeys(r["model"] for r in of):
             own = [r for r in of if r["model"] == model]
             probe = _mean([r["probe_vectors"] for r in own if "probe_vectors" in r]) if "probe_kmers" in of[0] else ""
-            bits = statistics.mean(r["bits_per_base"] for r in own)
-            lines.append(f"| {genome} | {model} ({len(own)}) | {bits:.4f} | {probe} |")
+            bits, mixed = (_bits([r[name] for r in own if name in r]) for name in ("bits_per_base", "mixed"))
+            lines.append(f"| {genome} | {model} ({len(own)}) | {bits} | {mixed} | {probe} |")
     first = rows[0]
     lines += [
         "",

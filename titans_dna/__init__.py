@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from titans_dna.language import DNALanguageModel
     from titans_dna.logo import plot_logo
     from titans_dna.markov import fit_markov
+    from titans_dna.mixing import fit_mixture
     from titans_dna.tokenizer import decode, encode, encode_batch, reverse_complement
     from titans_dna.tracks import plot_track, write_bedgraph
     from titans_dna.vcf import Variant, check_reference, read_vcf
@@ -32,6 +33,7 @@ __all__ = [
     "encode",
     "encode_batch",
     "fit_markov",
+    "fit_mixture",
     "plot_logo",
     "plot_track",
     "read_bed",
@@ -54,6 +56,7 @@ _HOME = {
     "encode": "titans_dna.tokenizer",
     "encode_batch": "titans_dna.tokenizer",
     "fit_markov": "titans_dna.markov",
+    "fit_mixture": "titans_dna.mixing",
     "plot_logo": "titans_dna.logo",
     "plot_track": "titans_dna.tracks",
     "read_bed": "titans_dna.intervals",

@@ -28,7 +28,7 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.masked import bits_of_hidden, masked_base_loss, variant_scores
 from titans_dna.pretrain_data import IGNORE, loaders, plan
-from titans_dna.sources import InMemory, open_source, part_of, read_regions, whole
+from titans_dna.sources import InMemory, cut, open_source, read_regions, whole
 from titans_dna.stream import reading, stream
 from titans_dna.surprise import bits_of, surprise_of
 from titans_dna.tokenizer import VOCAB_SIZE
@@ -236,8 +236,7 @@ class DNALanguageModel(TitansEstimator):
             context = self.length
         if context is not None:
             _at_least("context", context, 1)
-            cuts = ((region, first) for region in intervals for first in range(0, len(region), context))
-            intervals = [part_of(region, first, min(first + context, len(region))) for region, first in cuts]
+            intervals = cut(intervals, context)
         total, count = 0.0, 0
         with self._reading() as network:
             for bits in self._bits(network, genome, intervals):

@@ -81,6 +81,22 @@ class MarkovModels:
         mean = total / bases
         return pd.DataFrame({"order": range(self.order + 1), "additive": mean[:, 0], "interpolated": mean[:, 1]})
 
+    def probabilities(
+        self, ids: NDArray[np.uint8], orders: Collection[int]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Of each base of a sequence the interpolated P(A, C, G, T), [L, orders, 4]; and how often the bases before it
+        were seen, as many as the highest order takes, [L] (0 where an unknown one is among them)."""
+        code, known = _contexts(ids, self.order)
+        found: list[NDArray[np.float64]] = []
+        mixed: Any = np.full((len(ids), 4), 0.25)
+        for k, table in enumerate(self.counts):
+            rows = table[code & (4**k - 1)]
+            seen, usable = rows.sum(axis=1, dtype=np.int64), known >= k
+            mixed = np.where(usable[:, None], _mixed(rows, seen[:, None], mixed, self.interpolated[k]), mixed)
+            if k in orders:
+                found.append(mixed)
+        return np.stack(found, axis=1), np.where(usable, seen, 0)
+
 
 def fit_markov(
     source: Any,

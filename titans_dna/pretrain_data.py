@@ -62,6 +62,11 @@ class Tiles:
         parts = {name: getattr(self, name)[rows] for name in ("chrom", "start", "end", "low", "high")}
         return replace(self, **parts)
 
+    def intervals(self) -> list[Interval]:
+        """The tiles as they lie, on strand ``"+"``."""
+        places = zip(self.chrom.tolist(), self.start.tolist(), self.end.tolist(), strict=True)
+        return [Interval(self.chroms[chrom], start, end, "+") for chrom, start, end in places]
+
     @property
     def bases(self) -> int:
         """Bases in all tiles."""

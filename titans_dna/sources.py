@@ -9,7 +9,7 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval, read_bed
 from titans_dna.tokenizer import encode, reverse_complement
 
-__all__ = ["InMemory", "merged", "open_source", "part_of", "read_regions", "whole"]
+__all__ = ["InMemory", "cut", "merged", "open_source", "part_of", "read_regions", "whole", "without"]
 
 Source = str | os.PathLike[str] | Genome | Sequence[str]
 
@@ -78,6 +78,31 @@ def merged(regions: Iterable[Interval]) -> list[Interval]:
         else:
             joined.append(Interval(region.chrom, region.start, region.end))
     return joined
+
+
+def without(regions: Iterable[Interval], holes: Iterable[Interval]) -> list[Interval]:
+    """What is left of the regions, each base once, sorted by place and without strand."""
+    found = []
+    rest = merged(holes)
+    for region in merged(regions):
+        start = region.start
+        for hole in rest:
+            if hole.chrom == region.chrom and start < hole.end and hole.start < region.end:
+                if hole.start > start:
+                    found.append(Interval(region.chrom, start, hole.start))
+                start = hole.end
+        if start < region.end:
+            found.append(Interval(region.chrom, start, region.end))
+    return found
+
+
+def cut(intervals: Iterable[Interval], length: int) -> list[Interval]:
+    """Windows of ``length`` bases, each interval's in its direction; its last one may be shorter."""
+    return [
+        part_of(interval, first, min(first + length, len(interval)))
+        for interval in intervals
+        for first in range(0, len(interval), length)
+    ]
 
 
 def whole(genome: Genome, chroms: Iterable[str] | None = None) -> list[Interval]:

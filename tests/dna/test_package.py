@@ -19,6 +19,7 @@ def test_the_public_names_are_few_and_pinned():
         "encode",
         "encode_batch",
         "fit_markov",
+        "fit_mixture",
         "plot_logo",
         "plot_track",
         "read_bed",

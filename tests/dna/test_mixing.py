@@ -1,0 +1,162 @@
+"""A language model mixed with Markov models: what a mixture is, that it looks at nothing ahead, and when it helps."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import NotFittedError
+
+from titans_dna import DNALanguageModel, Interval, encode, fit_markov, fit_mixture
+from titans_dna.mixing import _read
+from titans_dna.sources import InMemory, cut, without
+
+SMALL = dict(dim=16, num_layers=1, num_heads=2, chunk_size=8, length=256, device="cpu", verbose=0, random_state=0)
+
+
+def bases(n, seed=0):
+    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
+
+
+def chain(n, seed=0):
+    """Each base is the one after its neighbour in ACGTACGT... with probability 0.85."""
+    rng = np.random.default_rng(seed)
+    steps = np.where(rng.random(n) < 0.85, 1, rng.choice([0, 2, 3], n))
+    return "".join("ACGT"[i] for i in np.cumsum(steps) % 4)
+
+
+def with_repeats(pieces, seed):
+    """Half of it the chain, half of it one of four sequences that come again and again."""
+    rng = np.random.default_rng(seed)
+    again = [bases(100, 100 + i) for i in range(4)]
+    return "".join(chain(100, seed * 1000 + i) + again[rng.integers(4)] for i in range(pieces))
+
+
+@pytest.fixture(scope="module")
+def text():
+    return with_repeats(600, 1)
+
+
+@pytest.fixture(scope="module")
+def model(text):
+    return DNALanguageModel(**SMALL, max_steps=60, learning_rate=1e-2).fit([text])
+
+
+def test_probabilities_of_a_markov_model_are_those_that_it_is_scored_by(text):
+    markov = fit_markov([text], 5)
+    ids = encode("ACGTTNACGGTACCATGCA")
+    p, seen = markov.probabilities(ids, [2, 5])
+    np.testing.assert_allclose(p.sum(-1), 1)
+    known = ids < 4
+    bits = -np.log2(np.take_along_axis(p[known], ids[known].astype(int)[:, None, None], -1)).mean((0, 2))
+    table = markov.bits_per_base(["ACGTTNACGGTACCATGCA"])["interpolated"]
+    np.testing.assert_allclose(bits, table[[2, 5]])
+    both = text + "N" + text[::-1].translate(str.maketrans("ACGT", "TGCA"))
+    for i in range(len(ids)):
+        context = "ACGTTNACGGTACCATGCA"[max(0, i - 5) : i]
+        follows = [j for j in range(len(both) - 5) if both.startswith(context, j) and both[j + 5] != "N"]
+        assert seen[i] == (len(follows) if len(context) == 5 and "N" not in context else 0)
+
+
+def test_it_is_better_than_each_of_its_experts_where_each_knows_something_else(text, model):
+    other = [with_repeats(100, 2)]
+    mixture = fit_mixture([text], model)
+    alone = model.bits_per_base(other, context=4096)
+    counted = fit_markov([text]).bits_per_base(other)[["additive", "interpolated"]].min().min()
+    without_model = fit_mixture([text]).bits_per_base(other)
+    found = mixture.bits_per_base(other)
+    assert found < min(alone, counted) - 0.01
+    assert found < without_model < counted
+    assert mixture.weights.shape == (7, 5)
+
+
+def test_weights_are_found_on_what_the_counts_did_not_see():
+    """Random bases have nothing to be learned: counts of what they were counted on seem to know all of it."""
+    text = [bases(40_000)]
+    assert fit_markov(text).bits_per_base(text)["additive"].min() < 1.7
+    assert fit_mixture(text).bits_per_base([bases(20_000, 1)]) < 2.01
+
+
+def test_a_base_is_predicted_from_those_before_it(text, model):
+    mixture = fit_mixture([text], model)
+    one = text[1000:1200] + "N" + text[1200:1300]
+    other = one[:250] + "".join("CGTA"["ACGT".index(b)] for b in one[250:])
+    found = []
+    for sequence in (one, other):
+        (read,) = _read(InMemory([sequence]), [Interval("0", 0, 301)], mixture.model, mixture.markov)
+        found.append(read.mixed(mixture.weights).log_softmax(-1))
+    assert len(found[0]) == 300
+    # base 250 is the 250th known one, the first that differs
+    torch.testing.assert_close(found[0][:250], found[1][:250])
+    assert not torch.allclose(found[0][250:], found[1][250:], atol=0.1)
+
+
+def test_bits_are_the_mean_over_known_bases_of_windows_read_anew(text, model):
+    mixture = fit_mixture([text], model)
+    sequence = text[:150] + "NNN" + text[150:260]
+    parts = [sequence[:100], sequence[100:200], sequence[200:]]
+    counts = [sum(base != "N" for base in part) for part in parts]
+    each = [mixture.bits_per_base([part]) for part in parts]
+    expected = sum(bits * n for bits, n in zip(each, counts, strict=True)) / sum(counts)
+    assert mixture.bits_per_base([sequence], context=100) == pytest.approx(expected, rel=1e-5)
+    place = [Interval("1", 0, 263, "-")]
+    reverse = sequence[::-1].translate(str.maketrans("ACGTN", "TGCAN"))
+    assert mixture.bits_per_base(["A", sequence], regions=place) == pytest.approx(mixture.bits_per_base([reverse]))
+
+
+def test_what_cannot_be_mixed_is_told(text, model):
+    with pytest.raises(NotFittedError):
+        fit_mixture([text], DNALanguageModel())
+    with pytest.raises(ValueError, match="leave holdout out"):
+        fit_mixture([text], model, holdout=["0"])
+    with pytest.raises(ValueError, match="order must be from 1 to 12, got 0"):
+        fit_mixture([text], order=0)
+    with pytest.raises(ValueError, match="single window"):
+        fit_mixture(["ACGT" * 10])
+    masked = DNALanguageModel(**SMALL, max_steps=1, objective="masked").fit([text])
+    with pytest.raises(ValueError, match="one side of a base"):
+        fit_mixture([text], masked)
+    mixture = fit_mixture([text], order=2)
+    with pytest.raises(ValueError, match="context must be"):
+        mixture.bits_per_base([text], context=0)
+    with pytest.raises(ValueError, match="no known base"):
+        mixture.bits_per_base(["NNN"])
+
+
+def test_holdout_is_not_read():
+    texts = [with_repeats(60, 1), with_repeats(60, 2)]
+    held, alone = fit_mixture(texts, order=4, holdout=["1"]), fit_mixture(texts[:1], order=4)
+    np.testing.assert_array_equal(held.markov.counts[4], alone.markov.counts[4])
+    torch.testing.assert_close(held.weights, alone.weights)
+
+
+def test_regions_without_holes_and_cut_in_windows():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        places = [
+            [Interval("ab"[rng.integers(2)], int(start), int(start + rng.integers(1, 30))) for start in starts]
+            for starts in (rng.integers(0, 100, 4), rng.integers(0, 100, 5))
+        ]
+        wanted, holes = ({(i.chrom, x) for i in part for x in range(i.start, i.end)} for part in places)
+        left = [(i.chrom, x) for i in without(*places) for x in range(i.start, i.end)]
+        assert left == sorted(wanted - holes)
+    assert cut([Interval("a", 5, 12, "-")], 3) == [
+        Interval("a", 9, 12, "-"),
+        Interval("a", 6, 9, "-"),
+        Interval("a", 5, 6, "-"),
+    ]
+
+
+def test_bits_are_those_of_a_mixture_by_hand(text):
+    mixture = fit_mixture([text], order=3)
+    sequence = text[700:760]
+    ids = encode(sequence).astype(int)
+    p, seen = mixture.markov.probabilities(encode(sequence), [3])
+    recent, total = 0.0, 0.0
+    for i, base in enumerate(ids):
+        known = [1, math.log1p(seen[i]), float(seen[i] == 0), recent, 0, max(0, recent - 0.3), max(0, recent - 0.7)]
+        weight = float(np.dot(known, mixture.weights[:, 0].numpy()))
+        scores = p[i, 0] ** weight
+        total -= math.log2(scores[base] / scores.sum())
+        recent += (1 - math.exp(-1 / 32)) * (math.log(4 * p[i, 0, base]) - recent)
+    assert mixture.bits_per_base([sequence]) == pytest.approx(total / len(ids), rel=1e-4)

@@ -1,0 +1,217 @@
+"""A language model and Markov models of one genome, mixed base by base: what each knows and the other does not.
+
+    log P(x) = sum_e w_e log P_e(x) + const        w_e = sum_f W[f, e] * feature_f
+
+Experts ``e`` are the language model and interpolated Markov models of several orders. Their weights follow from what is
+known before the base is read: how often the longest context was seen in training, and how well the longest Markov
+model and the first expert did on the bases just before, which tells a repeat from the rest. A geometric mixture by
+such features is convex in ``W``: it is the logistic mixing of PAQ (Mahoney 2005), and what GeCo3 (Silva et al. 2020)
+does with a network in its place.
+
+``W`` is found on tiles that neither expert was trained on: those by which the language model's training was stopped.
+The Markov models are counted without them for that, and with them afterwards.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.signal import lfilter
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from titans_dna.genome import Genome
+from titans_dna.intervals import Interval
+from titans_dna.markov import MOST, MarkovModels, fit_markov
+from titans_dna.pretrain_data import plan
+from titans_dna.sources import cut, merged, open_source, read_regions, whole, without
+from titans_dna.stream import log_probabilities, reading, stream
+from titans_dna.tokenizer import N, encode
+
+if TYPE_CHECKING:
+    from titans_dna.language import DNALanguageModel
+
+__all__ = ["Mixture", "fit_mixture"]
+
+# orders of the Markov models: the longest, and every third below; neighbours know much the same
+_STEP = 3
+# bases over which "just before" reaches, about
+_RECENT = 32
+# nats a base better than a guess, from where a stretch is likely, and almost certainly, a repeat
+_LIKELY, _CERTAIN = 0.3, 0.7
+_GUESS = math.log(4)
+_PENALTY = 1e-6
+_LENGTH, _BATCH = 1024, 16
+
+
+class _Read(NamedTuple):
+    """Of n known bases: experts' log probabilities [n, E, 4], features [n, F], and the bases that came, [n]."""
+
+    experts: Tensor
+    features: Tensor
+    bases: Tensor
+
+    def mixed(self, weights: Tensor) -> Tensor:
+        """Log probabilities less a constant, [n, 4]."""
+        return torch.einsum("ne,neb->nb", self.features @ weights, self.experts)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A language model mixed with Markov models; made by :func:`fit_mixture`.
+
+    Attributes:
+        model: the language model; None: Markov models alone.
+        markov: the Markov models.
+        weights: ``W``, float32 [features, experts]; experts: the language model, then the Markov models by order.
+    """
+
+    model: "DNALanguageModel | None"
+    markov: MarkovModels
+    weights: Tensor
+
+    def bits_per_base(
+        self,
+        source: Any,
+        *,
+        chroms: Collection[str] | None = None,
+        regions: Any = None,
+        context: int = 4096,
+    ) -> float:
+        """Mean of ``-log2 P(base | the bases before it in its window)`` over all known bases.
+
+        Args:
+            source: path of a FASTA file, a Genome, or a list of sequences.
+            chroms: only these chromosomes; default all.
+            regions: intervals, or a BED file, instead of whole chromosomes; each is read on its strand.
+            context: bases of a window; each is read anew.
+
+        Raises:
+            ValueError: an unknown chromosome, a region off its end, no known base, a context below 1.
+        """
+        if context < 1:
+            raise ValueError(f"context must be an integer of at least 1, got {context!r}.")
+        genome, given = open_source(source), read_regions(regions)
+        nats, count = 0.0, 0
+        windows = cut(whole(genome, chroms) if given is None else given, context)
+        for read in _read(genome, windows, self.model, self.markov):
+            nats += float(F.cross_entropy(read.mixed(self.weights), read.bases, reduction="sum"))
+            count += len(read.bases)
+        if count == 0:
+            raise ValueError(f"{genome.path.name} has no known base (A C G T) to score.")
+        return nats / math.log(2) / count
+
+
+def fit_mixture(
+    genome: Any,
+    model: "DNALanguageModel | None" = None,
+    *,
+    order: int = MOST,
+    bed: Any = None,
+    holdout: Collection[str] | None = None,
+) -> Mixture:
+    """Count the Markov models, and find the weights.
+
+    Args:
+        genome: path of a FASTA file, a Genome, or a list of sequences; with a model, what it was fitted on.
+        model: a fitted language model with ``objective="next"``; None mixes Markov models alone.
+        order: of the longest Markov model, 1 to 12.
+        bed: only these regions; with a model, those of its ``fit``.
+        holdout: chromosomes that are not read; a model brings its own.
+
+    Raises:
+        NotFittedError: a model that is not fitted.
+        ValueError: a model of hidden bases; a holdout beside a model; an order out of range; or so little sequence
+            that no window is left to find weights on.
+    """
+    source, regions, length = open_source(genome), read_regions(bed), _LENGTH
+    if model is not None:
+        check_is_fitted(model, "model_")
+        if model.objective == "masked":
+            raise ValueError("Markov models see one side of a base: mix them with a model with objective='next'.")
+        if holdout is not None:
+            raise ValueError(f"leave holdout out: the model held out {model.holdout_}, and so does its mixture.")
+        length, holdout = model.length, model.holdout_
+    tiles = plan(source, length, regions, holdout)[1].intervals()
+    if not tiles or order < 1:
+        raise ValueError(
+            f"order must be from 1 to {MOST}, got {order!r}."
+            if tiles
+            else f"{source.path.name} has a single window, and weights are found on one in twenty; give more sequence."
+        )
+    left_out = set(holdout or ())
+    known = [r for r in (whole(source) if regions is None else merged(regions)) if r.chrom not in left_out]
+    apart = fit_markov(source, order, bed=without(known, tiles))
+    reads = list(_read(source, tiles, model, apart))
+    weights = _fit(_Read(*(torch.cat(part) for part in zip(*reads, strict=True))))
+    return Mixture(model, fit_markov(source, order, bed=known), weights)
+
+
+def _read(
+    genome: Genome, windows: Sequence[Interval], model: "DNALanguageModel | None", markov: MarkovModels
+) -> Iterator[_Read]:
+    """What the experts say of each window, read from its first base."""
+    for window, log_p in _with_model(genome, windows, model):
+        ids = encode(genome.fetch(window))
+        known = ids < N
+        counted, seen = markov.probabilities(ids, range(markov.order, 0, -_STEP)[::-1])
+        parts = [torch.from_numpy(np.log(counted)).float()]
+        if log_p is not None:
+            parts.insert(0, log_p[:, None])
+        experts = torch.cat(parts, 1)[torch.from_numpy(known)]
+        bases = torch.from_numpy(ids[known].astype(np.int64))
+        yield _Read(experts, _features(experts, bases, torch.from_numpy(seen[known])), bases)
+
+
+def _with_model(
+    genome: Genome, windows: Sequence[Interval], model: "DNALanguageModel | None"
+) -> Iterator[tuple[Interval, Tensor | None]]:
+    """Each window and its log probabilities [L, 4] by the language model."""
+    if model is None:
+        yield from ((window, None) for window in windows)
+        return
+    whole_windows = 1 + max(map(len, windows), default=0)
+    with reading(model.model_, model.device) as network, torch.no_grad():
+        for piece in stream(network, genome, windows, batch_size=model.batch_size, piece=whole_windows):
+            log_p = log_probabilities(network, piece.hidden).cpu()
+            yield from ((windows[i], row[: len(windows[i])]) for i, row in zip(piece.rows, log_p, strict=True))
+
+
+def _features(experts: Tensor, bases: Tensor, seen: Tensor) -> Tensor:
+    """What the weights follow from, [n, F]; of each base, what is known before it."""
+    gain = experts.gather(-1, bases[:, None, None].expand(-1, experts.shape[1], 1))[..., 0] + _GUESS
+    keep = math.exp(-1 / _RECENT)
+    recent = torch.zeros_like(gain)
+    recent[1:] = torch.from_numpy(lfilter([1 - keep], [1, -keep], gain[:-1].numpy(), axis=0))
+    longest, first = recent[:, -1], recent[:, 0]
+    columns = [
+        torch.ones_like(longest),
+        seen.log1p(),
+        seen == 0,
+        longest,
+        longest - first,
+        (longest - _LIKELY).relu(),
+        (longest - _CERTAIN).relu(),
+    ]
+    return torch.stack([column.float() for column in columns], dim=1)
+
+
+def _fit(read: _Read) -> Tensor:
+    """The weights of least cross-entropy: convex, from an equal share for all."""
+    weights = torch.zeros(read.features.shape[1], read.experts.shape[1])
+    weights[0] = 1 / weights.shape[1]
+    weights.requires_grad_()
+    optimiser = torch.optim.LBFGS([weights], max_iter=200, history_size=20, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        loss = F.cross_entropy(read.mixed(weights), read.bases) + _PENALTY * weights.square().sum()
+        loss.backward()
+        return loss
+
+    optimiser.step(closure)
+    return weights.detach()
