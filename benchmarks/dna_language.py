@@ -8,9 +8,10 @@ training's length where it cannot read further ("transformer"); beside it stand 
 (``titans_dna.fit_mixture``), and those of Markov models mixed without it. The best Markov model is the one of least
 bits of orders 0 to 12, additive or interpolated, chosen on the very sequence that is scored, which favours it.
 
-On yeast, vectors of pieces of 300 bases tell genes from what lies between them, by logistic regression learned on the
-chromosomes of ``fit`` and scored on IV (area under the ROC curve); beside it the same on counts of canonical 1- to
-6-mers. Cells that are done are skipped, and a training that was cut short goes on from its last checkpoint.
+On yeast, vectors of pieces of 300 bases (of the last layer, and of all) tell genes from what lies between them, by
+logistic regression learned on the chromosomes of ``fit`` and scored on IV (area under the ROC curve); beside it the
+same on counts of canonical 1- to 6-mers. Cells that are done are skipped, and a training that was cut short goes on
+from its last checkpoint.
 """
 
 import argparse
@@ -134,14 +135,15 @@ def pieces(held: bool) -> tuple[list[Interval], np.ndarray]:
 def probe(model: DNALanguageModel) -> dict[str, float]:
     genome, _, _ = genome_of("yeast")
     scores = {}
-    for kind in ("vectors", "kmers"):
+    for kind in ("vectors", "vectors_all", "kmers"):
         x = []
         for held in (False, True):
             where = pieces(held)[0]
-            if kind == "vectors":
-                x.append(model.embed(where, genome=genome, both_strands=True))
-            else:
+            if kind == "kmers":
                 x.append(counts([genome.fetch(piece) for piece in where]))
+            else:
+                layers: Any = "all" if kind == "vectors_all" else "last"
+                x.append(model.embed(where, genome=genome, both_strands=True, layers=layers))
         regression = make_pipeline(StandardScaler(), LogisticRegressionCV(Cs=np.geomspace(1e-5, 1, 6), max_iter=500))
         regression.fit(x[0], pieces(False)[1])
         scores[f"probe_{kind}"] = float(roc_auc_score(pieces(True)[1], regression.decision_function(x[1])))

@@ -109,7 +109,11 @@ def language(place: Any) -> str:
         lines.append(f"| {genome} | Markov, {of[0]['markov_is']} | {of[0]['markov']:.4f} | {mixed} | {probe} |")
         for model in dict.fromkeys(r["model"] for r in of):
             own = [r for r in of if r["model"] == model]
-            probe = _mean([r["probe_vectors"] for r in own if "probe_vectors" in r]) if "probe_kmers" in of[0] else ""
+            probe = ""
+            if "probe_kmers" in of[0]:
+                names = ("probe_vectors", "probe_vectors_all")
+                last, every = (_mean([r[name] for r in own if name in r]) for name in names)
+                probe = f"{last}, of all layers {every}"
             bits, mixed = (_bits([r[name] for r in own if name in r]) for name in ("bits_per_base", "mixed"))
             lines.append(f"| {genome} | {model} ({len(own)}) | {bits} | {mixed} | {probe} |")
     first = rows[0]

@@ -1,29 +1,64 @@
-"""A vector for each sequence: the mean of the last hidden states over its bases."""
+"""A vector for each sequence: moments, over its bases, of the hidden states behind them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from titans_core import TitansLM
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.stream import stream
 
-__all__ = ["embed"]
+__all__ = ["LAYERS", "embed"]
+
+LAYERS = ("last", "all")
 
 
-def embed(network: TitansLM, genome: Genome, intervals: Sequence[Interval], batch_size: int) -> NDArray[np.float32]:
-    """Mean over the bases of each interval of what the output layer reads behind them, float32 [N, dim].
+def embed(
+    network: TitansLM, genome: Genome, intervals: Sequence[Interval], batch_size: int, layers: str
+) -> NDArray[np.float32]:
+    """Of each interval the mean over its bases of what the output layer reads behind them, float32 [N, dim].
 
-    Neither padding nor the N before the sequence is part of the mean. The mean is summed in float64.
+    With ``layers="all"`` of what every block puts out too, and behind the means the standard deviations: float32
+    [N, 2 * (num_layers + 1) * dim]. Neither padding nor the N before the sequence counts. Sums are in float64.
     """
-    sums = np.zeros((len(intervals), network.config.dim))
-    for piece in stream(network, genome, intervals, batch_size=batch_size):
-        # the token at column j is the base first + j - 1; it is real where first + j <= length
-        lengths = np.array([len(intervals[i]) for i in piece.rows])
-        position = piece.first + np.arange(piece.tokens.shape[1])
-        real = (position >= 1) & (position <= lengths[:, None])
-        hidden = piece.hidden.double().cpu().numpy()
-        sums[piece.rows] += np.einsum("bp,bpd->bd", real, hidden)
-    return (sums / np.array([[len(interval)] for interval in intervals])).astype(np.float32)
+    blocks = list(network.blocks) if layers == "all" else []
+    width = (len(blocks) + 1) * network.config.dim
+    sums, squares = np.zeros((2, len(intervals), width))
+    with _listening(blocks) as heard:
+        for piece in stream(network, genome, intervals, batch_size=batch_size):
+            # the token at column j is the base first + j - 1; it is real where first + j <= length
+            lengths = np.array([len(intervals[i]) for i in piece.rows])
+            position = piece.first + np.arange(piece.tokens.shape[1])
+            real = (position >= 1) & (position <= lengths[:, None])
+            outputs = [*heard.values(), piece.hidden]
+            hidden = np.concatenate([output.double().cpu().numpy() for output in outputs], axis=-1)
+            sums[piece.rows] += np.einsum("bp,bpd->bd", real, hidden)
+            if blocks:
+                squares[piece.rows] += np.einsum("bp,bpd->bd", real, hidden**2)
+    lengths = np.array([[len(interval)] for interval in intervals])
+    mean = sums / lengths
+    if not blocks:
+        return mean.astype(np.float32)
+    deviation = np.sqrt(np.maximum(squares / lengths - mean**2, 0))
+    return np.concatenate((mean, deviation), axis=1).astype(np.float32)
+
+
+@contextmanager
+def _listening(blocks: Sequence[Any]) -> Iterator[dict[int, Tensor]]:
+    """What each block last put out, [B, T, dim], in their order."""
+    heard: dict[int, Tensor] = {}
+
+    def hear(number: int) -> Any:
+        return lambda block, given, out: heard.__setitem__(number, out[0])
+
+    hooks = [block.register_forward_hook(hear(i)) for i, block in enumerate(blocks)]
+    try:
+        yield heard
+    finally:
+        for hook in hooks:
+            hook.remove()

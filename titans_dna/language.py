@@ -23,7 +23,7 @@ from titans_core import TitansConfig, TitansLM
 from titans_core.models import gated_deltanet
 from titans_core.train import History, TitansEstimator, TrainingOptions, train_network
 from titans_core.train.module import Loss
-from titans_dna.embed import embed
+from titans_dna.embed import LAYERS, embed
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.masked import bits_of_hidden, masked_base_loss, variant_scores
@@ -293,7 +293,12 @@ class DNALanguageModel(TitansEstimator):
         return both.sort_values("bits_per_base", ignore_index=True, kind="stable")
 
     def embed(
-        self, sequences: Sequence[str] | Sequence[Interval], *, genome: Any = None, both_strands: bool = False
+        self,
+        sequences: Sequence[str] | Sequence[Interval],
+        *,
+        genome: Any = None,
+        both_strands: bool = False,
+        layers: Literal["last", "all"] = "last",
     ) -> NDArray[np.float32]:
         """A vector for each sequence, float32 [N, dim]: the mean of the last hidden states over its bases.
 
@@ -303,12 +308,16 @@ class DNALanguageModel(TitansEstimator):
             sequences: strings, or intervals of ``genome`` (read on their strand).
             genome: path of a FASTA file, or a Genome; for intervals.
             both_strands: the mean of the vectors of a sequence and of its reverse complement.
+            layers: "last", or "all": what every block puts out too, and behind the means the standard deviations over
+                the bases; float32 [N, 2 * (num_layers + 1) * dim]. It tells more to a regression on top.
 
         Raises:
             NotFittedError: before ``fit``.
-            ValueError: no sequence, an empty one, unknown letters, intervals without a genome or off its end.
+            ValueError: no sequence, an empty one, unknown letters or layers, intervals without a genome or off its end.
         """
         self._fitted()
+        if layers not in LAYERS:
+            raise ValueError(f"layers must be one of {LAYERS}, got {layers!r}.")
         given: list[Any] = [sequences] if isinstance(sequences, str | Interval) else list(sequences)
         if given and isinstance(given[0], Interval):
             if genome is None:
@@ -319,9 +328,9 @@ class DNALanguageModel(TitansEstimator):
             source = InMemory(given)
             intervals = whole(source)
         with self._reading() as network:
-            found = embed(network, source, intervals, self.batch_size)
+            found = embed(network, source, intervals, self.batch_size, layers)
             if both_strands:
-                found += embed(network, source, [_other(i) for i in intervals], self.batch_size)
+                found += embed(network, source, [_other(i) for i in intervals], self.batch_size, layers)
                 found /= 2
         return found
 

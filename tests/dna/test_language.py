@@ -146,6 +146,33 @@ def test_an_embedding_is_the_mean_over_the_bases(fitted):
     np.testing.assert_allclose(fitted.embed([text])[0], hidden.mean(0).numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("architecture", ["lmm", "mac", "mal"])
+def test_an_embedding_of_all_layers_is_their_moments(architecture, monkeypatch):
+    model = small(architecture=architecture, num_layers=2, max_steps=1).fit([chain(500)])
+    texts = [chain(40, seed=6), bases(25, 1)]
+    found = model.embed(texts, layers="all")
+    assert found.shape == (2, 2 * 3 * 16)
+    network = model.model_
+    for text, vector in zip(texts, found, strict=True):
+        x = network.embedding(torch.tensor([[4, *("ACGT".index(base) for base in text)]]))
+        outputs = []
+        with torch.no_grad():
+            for block in network.blocks:
+                x = block(x)[0]
+                outputs.append(x)
+            outputs.append(network.norm(x))
+        each = torch.cat(outputs, -1)[0, 1:].double()
+        expected = torch.cat((each.mean(0), each.std(0, correction=0)))
+        np.testing.assert_allclose(vector, expected, atol=1e-4)
+    # in pieces it is the same, and nothing goes on listening
+    monkeypatch.setattr("titans_dna.embed.stream", partial(module.stream, piece=16))
+    np.testing.assert_allclose(model.embed(texts, layers="all"), found, atol=1e-4)
+    assert not any(block._forward_hooks for block in network.blocks)
+    np.testing.assert_allclose(found[:, 32:48], model.embed(texts), atol=1e-5)
+    with pytest.raises(ValueError, match="layers must be one of"):
+        model.embed(texts, layers="first")
+
+
 def test_with_both_strands_a_sequence_and_its_other_strand_have_one_embedding(fitted):
     text = chain(90, seed=7)
     np.testing.assert_allclose(
