@@ -1,11 +1,12 @@
 """What the memory buys: the same network with other things in its place, on ETTh1 and weather.
 
-    python benchmarks/forecast_ablation.py
+    python benchmarks/forecast_ablation.py [--sets ETTh1 weather] [--seeds 0 1 2]
 
 Lookback and horizon 96; the settings of each set as ``forecast_search.py`` chose them, three seeds. Only the named part
-differs: the memory along time, or the mixer across channels.
+differs: the memory along time, or the mixer across channels. Cells that are done are skipped.
 """
 
+import argparse
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 FILE = RESULTS / "forecast_ablation.jsonl"
 FIELDS = ("variant", "dataset", "seed")
+SETS = ("ETTh1", "weather")
 
 
 class Attention(nn.Module):
@@ -65,7 +67,7 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
     variant, dataset, seed = key
     in_its_place, config_of = VARIANTS[variant]
     settings = chosen(dataset)
-    assert settings is not None, f"run forecast_search.py for {dataset} first"
+    assert settings is not None  # main asked
     model = forecaster(**settings)
 
     class Changed(type(model)):  # type: ignore[misc]
@@ -82,11 +84,17 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=(0, 1, 2))
+    args = parser.parse_args()
     torch.set_num_threads(1)
-    for seed in (0, 1, 2):
-        for dataset in ("ETTh1", "weather"):
-            if chosen(dataset) is not None:
-                work(FILE, [(variant, dataset, seed) for variant in VARIANTS], FIELDS, run)
+    for seed in args.seeds:
+        for dataset in args.sets:
+            if chosen(dataset) is None:
+                print(f"{dataset}: its settings are not chosen yet; run forecast_search.py")
+                continue
+            work(FILE, [(variant, dataset, seed) for variant in VARIANTS], FIELDS, run)
 
 
 if __name__ == "__main__":
