@@ -138,4 +138,25 @@ def limits(place: Any) -> str:
     return "\n".join(lines)
 
 
-TABLES = {"table3": table3, "searched": searched, "online": online, "limits": limits}
+def ablation(place: Any) -> str:
+    rows = read(RESULTS / "forecast_ablation.jsonl")
+    sets = list(dict.fromkeys(r["dataset"] for r in rows))
+    lines = ["| | " + " | ".join(sets) + " |", "|---|" + "---|" * len(sets)]
+    for variant in dict.fromkeys(r["variant"] for r in rows):
+        of = [[r for r in rows if (r["variant"], r["dataset"]) == (variant, name)] for name in sets]
+        lines.append(
+            f"| {'**full**' if variant == 'full' else variant} | " + " | ".join(map(_mean_of_seeds, of)) + " |"
+        )
+    lines += ["", f"MSE / MAE, 96 -> 96; in brackets the number of seeds. {place(rows)}, 1 thread."]
+    return "\n".join(lines)
+
+
+def _mean_of_seeds(rows: list[dict[str, Any]]) -> str:
+    if not rows:
+        return "not yet"
+    mse, mae = (statistics.mean(r[name] for r in rows) for name in ("mse", "mae"))
+    spread = f", ±{statistics.stdev(r['mse'] for r in rows):.4f}" if len(rows) > 1 else ""
+    return f"{mse:.4f} / {mae:.4f} ({len(rows)}{spread})"
+
+
+TABLES = {"table3": table3, "searched": searched, "ablation": ablation, "online": online, "limits": limits}

@@ -21,7 +21,7 @@ from typing_extensions import Self
 from titans_core import TitansLM
 from titans_core.train import History, TitansEstimator, TrainingOptions, digest, train_network
 from titans_core.train.batches import loader
-from titans_core.train.estimator import is_number
+from titans_core.train.estimator import at_least, is_number
 from titans_core.train.fit import torch_device
 from titans_dna.classifier_data import Examples, Reads, reads_of
 from titans_dna.encoder import Encoder, EncoderConfig
@@ -311,8 +311,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             value = getattr(self, name)
             if value is None and name == "max_epochs":
                 continue
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
+            at_least(name, value)
         if self.dim % 16:
             raise ValueError(f"dim must be a multiple of 16, the width of a head, got {self.dim}.")
         if self.kernel_size % 2 == 0:

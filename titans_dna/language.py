@@ -1,42 +1,28 @@
-"""The estimator: from a genome to a language model of it, and what that can be asked."""
+"""The estimator: from a genome to a language model of it; what that can be asked is in ``titans_dna.questions``."""
 
 import math
-import os
 import time
-import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from typing_extensions import Self
 
 from titans_core import TitansConfig, TitansLM
 from titans_core.models import gated_deltanet
 from titans_core.train import History, TitansEstimator, TrainingOptions, train_network
+from titans_core.train.estimator import at_least, is_number
 from titans_core.train.module import Loss
-from titans_dna.embed import LAYERS, embed
-from titans_dna.genome import Genome
-from titans_dna.intervals import Interval
-from titans_dna.masked import bits_of_hidden, masked_base_loss, variant_scores
+from titans_dna.masked import masked_base_loss
 from titans_dna.pretrain_data import IGNORE, loaders, plan
-from titans_dna.sources import InMemory, cut, open_source, read_regions, whole
-from titans_dna.stream import reading, stream
-from titans_dna.surprise import bits_of, surprise_of
+from titans_dna.questions import Questions
+from titans_dna.sources import open_source, read_regions
 from titans_dna.tokenizer import VOCAB_SIZE
-from titans_dna.variants import checked, strand_scores
-from titans_dna.vcf import Variant, read_vcf
-
-if TYPE_CHECKING:
-    from titans_dna.markov import MarkovModels
 
 ARCHITECTURES = ("lmm", "mac", "mag", "mal", "transformer", "gated-deltanet")
 # batches in an epoch, at most: after each there is a validation and a checkpoint
@@ -55,7 +41,7 @@ _COUNTS = (
 )
 
 
-class DNALanguageModel(TitansEstimator):
+class DNALanguageModel(Questions, TitansEstimator):
     """A language model of DNA, pretrained by the next nucleotide, or by hidden ones.
 
     Each window is read behind one N, so that its first base is predicted too. Probabilities are over A C G T; an N is
@@ -202,273 +188,6 @@ class DNALanguageModel(TitansEstimator):
         self.seconds_ = time.perf_counter() - began
         return self
 
-    def bits_per_base(
-        self,
-        source: Any,
-        *,
-        chroms: Collection[str] | None = None,
-        regions: Any = None,
-        context: int | None = None,
-    ) -> float:
-        """Mean of ``-log2 P(base | all bases before it)`` over all known bases: 2 for a model that knows nothing.
-
-        With ``objective="masked"`` a base is predicted from its whole window, on both sides, every seventh base hidden
-        at a time: an easier question, whose bits are not to be compared with the others.
-
-        Args:
-            source: path of a FASTA file, a Genome, or a list of sequences.
-            chroms: only these chromosomes; default all.
-            regions: intervals, or a BED file, instead of whole chromosomes; each is read on its strand.
-            context: None: every chromosome (region, sequence) is read in one stream, from its first base to its last,
-                in constant memory. Else it is cut into windows of so many bases, each read anew. A memory may drift
-                where a stream is far longer than the ``length`` it was trained on: compare the two. With
-                "transformer", whose state grows with what it read, and with ``objective="masked"``, None means windows
-                of ``length``.
-
-        Raises:
-            NotFittedError: before ``fit``.
-            ValueError: an unknown chromosome, a region off its end, no known base.
-        """
-        genome, given = open_source(source), read_regions(regions)
-        intervals = whole(genome, chroms) if given is None else given
-        masked = self.objective == "masked"
-        if context is None and (masked or self._fitted().config.architecture == "transformer"):
-            context = self.length
-        if context is not None:
-            _at_least("context", context, 1)
-            intervals = cut(intervals, context)
-        total, count = 0.0, 0
-        with self._reading() as network:
-            for bits in self._bits(network, genome, intervals):
-                total += float(np.nansum(bits))
-                count += int(np.isfinite(bits).sum())
-        if count == 0:
-            raise ValueError(f"{genome.path.name} has no known base (A C G T) to score.")
-        return total / count
-
-    def score(self, source: Any, y: None = None, **where: Any) -> float:
-        """Minus :meth:`bits_per_base`: higher is better, as sklearn wants it."""
-        return -self.bits_per_base(source, **where)
-
-    def compare(
-        self,
-        source: Any,
-        *,
-        chroms: Collection[str],
-        max_order: int = 12,
-        markov: "MarkovModels | None" = None,
-        context: int | None = None,
-    ) -> pd.DataFrame:
-        """Bits per base of this model on held-out chromosomes beside Markov models of the others, best first.
-
-        Args:
-            source: the genome of ``fit``.
-            chroms: what was held out.
-            max_order: highest order of the Markov models, counted on every other chromosome.
-            markov: Markov models counted before, instead.
-            context: of this model, as in :meth:`bits_per_base`.
-
-        Returns:
-            Columns ``model, bits_per_base``.
-
-        Raises:
-            ValueError: chromosomes that ``fit`` was not told to hold out; or a model of hidden bases, which sees both
-                sides of a base where Markov models see one.
-        """
-        from titans_dna.markov import fit_markov
-
-        self._fitted()
-        if self.objective == "masked":
-            raise ValueError("Markov models see one side of a base: compare a model with objective='next'.")
-        genome = open_source(source)
-        seen = [name for name in chroms if name not in self.holdout_]
-        if seen:
-            raise ValueError(f"fit read {seen}: scores there would flatter it. It held out {self.holdout_}.")
-        markov = fit_markov(genome, max_order, holdout=self.holdout_) if markov is None else markov
-        found = markov.bits_per_base(genome, chroms=chroms).melt("order", var_name="kind", value_name="bits_per_base")
-        found["model"] = "Markov-" + found["order"].astype(str) + " " + found["kind"]
-        bits = self.bits_per_base(genome, chroms=chroms, context=context)
-        own = pd.DataFrame({"model": [self.architecture], "bits_per_base": [bits]})
-        both = pd.concat([own, found[["model", "bits_per_base"]]], ignore_index=True)
-        return both.sort_values("bits_per_base", ignore_index=True, kind="stable")
-
-    def embed(
-        self,
-        sequences: Sequence[str] | Sequence[Interval],
-        *,
-        genome: Any = None,
-        both_strands: bool = False,
-        layers: Literal["last", "all"] = "last",
-    ) -> NDArray[np.float32]:
-        """A vector for each sequence, float32 [N, dim]: the mean of the last hidden states over its bases.
-
-        A sequence's vector does not depend on the others, nor on padding. Sequences of any length are read in a stream.
-
-        Args:
-            sequences: strings, or intervals of ``genome`` (read on their strand).
-            genome: path of a FASTA file, or a Genome; for intervals.
-            both_strands: the mean of the vectors of a sequence and of its reverse complement.
-            layers: "last", or "all": what every block puts out too, and behind the means the standard deviations over
-                the bases; float32 [N, 2 * (num_layers + 1) * dim]. It tells more to a regression on top.
-
-        Raises:
-            NotFittedError: before ``fit``.
-            ValueError: no sequence, an empty one, unknown letters or layers, intervals without a genome or off its end.
-        """
-        self._fitted()
-        if layers not in LAYERS:
-            raise ValueError(f"layers must be one of {LAYERS}, got {layers!r}.")
-        given: list[Any] = [sequences] if isinstance(sequences, str | Interval) else list(sequences)
-        if given and isinstance(given[0], Interval):
-            if genome is None:
-                raise ValueError("sequences are intervals: name their FASTA file with genome=.")
-            source: Genome = open_source(genome)
-            intervals: list[Interval] = given
-        else:
-            source = InMemory(given)
-            intervals = whole(source)
-        with self._reading() as network:
-            found = embed(network, source, intervals, self.batch_size, layers)
-            if both_strands:
-                found += embed(network, source, [_other(i) for i in intervals], self.batch_size, layers)
-                found /= 2
-        return found
-
-    def score_variants(
-        self,
-        variants: str | os.PathLike[str] | Iterable[Variant],
-        genome: Any,
-        *,
-        context: int | None = 4096,
-        context_after: int = 128,
-        mismatch: Literal["error", "skip"] = "error",
-    ) -> pd.DataFrame:
-        """``log P(alt) - log P(ref)`` of each variant in its place, in nats, the mean of both strands.
-
-        Negative: the model finds the alternative allele less likely than the reference. SNVs and indels; each allele
-        counts with ``context_after`` bases behind it. The likelihood is joint, and not divided by length. How memory is
-        read once for neighbours is told in ``titans_dna.variants``.
-
-        With ``objective="masked"`` the bases in question are hidden, and ``length`` bases around them are read; then
-        there is no score for insertions and deletions (NaN, with a warning).
-
-        Args:
-            variants: path of a VCF file, in any order, or variants as ``read_vcf`` gives them.
-            genome: path of the FASTA file, or a Genome.
-            context: at least so many bases before a variant are read, and at most twice as many; None: all, from the
-                chromosome's end.
-            context_after: bases behind the variant that count.
-            mismatch: where REF is not what the genome holds: "error", or "skip": the score is NaN, with a warning.
-
-        Returns:
-            One row per alternative allele, in the order given: ``chrom, start, ref, alt, id, score``, 0-based. The
-            score is NaN where an allele has an N.
-
-        Raises:
-            NotFittedError: before ``fit``.
-            ValueError: an argument out of range, a bad VCF, REF that disagrees with the genome.
-        """
-        self._fitted()
-        if context is not None:
-            _at_least("context", context, 1)
-        _at_least("context_after", context_after, 0)
-        source = open_source(genome)
-        if isinstance(variants, str | os.PathLike):
-            variants = read_vcf(Path(variants))
-        given, good = checked(variants, source, mismatch)
-        if not good.all():
-            warnings.warn(
-                f"{int((~good).sum())} of {len(given)} variants are not scored: REF is another.", stacklevel=2
-            )
-        scored = [variant for variant, ok in zip(given, good, strict=True) if ok]
-        scores = np.full(len(given), np.nan)
-        scores[good] = self._variant_scores(source, scored, context, context_after)
-        columns = {name: [getattr(v, name) for v in given] for name in ("chrom", "start", "ref", "alt", "id")}
-        return pd.DataFrame({**columns, "score": scores})
-
-    def _variant_scores(
-        self, source: Genome, scored: list[Variant], context: int | None, context_after: int
-    ) -> NDArray[np.float64]:
-        with self._reading() as network:
-            if self.objective == "masked":
-                lengths = sum(len(v.ref) != len(v.alt) for v in scored)
-                if lengths:
-                    warnings.warn(
-                        f"{lengths} of {len(scored)} variants are not scored: insertions and deletions need "
-                        "objective='next'.",
-                        stacklevel=3,
-                    )
-                return variant_scores(network, source, scored, self.length, self.batch_size)
-            strands = [
-                strand_scores(
-                    network,
-                    source,
-                    scored,
-                    strand,
-                    context=context,
-                    context_after=context_after,
-                    batch_size=max(2, self.batch_size),
-                )
-                for strand in ("+", "-")
-            ]
-        return (strands[0] + strands[1]) / 2
-
-    def surprise(self, genome: Any, region: Interval | str, *, memory: bool = False) -> pd.DataFrame:
-        """How surprising each base of a region is, read in one stream in constant memory.
-
-        ``bits`` is the surprise of the model: ``-log2 P(base | all bases of the region before it)``, NaN at an N.
-        ``memory`` is the surprise of its memory: the norm of the momentary surprise, the inner gradient that the base
-        causes when it is read (mean over the memories and their heads; no unit, to compare within one model). It takes
-        three to four times as long.
-
-        Args:
-            genome: path of a FASTA file, or a Genome.
-            region: an interval, read on its strand; or a chromosome's name, ``"IV"``, or ``"IV:1000-2000"``, 0-based
-                half-open.
-            memory: give the memory's surprise too.
-
-        Returns:
-            One row per base, by position: ``chrom, start, end, bits`` and ``memory``. To write it:
-            ``titans_dna.tracks.write_bedgraph``; to draw it: ``plot_track``.
-
-        Raises:
-            NotFittedError: before ``fit``.
-            ValueError: an unknown chromosome, a region off its end, ``memory`` of a model that has none, or a model of
-                hidden bases, which reads nothing in one direction.
-        """
-        self._fitted()
-        if self.objective == "masked":
-            raise ValueError(
-                "surprise is of a model that reads a stream: fit one with objective='next'. bits_per_base scores this."
-            )
-        source = open_source(genome)
-        interval = _region(source, region)
-        source.windows(1, regions=[interval])  # off the end is told before anything is read
-        with self._reading() as network:
-            found = surprise_of(network, source, interval, memory)
-        if interval.strand == "-":
-            found = {name: values[::-1] for name, values in found.items()}
-        start = np.arange(interval.start, interval.end)
-        chrom = pd.Series([interval.chrom], dtype="category").repeat(len(start)).array
-        return pd.DataFrame({"chrom": chrom, "start": start, "end": start + 1, **found})
-
-    def _bits(self, network: TitansLM, genome: Genome, intervals: list[Interval]) -> Iterator[NDArray[np.float64]]:
-        if self.objective == "masked":
-            yield from bits_of_hidden(network, genome, intervals, self.batch_size)
-        else:
-            for piece in stream(network, genome, intervals, batch_size=self.batch_size):
-                yield bits_of(network, piece.hidden, piece.following).double().cpu().numpy()
-
-    @contextmanager
-    def _reading(self) -> Iterator[TitansLM]:
-        with reading(self._fitted(), self.device) as network, torch.no_grad():
-            yield network
-
-    def _fitted(self) -> TitansLM:
-        check_is_fitted(self, "model_")
-        model: TitansLM = self.model_
-        return model
-
     def _config(self) -> TitansConfig:
         baseline = self.architecture == "gated-deltanet"
         config = TitansConfig(
@@ -493,10 +212,9 @@ class DNALanguageModel(TitansEstimator):
         if self.objective not in LOSSES:
             raise ValueError(f"objective must be one of {tuple(LOSSES)}, got {self.objective!r}.")
         for name in (*_COUNTS, *(["hidden"] if self.hidden is not None else [])):
-            _at_least(name, getattr(self, name), 1)
-        rate = self.learning_rate
-        if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate < math.inf:
-            raise ValueError(f"learning_rate must be positive, got {rate!r}.")
+            at_least(name, getattr(self, name))
+        if not is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}.")
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         network = self._fitted()
@@ -530,25 +248,3 @@ def next_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Te
 
 
 LOSSES: dict[str, Loss] = {"next": next_base_loss, "masked": masked_base_loss}
-
-
-def _other(interval: Interval) -> Interval:
-    strand = "+" if interval.strand == "-" else "-"
-    return Interval(interval.chrom, interval.start, interval.end, strand, interval.name)
-
-
-def _region(genome: Genome, region: Interval | str) -> Interval:
-    if isinstance(region, Interval):
-        return region
-    chrom, _, span = region.rpartition(":")
-    first, _, last = span.replace(",", "").partition("-")
-    if region in genome.lengths or not chrom:
-        return whole(genome, [region])[0]
-    if not (first.isdecimal() and last.isdecimal()):
-        raise ValueError(f"region {region!r} is not understood; write 'IV' or 'IV:1000-2000' (0-based half-open).")
-    return Interval(chrom, int(first), int(last), "+")
-
-
-def _at_least(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")

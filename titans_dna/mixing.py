@@ -24,6 +24,7 @@ from scipy.signal import lfilter
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from titans_core.train.estimator import at_least
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.markov import MOST, MarkovModels, fit_markov
@@ -93,8 +94,7 @@ class Mixture:
         Raises:
             ValueError: an unknown chromosome, a region off its end, no known base, a context below 1.
         """
-        if context < 1:
-            raise ValueError(f"context must be an integer of at least 1, got {context!r}.")
+        at_least("context", context)
         genome, given = open_source(source), read_regions(regions)
         nats, count = 0.0, 0
         windows = cut(whole(genome, chroms) if given is None else given, context)

@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from titans_core.train import History, TitansEstimator, TrainingOptions, digest, train_network
 from titans_core.train.batches import loader
-from titans_core.train.estimator import is_number
+from titans_core.train.estimator import at_least, is_number
 from titans_ts import online
 from titans_ts.backtest import backtest, backtest_frame
 from titans_ts.exogenous import Columns, read_columns, read_future
@@ -540,8 +540,7 @@ class TitansForecaster(TitansEstimator):
             value = getattr(self, name)
             if value is None and name in ("patch_size", "max_epochs"):
                 continue
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
+            at_least(name, value)
         if self.dim % 4:
             raise ValueError(f"dim must be a multiple of 4, got {self.dim}.")
         if not is_number(self.dropout) or not 0 <= self.dropout < 1:

@@ -8,8 +8,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from titans_dna import Genome, Interval, reverse_complement
-from titans_dna import language as module
+from titans_dna import Genome, Interval, language, questions, reverse_complement
 from titans_dna.language import DNALanguageModel
 from titans_dna.sources import InMemory
 
@@ -57,7 +56,7 @@ def test_a_stream_in_pieces_has_the_bits_of_one_call(architecture, monkeypatch):
     text = chain(301, seed=2)
     whole = model.bits_per_base([text])
     # beside a shorter one, which ends on the way
-    monkeypatch.setattr(module, "stream", partial(module.stream, piece=37))
+    monkeypatch.setattr(questions, "stream", partial(questions.stream, piece=37))
     assert model.bits_per_base([text]) == pytest.approx(whole, abs=1e-6)
     both = model.bits_per_base([text, text[:100]])
     assert both == pytest.approx((301 * whole + 100 * model.bits_per_base([text[:100]])) / 401, abs=1e-6)
@@ -90,10 +89,10 @@ def test_an_unknown_base_is_read_but_not_scored(fitted):
 
 @pytest.mark.parametrize("objective", ["next", "masked"])
 def test_resumed_training_equals_unbroken_training(objective, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "EPOCH", 3)
+    monkeypatch.setattr(language, "EPOCH", 3)
     text, model = [chain(3000)], small(max_steps=12, objective=objective)
     unbroken = clone(model).fit(text)
-    calls, loss = [], module.LOSSES[objective]
+    calls, loss = [], language.LOSSES[objective]
 
     def breaks(network, batch):
         calls.append(None)
@@ -101,10 +100,10 @@ def test_resumed_training_equals_unbroken_training(objective, tmp_path, monkeypa
             raise RuntimeError("power cut")
         return loss(network, batch)
 
-    monkeypatch.setitem(module.LOSSES, objective, breaks)
+    monkeypatch.setitem(language.LOSSES, objective, breaks)
     with pytest.raises(RuntimeError, match="power cut"):
         clone(model).fit(text, checkpoint_dir=tmp_path)
-    monkeypatch.setitem(module.LOSSES, objective, loss)
+    monkeypatch.setitem(language.LOSSES, objective, loss)
     resumed = clone(model).fit(text, checkpoint_dir=tmp_path)
     assert resumed.history_ == unbroken.history_
     for ours, theirs in zip(resumed.model_.parameters(), unbroken.model_.parameters(), strict=True):
@@ -165,7 +164,7 @@ def test_an_embedding_of_all_layers_is_their_moments(architecture, monkeypatch):
         expected = torch.cat((each.mean(0), each.std(0, correction=0)))
         np.testing.assert_allclose(vector, expected, atol=1e-4)
     # in pieces it is the same, and nothing goes on listening
-    monkeypatch.setattr("titans_dna.embed.stream", partial(module.stream, piece=16))
+    monkeypatch.setattr("titans_dna.embed.stream", partial(questions.stream, piece=16))
     np.testing.assert_allclose(model.embed(texts, layers="all"), found, atol=1e-4)
     assert not any(block._forward_hooks for block in network.blocks)
     np.testing.assert_allclose(found[:, 32:48], model.embed(texts), atol=1e-5)
@@ -239,7 +238,7 @@ def test_bad_input_is_refused(write_fasta, tmp_path, fitted):
         small(forget_to="mean").fit(path)
     with pytest.raises(ValueError, match="architecture must be one of"):
         small(architecture="lstm").fit(path)
-    with pytest.raises(ValueError, match="max_steps must be an integer of at least 1, got 0"):
+    with pytest.raises(ValueError, match="max_steps must be an integer >= 1, got 0"):
         small(max_steps=0).fit(path)
     with pytest.raises(NotFittedError):
         small().bits_per_base(path)

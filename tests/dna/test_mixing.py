@@ -117,7 +117,7 @@ def test_what_cannot_be_mixed_is_told(text, model):
     with pytest.raises(ValueError, match="one side of a base"):
         fit_mixture([text], masked)
     mixture = fit_mixture([text], order=2)
-    with pytest.raises(ValueError, match="context must be"):
+    with pytest.raises(ValueError, match="context must be an integer >= 1"):
         mixture.bits_per_base([text], context=0)
     with pytest.raises(ValueError, match="no known base"):
         mixture.bits_per_base(["NNN"])

@@ -183,7 +183,7 @@ def test_a_wrong_ref_is_an_error_or_is_left_unscored(models, write_fasta, tmp_pa
     assert found["score"].isna().tolist() == [True, False, True]
     with pytest.raises(ValueError, match="mismatch is 'error' or 'skip'"):
         models().score_variants(vcf, fasta, mismatch="ignore")
-    with pytest.raises(ValueError, match="context must be an integer of at least 1, got 0"):
+    with pytest.raises(ValueError, match="context must be an integer >= 1, got 0"):
         models().score_variants(vcf, fasta, context=0)
 
 

@@ -17,6 +17,12 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
+def at_least(name: str, value: Any, least: int = 1) -> None:
+    """Raises ValueError where a parameter is no integer, or a lower one."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
+
+
 class TitansEstimator(BaseEstimator):
     """Base of the estimators. ``__init__`` of a subclass stores its arguments unchanged; ``fit`` learns the rest.
 
