@@ -165,6 +165,11 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             raise ValueError(f"y has one class only, {classes.tolist()[0]!r}; a classifier needs two or more classes.")
         by_class = class_weights(self.class_weight, classes, labels)
         weights = by_class[labels] * sample_weights(sample_weight, len(reads))
+        if checkpoint_dir is not None and self.random_state is None and validation is None:
+            raise ValueError(
+                "checkpoint_dir needs an integer random_state: by it is drawn which sequences are cut off to stop by, "
+                "and a run that goes on must leave out the same. Or give validation=."
+            )
         seed = self._seed()
 
         if validation is None:
@@ -203,7 +208,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             on_epoch=on_epoch,
         )
         self._settle(network, classes, by_class, history)
-        self.seconds_ = time.perf_counter() - begin
+        self.seconds_: float | None = time.perf_counter() - begin
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -334,6 +339,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             "strand": strand,
             "dropout": network.dropout.p,
             "history": {"epochs": self.history_.epochs, "best_epoch": self.history_.best_epoch},
+            "seconds": self.seconds_,
             "encoder": asdict(encoder.config) if isinstance(encoder, Encoder) else None,
             "language": encoder.about if isinstance(encoder, LanguageEncoder) else None,
         }
@@ -353,6 +359,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             network = NETWORKS[learned["strand"]](encoder, len(classes), learned["dropout"])
         network.load_state_dict(tensors)
         self._settle(network.eval(), classes, np.array(learned["class_weight"]), History(**learned["history"]))
+        self.seconds_ = learned.get("seconds")  # models saved before do not know it
 
 
 def weighted_error(network: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, int]:

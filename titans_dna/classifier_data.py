@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import open_source, read_regions, whole
-from titans_dna.tokenizer import PAD, encode_batch
+from titans_dna.tokenizer import PAD, encode_all
 
 __all__ = ["Examples", "Reads", "read_sequences", "reads_of"]
 
@@ -91,8 +91,8 @@ def reads_of(X: Any) -> Reads:
         X = values.reshape(-1).tolist()
     elif not isinstance(X, Iterable):
         raise TypeError(f"X must be a list of sequences or the path of a FASTA file, got {type(X).__name__}.")
-    batch = encode_batch(list(X))
-    return Reads(batch.ids[batch.ids != PAD], np.cumsum(batch.lengths))
+    ids, lengths = encode_all(list(X))
+    return Reads(ids, np.cumsum(lengths))
 
 
 class Examples(Dataset):

@@ -37,7 +37,8 @@ def network_of(pretrained: Any) -> TitansLM:
     network = getattr(pretrained, "model_", None)
     if network is None and hasattr(pretrained, "get_params"):
         raise ValueError(
-            f"pretrained is a {type(pretrained).__name__} that is not fitted: fit it, or give the folder of one."
+            f"pretrained is a {type(pretrained).__name__} that is not fitted: fit it, or give the folder of one. "
+            "(GridSearchCV unfits the values of its grid: there, too, give the folder that save() wrote.)"
         )
     if not isinstance(network, TitansLM):
         raise TypeError(

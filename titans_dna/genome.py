@@ -167,9 +167,10 @@ class Genome:
         for given, what in ((chroms, "chroms"), (holdout, "holdout")):
             if isinstance(given, str):
                 raise ValueError(f"{what} is one string, {given!r}; give a list of names: [{given!r}].")
-            for name in given or ():
+            for name in () if given is None else given:
                 self._length(name)
-        kept = [n for n in self.lengths if (chroms is None or n in chroms) and n not in (holdout or ())]
+        out = set() if holdout is None else set(holdout)
+        kept = [n for n in self.lengths if (chroms is None or n in set(chroms)) and n not in out]
         if regions is None:
             walked = [Interval(n, 0, self.lengths[n], "+") for n in kept if self.lengths[n]]
         else:

@@ -178,12 +178,13 @@ class DNALanguageModel(Questions, TitansEstimator):
         identity = {
             "sequence": f"sha256:{train.digest}",
             "batch_size": self.batch_size,
+            "random_state": self.random_state,
             "objective": self.objective,
             **asdict(network.config),
         }
         history = train_network(network, LOSSES[self.objective], batches, held, options, identity)
         self.model_, self.history_ = network, history
-        self.holdout_ = sorted(holdout or ())
+        self.holdout_ = sorted(() if holdout is None else holdout)
         self.n_bases_ = train.bases
         self.seconds_ = time.perf_counter() - began
         return self

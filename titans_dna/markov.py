@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
-from titans_dna.sources import merged, open_source, part_of, read_regions, whole
+from titans_dna.sources import asked, merged, open_source, part_of, read_regions, whole
 from titans_dna.tokenizer import N, encode
 
 __all__ = ["MarkovModels", "fit_markov"]
@@ -69,10 +69,9 @@ class MarkovModels:
             ValueError: an unknown chromosome, or no known base.
         """
         genome = open_source(source)
-        given = read_regions(regions)
         total = np.zeros((self.order + 1, 2))
         bases = 0
-        for ids, fresh in _blocks(genome, whole(genome, chroms) if given is None else given, self.order):
+        for ids, fresh in _blocks(genome, asked(genome, chroms, regions), self.order):
             bits, n = _bits(ids, fresh, self.counts, self.additive, self.interpolated)
             total += bits
             bases += n
@@ -120,7 +119,7 @@ def fit_markov(
         raise ValueError(f"order must be an integer from 0 to {MOST}, got {order!r}.")
     genome, given = open_source(source), read_regions(bed)
     genome.windows(1, holdout=holdout)  # checks the names
-    left_out = set(holdout or ())
+    left_out = set(() if holdout is None else holdout)
     regions = [r for r in (whole(genome) if given is None else merged(given)) if r.chrom not in left_out]
     top = np.zeros((4**order, 4), dtype=np.int32)
     kept: list[NDArray[np.uint8]] = []

@@ -8,10 +8,15 @@ model and the first expert did on the bases just before, which tells a repeat fr
 such features is convex in ``W``: it is the logistic mixing of PAQ (Mahoney 2005), and what GeCo3 (Silva et al. 2020)
 does with a network in its place.
 
+Far from what the weights were found on, such a mixture can be sure of nonsense. So it is one of several predictors,
+beside each expert alone, among which the best is tracked from base to base (fixed share; Herbster & Warmuth 1998):
+where the mixture fails, what is right takes over within a few bases.
+
 ``W`` is found on tiles that neither expert was trained on: those by which the language model's training was stopped.
 The Markov models are counted without them for that, and with them afterwards.
 """
 
+import itertools
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,13 +28,14 @@ import torch.nn.functional as F
 from scipy.signal import lfilter
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from titans_core.train.estimator import at_least
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.markov import MOST, MarkovModels, fit_markov
 from titans_dna.pretrain_data import plan
-from titans_dna.sources import cut, merged, open_source, read_regions, whole, without
+from titans_dna.sources import asked, cut, merged, open_source, read_regions, whole, without
 from titans_dna.stream import log_probabilities, reading, stream
 from titans_dna.tokenizer import N, encode
 
@@ -46,6 +52,8 @@ _RECENT = 32
 _LIKELY, _CERTAIN = 0.3, 0.7
 _GUESS = math.log(4)
 _PENALTY = 1e-6
+# the mixture's share at first and of what is shared out; what is shared out at each base; windows tracked side by side
+_TRUST, _SHARE, _TOGETHER = 0.9, 1 / 200, 64
 _LENGTH, _BATCH = 1024, 16
 
 
@@ -59,6 +67,11 @@ class _Read(NamedTuple):
     def mixed(self, weights: Tensor) -> Tensor:
         """Log probabilities less a constant, [n, 4]."""
         return torch.einsum("ne,neb->nb", self.features @ weights, self.experts)
+
+    def chances(self, weights: Tensor) -> Tensor:
+        """What the mixture, and each expert, gave the base that came, [n, 1 + E]."""
+        all_of_them = torch.cat((self.mixed(weights).log_softmax(-1)[:, None], self.experts), dim=1)
+        return all_of_them.gather(-1, self.bases[:, None, None].expand(-1, all_of_them.shape[1], 1))[..., 0].exp()
 
 
 @dataclass(frozen=True)
@@ -95,12 +108,12 @@ class Mixture:
             ValueError: an unknown chromosome, a region off its end, no known base, a context below 1.
         """
         at_least("context", context)
-        genome, given = open_source(source), read_regions(regions)
+        genome = open_source(source)
         nats, count = 0.0, 0
-        windows = cut(whole(genome, chroms) if given is None else given, context)
-        for read in _read(genome, windows, self.model, self.markov):
-            nats += float(F.cross_entropy(read.mixed(self.weights), read.bases, reduction="sum"))
-            count += len(read.bases)
+        reads = _read(genome, cut(asked(genome, chroms, regions), context), self.model, self.markov)
+        while together := [read.chances(self.weights) for read in itertools.islice(reads, _TOGETHER)]:
+            nats += _tracked(together)
+            count += sum(map(len, together))
         if count == 0:
             raise ValueError(f"{genome.path.name} has no known base (A C G T) to score.")
         return nats / math.log(2) / count
@@ -125,8 +138,8 @@ def fit_mixture(
 
     Raises:
         NotFittedError: a model that is not fitted.
-        ValueError: a model of hidden bases; a holdout beside a model; an order out of range; or so little sequence
-            that no window is left to find weights on.
+        ValueError: a model of hidden bases; a holdout beside a model; another genome than the model's; an order out of
+            range; or so little sequence that no window is left to find weights on.
     """
     source, regions, length = open_source(genome), read_regions(bed), _LENGTH
     if model is not None:
@@ -136,14 +149,20 @@ def fit_mixture(
         if holdout is not None:
             raise ValueError(f"leave holdout out: the model held out {model.holdout_}, and so does its mixture.")
         length, holdout = model.length, model.holdout_
-    tiles = plan(source, length, regions, holdout)[1].intervals()
+    training, validation = plan(source, length, regions, holdout)
+    if model is not None and training.bases != model.n_bases_:
+        raise ValueError(
+            f"the model was fitted on {model.n_bases_:,} bases, and genome and bed have {training.bases:,} to fit on: "
+            "give those of its fit, or weights would be found on what it was trained on."
+        )
+    tiles = validation.intervals()
     if not tiles or order < 1:
         raise ValueError(
             f"order must be from 1 to {MOST}, got {order!r}."
             if tiles
             else f"{source.path.name} has a single window, and weights are found on one in twenty; give more sequence."
         )
-    left_out = set(holdout or ())
+    left_out = set(() if holdout is None else holdout)
     known = [r for r in (whole(source) if regions is None else merged(regions)) if r.chrom not in left_out]
     apart = fit_markov(source, order, bed=without(known, tiles))
     reads = list(_read(source, tiles, model, apart))
@@ -198,6 +217,20 @@ def _features(experts: Tensor, bases: Tensor, seen: Tensor) -> Tensor:
         (longest - _CERTAIN).relu(),
     ]
     return torch.stack([column.float() for column in columns], dim=1)
+
+
+def _tracked(chances: Sequence[Tensor]) -> float:
+    """Nats of all bases by the best of several predictors, tracked in each window: chances [n, K] of each window."""
+    padded = pad_sequence(list(chances), batch_first=True, padding_value=1.0).double()  # behind the end nothing is lost
+    first = torch.full((padded.shape[-1],), (1 - _TRUST) / (padded.shape[-1] - 1), dtype=padded.dtype)
+    first[0] = _TRUST
+    share, nats = first, 0.0
+    for given in padded.unbind(1):
+        joint = share * given
+        total = joint.sum(-1, keepdim=True)
+        nats -= float(total.log().sum())
+        share = (1 - _SHARE) * joint / total + _SHARE * first
+    return nats
 
 
 def _fit(read: _Read) -> Tensor:

@@ -19,7 +19,7 @@ from titans_dna.embed import LAYERS, embed
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.masked import bits_of_hidden, variant_scores
-from titans_dna.sources import InMemory, cut, open_source, read_regions, whole
+from titans_dna.sources import InMemory, asked, cut, open_source, whole
 from titans_dna.stream import reading, stream
 from titans_dna.surprise import bits_of, surprise_of
 from titans_dna.variants import checked, strand_scores
@@ -58,7 +58,7 @@ class Questions:
         Args:
             source: path of a FASTA file, a Genome, or a list of sequences.
             chroms: only these chromosomes; default all.
-            regions: intervals, or a BED file, instead of whole chromosomes; each is read on its strand.
+            regions: intervals, a frame of them, or a BED file, instead of whole chromosomes; each read on its strand.
             context: None: every chromosome (region, sequence) is read in one stream, from its first base to its last,
                 in constant memory. Else it is cut into windows of so many bases, each read anew. A memory may drift
                 where a stream is far longer than the ``length`` it was trained on: compare the two. With
@@ -69,8 +69,8 @@ class Questions:
             NotFittedError: before ``fit``.
             ValueError: an unknown chromosome, a region off its end, no known base.
         """
-        genome, given = open_source(source), read_regions(regions)
-        intervals = whole(genome, chroms) if given is None else given
+        genome = open_source(source)
+        intervals = asked(genome, chroms, regions)
         masked = self.objective == "masked"
         if context is None and (masked or self._fitted().config.architecture == "transformer"):
             context = self.length

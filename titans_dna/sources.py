@@ -1,15 +1,18 @@
 """What sequence methods read from: a FASTA file, a genome already open, or strings held in memory."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from titans_dna.genome import Genome
-from titans_dna.intervals import Interval, read_bed
+from titans_dna.intervals import Interval, from_frame, read_bed
 from titans_dna.tokenizer import encode, reverse_complement
 
-__all__ = ["InMemory", "cut", "merged", "open_source", "part_of", "read_regions", "whole", "without"]
+__all__ = ["InMemory", "asked", "cut", "merged", "open_source", "part_of", "read_regions", "whole", "without"]
+
+_LETTERS = set("ACGTNRYSWKMBDHV")
+_LONGEST_NAME = 255
 
 Source = str | os.PathLike[str] | Genome | Sequence[str]
 
@@ -47,10 +50,13 @@ def open_source(given: Any) -> Genome:
     """
     if isinstance(given, Genome):
         return given
-    if isinstance(given, str) and not Path(given).exists() and len(given) > 3 and not set(given.upper()) - set("ACGTN"):
+    is_sequence = isinstance(given, str) and len(given) > 3 and not set(given.upper()) - _LETTERS
+    if is_sequence and (len(given) > _LONGEST_NAME or not Path(given).exists()):
         raise ValueError(
             f"{given[:20]!r} is read as the path of a FASTA file; give one sequence as a list: [sequence]."
         )
+    if isinstance(given, Mapping):
+        raise TypeError("a mapping is read by its names, not its sequences: give list(genome.values()), or a FASTA.")
     if isinstance(given, str | os.PathLike):
         return Genome(given)
     if isinstance(given, Iterable) and not isinstance(given, bytes):
@@ -62,10 +68,34 @@ def open_source(given: Any) -> Genome:
 
 
 def read_regions(bed: Any) -> list[Interval] | None:
-    """Intervals from the path of a BED file or from a list of them; None stays None."""
+    """Intervals from the path of a BED file, a frame (:func:`titans_dna.intervals.from_frame`), one or a list of them;
+    None stays None.
+
+    Raises:
+        TypeError: a list of something else.
+    """
     if bed is None or isinstance(bed, str | os.PathLike):
         return None if bed is None else read_bed(Path(bed))
-    return list(bed)
+    if hasattr(bed, "columns"):
+        return from_frame(bed)
+    regions = [bed] if isinstance(bed, Interval) else list(bed)
+    for region in regions:
+        if not isinstance(region, Interval):
+            raise TypeError(f"regions must be Interval(chrom, start, end), got {region!r:.40}.")
+    return regions
+
+
+def asked(genome: Genome, chroms: Collection[str] | None = None, regions: Any = None) -> list[Interval]:
+    """What is to be read: whole chromosomes; or the regions that are given, those in ``chroms`` where these are too.
+
+    Raises:
+        ValueError: an unknown chromosome, a region off its end, or nothing left.
+    """
+    given = read_regions(regions)
+    if given is None:
+        return whole(genome, chroms)
+    genome.windows(1, chroms=chroms, regions=given)  # checks the names and the ends
+    return [region for region in given if chroms is None or region.chrom in set(chroms)]
 
 
 def merged(regions: Iterable[Interval]) -> list[Interval]:

@@ -124,26 +124,32 @@ def encode_batch(sequences: Sequence[str | bytes], *, rna: bool = False, length:
     """
     if isinstance(sequences, str | bytes):
         raise TypeError("sequences is one string; give a list of sequences, or call encode for one.")
+    flat, lengths = encode_all(sequences, rna=rna)
+    longest = int(lengths.max())
+    if length is not None and length < longest:
+        raise ValueError(
+            f"sequence {int(lengths.argmax())} has {longest} bases, length={length}; cut it or raise length."
+        )
+    ids = np.full((len(lengths), longest if length is None else length), PAD, dtype=np.uint8)
+    ids[np.arange(ids.shape[1]) < lengths[:, None]] = flat
+    return EncodedBatch(ids, lengths)
+
+
+def encode_all(sequences: Sequence[str | bytes], *, rna: bool = False) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Ids of several sequences one behind the other, and the length of each; raises what :func:`encode_batch` does."""
     pieces = [_as_bytes(sequence, f"sequence {i}") for i, sequence in enumerate(sequences)]
     if not pieces:
         raise ValueError("sequences is empty; give one sequence or more.")
     lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
     if not lengths.all():
         raise ValueError(f"sequence {int(lengths.argmin())} is empty; drop it, or give it at least one base (N).")
-    longest = int(lengths.max())
-    if length is not None and length < longest:
-        raise ValueError(
-            f"sequence {int(lengths.argmax())} has {longest} bases, length={length}; cut it or raise length."
-        )
     flat = (_RNA if rna else _DNA)[np.frombuffer(b"".join(pieces), dtype=np.uint8)]
     if flat.max() == _UNKNOWN:
         ends = np.cumsum(lengths)
         at = int((flat == _UNKNOWN).argmax())
         i = int(np.searchsorted(ends, at, side="right"))
         _refuse(list(sequences)[i], at - int(ends[i] - lengths[i]), f"sequence {i}")
-    ids = np.full((len(pieces), longest if length is None else length), PAD, dtype=np.uint8)
-    ids[np.arange(ids.shape[1]) < lengths[:, None]] = flat
-    return EncodedBatch(ids, lengths)
+    return flat, lengths
 
 
 def decode(ids: NDArray[np.integer]) -> str:

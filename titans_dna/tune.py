@@ -18,7 +18,7 @@ from titans_core.train.tune import best_again, open_study, plot_history, plot_im
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of
 from titans_dna.fine_tuning import network_of
-from titans_dna.labels import read_labels
+from titans_dna.labels import read_labels, stratified_cut
 
 if TYPE_CHECKING:
     import optuna
@@ -76,6 +76,13 @@ def tune(
     parts = [(X, y)] if validation is None else [(X, y), validation]
     reads = [reads_of(sequences) for sequences, _ in parts]
     labels = [read_labels(named, len(read), "y") for (_, named), read in zip(parts, reads, strict=True)]
+    if validation is None:
+        found = np.unique(labels[0], return_inverse=True)[1]
+        if not len(stratified_cut(found, base.validation_fraction, 0)[1]):
+            raise ValueError(
+                f"nothing to judge trials by: validation_fraction={base.validation_fraction} of {len(found)} sequences "
+                "rounds to none of each class. Give validation=, more sequences or a larger fraction."
+            )
     facts = {
         "rows": len(reads[0]),
         "length": int(reads[0].lengths.min()),

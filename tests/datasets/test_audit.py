@@ -167,6 +167,12 @@ def test_k_out_of_range_is_refused(k):
         shared_kmers(["ACGT"], k=k)
 
 
+def test_a_series_with_an_index_of_its_own_is_read_in_its_order():
+    texts = ["ACGTTGCA" * 3, "TTTTGGCCA" * 3, "ACGTTGCA" * 4]
+    series = pd.Series(texts, index=["x", "z", "y"])
+    np.testing.assert_array_equal(kmer_groups(series, k=10), kmer_groups(texts, k=10))
+
+
 def test_columns_of_unequal_length_are_refused():
     with pytest.raises(ValueError, match="2 sequences, 1 labels"):
         audit_kmers(["A", "C"], [0])

@@ -1,12 +1,14 @@
 """What the classifier reads, and what it says of bad input."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
 from titans_dna import Genome, Interval
 from titans_dna.classifier import TitansDNAClassifier
-from titans_dna.classifier_data import read_sequences
+from titans_dna.classifier_data import read_sequences, reads_of
 
 X = ["ACGTTGCA", "TTTACGNNA", "ACG", "GGGTACCA"] * 5
 Y = ["a", "b"] * 10
@@ -134,3 +136,31 @@ def test_before_fit_there_is_nothing_to_save(tmp_path):
 def test_a_class_with_one_sequence_is_trained_on_not_validated_by():
     model = classifier(validation_fraction=0.5).fit([*X, "ACGTACGT"], [*Y, "c"])
     assert model.classes_.tolist() == ["a", "b", "c"]
+
+
+def test_a_long_sequence_does_not_make_short_ones_long():
+    """Padded to the longest, 2,000 sequences would take 2,000 times its room."""
+    texts = ["ACGT" * 5] * 2000 + ["ACGT" * 25_000]
+    tracemalloc.start()
+    reads = reads_of(texts)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(reads) == 2001
+    assert reads.lengths[-1] == 100_000
+    assert peak < 20 * sum(map(len, texts))
+
+
+def test_resuming_needs_a_seed_or_validation_of_its_own(tmp_path):
+    texts, labels = ["ACGT" * 10, "TTGA" * 10] * 10, [0, 1] * 10
+    with pytest.raises(ValueError, match="checkpoint_dir needs an integer random_state"):
+        classifier(random_state=None).fit(texts, labels, checkpoint_dir=tmp_path)
+    classifier(random_state=None).fit(texts, labels, validation=(texts, labels), checkpoint_dir=tmp_path)
+
+
+def test_what_was_saved_knows_its_seed_and_its_seconds(tmp_path):
+    texts, labels = ["ACGT" * 10, "TTGA" * 10] * 10, [0, 1] * 10
+    model = classifier(random_state=np.int64(3)).fit(texts, labels)
+    model.save(tmp_path / "model")
+    again = TitansDNAClassifier.load(tmp_path / "model")
+    assert again.random_state == 3
+    assert again.seconds_ == model.seconds_

@@ -108,6 +108,8 @@ def test_resumed_training_equals_unbroken_training(objective, tmp_path, monkeypa
     assert resumed.history_ == unbroken.history_
     for ours, theirs in zip(resumed.model_.parameters(), unbroken.model_.parameters(), strict=True):
         assert torch.equal(ours, theirs)
+    with pytest.raises(ValueError, match="checkpoint of another run: random_state is 0 there and 7 here"):
+        clone(model).set_params(random_state=7).fit(text, checkpoint_dir=tmp_path)
     with pytest.raises(ValueError, match="checkpoint of another run: the sequence differs"):
         clone(model).fit([chain(3000, seed=9)], checkpoint_dir=tmp_path)
 

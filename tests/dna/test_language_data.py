@@ -1,11 +1,12 @@
 """Windows of pretraining: nothing of the holdout or of validation is drawn, and an epoch depends on seed and epoch."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from titans_dna import Genome, Interval, encode, reverse_complement
 from titans_dna.pretrain_data import IGNORE, Draws, Windows, batch_of, plan
-from titans_dna.sources import InMemory, merged
+from titans_dna.sources import InMemory, merged, open_source, read_regions
 
 LENGTH = 50
 
@@ -104,3 +105,28 @@ def test_nothing_of_yeast_chromosome_iv_is_drawn(real_genome):
         assert len(tiles) > 200
         assert (tiles.chrom != held).all()
     assert sum(tiles.bases for tiles in parts) == 12_157_105 - 1_531_933
+
+
+def test_a_sequence_where_a_genome_belongs_is_told():
+    for sequence in ("ACGT" * 100, "ACGTRYN" * 4):
+        with pytest.raises(ValueError, match="give one sequence as a list"):
+            open_source(sequence)
+    with pytest.raises(TypeError, match="a mapping is read by its names"):
+        open_source({"A": "ACGT"})
+
+
+def test_regions_are_intervals_in_any_form():
+    one = Interval("I", 5, 9)
+    frame = pd.DataFrame({"chrom": ["I"], "start": [5], "end": [9]})
+    assert read_regions(one) == read_regions([one]) == read_regions(frame) == [one]
+    with pytest.raises(TypeError, match=r"must be Interval\(chrom, start, end\), got \('I', 5, 9\)"):
+        read_regions([("I", 5, 9)])
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, set])
+def test_names_of_chromosomes_come_in_any_collection(kind):
+    genome = InMemory(["ACGT" * 20, "TTGA" * 20, "CCGA" * 20])
+    names = kind(["0", "2"])
+    found = [window.interval.chrom for window in genome.windows(100, holdout=names)]
+    assert found == ["1"]
+    assert [window.interval.chrom for window in genome.windows(100, chroms=names)] == ["0", "2"]

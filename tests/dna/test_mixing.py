@@ -9,7 +9,8 @@ from sklearn.exceptions import NotFittedError
 
 from titans_dna import DNALanguageModel, Interval, encode, fit_markov, fit_mixture
 from titans_dna.mixing import _read
-from titans_dna.sources import InMemory, cut, without
+from titans_dna.pretrain_data import plan
+from titans_dna.sources import InMemory, cut, whole, without
 
 SMALL = dict(dim=16, num_layers=1, num_heads=2, chunk_size=8, length=256, device="cpu", verbose=0, random_state=0)
 
@@ -148,15 +149,56 @@ def test_regions_without_holes_and_cut_in_windows():
 
 
 def test_bits_are_those_of_a_mixture_by_hand(text):
+    """One expert, and the mixture of it: two predictors, of which the better is tracked."""
     mixture = fit_mixture([text], order=3)
     sequence = text[700:760]
     ids = encode(sequence).astype(int)
     p, seen = mixture.markov.probabilities(encode(sequence), [3])
     recent, total = 0.0, 0.0
+    share = np.array([0.9, 0.1])
     for i, base in enumerate(ids):
         known = [1, math.log1p(seen[i]), float(seen[i] == 0), recent, 0, max(0, recent - 0.3), max(0, recent - 0.7)]
         weight = float(np.dot(known, mixture.weights[:, 0].numpy()))
         scores = p[i, 0] ** weight
-        total -= math.log2(scores[base] / scores.sum())
+        joint = share * [scores[base] / scores.sum(), p[i, 0, base]]
+        total -= math.log2(joint.sum())
+        share = (1 - 1 / 200) * joint / joint.sum() + np.array([0.9, 0.1]) / 200
         recent += (1 - math.exp(-1 / 32)) * (math.log(4 * p[i, 0, base]) - recent)
     assert mixture.bits_per_base([sequence]) == pytest.approx(total / len(ids), rel=1e-4)
+
+
+def test_what_was_in_no_tile_is_left_to_the_expert_that_knows_it():
+    """Weights that were found without it are far off in a long repeat; tracking the best predictor puts that right."""
+    motif, body = "TTAGGG" * 700, bases(1_000_000)
+    tiles = plan(InMemory([body + motif]), 1024, None, None)[1].intervals()
+    place = tiles[10].end + 2000
+    assert place + len(motif) + 2000 < tiles[11].start
+    text = [body[:place] + motif + body[place:]]
+    mixture = fit_mixture(text)
+    held = [bases(5000, 1) + motif[:600] + bases(5000, 2)]
+    reads = list(_read(InMemory(held), cut(whole(InMemory(held)), 4096), None, mixture.markov))
+    alone = -sum(float(read.chances(mixture.weights)[:, 0].double().log().sum()) for read in reads)
+    assert alone / math.log(2) / 10_600 > 2.1  # so there is something to put right
+    best = mixture.markov.bits_per_base(held)["interpolated"].min()
+    assert mixture.bits_per_base(held) < best + 0.01
+    assert mixture.bits_per_base([motif[:600]]) < 0.2
+
+
+def test_another_genome_than_the_models_is_refused(text, model):
+    with pytest.raises(ValueError, match="give those of its fit"):
+        fit_mixture([text[:50_000]], model)
+    with pytest.raises(ValueError, match="give those of its fit"):
+        fit_mixture([text], model, bed=[Interval("0", 0, 60_000)])
+
+
+def test_chromosomes_hold_for_regions_too(text):
+    texts = [text[:30_000], text[30_000:60_000]]
+    regions = [Interval("0", 0, 3000), Interval("1", 100, 4000, "-")]
+    mixture = fit_mixture(texts, order=3)
+    for model in (mixture, mixture.markov):
+        found = model.bits_per_base(texts, regions=regions, chroms=["1"])
+        np.testing.assert_array_equal(found, model.bits_per_base(texts, regions=regions[1:]))
+        with pytest.raises(ValueError, match="no chromosome 'nope'"):
+            model.bits_per_base(texts, regions=regions, chroms=["nope"])
+        with pytest.raises(ValueError, match="leaves nothing"):
+            model.bits_per_base(texts, regions=regions[:1], chroms=["1"])

@@ -73,6 +73,11 @@ def test_bad_sequences_are_refused_before_any_trial():
         tune(X, Y[:-1], small(), n_trials=1)
 
 
+def test_too_few_sequences_to_judge_trials_by_are_told_before_any_trial():
+    with pytest.raises(ValueError, match="nothing to judge trials by"):
+        tune(X[:6], Y[:6], small(), n_trials=1, space=space, random_state=0, verbose=0)
+
+
 def test_the_default_space_has_settings_that_train():
     def trial(pretrained):
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))

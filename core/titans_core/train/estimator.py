@@ -38,7 +38,8 @@ class TitansEstimator(BaseEstimator):
         """
         learned, tensors = self._pack()
         params = self.get_params(deep=False)
-        params["random_state"] = params["random_state"] if isinstance(params["random_state"], int) else None
+        seed = params["random_state"]
+        params["random_state"] = int(seed) if isinstance(seed, (int, np.integer)) else None
         save_archive(path, type(self).__name__, {"params": params, "learned": learned}, tensors)
 
     @classmethod

@@ -159,6 +159,7 @@ def _matches(
     the mix could do is stand between two equal k-mers and hide one sharing: among 1e8 k-mers the odds that any two
     collide are below 3e-4.
     """
+    sequences = list(sequences)  # a Series is looked up by label
     if not 1 <= k <= MAX_K:
         raise ValueError(f"k must be from 1 to {MAX_K}, got {k}.")
     n = len(sequences)
