@@ -7,10 +7,9 @@ import pandas as pd
 import torch
 from sklearn.base import clone
 
-from titans_ts.exogenous import to_pandas
+from titans_ts.exogenous import read_columns
 from titans_ts.frame import Panel, from_pandas, long_frame
 from titans_ts.intervals import Calibration, check_levels, level_names, scored_origins
-from titans_ts.reading import is_frame, read_for
 from titans_ts.windows import Table
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ def backtest(
 ) -> Any:
     """See :meth:`titans_ts.TitansForecaster.cross_validation`."""
     levels = [] if level is None else check_levels(level)
+    forecaster._check_params()
     h = forecaster.h
     step = h if step_size is None else step_size
     for name, value in (("n_windows", n_windows), ("step_size", step)):
@@ -36,7 +36,8 @@ def backtest(
             raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
     if not isinstance(refit, (bool, int)) or refit < 0:
         raise ValueError(f"refit must be False, True or a number of windows, got {refit!r}.")
-    whole = read_for(forecaster, df)
+    columns = read_columns(forecaster.exogenous)
+    whole = clone(forecaster)._read(df, columns, static_df, reset=True, fill=False)
     T = len(whole.values)
     cutoffs = [T - h - i * step for i in reversed(range(n_windows))]
     least = forecaster.input_size + h
@@ -46,12 +47,12 @@ def backtest(
             f"input_size + h = {least} are needed to train. Lower n_windows or step_size, or give a longer frame."
         )
     every = len(cutoffs) if refit is False else 1 if refit is True else max(1, int(refit))
-    frames = []
+    frames, fills = [], forecaster.missing == "interpolate"
     for begin in range(0, len(cutoffs), every):
         mine = cutoffs[begin : begin + every]
-        model = clone(forecaster).fit(_before(df, whole, mine[0]), val_size=val_size, static_df=static_df)
-        panel = model._read(df, model.scaling_.columns, static_df, reset=False)
-        frames.append(backtest_frame(model, panel, mine, levels, fitted=mine[0], library="pandas"))
+        before = whole.rows(None, mine[0])
+        model = clone(forecaster)._fit(before.filled() if fills else before, columns, val_size)
+        frames.append(backtest_frame(model, whole, mine, levels, fitted=mine[0], library="pandas"))
     return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
 
 
@@ -65,20 +66,27 @@ def backtest_frame(
 ) -> Any:
     """Forecasts of a fitted model at rows of a panel, beside what came, as a long frame.
 
-    With ``fitted``, the number of rows that ``fit`` saw, intervals take in the errors that became known behind them.
+    Of a panel that is not filled, each origin fills what was known before it, and NaN that came stays NaN. With
+    ``fitted``, the number of rows that ``fit`` saw, intervals take in the errors that became known behind them.
     """
     model._check_series(panel, "a backtest")
     h, T = model._fitted().h, len(panel.values)
+    given, panel = panel, panel.filled() if model.missing == "interpolate" else panel
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, torch.tensor(origins), levels)
     rolling = _RollingCalibration(model, table, fitted if levels else None)
     names = ["Titans", *level_names("Titans", levels)]
     parts = []
     for i, origin in enumerate(origins):
-        values = model.model_.bounded(found.at(i), levels, rolling.known_by(origin))[0]
+        at = found.at(i)
+        if model.missing == "interpolate" and np.isnan(given.values[origin - 1]).any():
+            # the line through a hole that goes on behind the origin was drawn to what came later
+            then = model.scaling_.table(given.known_at(origin).filled())
+            at = model.model_.rolling(then, torch.tensor([origin]), levels)
+        values = model.model_.bounded(at, levels, rolling.known_by(origin))[0]
         rows = slice(origin, min(origin + h, T))
         values = model.scaling_.units.restored(values, panel.index[rows])
-        columns = {"y": panel.values[rows], **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
+        columns = {"y": given.values[rows], **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
         frame = long_frame(panel.ids, panel.index[rows], columns)
         frame.insert(2, "cutoff", panel.index[origin - 1])
         # without the series that have not begun, or not long enough ago
@@ -104,14 +112,3 @@ class _RollingCalibration:
             return self.calibration
         known = int(np.searchsorted(self.origins, origin - self.h, side="right"))
         return self.calibration.joined(Calibration(self.later[: known * self.each], self.calibration.step))
-
-
-def _before(df: Any, whole: Panel, cutoff: int) -> Any:
-    """The rows of a frame before a row of its panel."""
-    plain = to_pandas(df)
-    if not is_frame(plain):
-        return np.asarray(plain)[:cutoff]
-    last = whole.index[cutoff - 1]
-    if "ds" in plain.columns:
-        return plain[plain["ds"] <= last]
-    return plain[plain.index <= last]

@@ -159,9 +159,10 @@ def backtest(
     table = pd.DataFrame({"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2})
     table = table.groupby("unique_id", sort=False).mean()
     table["RMSE"] = table["RMSE"] ** 0.5
+    known = found[found["y"].notna()]
     for value in level or []:
-        inside = found["y"].between(found[f"Titans-lo-{value:g}"], found[f"Titans-hi-{value:g}"])
-        table[f"inside {value:g} %"] = 100 * inside.groupby(found["unique_id"], sort=False).mean()
+        inside = known["y"].between(known[f"Titans-lo-{value:g}"], known[f"Titans-hi-{value:g}"])
+        table[f"inside {value:g} %"] = 100 * inside.groupby(known["unique_id"], sort=False).mean()
     typer.echo(table.round(4).to_string())
     if plot is not None:
         from titans_ts.plots import plot_backtest

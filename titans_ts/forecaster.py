@@ -23,7 +23,7 @@ from titans_ts.intervals import check_levels, level_names
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import DecayingError, Objective, objective_of
-from titans_ts.reading import is_frame, of_frame, read_newer, with_static
+from titans_ts.reading import in_zone_of, is_frame, of_frame, read_newer, with_static
 from titans_ts.rolling import forecast_rows
 from titans_ts.scaling import Scaling, Units, tensor
 from titans_ts.simba import Simba, SimbaConfig, default_patch
@@ -170,6 +170,20 @@ class TitansForecaster(TitansEstimator):
         self._check_params()
         columns = read_columns(self.exogenous)
         panel = self._read(df, columns, static_df, reset=True)
+        self._fit(panel, columns, val_size, checkpoint_dir, on_epoch)
+        self.seconds_ = time.perf_counter() - begin
+        return self
+
+    def _fit(
+        self,
+        panel: Panel,
+        columns: Columns,
+        val_size: int | None,
+        checkpoint_dir: str | Path | None = None,
+        on_epoch: Callable[[int, float], None] | None = None,
+    ) -> Self:
+        """Train on a panel, whose values are filled."""
+        self.n_features_in_ = panel.values.shape[1]
         columns = columns.with_cycles_of(panel.index)
         T = len(panel.values)
         check_length(panel, self.input_size + self.h, "input_size + h")
@@ -225,7 +239,6 @@ class TitansForecaster(TitansEstimator):
         )
         self._settle(Model(network, objective, scaling, memory), history, report)
         self._move(Position.after(self.model_, panel, table, border))
-        self.seconds_ = time.perf_counter() - begin
         return self
 
     def predict(
@@ -339,7 +352,7 @@ class TitansForecaster(TitansEstimator):
             ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level; ``cutoff`` is the last row known.
         """
         config = self._fitted()
-        panel = self._read(df, self.scaling_.columns, None, reset=False)
+        panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False)
         check_length(panel, config.input_size + config.h, "input_size + h")
         step = config.h if step_size is None else step_size
         origins = list(range(config.input_size, len(panel.values) - config.h + 1, step))
@@ -383,23 +396,28 @@ class TitansForecaster(TitansEstimator):
         """Minus the mean absolute error of all rolling forecasts in a frame. Higher is better, 0 is perfect.
 
         Every window of ``input_size + h`` rows is scored, at stride 1; each series counts in units of its standard
-        deviation in ``fit`` (``scale_``).
+        deviation in ``fit`` (``scale_``). What is not known is not scored, nor with ``missing="interpolate"`` a
+        forecast from inside a hole.
 
         Raises:
             NotFittedError: before ``fit``.
             ValueError: a bad frame, other series than those of ``fit``, or fewer than ``input_size + h`` rows.
         """
         config = self._fitted()
-        panel = self._read(df, self.scaling_.columns, None, reset=False)
+        panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False)
         self._check_series(panel, "score")
         check_length(panel, config.input_size + config.h, "input_size + h")
-        table = self.scaling_.table(panel)
+        fills = self.missing == "interpolate"
+        came = self.scaling_.table(panel).values
+        table = self.scaling_.table(panel.filled() if fills else panel)
         total = count = 0.0
         origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
         for part in origins.split(4096):
-            truth = table.values[part[:, None] + torch.arange(config.h)]
+            truth = came[part[:, None] + torch.arange(config.h)]
             error = (self.model_.rolling(table, part).point - truth).abs()
             known = error.isfinite()
+            if fills:  # the line through a hole that goes on behind the origin was drawn to what came later
+                known &= came[part - 1].isfinite()[:, None]
             total, count = total + float(error[known].double().sum()), count + float(known.sum())
         return -total / count
 
@@ -477,12 +495,15 @@ class TitansForecaster(TitansEstimator):
         table = self.scaling_.table(panel, units)
         ahead = table.extended(self.scaling_.future(panel.future(config.h), futr), config.h)
         origin = torch.tensor([len(panel.values)])
+        # a context is of series that begun long before it: where one starts with NaN, it was silent for a while
         late = first_rows(table.values) > len(panel.values) - config.input_size
-        if late.any():
+        if from_start and late.any():
             short = panel.ids[int(late.to(torch.uint8).argmax())]
             raise ValueError(f"series {short!r} is shorter than input_size={config.input_size}. Give more of its past.")
         model = self.model_
-        found = forecast_rows(model.network, model.objective, ahead, origin, model.probabilities(levels))
+        found = forecast_rows(
+            model.network, model.objective, ahead, origin, model.probabilities(levels), begun=not from_start
+        )
         if model.memory is not None:
             streams = model.read_through(table) if from_start else self.position_.streams
             found = found.moved(model.recalled(streams, table.values)[None])
@@ -558,12 +579,19 @@ class TitansForecaster(TitansEstimator):
                 f"{what} needs the series of fit, in their order: {self.context_.ids[:8]}, got {panel.ids[:8]}."
             )
 
-    def _read(self, df: Any, columns: Columns, static_df: Any, reset: bool) -> Panel:
+    def _read(self, df: Any, columns: Columns, static_df: Any, reset: bool, fill: bool = True) -> Panel:
+        if not reset and self.missing == "mask" and not self._fitted().masked:
+            raise ValueError(
+                "this model was not fitted with missing='mask': its network knows no gaps. Fit again with it, or set "
+                "missing='interpolate'."
+            )
         if is_frame(df):
             known = self.freq
             if known is None and not reset and self.context_.layout != "matrix":
                 known = self.context_.freq
-            panel = read_frame(df, known, of_frame(columns), self.missing)
+            panel = read_frame(df, known, of_frame(columns), self.missing, fill=fill)
+            if not reset:
+                panel = in_zone_of(panel, self.context_)
         else:
             # sklearn's own checks and messages for matrices
             allowed = True if self.missing == "error" else "allow-nan"
@@ -571,6 +599,7 @@ class TitansForecaster(TitansEstimator):
                 validate_data(self, df, reset=reset, dtype=np.float64, ensure_all_finite=allowed),
                 columns=of_frame(columns),
                 missing=self.missing,
+                fill=fill,
             )
         if reset:
             self.n_features_in_ = panel.values.shape[1]

@@ -61,6 +61,16 @@ class Panel:
             self, values=self.values[part], index=self.index[part], hist=self.hist[part], futr=self.futr[part]
         )
 
+    def filled(self) -> "Panel":
+        """Straight lines in place of NaN behind the first value of a series; behind its last value, that value."""
+        return replace(self, values=_filled(self.values), hist=_filled(self.hist), futr=_filled(self.futr))
+
+    def known_at(self, row: int) -> "Panel":
+        """As it stood before a row: what came from there on is NaN, but for columns that are known ahead."""
+        values, hist = self.values.copy(), self.hist.copy()
+        values[row:], hist[row:] = np.nan, np.nan
+        return replace(self, values=values, hist=hist)
+
     def future(self, h: int) -> pd.Index:
         """The h time stamps after the last."""
         return following(self.index[-1], self.freq, h)
@@ -126,6 +136,12 @@ def from_pandas(frame: pd.DataFrame, library: str) -> Any:
         column = frame[name]
         zone = getattr(column.dt, "tz", None) if pd.api.types.is_datetime64_any_dtype(column) else None
         plain = column.dt.tz_convert("UTC").dt.tz_localize(None) if zone else column
+        if column.dtype == "datetime64[s]":  # no time of polars has this unit: it came from dates
+            plain = plain.dt.as_unit("us")
+            whole_days = bool((plain == plain.dt.normalize()).all())
+            series = polars.Series(str(name), plain.to_numpy())
+            columns[str(name)] = series.cast(polars.Date) if whole_days else series
+            continue
         series = polars.Series(str(name), plain.to_numpy() if column.dtype.kind != "O" else plain.tolist())
         columns[str(name)] = series.dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone)) if zone else series
     return polars.DataFrame(columns)
@@ -137,6 +153,7 @@ def read_frame(
     columns: Columns = NO_COLUMNS,
     missing: str = "error",
     static_df: Any = None,
+    fill: bool = True,
 ) -> Panel:
     """A checked :class:`Panel` from what a user has.
 
@@ -149,6 +166,7 @@ def read_frame(
         missing: what NaN and missing rows mean: "error"; "interpolate", in a straight line between neighbours, and
             behind the last as the last; "mask", not known.
         static_df: one row a series: ``unique_id`` and the static columns.
+        fill: False leaves NaN where "interpolate" would draw lines; :meth:`Panel.filled` draws them.
 
     Raises:
         TypeError: not a frame or matrix.
@@ -157,8 +175,8 @@ def read_frame(
     """
     plain = to_pandas(df)
     panel = _panel(plain, freq, columns, missing, was_polars=plain is not df)
-    if missing == "interpolate":
-        panel = replace(panel, values=_filled(panel.values), hist=_filled(panel.hist), futr=_filled(panel.futr))
+    if missing == "interpolate" and fill:
+        panel = panel.filled()
     # one layout in memory: sums, and so last digits, depend on it
     return replace(
         panel,
@@ -341,8 +359,8 @@ def _not_finite(value: float, count: int, series: Any, stamp: Any, column: str) 
     where = "" if column == "y" else f" of column {column!r}"
     raise ValueError(
         f"the data has {count} values{where} that are NaN or infinite, first: {kind} in series {series!r} at {stamp}. "
-        "Fill them (for instance df.interpolate()), cut them off, or, where they are NaN, set missing='interpolate' or "
-        "missing='mask'."
+        "Fill them (for instance df.interpolate()), cut them off, or, where they are NaN, set missing='interpolate', "
+        "or before fit missing='mask'."
     )
 
 

@@ -5,6 +5,7 @@ a series is restless. The interval of a level is the forecast plus and minus the
 stays below, for each step of the horizon.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,14 @@ class Calibration:
         count = np.isfinite(self.scores).sum(axis=0)
         # the rank that keeps the promise in a finite sample: ceil((n + 1) level) of n
         rank = np.ceil((count + 1) * level / 100)
+        fewest = int(count.min())
+        if (rank > count).any():
+            warnings.warn(
+                f"intervals of {level:g} % need errors on more validation windows than the {fewest} there are, which "
+                f"give {100 * fewest / (fewest + 1):.0f} % at most; these are as wide as the largest error. Give fit a "
+                "larger val_size, or take a probabilistic loss such as loss='quantile'.",
+                stacklevel=2,
+            )
         ordered = np.sort(self.scores, axis=0)  # NaN last
         at = np.clip(rank.astype(int) - 1, 0, np.maximum(count - 1, 0))
         scores = np.take_along_axis(ordered, at[None], axis=0)[0]

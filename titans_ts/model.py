@@ -163,7 +163,7 @@ class Position:
             origins = scored_origins(first, end - model.h + 1, step)
             if len(origins):
                 rows = torch.from_numpy(origins - offset)
-                found = forecast_rows(model.network, model.objective, table, rows)
+                found = forecast_rows(model.network, model.objective, table, rows, begun=True)
                 silent = table.values.new_zeros(model.h, table.values.shape[1])
                 found = found.moved(torch.stack([pending.get(t, silent) for t in origins.tolist()]))
                 calibration = calibration.joined(model._scored(found, table, rows, step))

@@ -59,9 +59,17 @@ def forecast_windows(
 
 
 def forecast_rows(
-    network: Simba, objective: Objective, table: Table, origins: Tensor, probabilities: Sequence[float] = ()
+    network: Simba,
+    objective: Objective,
+    table: Table,
+    origins: Tensor,
+    probabilities: Sequence[float] = (),
+    begun: bool = False,
 ) -> Forecasts:
-    """The network's forecasts of all series of a table at each of K origins: point ``[K, h, N]``."""
+    """The network's forecasts of all series of a table at each of K origins: point ``[K, h, N]``.
+
+    A series whose lookback is not whole, as it begins in it, has NaN; with ``begun`` all began before the table.
+    """
     config, N = network.config, table.values.shape[1]
     K = len(origins)
     if config.num_series is not None:
@@ -74,9 +82,9 @@ def forecast_rows(
     quantiles = found.quantiles
     if quantiles is not None:
         quantiles = quantiles.squeeze(2).unflatten(0, (K, N)).transpose(1, 2)
-    # a masked network answers also where a series has not begun
-    early = first_rows(table.values) > (origins[:, None] - config.input_size)
-    point = point.masked_fill(early[:, None], float("nan"))
+    if not begun:  # a masked network answers also where a series has not begun
+        early = first_rows(table.values) > (origins[:, None] - config.input_size)
+        point = point.masked_fill(early[:, None], float("nan"))
     return Forecasts(point, quantiles, found.spread.squeeze(-1).unflatten(0, (K, N)))
 
 

@@ -19,6 +19,7 @@ from titans_ts.model import Model, Position
 from titans_ts.objective import objective_of
 from titans_ts.scaling import Scaling, Units
 from titans_ts.simba import Simba, SimbaConfig
+from titans_ts.stamps import Step
 
 if TYPE_CHECKING:
     from titans_ts.forecaster import TitansForecaster
@@ -30,7 +31,7 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
     is_integer = isinstance(context.freq, int)
     learned = {
         "ids": [i.item() if isinstance(i, np.generic) else i for i in context.ids],
-        "freq": context.freq if isinstance(context.freq, int) else context.freq.freqstr,
+        "freq": _freq(context.freq),
         **({"last": int(context.index[-1])} if is_integer else _stamps(pd.DatetimeIndex(context.index))),
         "layout": context.layout,
         "library": context.library,
@@ -87,8 +88,11 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         index: pd.Index = pd.RangeIndex(stop - rows * freq, stop, freq, name="ds")
     else:
         last = pd.Timestamp(learned["last"], tz="UTC").tz_convert(learned["timezone"])
-        index = pd.date_range(end=last, periods=rows, freq=freq, unit=learned["unit"], name="ds")
+        if isinstance(freq, dict):
+            freq = pd.DateOffset(**freq)
+            model.freq = None if model.freq is None else freq
         freq = pd.tseries.frequencies.to_offset(freq)
+        index = pd.date_range(end=last, periods=rows, freq=freq, unit=learned["unit"], name="ds")
     panel = Panel(context, learned["ids"], index, freq, learned["layout"], learned["library"], hist, futr, stat)
 
     network = Simba(SimbaConfig(**learned["network"]))
@@ -125,6 +129,29 @@ def _stream(said: dict[str, Any], tensors: dict[str, Tensor]) -> online.Stream:
         layers = [(tensors[name],) for name in ("weights", "momentum", "anchor")]
         state = MemoryState(layers[0], layers[1], layers[2], offset=said["offset"])
     return online.Stream(torch.tensor(said["series"]), said["rows"], state)
+
+
+def _freq(step: Step) -> Any:
+    """A step in JSON: a number, a name, or what a DateOffset was made of.
+
+    Raises:
+        ValueError: one that is none of these, such as business days with holidays of their own.
+    """
+    if isinstance(step, int):
+        return step
+    made_of = {"n": step.n, **getattr(step, "kwds", {})}
+    if type(step) is pd.DateOffset and all(isinstance(value, int) for value in made_of.values()):
+        return made_of
+    try:
+        same = pd.tseries.frequencies.to_offset(step.freqstr) == step
+    except ValueError:
+        same = False
+    if not same:
+        raise ValueError(
+            f"the model was fitted with freq={step!r}, which has no name that says all of it, so it cannot be saved. "
+            "Fit with a named one such as 'B', or on integer stamps."
+        )
+    return step.freqstr
 
 
 def _stamps(index: pd.DatetimeIndex) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from titans_ts.windows import Table
 
 # a profile has so many times the harmonics of the calendar that the network is told: an hour of a day has its own value
 FINER = 4
+ROUNDING = 1e-12  # of a sum of many numbers in double precision, relative to them
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class Units:
                 table = np.concatenate((np.ones((known.sum(), 1)), waves[known][:, kept]), axis=1)
                 # waves that the steps are too coarse for are zero but for rounding, or another wave over again
                 profile[kept, column] = np.linalg.lstsq(table, values[known, column], rcond=1e-6)[0][1:]
-            values = values - waves @ profile
-        return cls(*level_of(values), profile, cycles)
+        rest = values - waves @ profile if cycles else values
+        return cls(*level_of(rest, size_of(values)), profile, cycles)
 
     def shape(self, index: pd.Index) -> np.ndarray:
         """The profile at these time stamps: ``[T, N]``, or without one ``[1, 1]``, a zero."""
@@ -120,13 +121,24 @@ class Scaling:
         return tensor((values - mean) / scale).nan_to_num(0.0)
 
 
-def level_of(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each column, NaN left out; 1 for one that does not change."""
+def size_of(values: np.ndarray) -> np.ndarray:
+    """The largest absolute value of each column, NaN left out."""
+    return np.abs(np.where(np.isfinite(values), values, 0.0)).max(axis=0, initial=0.0)
+
+
+def level_of(values: np.ndarray, size: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each column, NaN left out; 1 for one that does not change but for rounding.
+
+    Args:
+        values: ``[T, N]``.
+        size: of the numbers that the values were computed from, ``[N]``; None: of the values.
+    """
+    size = size_of(values) if size is None else size
     known = np.isfinite(values)
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, values, 0.0).sum(axis=0) / count
     deviation = np.sqrt(np.square(np.where(known, values - mean, 0.0)).sum(axis=0) / count)
-    return mean, np.where(deviation > 0, deviation, 1.0)
+    return mean, np.where(deviation > ROUNDING * size, deviation, 1.0)
 
 
 def tensor(values: np.ndarray) -> Tensor:

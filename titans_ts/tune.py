@@ -18,6 +18,8 @@ from titans_core.train.tune import best_again, open_study, plot_history, plot_im
 from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
 from titans_ts.reading import read_for
+from titans_ts.scaling import tensor
+from titans_ts.windows import first_rows
 
 if TYPE_CHECKING:
     import optuna
@@ -50,8 +52,8 @@ def tune(
         h: horizon; default: that of ``forecaster``.
         n_trials: finished trials of the study in all, whichever process made them.
         timeout: seconds after which no trial begins.
-        space: ``(trial, facts) -> settings``; default :func:`default_space`. ``facts`` has ``rows`` (before the
-            validation rows), ``h`` and ``may_add_calendar``.
+        space: ``(trial, facts) -> settings``; default :func:`default_space`. ``facts`` has ``rows`` (of the
+            shortest series, before the validation rows), ``h`` and ``may_add_calendar``.
         val_size: rows at the end that trials are judged by; default: a fifth.
         static_df: as in ``fit``.
         storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. A study that is there goes on.
@@ -73,13 +75,18 @@ def tune(
     rows = len(panel.values)
     if val_size is None:
         val_size = max(base.h, rows // 5)
+    if val_size < base.h:
+        raise ValueError(f"val_size={val_size}: trials are judged by at least h={base.h} rows.")
     facts = {
-        "rows": rows - val_size,
+        "rows": rows - val_size - int(first_rows(tensor(panel.values)).max()),
         "h": base.h,
         "may_add_calendar": not isinstance(panel.freq, int) and base.exogenous is None,
     }
     if facts["rows"] < base.h + 2:
-        raise ValueError(f"df has {rows} rows: with val_size={val_size} and h={base.h} none is left to train on.")
+        raise ValueError(
+            f"df has {rows} rows, the shortest series {facts['rows'] + val_size}: with val_size={val_size} and "
+            f"h={base.h} none is left to train on."
+        )
     searched = space or default_space
     fixed = {k: str(v) for k, v in base.get_params().items() if k not in ("verbose", "device", "random_state")}
     identity = {"data": digest(panel.values, panel.hist, panel.futr), "val_size": str(val_size), **fixed}

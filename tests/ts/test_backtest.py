@@ -47,7 +47,8 @@ def test_refit_trains_on_what_came_since(tiny, wide):
     once = tiny().cross_validation(wide, n_windows=3, refit=False)
     anew = tiny().cross_validation(wide, n_windows=3, refit=True)
     first = once["cutoff"] == once["cutoff"].min()
-    pd.testing.assert_frame_equal(once[first], anew[first], check_exact=True)
+    # on some processors the last digit of a forecast depends on how many are made at once, here three and one
+    pd.testing.assert_frame_equal(once[first], anew[first], rtol=1e-6, atol=1e-7)
     assert (once[~first]["Titans"] - anew[~first]["Titans"]).abs().max() > 1e-4
     by_hand = tiny().fit(wide.iloc[:116]).predict()
     last = anew[anew["cutoff"] == anew["cutoff"].max()]

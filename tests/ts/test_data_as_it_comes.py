@@ -1,0 +1,174 @@
+"""Frames as users have them: constants, dates, holes, other time zones, outages, odd steps of time, unequal lengths."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from pandas.tseries.holiday import USFederalHolidayCalendar
+from pandas.tseries.offsets import CustomBusinessDay
+
+from titans_ts import TitansForecaster
+from titans_ts.scaling import level_of
+from titans_ts.tune import tune
+
+HOURS = pd.date_range("2024-01-01", periods=120, freq="h", name="ds")
+
+
+def long(rows=120, ids=("a", "b"), index=HOURS):
+    rng = np.random.default_rng(0)
+    parts = [
+        pd.DataFrame(
+            {"unique_id": name, "ds": index[:rows], "y": np.sin(np.arange(rows) / 4) + 0.1 * rng.normal(size=rows)}
+        )
+        for name in ids
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, 4.99, -7e8, 1e-9])
+def test_what_does_not_change_has_a_scale_of_one(constant):
+    mean, scale = level_of(np.full((900, 2), constant))
+    assert scale.tolist() == [1, 1]
+    np.testing.assert_allclose(mean, constant)
+
+
+def test_small_changes_of_large_numbers_are_changes():
+    values = 1e6 + 1e-3 * np.sin(np.arange(900))[:, None]
+    assert level_of(values)[1] == pytest.approx(values.std(), rel=1e-3)
+
+
+def test_a_constant_column_that_changes_in_the_future_is_no_explosion(tiny):
+    frame = long(ids=("a",)).assign(price=4.99)
+    model = tiny(exogenous={"futr": ["price"]}).fit(frame)
+    future = pd.DataFrame({"unique_id": "a", "ds": model.context_.future(4), "price": 4.491})
+    assert np.abs(model.predict(futr_df=future)["Titans"]).max() < 10
+
+
+def test_a_constant_series_with_a_profile_has_a_scale_of_one(tiny):
+    frame = long(ids=("a",)).assign(y=7.0)
+    assert tiny(exogenous={"profile": ["day"]}).fit(frame).scale_.tolist() == [1]
+
+
+@pytest.mark.parametrize("layout", ["long", "wide"])
+def test_dates_of_polars_come_back_as_dates(tiny, layout):
+    days = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 2, 29), eager=True)
+    y = np.sin(np.arange(len(days)))
+    frame = pl.DataFrame({"ds": days, "y": y})
+    if layout == "long":
+        frame = frame.with_columns(unique_id=pl.lit("a"))
+    model = tiny().fit(frame)
+    assert (
+        model.predict()["ds"].to_list() == pl.date_range(pl.date(2024, 3, 1), pl.date(2024, 3, 4), eager=True).to_list()
+    )
+    found = model.cross_validation(frame, n_windows=2)
+    assert found["ds"].dtype == found["cutoff"].dtype == pl.Date
+    assert len(found.join(frame, on="ds")) == 8
+
+
+def test_a_hole_that_reaches_over_a_cutoff_is_not_filled_from_behind_it(tiny):
+    frame = long(100, ids=("a",))
+    frame.loc[93:96, "y"] = np.nan  # the cutoff is row 95
+    other = frame.copy()
+    other.loc[96:, "y"] += 1000
+    model = tiny(missing="interpolate")
+    found, again = (model.cross_validation(f) for f in (frame, other))
+    np.testing.assert_array_equal(found["Titans"], again["Titans"])
+    np.testing.assert_allclose(found["Titans"], model.fit(frame.iloc[:96]).predict()["Titans"], atol=1e-6)
+    assert found["y"].isna().tolist() == [True, False, False, False]
+    inside = model.predict_insample(frame, step_size=1)
+    moved = model.predict_insample(other, step_size=1)
+    early = inside["cutoff"] <= HOURS[95]
+    np.testing.assert_array_equal(inside["Titans"][early], moved["Titans"][early])
+
+
+def test_scores_leave_out_what_nobody_measured(tiny):
+    frame = long(100, ids=("a",))
+    holes = frame.copy()
+    holes.loc[50:69, "y"] = np.nan
+    model = tiny(missing="interpolate").fit(holes)
+    expected, T = [], 100
+    for origin in range(12, T - 4 + 1):
+        if np.isnan(holes["y"][origin - 1]):
+            continue
+        said = model.predict_insample(holes, step_size=1)
+        own = said[said["cutoff"] == HOURS[origin - 1]]
+        expected += ((own["Titans"] - own["y"]).abs() / model.scale_[0]).dropna().tolist()
+    assert model.score(holes) == pytest.approx(-np.mean(expected), rel=1e-5)
+
+
+def test_an_update_that_begins_with_a_hole_draws_a_line_from_what_was_known(tiny):
+    frame = long(110, ids=("a",))
+    frame.loc[100:102, "y"] = np.nan
+    model = tiny(missing="interpolate").fit(frame.iloc[:100])
+    whole = model.predict(frame)
+    np.testing.assert_allclose(model.update(frame.iloc[100:]).predict()["Titans"], whole["Titans"], atol=1e-5)
+
+
+def test_stamps_of_another_zone_are_read_by_the_clock_of_fit(tiny):
+    zone = "Europe/Berlin"
+    frame = long(ids=("a",), index=HOURS.tz_localize(zone))
+    frame["y"] = frame["ds"].dt.hour.between(8, 10) * 5.0 + 0.01 * np.arange(120) % 0.03
+    model = tiny(exogenous={"profile": ["day"]}).fit(frame.iloc[:110])
+    utc = frame.assign(ds=frame["ds"].dt.tz_convert("UTC"))
+    expected = model.predict(frame)
+    pd.testing.assert_frame_equal(model.predict(utc), expected)
+    pd.testing.assert_frame_equal(model.update(utc.iloc[110:]).predict(), expected, rtol=1e-4)
+    assert str(model.context_.index.tz) == zone
+    with pytest.raises(ValueError, match="have no time zone, those of fit had Europe/Berlin"):
+        model.predict(frame.assign(ds=frame["ds"].dt.tz_localize(None)))
+
+
+def test_levels_that_the_errors_cannot_give_are_said(tiny):
+    model = tiny().fit(long(30, ids=("a",)), val_size=6)  # 3 windows
+    with pytest.warns(UserWarning, match="intervals of 95 % need errors on more validation windows than the 3"):
+        model.predict(level=[95])
+
+
+def test_a_step_of_time_without_a_name_is_saved_whole_or_refused(tiny, tmp_path):
+    months = pd.date_range("2016-01-15", periods=80, freq=pd.DateOffset(months=1), name="ds")
+    model = tiny(freq=pd.DateOffset(months=1)).fit(long(80, index=months))
+    model.save(tmp_path / "months")
+    again = TitansForecaster.load(tmp_path / "months")
+    pd.testing.assert_frame_equal(again.predict(), model.predict())
+    pd.testing.assert_frame_equal(again.predict(long(80, index=months)), model.predict(long(80, index=months)))
+    step = CustomBusinessDay(calendar=USFederalHolidayCalendar())
+    days = pd.date_range("2024-01-02", periods=80, freq=step, name="ds")
+    with pytest.raises(ValueError, match="it cannot be saved"):
+        tiny(freq=step).fit(long(80, index=days)).save(tmp_path / "days")
+
+
+def test_wide_polars_and_rows_left_out_at_a_cutoff_can_be_backtested(tiny, wide):
+    found = tiny().cross_validation(pl.from_pandas(wide.reset_index()), n_windows=2)
+    expected = tiny().cross_validation(wide, n_windows=2)
+    np.testing.assert_array_equal(found["Titans"], expected["Titans"])
+    frame = long(100)
+    frame = frame[~((frame["unique_id"] == "b") & (frame["ds"] == HOURS[95]))]
+    for missing in ("mask", "interpolate"):
+        assert np.isfinite(tiny(missing=missing).cross_validation(frame)["Titans"]).all()
+
+
+def test_a_network_that_knows_no_gaps_is_not_given_any(tiny):
+    frame = long(100)
+    model = tiny().fit(frame)
+    holes = frame.assign(y=frame["y"].where(frame.index != 97))
+    with pytest.raises(ValueError, match="or before fit missing='mask'"):
+        model.predict(holes)
+    with pytest.raises(ValueError, match="was not fitted with missing='mask'"):
+        model.set_params(missing="mask").predict(holes)
+
+
+def test_after_an_outage_a_series_goes_on(tiny):
+    frame = long(100, ids=("a",))
+    frame.loc[80:94, "y"] = np.nan
+    model = tiny(missing="mask").fit(frame.iloc[:70], val_size=10)
+    model.update(frame.iloc[70:])
+    np.testing.assert_allclose(model.predict()["Titans"], model.predict(frame)["Titans"], atol=1e-5)
+
+
+def test_tune_searches_what_the_shortest_series_allows(tiny):
+    frame = long(100)
+    frame = frame[(frame["unique_id"] == "a") | (frame["ds"] >= HOURS[70])]
+    found = tune(frame, tiny(), n_trials=2, random_state=0, verbose=0)
+    assert found.input_size <= 6
+    with pytest.raises(ValueError, match="val_size=0: trials are judged by at least h=4 rows"):
+        tune(frame, tiny(), val_size=0, n_trials=1, verbose=0)
