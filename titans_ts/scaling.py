@@ -15,6 +15,7 @@ from titans_ts.windows import Table
 # a profile has so many times the harmonics of the calendar that the network is told: an hour of a day has its own value
 FINER = 4
 ROUNDING = 1e-12  # of a sum of many numbers in double precision, relative to them
+STILL = 1e-3  # unit of a series that does not change, relative to its size
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Units:
     """What is taken from each series before the network sees it, and given back to its forecasts.
 
     Attributes:
-        mean, scale: of each series less its profile, ``[N]``.
+        mean, scale: of each series less its profile, ``[N]``; a thousandth of its size for one that does not change.
         profile: the mean shape of a series' days, weeks or years, as weights of the waves of ``cycles``: ``[F, N]``.
         cycles: of the time stamps; none for no profile.
     """
@@ -46,7 +47,8 @@ class Units:
                 # waves that the steps are too coarse for are zero but for rounding, or another wave over again
                 profile[kept, column] = np.linalg.lstsq(table, values[known, column], rcond=1e-6)[0][1:]
         rest = values - waves @ profile if cycles else values
-        return cls(*level_of(rest, size_of(values)), profile, cycles)
+        size = size_of(values)
+        return cls(*level_of(rest, size, np.where(size > 0, STILL * size, 1.0)), profile, cycles)
 
     def shape(self, index: pd.Index) -> np.ndarray:
         """The profile at these time stamps: ``[T, N]``, or without one ``[1, 1]``, a zero."""
@@ -126,19 +128,22 @@ def size_of(values: np.ndarray) -> np.ndarray:
     return np.abs(np.where(np.isfinite(values), values, 0.0)).max(axis=0, initial=0.0)
 
 
-def level_of(values: np.ndarray, size: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each column, NaN left out; 1 for one that does not change but for rounding.
+def level_of(
+    values: np.ndarray, size: np.ndarray | None = None, still: np.ndarray | float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each column, NaN left out.
 
     Args:
         values: ``[T, N]``.
         size: of the numbers that the values were computed from, ``[N]``; None: of the values.
+        still: what stands for the deviation of a column that does not change but for rounding.
     """
     size = size_of(values) if size is None else size
     known = np.isfinite(values)
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, values, 0.0).sum(axis=0) / count
     deviation = np.sqrt(np.square(np.where(known, values - mean, 0.0)).sum(axis=0) / count)
-    return mean, np.where(deviation > ROUNDING * size, deviation, 1.0)
+    return mean, np.where(deviation > ROUNDING * size, deviation, still)
 
 
 def tensor(values: np.ndarray) -> Tensor:

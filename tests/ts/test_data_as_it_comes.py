@@ -44,9 +44,13 @@ def test_a_constant_column_that_changes_in_the_future_is_no_explosion(tiny):
     assert np.abs(model.predict(futr_df=future)["Titans"]).max() < 10
 
 
-def test_a_constant_series_with_a_profile_has_a_scale_of_one(tiny):
-    frame = long(ids=("a",)).assign(y=7.0)
-    assert tiny(exogenous={"profile": ["day"]}).fit(frame).scale_.tolist() == [1]
+@pytest.mark.parametrize("exogenous", [None, {"profile": ["day"]}])
+def test_a_constant_series_has_a_unit_of_its_size(tiny, exogenous):
+    frame = long(ids=("a",)).assign(y=0.1)
+    model = tiny(exogenous=exogenous).fit(frame)
+    assert model.scale_ == pytest.approx(1e-4)
+    np.testing.assert_allclose(model.predict()["Titans"], 0.1, atol=1e-4)
+    assert tiny().fit(frame.assign(y=0.0)).scale_.tolist() == [1]
 
 
 @pytest.mark.parametrize("layout", ["long", "wide"])
