@@ -10,8 +10,8 @@ bits of orders 0 to 12, additive or interpolated, chosen on the very sequence th
 
 On yeast, vectors of pieces of 300 bases (of the last layer, and of all) tell genes from what lies between them, by
 logistic regression learned on the chromosomes of ``fit`` and scored on IV (area under the ROC curve); beside it the
-same on counts of canonical 1- to 6-mers. Cells that are done are skipped, and a training that was cut short goes on
-from its last checkpoint.
+same on counts of canonical 1- to 6-mers. Cells that are done are skipped; a training that was cut short goes on from
+its last checkpoint, and a model that is there is asked without training.
 """
 
 import argparse
@@ -70,11 +70,13 @@ def markov(name: str) -> dict[str, Any]:
     return {"markov": float(best["bits"]), "markov_is": f"{best['kind']} {best['order']}", "markov_mixed": mixed}
 
 
-def run(key: tuple[str, str, int]) -> dict[str, Any]:
-    name, architecture, seed = key
-    genome, train, held = genome_of(name)
+def trained(name: str, architecture: str, seed: int) -> DNALanguageModel:
+    """The fitted model; one that was fitted before is asked again, and a training that was cut short goes on."""
     folder = CHECKPOINTS / f"{name}-{architecture}-{seed}"
-    resumed = folder.exists()  # then nobody knows how long it took in all
+    if (folder / "model").exists():
+        return DNALanguageModel.load(folder / "model")
+    resumed = folder.exists()
+    genome, train, _ = genome_of(name)
     model = DNALanguageModel(
         architecture,
         **SIZE,
@@ -86,7 +88,16 @@ def run(key: tuple[str, str, int]) -> dict[str, Any]:
         random_state=seed,
         verbose=0,
     ).fit(genome, bed=train, checkpoint_dir=folder)
+    if resumed:
+        model.seconds_ = None  # nobody knows how long it took in all
     model.save(folder / "model")
+    return model
+
+
+def run(key: tuple[str, str, int]) -> dict[str, Any]:
+    name, architecture, seed = key
+    genome, train, held = genome_of(name)
+    model = trained(name, architecture, seed)
     begun = time.perf_counter()
     context = None if architecture == "transformer" else CONTEXT
     bits = model.bits_per_base(genome, regions=held, context=context)
@@ -97,9 +108,9 @@ def run(key: tuple[str, str, int]) -> dict[str, Any]:
         "mixed": fit_mixture(genome, model, bed=train).bits_per_base(genome, regions=held, context=context or LENGTH),
         **markov(name),
         **(probe(model) if name == "yeast" else {}),
-        "bases_per_second_training": None if resumed else round(epochs * 100 * BATCH * LENGTH / model.seconds_),
+        "bases_per_second_training": model.seconds_ and round(epochs * 100 * BATCH * LENGTH / model.seconds_),
         "bases_per_second_reading": round(reading),
-        "seconds": None if resumed else round(model.seconds_, 1),
+        "seconds": model.seconds_ and round(model.seconds_, 1),
         "parameters": model.model_.num_parameters(),
         "steps": STEPS,
         "length": LENGTH,

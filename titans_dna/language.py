@@ -186,7 +186,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         self.model_, self.history_ = network, history
         self.holdout_ = sorted(() if holdout is None else holdout)
         self.n_bases_ = train.bases
-        self.seconds_ = time.perf_counter() - began
+        self.seconds_: float | None = time.perf_counter() - began
         return self
 
     def _config(self) -> TitansConfig:
