@@ -40,8 +40,7 @@ class Calibration:
         """One set of scores for all series."""
         scores = self.scores
         if scores.shape[2] > SERIES:
-            # the same series are drawn each time, so that later scores stand beside earlier ones
-            scores = scores[:, :, np.sort(np.random.default_rng(0).choice(scores.shape[2], SERIES, replace=False))]
+            scores = scores[:, :, scored_series(scores.shape[2])]
         return Calibration(scores.transpose(0, 2, 1).reshape(-1, scores.shape[1], 1), self.step)
 
     def joined(self, newer: "Calibration") -> "Calibration":
@@ -66,6 +65,13 @@ class Calibration:
         at = np.clip(rank.astype(int) - 1, 0, np.maximum(count - 1, 0))
         scores = np.take_along_axis(ordered, at[None], axis=0)[0]
         return scores.astype(np.float64) * np.maximum(spread, FLOOR)[..., None, :]
+
+
+def scored_series(N: int) -> np.ndarray:
+    """Which of N series are scored for all; the same each time, so that later scores stand beside earlier ones."""
+    if N <= SERIES:
+        return np.arange(N)
+    return np.sort(np.random.default_rng(0).choice(N, SERIES, replace=False))
 
 
 def scored_origins(begin: int, end: int, step: int) -> np.ndarray:

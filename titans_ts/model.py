@@ -9,7 +9,7 @@ from torch import Tensor
 
 from titans_ts import online
 from titans_ts.frame import Panel
-from titans_ts.intervals import Calibration, scored_origins, scoring_step
+from titans_ts.intervals import Calibration, scored_origins, scored_series, scoring_step
 from titans_ts.objective import Objective
 from titans_ts.rolling import Forecasts, corrections, forecast_rows
 from titans_ts.scaling import Scaling
@@ -96,7 +96,12 @@ class Model:
 
     def scores(self, table: Table, origins: Tensor, step: int) -> Calibration:
         """Errors of the forecasts at these origins."""
-        return self._scored(self.rolling(table, origins), table, origins, step)
+        chosen = scored_series(table.values.shape[1])
+        if len(chosen) == table.values.shape[1] or self.network.config.num_series is not None:
+            return self._scored(self.rolling(table, origins), table, origins, step)
+        # of many series only those are forecast whose scores are kept
+        few = table.of_series(torch.from_numpy(chosen))
+        return self._scored(self.rolling(few, origins), few, origins, step).shared()
 
     def _scored(self, found: Forecasts, table: Table, origins: Tensor, step: int) -> Calibration:
         truth = table.values[origins[:, None] + torch.arange(self.h)]

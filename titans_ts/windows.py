@@ -43,6 +43,12 @@ class Table:
     futr: Tensor | None = None
     stat: Tensor | None = None
 
+    def of_series(self, series: Tensor) -> "Table":
+        """The table of some of the series, by number."""
+        futr = self.futr if self.futr is None or self.futr.shape[1] == 1 else self.futr[:, series]
+        hist = None if self.hist is None else self.hist[:, series]
+        return Table(self.values[:, series], hist, futr, None if self.stat is None else self.stat[series])
+
     def extended(self, futr: Tensor | None, h: int) -> "Table":
         """With h rows more, of which only the future columns ``[h, N or 1, F]`` are known."""
         values = torch.cat((self.values, self.values.new_full((h, self.values.shape[1]), float("nan"))))

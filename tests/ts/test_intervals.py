@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from titans_ts import TitansForecaster
 from titans_ts.intervals import Calibration, check_levels, scored_origins, scoring_step
@@ -115,3 +116,35 @@ def test_so_many_are_scored_that_they_fit_in_memory():
     assert scoring_step(100, 96) == 1
     step = scoring_step(2880, 96 * 10_000)
     assert 2880 / step * 96 * 10_000 <= 2**25
+
+
+def test_of_many_series_those_are_forecast_whose_scores_are_kept(tiny, monkeypatch):
+    """The scores are those of all series forecast together, of which some are kept."""
+    monkeypatch.setattr("titans_ts.intervals.SERIES", 5)
+    rng = np.random.default_rng(0)
+    rows, N = 60, 12
+    frame = pd.DataFrame(
+        {
+            "unique_id": np.repeat(np.arange(N), rows),
+            "ds": np.tile(np.arange(rows), N),
+            "y": np.sin(np.tile(np.arange(rows), N) / 3) + 0.1 * rng.normal(size=rows * N),
+            "x": rng.normal(size=rows * N),
+            "f": rng.normal(size=rows * N),
+        }
+    )
+    static = pd.DataFrame({"unique_id": np.arange(N), "s": rng.normal(size=N)})
+    model = tiny(exogenous={"hist": ["x"], "futr": ["f"], "stat": ["s"]}).fit(frame, static_df=static, val_size=12)
+    panel = model._read(frame, model.scaling_.columns, static, reset=False)
+    table = model.scaling_.table(panel)
+    origins = torch.arange(48, 57)
+    whole = model.model_._scored(model.model_.rolling(table, origins), table, origins, 1)
+    found = model.model_.scores(table, origins, 1)
+    assert found.scores.shape == (9 * 5, 4, 1)
+    np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-4, atol=1e-6)
+    assert model.predict(futr_df=future(model), level=[50]).shape == (N * 4, 5)
+
+
+def future(model):
+    stamps = model.context_.future(4)
+    ids = model.context_.ids
+    return pd.DataFrame({"unique_id": np.repeat(ids, 4), "ds": np.tile(stamps, len(ids)), "f": 0.5})
