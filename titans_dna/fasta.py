@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FastaFiles", "prepare"]
 
+_HEAD = 1 << 16  # bytes; a record's title is shorter
 _BLOCK = 1 << 22
 
 
@@ -138,14 +139,40 @@ def _beside(path: Path, suffix: str) -> Path:
 
 def _fresh(files: FastaFiles) -> bool:
     written = files.file.stat().st_mtime_ns
-    return all(p.exists() and p.stat().st_mtime_ns >= written for p in (files.index, files.blocks) if p)
+    if not all(p.exists() and p.stat().st_mtime_ns >= written for p in (files.index, files.blocks) if p):
+        return False
+    return files.blocks is not None or _fits(files)
+
+
+def _fits(files: FastaFiles) -> bool:
+    """Whether an index is of this very file: times do not tell where an older file was moved in its place.
+
+    The first and the last record must stand where it says, and the last must end the file.
+    """
+    try:
+        records = [line.split("\t") for line in files.index.read_text().splitlines()]
+        with files.file.open("rb") as file:
+            for name, _, place, *_ in (records[0], records[-1]):
+                begin = max(0, int(place) - _HEAD)
+                file.seek(begin)
+                title = file.read(int(place) - begin).splitlines()[-1]
+                if title[:1] != b">" or title[1:].split()[:1] != [name.encode()]:
+                    return False
+            length, offset, bases, width = map(int, records[-1][1:])
+            lines, rest = divmod(length, bases) if bases else (0, 0)
+            file.seek(offset + lines * width + (rest if rest else -(width - bases) * (lines > 0)))
+            return not file.read(_HEAD).strip()
+    except (ValueError, IndexError):
+        return False
 
 
 def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
     if _fresh(files):
         return files
     if files.index.exists():
-        warnings.warn(f"the index {files.index} is older than {files.file}: it is rebuilt.", stacklevel=4)
+        warnings.warn(
+            f"the index {files.index} is older than {files.file}, or of another: it is rebuilt.", stacklevel=4
+        )
     from pyfaidx import Faidx, FastaIndexingError
 
     # built under another name and renamed when complete: another process never reads half an index

@@ -117,6 +117,38 @@ def test_an_index_older_than_its_fasta_is_rebuilt_with_a_warning(write_fasta, re
         assert open_genome(path).fetch(Interval("chrI", 198, 200)) == "GT"
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"M": "G" * 10, "I": "A" * 10, "II": "C" * 10},  # one more before
+        {"I": "A" * 10, "II": "C" * 10, "III": "G" * 10},  # one more behind
+        {"I": "A" * 10, "II": "C" * 12},  # longer
+        {"I": "A" * 10, "X": "C" * 10},  # named otherwise
+    ],
+)
+def test_an_index_of_another_file_is_rebuilt_though_it_is_newer(write_fasta, open_genome, other):
+    path = write_fasta({"I": "A" * 10, "II": "C" * 10})
+    open_genome(path)
+    write_fasta(other)
+    os.utime(path, (1, 1))  # as mv, cp -p and tar leave it
+    with pytest.warns(UserWarning, match="or of another: it is rebuilt"):
+        genome = open_genome(path)
+    assert genome.lengths == {name: len(bases) for name, bases in other.items()}
+    assert genome.fetch(Interval("I", 0, 10)) == "A" * 10
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+@pytest.mark.parametrize("length", [7, 60, 120, 121])
+def test_an_index_that_fits_is_kept(tmp_path, open_genome, length, end):
+    path = tmp_path / "genome.fa"
+    lines = ["".join("ACGT"[i % 4] for i in range(length))[at : at + 60] for at in range(0, length, 60)]
+    path.write_text(">one of two\nACGT\n>two\n" + "\n".join(lines) + end)
+    open_genome(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert open_genome(path).lengths == {"one": 4, "two": length}
+
+
 def test_the_index_lies_in_the_cache_where_the_folder_is_read_only(
     write_fasta, records, open_genome, tmp_path, monkeypatch
 ):
