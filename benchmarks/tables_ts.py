@@ -122,7 +122,8 @@ def limits(place: Any) -> str:
             f"two epochs {r['fit_seconds']:.0f} s, all forecasts with intervals {r['predict_seconds']:.1f} s"
         ),
         "ecl_shape": lambda r: (
-            f"an epoch of {r['epoch_windows']:,} windows and its validation {r['epoch_seconds_with_validation']:.0f} s"
+            f"an epoch of {r['epoch_windows']:,} windows and its validation "
+            f"{r['epoch_seconds_with_validation']:.0f} s; `fit` in all, with its memory, {r['fit_seconds']:.0f} s"
         ),
     }
     said["traffic_shape"] = said["ecl_shape"]
