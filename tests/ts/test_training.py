@@ -119,8 +119,8 @@ def test_windows_are_forecast_as_frames_are(tiny, wide):
 def test_a_series_that_never_changes_stays_where_it_is(tiny):
     frame = pd.DataFrame({"flat": np.full(60, 5.0)})
     model = tiny().fit(frame)
-    assert model.scale_.tolist() == [1.0]
-    np.testing.assert_allclose(model.predict()["flat"], 5.0, atol=0.05)
+    assert model.scale_ == pytest.approx(0.005)  # a thousandth of its size
+    np.testing.assert_allclose(model.predict()["flat"], 5.0, atol=0.001)
 
 
 def test_a_better_forecaster_scores_higher_and_a_perfect_one_scores_0(tiny, wide, monkeypatch):
