@@ -1,17 +1,16 @@
 """A vector for each sequence: moments, over its bases, of the hidden states behind them."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from titans_core import TitansLM
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
-from titans_dna.stream import stream
+from titans_dna.stream import hooked, stream
 
 __all__ = ["LAYERS", "embed"]
 
@@ -29,7 +28,12 @@ def embed(
     blocks = list(network.blocks) if layers == "all" else []
     width = (len(blocks) + 1) * network.config.dim
     sums, squares = np.zeros((2, len(intervals), width))
-    with _listening(blocks) as heard:
+    heard: dict[nn.Module, Tensor] = {}  # what each block last put out, in their order
+
+    def hear(block: nn.Module, given: Any, out: Any) -> None:
+        heard[block] = out[0]
+
+    with hooked(blocks, hear):
         for piece in stream(network, genome, intervals, batch_size=batch_size):
             # the token at column j is the base first + j - 1; it is real where first + j <= length
             lengths = np.array([len(intervals[i]) for i in piece.rows])
@@ -46,19 +50,3 @@ def embed(
         return mean.astype(np.float32)
     deviation = np.sqrt(np.maximum(squares / lengths - mean**2, 0))
     return np.concatenate((mean, deviation), axis=1).astype(np.float32)
-
-
-@contextmanager
-def _listening(blocks: Sequence[Any]) -> Iterator[dict[int, Tensor]]:
-    """What each block last put out, [B, T, dim], in their order."""
-    heard: dict[int, Tensor] = {}
-
-    def hear(number: int) -> Any:
-        return lambda block, given, out: heard.__setitem__(number, out[0])
-
-    hooks = [block.register_forward_hook(hear(i)) for i, block in enumerate(blocks)]
-    try:
-        yield heard
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -159,8 +159,8 @@ def _fits(files: FastaFiles) -> bool:
                 if title[:1] != b">" or title[1:].split()[:1] != [name.encode()]:
                     return False
             length, offset, bases, width = map(int, records[-1][1:])
-            lines, rest = divmod(length, bases) if bases else (0, 0)
-            file.seek(offset + lines * width + (rest if rest else -(width - bases) * (lines > 0)))
+            lines, rest = divmod(length - 1, bases) if length else (0, -1)
+            file.seek(offset + lines * width + rest + 1)
             return not file.read(_HEAD).strip()
     except (ValueError, IndexError):
         return False

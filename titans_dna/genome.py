@@ -169,8 +169,9 @@ class Genome:
                 raise ValueError(f"{what} is one string, {given!r}; give a list of names: [{given!r}].")
             for name in () if given is None else given:
                 self._length(name)
-        out = set() if holdout is None else set(holdout)
-        kept = [n for n in self.lengths if (chroms is None or n in set(chroms)) and n not in out]
+        wanted = set(self.lengths) if chroms is None else set(chroms)
+        wanted -= set() if holdout is None else set(holdout)
+        kept = [n for n in self.lengths if n in wanted]
         if regions is None:
             walked = [Interval(n, 0, self.lengths[n], "+") for n in kept if self.lengths[n]]
         else:

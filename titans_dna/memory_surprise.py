@@ -8,6 +8,7 @@ from torch import Tensor
 
 from titans_core import NeuralMemory, TitansLM
 from titans_core.nn import momentary_surprise
+from titans_dna.stream import hooked
 
 __all__ = ["listening"]
 
@@ -29,9 +30,5 @@ def listening(network: TitansLM) -> Iterator[list[list[Tensor]]]:
     if not memories:
         raise ValueError(f"architecture {network.config.architecture!r} has no memory that could be surprised.")
     heard: dict[NeuralMemory, list[Tensor]] = {memory: [] for memory in memories}
-    hooks = [memory.register_forward_hook(hear) for memory in memories]
-    try:
+    with hooked(memories, hear):
         yield list(heard.values())
-    finally:
-        for hook in hooks:
-            hook.remove()

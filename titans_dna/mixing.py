@@ -35,7 +35,7 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.markov import MOST, MarkovModels, fit_markov
 from titans_dna.pretrain_data import plan
-from titans_dna.sources import asked, cut, merged, open_source, read_regions, whole, without
+from titans_dna.sources import asked, cut, open_source, read_regions, whole, without
 from titans_dna.stream import log_probabilities, reading, stream
 from titans_dna.tokenizer import N, encode
 
@@ -54,7 +54,7 @@ _GUESS = math.log(4)
 _PENALTY = 1e-6
 # the mixture's share at first and of what is shared out; what is shared out at each base; windows tracked side by side
 _TRUST, _SHARE, _TOGETHER = 0.9, 1 / 200, 64
-_LENGTH, _BATCH = 1024, 16
+_LENGTH = 1024
 
 
 class _Read(NamedTuple):
@@ -141,6 +141,8 @@ def fit_mixture(
         ValueError: a model of hidden bases; a holdout beside a model; another genome than the model's; an order out of
             range; or so little sequence that no window is left to find weights on.
     """
+    if order < 1:
+        raise ValueError(f"order must be from 1 to {MOST}, got {order!r}.")
     source, regions, length = open_source(genome), read_regions(bed), _LENGTH
     if model is not None:
         check_is_fitted(model, "model_")
@@ -156,18 +158,15 @@ def fit_mixture(
             "give those of its fit, or weights would be found on what it was trained on."
         )
     tiles = validation.intervals()
-    if not tiles or order < 1:
+    if not tiles:
         raise ValueError(
-            f"order must be from 1 to {MOST}, got {order!r}."
-            if tiles
-            else f"{source.path.name} has a single window, and weights are found on one in twenty; give more sequence."
+            f"{source.path.name} has a single window, and weights are found on one in twenty; give more sequence."
         )
-    left_out = set(() if holdout is None else holdout)
-    known = [r for r in (whole(source) if regions is None else merged(regions)) if r.chrom not in left_out]
-    apart = fit_markov(source, order, bed=without(known, tiles))
+    rest = without(whole(source) if regions is None else regions, tiles)
+    apart = fit_markov(source, order, bed=rest, holdout=holdout)
     reads = list(_read(source, tiles, model, apart))
     weights = _fit(_Read(*(torch.cat(part) for part in zip(*reads, strict=True))))
-    return Mixture(model, fit_markov(source, order, bed=known), weights)
+    return Mixture(model, fit_markov(source, order, bed=regions, holdout=holdout), weights)
 
 
 def _read(

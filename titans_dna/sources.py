@@ -95,7 +95,8 @@ def asked(genome: Genome, chroms: Collection[str] | None = None, regions: Any = 
     if given is None:
         return whole(genome, chroms)
     genome.windows(1, chroms=chroms, regions=given)  # checks the names and the ends
-    return [region for region in given if chroms is None or region.chrom in set(chroms)]
+    wanted = set(genome.lengths) if chroms is None else set(chroms)
+    return [region for region in given if region.chrom in wanted]
 
 
 def merged(regions: Iterable[Interval]) -> list[Interval]:

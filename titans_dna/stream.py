@@ -9,14 +9,14 @@ Sequences are sorted by length, so that those that end are the last rows; paddin
 sequence, where it can change nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from titans_core import TitansLM
 from titans_core.train.fit import torch_device
@@ -25,7 +25,7 @@ from titans_dna.intervals import Interval
 from titans_dna.sources import part_of
 from titans_dna.tokenizer import PAD, N, encode
 
-__all__ = ["PIECE", "Piece", "log_probabilities", "reading", "stream"]
+__all__ = ["PIECE", "Piece", "hooked", "log_probabilities", "reading", "stream"]
 
 PIECE = 4096
 
@@ -82,6 +82,17 @@ def reading(network: TitansLM, device: str) -> Iterator[TitansLM]:
         yield network.to(there).eval()
     finally:
         network.to(before).train(training)
+
+
+@contextmanager
+def hooked(modules: Sequence[nn.Module], hear: Callable[[Any, tuple[Any, ...], Any], None]) -> Iterator[None]:
+    """While a network reads, ``hear(module, given, out)`` is called behind each call of these modules."""
+    hooks = [module.register_forward_hook(hear) for module in modules]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _tokens(genome: Genome, interval: Interval, first: int, piece: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
