@@ -42,15 +42,11 @@ def _ahead(found: dict[str, dict[str, float]], other: str) -> str:
     return ahead + (f" (not on {', '.join(behind)})" if behind else "")
 
 
-def _bits(values: list[float]) -> str:
-    return f"{statistics.mean(values):.4f}" if values else "not yet"
-
-
-def _mean(values: list[float]) -> str:
+def _mean(values: list[float], digits: int = 3) -> str:
     if not values:
         return "not yet"
-    spread = f" ±{statistics.stdev(values):.3f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.3f}{spread}"
+    spread = f" ±{statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.{digits}f}{spread}"
 
 
 def table4(place: Any) -> str:
@@ -105,7 +101,7 @@ def language(place: Any) -> str:
     for genome in dict.fromkeys(r["genome"] for r in rows):
         of = [r for r in rows if r["genome"] == genome]
         probe = f"{of[0]['probe_kmers']:.3f} (counts of k-mers)" if "probe_kmers" in of[0] else ""
-        mixed = _bits([r["markov_mixed"] for r in of if "markov_mixed" in r][:1])
+        mixed = _mean([r["markov_mixed"] for r in of if "markov_mixed" in r][:1], 4)
         lines.append(f"| {genome} | Markov, {of[0]['markov_is']} | {of[0]['markov']:.4f} | {mixed} | {probe} |")
         for model in dict.fromkeys(r["model"] for r in of):
             own = [r for r in of if r["model"] == model]
@@ -114,7 +110,7 @@ def language(place: Any) -> str:
                 names = ("probe_vectors", "probe_vectors_all")
                 last, every = (_mean([r[name] for r in own if name in r]) for name in names)
                 probe = f"{last}, of all layers {every}"
-            bits, mixed = (_bits([r[name] for r in own if name in r]) for name in ("bits_per_base", "mixed"))
+            bits, mixed = (_mean([r[name] for r in own if name in r], 4) for name in ("bits_per_base", "mixed"))
             lines.append(f"| {genome} | {model} ({len(own)}) | {bits} | {mixed} | {probe} |")
     first = rows[0]
     lines += [

@@ -7,6 +7,7 @@ import pandas as pd
 import torch
 from sklearn.base import clone
 
+from titans_core.train.estimator import at_least
 from titans_ts.exogenous import read_columns
 from titans_ts.frame import Panel, from_pandas, long_frame
 from titans_ts.intervals import Calibration, check_levels, level_names, scored_origins
@@ -32,8 +33,7 @@ def backtest(
     h = forecaster.h
     step = h if step_size is None else step_size
     for name, value in (("n_windows", n_windows), ("step_size", step)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} must be an integer >= 1, got {value!r}.")
+        at_least(name, value)
     if not isinstance(refit, (bool, int)) or refit < 0:
         raise ValueError(f"refit must be False, True or a number of windows, got {refit!r}.")
     columns = read_columns(forecaster.exogenous)
@@ -47,11 +47,11 @@ def backtest(
             f"input_size + h = {least} are needed to train. Lower n_windows or step_size, or give a longer frame."
         )
     every = len(cutoffs) if refit is False else 1 if refit is True else max(1, int(refit))
-    frames, fills = [], forecaster.missing == "interpolate"
+    frames = []
     for begin in range(0, len(cutoffs), every):
         mine = cutoffs[begin : begin + every]
-        before = whole.rows(None, mine[0])
-        model = clone(forecaster)._fit(before.filled() if fills else before, columns, val_size)
+        before = whole.rows(None, mine[0]).filled(forecaster.missing)
+        model = clone(forecaster)._fit(before, columns, val_size)
         frames.append(backtest_frame(model, whole, mine, levels, fitted=mine[0], library="pandas"))
     return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
 
@@ -71,7 +71,7 @@ def backtest_frame(
     """
     model._check_series(panel, "a backtest")
     h, T = model._fitted().h, len(panel.values)
-    given, panel = panel, panel.filled() if model.missing == "interpolate" else panel
+    given, panel = panel, panel.filled(model.missing)
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, torch.tensor(origins), levels)
     rolling = _RollingCalibration(model, table, fitted if levels else None)
@@ -81,7 +81,7 @@ def backtest_frame(
         at = found.at(i)
         if model.missing == "interpolate" and np.isnan(given.values[origin - 1]).any():
             # the line through a hole that goes on behind the origin was drawn to what came later
-            then = model.scaling_.table(given.known_at(origin).filled())
+            then = model.scaling_.table(given.known_at(origin).filled(model.missing))
             at = model.model_.rolling(then, torch.tensor([origin]), levels)
         values = model.model_.bounded(at, levels, rolling.known_by(origin))[0]
         rows = slice(origin, min(origin + h, T))

@@ -407,16 +407,17 @@ class TitansForecaster(TitansEstimator):
         panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False)
         self._check_series(panel, "score")
         check_length(panel, config.input_size + config.h, "input_size + h")
-        fills = self.missing == "interpolate"
         came = self.scaling_.table(panel).values
-        table = self.scaling_.table(panel.filled() if fills else panel)
+        table = self.scaling_.table(panel.filled(self.missing))
         total = count = 0.0
         origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
         for part in origins.split(4096):
             truth = came[part[:, None] + torch.arange(config.h)]
             error = (self.model_.rolling(table, part).point - truth).abs()
             known = error.isfinite()
-            if fills:  # the line through a hole that goes on behind the origin was drawn to what came later
+            if (
+                self.missing == "interpolate"
+            ):  # the line through a hole that goes on behind the origin was drawn to what came later
                 known &= came[part - 1].isfinite()[:, None]
             total, count = total + float(error[known].double().sum()), count + float(known.sum())
         return -total / count
@@ -601,8 +602,6 @@ class TitansForecaster(TitansEstimator):
                 missing=self.missing,
                 fill=fill,
             )
-        if reset:
-            self.n_features_in_ = panel.values.shape[1]
         return with_static(panel, columns.stat, static_df, None if reset else self.context_)
 
     def _fitted(self) -> SimbaConfig:

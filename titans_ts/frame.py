@@ -61,8 +61,11 @@ class Panel:
             self, values=self.values[part], index=self.index[part], hist=self.hist[part], futr=self.futr[part]
         )
 
-    def filled(self) -> "Panel":
-        """Straight lines in place of NaN behind the first value of a series; behind its last value, that value."""
+    def filled(self, missing: str) -> "Panel":
+        """With "interpolate" straight lines in place of NaN behind the first value of a series, and behind its last
+        value that value; else as it is."""
+        if missing != "interpolate":
+            return self
         return replace(self, values=_filled(self.values), hist=_filled(self.hist), futr=_filled(self.futr))
 
     def known_at(self, row: int) -> "Panel":
@@ -175,8 +178,8 @@ def read_frame(
     """
     plain = to_pandas(df)
     panel = _panel(plain, freq, columns, missing, was_polars=plain is not df)
-    if missing == "interpolate" and fill:
-        panel = panel.filled()
+    if fill:
+        panel = panel.filled(missing)
     # one layout in memory: sums, and so last digits, depend on it
     return replace(
         panel,

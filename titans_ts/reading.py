@@ -55,7 +55,7 @@ def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str) -> P
         panel = replace(panel, index=index, ids=context.ids if len(panel.ids) == len(context.ids) else panel.ids)
     if missing != "interpolate":
         return panel
-    return context.rows(-1).joined(panel).filled().rows(1)
+    return context.rows(-1).joined(panel).filled(missing).rows(1)
 
 
 def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Panel | None) -> Panel:
