@@ -415,9 +415,8 @@ class TitansForecaster(TitansEstimator):
             truth = came[part[:, None] + torch.arange(config.h)]
             error = (self.model_.rolling(table, part).point - truth).abs()
             known = error.isfinite()
-            if (
-                self.missing == "interpolate"
-            ):  # the line through a hole that goes on behind the origin was drawn to what came later
+            # the line through a hole that goes on behind the origin was drawn to what came later
+            if self.missing == "interpolate":
                 known &= came[part - 1].isfinite()[:, None]
             total, count = total + float(error[known].double().sum()), count + float(known.sum())
         return -total / count
