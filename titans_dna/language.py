@@ -15,9 +15,8 @@ from typing_extensions import Self
 
 from titans_core import TitansConfig, TitansLM
 from titans_core.models import gated_deltanet
-from titans_core.train import History, TitansEstimator, TrainingOptions, train_network
+from titans_core.train import History, Loss, TitansEstimator, TrainingOptions, train_network
 from titans_core.train.estimator import at_least, is_number
-from titans_core.train.module import Loss
 from titans_dna.masked import masked_base_loss
 from titans_dna.pretrain_data import IGNORE, loaders, plan
 from titans_dna.questions import Questions

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from titans_core.train.resume import digest
+from titans_core.train import digest
 from titans_core.train.tune import best_again, open_study, plot_history, plot_importance, report_to, run_study
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of

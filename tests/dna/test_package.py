@@ -52,6 +52,16 @@ def test_sequences_and_genomes_need_no_torch():
     assert done.stdout.strip() == "[]"
 
 
+def test_estimators_need_no_lightning_before_they_train():
+    code = (
+        "import sys\n"
+        "from titans_dna import DNALanguageModel, TitansDNAClassifier\n"
+        "print([m for m in ('lightning', 'optuna', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_a_name_stays_what_it_is_whatever_else_is_imported():
     code = (
         "import titans_dna.classifier, titans_dna.language; from titans_dna import *; print(reverse_complement('AAC'))"

@@ -295,6 +295,16 @@ def test_importing_the_package_is_cheap_and_its_names_are_pinned():
         titans_ts.Forecaster  # noqa: B018
 
 
+def test_a_saved_model_forecasts_without_lightning(tiny, wide, tmp_path):
+    tiny().fit(wide).save(tmp_path / "model")
+    code = (
+        "import sys; from titans_ts import TitansForecaster; TitansForecaster.load(sys.argv[1]).predict(); "
+        "print([m for m in ('lightning', 'optuna', 'matplotlib') if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "model"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 def test_a_fitted_model_is_what_fit_made_it_whatever_is_set_since(tiny, wide, tmp_path):
     model = tiny().fit(wide)
     expected = model.predict()

@@ -1,7 +1,8 @@
 """The outer loop: training by Lightning, and what sklearn-style estimators share."""
 
 from titans_core.train.estimator import TitansEstimator
-from titans_core.train.fit import History, TrainingOptions, train_network
-from titans_core.train.resume import digest
+from titans_core.train.fingerprint import digest
+from titans_core.train.fit import train_network
+from titans_core.train.options import History, Loss, TrainingOptions
 
-__all__ = ["History", "TitansEstimator", "TrainingOptions", "digest", "train_network"]
+__all__ = ["History", "Loss", "TitansEstimator", "TrainingOptions", "digest", "train_network"]

@@ -6,59 +6,19 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import lightning as L
 import torch
 import torch.distributed as dist
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch import nn
 from torch.utils.data import DataLoader
 
-from titans_core.train.callbacks import Averaged, KeepBest, OnEpoch, ProgressBar
-from titans_core.train.module import Loss, OuterLoop
-from titans_core.train.resume import Fingerprint, check_resumable, shapes
+from titans_core.train.fingerprint import shapes
+from titans_core.train.options import History, Loss, TrainingOptions
 
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """How to train.
-
-    Attributes:
-        learning_rate: the highest of the one-cycle schedule.
-        weight_decay: of AdamW, on matrices only.
-        max_epochs: passes over the training data, at most.
-        patience: epochs without a better validation loss before training stops; ignored without validation data.
-        clip: largest norm of the gradient.
-        average: steps of a moving average of the weights, by which is validated and which is kept; 0 for none.
-        seed: of everything random.
-        device: "auto", "cpu", "cuda", "mps" or "cuda:1".
-        precision: "auto" (bf16-mixed on CUDA where it has bf16, else 32), or a precision of Lightning's Trainer.
-        progress: show a progress bar.
-        checkpoint_dir: where to leave a checkpoint after each epoch, and to resume from one; None leaves nothing
-            on disk.
-    """
-
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    max_epochs: int = 10
-    patience: int = 3
-    clip: float = 1.0
-    average: int = 0
-    seed: int = 0
-    device: str = "auto"
-    precision: str = "auto"
-    progress: bool = True
-    checkpoint_dir: str | Path | None = None
-
-
-@dataclass(frozen=True)
-class History:
-    """What happened: losses by epoch, and the epoch whose weights were kept."""
-
-    epochs: list[dict[str, float]] = field(default_factory=list)
-    best_epoch: int = -1
+if TYPE_CHECKING:
+    from lightning.pytorch.callbacks import Callback
 
 
 def train_network(
@@ -89,6 +49,14 @@ def train_network(
         ValueError: for a device that is not there, and for a checkpoint that another run left or that is damaged.
         FloatingPointError: if the loss stops being finite; the message says in which epoch.
     """
+    # Lightning takes seconds to import, which a model that is loaded, and does not train, need not wait for
+    import lightning as L
+    from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+
+    from titans_core.train.callbacks import Averaged, KeepBest, OnEpoch, ProgressBar
+    from titans_core.train.module import OuterLoop
+    from titans_core.train.resume import Fingerprint, check_resumable
+
     accelerator, devices = resolve_device(options.device)
     strategy, nodes = "auto", 1
     if dist.is_torchelastic_launched():  # one process of several, started by torchrun

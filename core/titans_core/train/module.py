@@ -1,13 +1,12 @@
 """The outer loop as a LightningModule: a network, a loss, AdamW and a one-cycle schedule."""
 
-from collections.abc import Callable
 from typing import Any
 
 import lightning as L
 import torch
 from torch import Tensor, nn
 
-Loss = Callable[[nn.Module, Any], tuple[Tensor, int]]
+from titans_core.train.options import Loss
 
 
 class OuterLoop(L.LightningModule):

@@ -1,32 +1,14 @@
 """A checkpoint is resumed by the run that left it, and by no other."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import lightning as L
-import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
-from torch import nn
 
 KEY = "titans_fingerprint"
-
-
-def digest(*arrays: np.ndarray) -> str:
-    """A fingerprint of data: its shapes, types and bytes."""
-    found = hashlib.sha256()
-    for array in arrays:
-        found.update(f"{array.shape} {array.dtype}".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return f"sha256:{found.hexdigest()}"
-
-
-def shapes(network: nn.Module) -> str:
-    """A fingerprint of a network: the names and shapes of its parameters."""
-    text = ", ".join(f"{name} {tuple(p.shape)}" for name, p in network.named_parameters())
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 class Fingerprint(Callback):
