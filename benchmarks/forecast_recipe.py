@@ -30,7 +30,7 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts.evaluation import evaluate_protocol
 
     dataset, part, batch_size, learning_rate, average, seed = key
-    with mock.patch("titans_ts.forecaster.AVERAGE", average):
+    with mock.patch("titans_ts.training.AVERAGE", average):
         model = alone(batch_size=batch_size, learning_rate=learning_rate)
         found = evaluate_protocol(model, dataset, input_size=96, h=96, seed=seed, part=part)
     return {k: v for k, v in found.items() if k not in (*FIELDS, "model")}

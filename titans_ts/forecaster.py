@@ -12,30 +12,27 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 from typing_extensions import Self
 
-from titans_core.train import History, TitansEstimator, TrainingOptions, digest, train_network
-from titans_core.train.batches import loader
+from titans_core.train import History, TitansEstimator
 from titans_core.train.estimator import at_least, is_number
 from titans_ts import online
+from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
 from titans_ts.exogenous import Columns, read_columns, read_future
 from titans_ts.frame import POLICIES, Freq, Panel, from_pandas, long_frame, read_frame
 from titans_ts.intervals import check_levels, level_names
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
-from titans_ts.objective import DecayingError, Objective, objective_of
+from titans_ts.objective import Objective, objective_of
 from titans_ts.reading import in_zone_of, is_frame, of_frame, read_newer, with_static
 from titans_ts.rolling import forecast_rows
-from titans_ts.scaling import Scaling, Units, tensor
+from titans_ts.scaling import Units
 from titans_ts.simba import Simba, SimbaConfig, default_patch
-from titans_ts.stamps import around
-from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, windows_in_batch
-from titans_ts.windows import Table, all_windows_of, first_rows
+from titans_ts.training import train
+from titans_ts.training_rows import check_length
+from titans_ts.windows import Table, first_rows
 
 COLUMN = "Titans"
 LEAST_MEMORY_STEPS = 40
-AVERAGE = 100  # steps: training mostly stops before its learning rate has come down
-# arguments in which an interrupted fit and its continuation may differ, or that training compares by itself
-_NOT_COMPARED = ("device", "verbose", "freq", "max_epochs", "learning_rate", "precision")
 _COUNTS = ("patch_size", "dim", "num_layers", "chunk_size", "batch_size")
 
 
@@ -167,9 +164,7 @@ class TitansForecaster(TitansEstimator):
             ValueError: bad arguments or a bad frame; the message says where, and what to do.
         """
         begin = time.perf_counter()
-        self._check_params()
-        columns = read_columns(self.exogenous)
-        panel = self._read(df, columns, static_df, reset=True)
+        panel, columns = self._given(df, static_df)
         self._fit(panel, columns, val_size, checkpoint_dir, on_epoch)
         self.seconds_ = time.perf_counter() - begin
         return self
@@ -184,60 +179,12 @@ class TitansForecaster(TitansEstimator):
     ) -> Self:
         """Train on a panel, whose values are filled."""
         self.n_features_in_ = panel.values.shape[1]
-        columns = columns.with_cycles_of(panel.index)
-        T = len(panel.values)
-        check_length(panel, self.input_size + self.h, "input_size + h")
-        if self.multivariate and self.missing == "error" and np.isnan(panel.values).any():
-            raise ValueError(
-                "multivariate=True needs series of the same length. Cut the longer ones, or use multivariate=False."
-            )
-        border = border_of(panel, self.input_size, self.h, val_size)
-        val_size = T - border
-
-        scaling = Scaling.of(panel.rows(None, border), columns)
-        table = scaling.table(panel)
-        objective = objective_of(self.loss)
-        seed = self._seed()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network = self._network(self._config(table, objective))
-        together = self.multivariate
-        windows = all_windows_of(table, self.input_size, self.h, 0, border, together)
-        size = windows_in_batch(self.batch_size, panel.values.shape[1]) if together else self.batch_size
-        train = loader(windows, size, seed, most=EPOCH)
-        most = EPOCH * self.batch_size  # windows of one series
-        step = max(1, -(-(T - self.h + 1 - border) * panel.values.shape[1] // most))
-        val = all_windows_of(table, self.input_size, self.h, border, T, together, step)
-        max_epochs = self.max_epochs or default_epochs(-(-len(windows) // size))
-        error = DecayingError(objective)
-        history: History = train_network(
-            network,
-            error,
-            train,
-            loader(val, size) if len(val) else None,
-            TrainingOptions(
-                learning_rate=self.learning_rate,
-                max_epochs=max_epochs,
-                patience=max(3, max_epochs // 4),
-                average=AVERAGE,
-                seed=seed,
-                device=self.device,
-                precision=self.precision,
-                progress=self.verbose > 0,
-                checkpoint_dir=checkpoint_dir,
-            ),
-            identity={
-                "data": digest(panel.values, panel.hist, panel.futr, panel.stat),
-                "val_size": val_size,
-                **{name: getattr(self, name) for name in self._get_param_names() if name not in _NOT_COMPARED},
-            },
-            on_epoch=on_epoch,
-        )
-        batches = len(train) * len(history.epochs)
+        trained = train(self, panel, columns, val_size, checkpoint_dir, on_epoch)
+        network, objective, table, border = trained.network, trained.objective, trained.table, trained.border
         memory, report = self._train_memory(
-            network, objective, table, border, steps=max(LEAST_MEMORY_STEPS, batches // 4), seed=seed
+            network, objective, table, border, steps=max(LEAST_MEMORY_STEPS, trained.batches // 4), seed=trained.seed
         )
-        self._settle(Model(network, objective, scaling, memory), history, report)
+        self._settle(Model(network, objective, trained.scaling, memory), trained.history, report)
         self._move(Position.after(self.model_, panel, table, border))
         return self
 
@@ -303,42 +250,14 @@ class TitansForecaster(TitansEstimator):
         Args:
             windows: of the series of ``fit``.
             origins: the time stamp of each window's first forecast step, ``[W]``; needed with a calendar or a profile.
+
+        Raises:
+            NotFittedError: before ``fit``.
+            ValueError: windows of another shape, or with values that are not known; no stamps where they are needed;
+                or a model with exogenous columns.
         """
-        config = self._fitted()
-        expected = (config.input_size, self.n_features_in_)
-        windows = np.asarray(windows)
-        if windows.ndim != 3 or windows.shape[1:] != expected:
-            raise ValueError(f"windows must be [W, {expected[0]}, {expected[1]}], got shape {windows.shape}.")
-        bad = np.isinf(windows) if config.masked else ~np.isfinite(windows)
-        if bad.any():
-            raise ValueError(f"windows have {int(bad.sum())} values that are NaN or infinite.")
-        columns = self.scaling_.columns
-        if columns.hist or columns.futr:
-            raise ValueError("predict_windows has no exogenous columns: use cross_validation or predict with frames.")
-        futr, shape = None, np.zeros((1, config.input_size + config.h, 1))
-        if self.has_calendar_:
-            if origins is None or len(origins) != len(windows):
-                raise ValueError(
-                    "a model with a calendar or a profile needs the time stamp of each window's first forecast step."
-                )
-            step = self.context_.freq
-            assert not isinstance(step, int)  # a calendar has time stamps
-            index, rows = around(pd.DatetimeIndex(origins), step, config.input_size, config.h)
-            waves = self.scaling_.future(index, np.empty((len(index), 1, 0)))
-            futr = None if waves is None else waves[torch.from_numpy(rows)]
-            if columns.profile:
-                shape = self.scaling_.units.shape(index)[rows]
-        x = tensor((windows - shape[:, : config.input_size] - self.mean_) / self.scale_)
-        stat = self.scaling_.columns_of("stat", self.context_.stat)
-        found = []
-        for part in torch.arange(len(x)).split(256):
-            still = None if stat is None else stat.expand(len(part), -1, -1)
-            with torch.no_grad():
-                raw, center, scale = self.network_.normalised(
-                    x[part], None, None if futr is None else futr[part], still
-                )
-            found.append(self.model_.objective.point(raw) * scale + center)
-        return torch.cat(found).double().numpy() * self.scale_ + self.mean_ + shape[:, config.input_size :]
+        self._fitted()
+        return forecast_arrays(self.model_, self.context_, windows, origins)
 
     def predict_insample(self, df: Any, step_size: int | None = None, level: list[float] | None = None) -> pd.DataFrame:
         """Forecasts at many origins in a frame, such as the one of ``fit``, beside what came.
@@ -511,6 +430,12 @@ class TitansForecaster(TitansEstimator):
         if calibration is not None and panel.ids != self.context_.ids:
             calibration = calibration.shared()
         return units.restored(model.bounded(found, levels, calibration)[0], panel.future(config.h))
+
+    def _given(self, df: Any, static_df: Any) -> tuple[Panel, Columns]:
+        """What ``fit`` is given, read by the arguments of the constructor."""
+        self._check_params()
+        columns = read_columns(self.exogenous)
+        return self._read(df, columns, static_df, reset=True), columns
 
     def _network(self, config: SimbaConfig) -> Simba:
         return Simba(config)

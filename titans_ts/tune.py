@@ -7,6 +7,7 @@ Several processes, or machines with a common disk, share one study by naming one
 :class:`titans_ts.nixtla.AutoTitans`.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
 from titans_ts.reading import read_for
 from titans_ts.scaling import tensor
+from titans_ts.training import train
 from titans_ts.windows import first_rows
 
 if TYPE_CHECKING:
@@ -94,9 +96,11 @@ def tune(
 
     def objective(trial: "optuna.Trial") -> float:
         model = clone(base).set_params(**searched(trial, facts))
-        model.fit(df, val_size=val_size, static_df=static_df, on_epoch=report_to(trial))
-        trial.set_user_attr("seconds", round(model.seconds_, 1))
-        return model.history_.epochs[model.history_.best_epoch]["val_loss"]
+        begin = time.perf_counter()
+        given, columns = model._given(df, static_df)
+        found = train(model, given, columns, val_size, on_epoch=report_to(trial))
+        trial.set_user_attr("seconds", round(time.perf_counter() - begin, 1))
+        return found.val_loss
 
     run_study(study, objective, n_trials, timeout, verbose > 0)
     best = clone(base).set_params(**searched(best_again(study), facts))

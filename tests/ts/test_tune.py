@@ -8,6 +8,7 @@ import numpy as np
 import optuna
 import pytest
 
+from titans_ts import forecaster
 from titans_ts.tune import default_space, plot_history, plot_importance, tune
 
 
@@ -27,6 +28,15 @@ def test_the_best_trial_comes_back_fitted(tiny, wide):
     assert found.predict().shape == (4, 3)
     assert "learning_rate" in [t.get_text() for t in plot_importance(found.study_).axes[0].get_yticklabels()]
     assert plot_history(found.study_).axes[0].get_ylabel() == "validation loss"
+
+
+def test_trials_train_no_online_memory_and_the_best_has_one(tiny, wide, monkeypatch):
+    trained = []
+    train_memory = forecaster.train_memory
+    monkeypatch.setattr(forecaster, "train_memory", lambda *a, **b: trained.append(1) or train_memory(*a, **b))
+    found = tune(wide, tiny(), n_trials=2, space=lambda trial, facts: {}, random_state=0, verbose=0)
+    assert len(trained) == 1
+    assert found.memory_report_.steps > 0
 
 
 @pytest.mark.parametrize("file", ["study.db", "study.journal"])

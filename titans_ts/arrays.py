@@ -1,0 +1,50 @@
+"""Forecasts of windows that are given as an array, outside of any frame."""
+
+import numpy as np
+import pandas as pd
+import torch
+
+from titans_ts.frame import Panel
+from titans_ts.model import Model
+from titans_ts.scaling import tensor
+from titans_ts.stamps import around
+
+BATCH = 256
+
+
+def forecast_arrays(
+    model: Model, context: Panel, windows: np.ndarray, origins: pd.DatetimeIndex | None = None
+) -> np.ndarray:
+    """See :meth:`titans_ts.TitansForecaster.predict_windows`; ``context`` are the rows that the model stands behind."""
+    config, columns, units = model.network.config, model.scaling.columns, model.scaling.units
+    expected = (config.input_size, len(units.mean))
+    windows = np.asarray(windows)
+    if windows.ndim != 3 or windows.shape[1:] != expected:
+        raise ValueError(f"windows must be [W, {expected[0]}, {expected[1]}], got shape {windows.shape}.")
+    bad = np.isinf(windows) if config.masked else ~np.isfinite(windows)
+    if bad.any():
+        raise ValueError(f"windows have {int(bad.sum())} values that are NaN or infinite.")
+    if columns.hist or columns.futr:
+        raise ValueError("predict_windows has no exogenous columns: use cross_validation or predict with frames.")
+    futr, shape = None, np.zeros((1, config.input_size + config.h, 1))
+    if columns.calendar or columns.profile:
+        if origins is None or len(origins) != len(windows):
+            raise ValueError(
+                "a model with a calendar or a profile needs the time stamp of each window's first forecast step."
+            )
+        step = context.freq
+        assert not isinstance(step, int)  # a calendar has time stamps
+        index, rows = around(pd.DatetimeIndex(origins), step, config.input_size, config.h)
+        waves = model.scaling.future(index, np.empty((len(index), 1, 0)))
+        futr = None if waves is None else waves[torch.from_numpy(rows)]
+        if columns.profile:
+            shape = units.shape(index)[rows]
+    x = tensor((windows - shape[:, : config.input_size] - units.mean) / units.scale)
+    stat = model.scaling.columns_of("stat", context.stat)
+    found = []
+    for part in torch.arange(len(x)).split(BATCH):
+        still = None if stat is None else stat.expand(len(part), -1, -1)
+        with torch.no_grad():
+            raw, center, scale = model.network.normalised(x[part], None, None if futr is None else futr[part], still)
+        found.append(model.objective.point(raw) * scale + center)
+    return torch.cat(found).double().numpy() * units.scale + units.mean + shape[:, config.input_size :]

@@ -1,0 +1,130 @@
+"""The outer loop of a forecaster: from a panel to a trained network."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from titans_core.train import History, TrainingOptions, digest, train_network
+from titans_core.train.batches import loader
+from titans_ts.exogenous import Columns
+from titans_ts.frame import Panel
+from titans_ts.objective import DecayingError, Objective, objective_of
+from titans_ts.scaling import Scaling
+from titans_ts.simba import Simba
+from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, windows_in_batch
+from titans_ts.windows import Table, all_windows_of
+
+if TYPE_CHECKING:
+    from titans_ts.forecaster import TitansForecaster
+
+AVERAGE = 100  # steps: training mostly stops before its learning rate has come down
+# arguments in which an interrupted fit and its continuation may differ, or that training compares by itself
+_NOT_COMPARED = ("device", "verbose", "freq", "max_epochs", "learning_rate", "precision")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained network and what it was trained on.
+
+    Attributes:
+        network: in evaluation mode, with the weights of its best epoch.
+        objective: how its outputs are read.
+        scaling: units.
+        table: the panel in these units.
+        border: the row from which validation began.
+        history: losses by epoch.
+        batches: of all epochs together.
+        seed: of the training.
+    """
+
+    network: Simba
+    objective: Objective
+    scaling: Scaling
+    table: Table
+    border: int
+    history: History
+    batches: int
+    seed: int
+
+    @property
+    def val_loss(self) -> float:
+        """The lowest of the epochs."""
+        return self.history.epochs[self.history.best_epoch]["val_loss"]
+
+
+def train(
+    forecaster: "TitansForecaster",
+    panel: Panel,
+    columns: Columns,
+    val_size: int | None,
+    checkpoint_dir: str | Path | None = None,
+    on_epoch: Callable[[int, float], None] | None = None,
+) -> Trained:
+    """Train the network of a forecaster, which stays as it is, on a panel whose values are filled.
+
+    The arguments are those of :meth:`titans_ts.TitansForecaster.fit`.
+
+    Raises:
+        ValueError: a panel that is too short, or series of unequal length where they are mixed.
+    """
+    columns = columns.with_cycles_of(panel.index)
+    T = len(panel.values)
+    check_length(panel, forecaster.input_size + forecaster.h, "input_size + h")
+    if forecaster.multivariate and forecaster.missing == "error" and np.isnan(panel.values).any():
+        raise ValueError(
+            "multivariate=True needs series of the same length. Cut the longer ones, or use multivariate=False."
+        )
+    border = border_of(panel, forecaster.input_size, forecaster.h, val_size)
+    val_size = T - border
+
+    scaling = Scaling.of(panel.rows(None, border), columns)
+    table = scaling.table(panel)
+    objective = objective_of(forecaster.loss)
+    seed = forecaster._seed()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = forecaster._network(forecaster._config(table, objective))
+    batches, val, max_epochs = _batches(forecaster, table, border, seed)
+    history = train_network(
+        network,
+        DecayingError(objective),
+        batches,
+        val,
+        TrainingOptions(
+            learning_rate=forecaster.learning_rate,
+            max_epochs=max_epochs,
+            patience=max(3, max_epochs // 4),
+            average=AVERAGE,
+            seed=seed,
+            device=forecaster.device,
+            precision=forecaster.precision,
+            progress=forecaster.verbose > 0,
+            checkpoint_dir=checkpoint_dir,
+        ),
+        identity={
+            "data": digest(panel.values, panel.hist, panel.futr, panel.stat),
+            "val_size": val_size,
+            **{name: getattr(forecaster, name) for name in forecaster._get_param_names() if name not in _NOT_COMPARED},
+        },
+        on_epoch=on_epoch,
+    )
+    return Trained(network, objective, scaling, table, border, history, len(batches) * len(history.epochs), seed)
+
+
+def _batches(
+    forecaster: "TitansForecaster", table: Table, border: int, seed: int
+) -> tuple[DataLoader, DataLoader | None, int]:
+    """Windows to train on, windows to validate on where there are rows for it, and for how many epochs."""
+    (T, N), h, together = table.values.shape, forecaster.h, forecaster.multivariate
+    size = windows_in_batch(forecaster.batch_size, N) if together else forecaster.batch_size
+    windows = all_windows_of(table, forecaster.input_size, h, 0, border, together)
+    most = EPOCH * forecaster.batch_size  # windows of one series
+    step = max(1, -(-(T - h + 1 - border) * N // most))
+    val = all_windows_of(table, forecaster.input_size, h, border, T, together, step)
+    max_epochs = forecaster.max_epochs or default_epochs(-(-len(windows) // size))
+    return loader(windows, size, seed, most=EPOCH), loader(val, size) if len(val) else None, max_epochs
