@@ -19,11 +19,11 @@ from forecast_search import alone
 from records import RESULTS, read
 
 FILE = RESULTS / "forecast_recipe.jsonl"
-SETS = ("ETTh1", "ETTh2", "ETTm2")
+SETS = ("ETTh1", "ETTh2", "ETTm1")
 PARTS = ("rehearsal", "val")
 FIELDS = ("dataset", "part", "batch_size", "learning_rate", "average", "seed")
-# batch size, learning rate, steps of the average
-RECIPES = ((128, 1e-3, 100), (128, 2e-3, 100), (256, 2e-3, 100), (448, 2e-3, 100))
+# batch size, learning rate, steps of the average; batches of 448 took three times as long and won .2 % over 256
+RECIPES = ((128, 1e-3, 100), (128, 2e-3, 100), (256, 2e-3, 100))
 
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
