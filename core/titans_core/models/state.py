@@ -18,8 +18,8 @@ from titans_core.models.mag import GatedState
 from titans_core.models.mal import LayeredState
 from titans_core.nn import NeuralMemoryState
 from titans_core.nn.attention import AttentionState, SegmentState
-from titans_core.nn.state import map_state
 from titans_core.ops.memory import MemoryState
+from titans_core.ops.memory.state import map_state
 
 FORMAT = 1
 _KINDS = {

@@ -1,13 +1,11 @@
 """What a :class:`~titans_core.nn.NeuralMemory` layer carries from one call to the next."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from titans_core.ops.memory import MemoryState
+from titans_core.ops.memory.state import MemoryState, map_state
 
 
 @dataclass(frozen=True)
@@ -31,21 +29,3 @@ class NeuralMemoryState:
     def to(self, device: torch.device | str) -> "NeuralMemoryState":
         """The same state on another device."""
         return map_state(lambda t: t.to(device), self)
-
-
-State = TypeVar("State")
-
-
-def map_state(fn: Callable[[Tensor], Tensor], state: State) -> State:
-    """The same state with ``fn`` applied to each of its tensors: through dataclasses and tuples, to the leaves."""
-
-    def visit(x: Any) -> Any:
-        if isinstance(x, Tensor):
-            return fn(x)
-        if isinstance(x, tuple):
-            return tuple(map(visit, x))
-        if is_dataclass(x) and not isinstance(x, type):
-            return type(x)(**{f.name: visit(getattr(x, f.name)) for f in fields(x)})
-        return x
-
-    return visit(state)

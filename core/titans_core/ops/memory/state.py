@@ -1,6 +1,8 @@
 """What a memory carries from one token to the next."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,16 +32,26 @@ class MemoryState:
 
     def detach(self) -> "MemoryState":
         """The same state, cut from the graph: for truncated back-propagation through time."""
-        return self._map(lambda t: t.detach())
+        return map_state(Tensor.detach, self)
 
     def to(self, device: torch.device | str) -> "MemoryState":
         """The same state on another device."""
-        return self._map(lambda t: t.to(device))
+        return map_state(lambda t: t.to(device), self)
 
-    def _map(self, fn) -> "MemoryState":  # type: ignore[no-untyped-def]
-        return MemoryState(
-            tuple(fn(w) for w in self.weights),
-            tuple(fn(s) for s in self.momentum),
-            tuple(fn(w) for w in self.anchor),
-            self.offset,
-        )
+
+State = TypeVar("State")
+
+
+def map_state(fn: Callable[[Tensor], Tensor], state: State) -> State:
+    """The same state with ``fn`` applied to each of its tensors: through dataclasses and tuples, to the leaves."""
+
+    def visit(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return fn(x)
+        if isinstance(x, tuple):
+            return tuple(map(visit, x))
+        if is_dataclass(x) and not isinstance(x, type):
+            return type(x)(**{f.name: visit(getattr(x, f.name)) for f in fields(x)})
+        return x
+
+    return visit(state)
