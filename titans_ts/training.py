@@ -126,5 +126,5 @@ def _batches(
     most = EPOCH * forecaster.batch_size  # windows of one series
     step = max(1, -(-(T - h + 1 - border) * N // most))
     val = all_windows_of(table, forecaster.input_size, h, border, T, together, step)
-    max_epochs = forecaster.max_epochs or default_epochs(-(-len(windows) // size))
+    max_epochs = forecaster.max_epochs or default_epochs(-(-len(windows) // size), together)
     return loader(windows, size, seed, most=EPOCH), loader(val, size) if len(val) else None, max_epochs

@@ -6,7 +6,7 @@ from titans_ts.windows import first_rows
 
 # batches in an epoch, at most; and in a training by default, at least and at most
 EPOCH, LEAST, MOST = 100, 600, 2000
-# of a pass over all windows; neighbours share most of their rows
+# of a pass over all windows of single series: neighbours share most of their rows
 PART = 3
 # windows of all series together in a batch, at least, where that is not more than so many of one series
 TOGETHER, LANES = 16, 1024
@@ -53,7 +53,9 @@ def windows_in_batch(batch_size: int, series: int) -> int:
     return max(1, batch_size // series, min(TOGETHER, LANES // series))
 
 
-def default_epochs(batches: int) -> int:
+def default_epochs(batches: int, together: bool) -> int:
     """How many rounds of at most :data:`EPOCH` batches a training has, where one pass over its windows is ``batches``
-    batches: a third of a pass, though from :data:`LEAST` to :data:`MOST` batches; and 200 rounds at most."""
-    return min(200, -(-min(MOST, max(LEAST, batches // PART)) // min(EPOCH, batches)))
+    batches: a third of a pass, or a whole one with series mixed, where a batch has fewer points in time; though from
+    :data:`LEAST` to :data:`MOST` batches, and 200 rounds at most."""
+    wanted = batches if together else batches // PART
+    return min(200, -(-min(MOST, max(LEAST, wanted)) // min(EPOCH, batches)))

@@ -230,7 +230,12 @@ def test_training_is_long_enough_for_small_data_by_default(tiny, wide):
     ("batches", "rounds"), [(1, 200), (7, 86), (100, 6), (1874, 7), (3000, 10), (6132, 20), (45000, 20)]
 )
 def test_training_sees_a_third_of_all_windows_by_default_where_that_is_neither_short_nor_long(batches, rounds):
-    assert default_epochs(batches) == rounds
+    assert default_epochs(batches, together=False) == rounds
+
+
+@pytest.mark.parametrize(("batches", "rounds"), [(1, 200), (480, 6), (1900, 19), (2300, 20)])
+def test_training_on_mixed_series_sees_all_windows_by_default_where_that_is_neither_short_nor_long(batches, rounds):
+    assert default_epochs(batches, together=True) == rounds
 
 
 @pytest.mark.parametrize(("series", "windows"), [(2, 64), (7, 18), (21, 16), (64, 16), (321, 3), (2000, 1)])
