@@ -3,6 +3,7 @@
 Nothing is unpickled.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -28,14 +29,13 @@ def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: 
     folder.mkdir(parents=True, exist_ok=True)
     blob = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
     head = {"format": FORMAT, "kind": kind, "content": content, "tensors_sha256": hashlib.sha256(blob).hexdigest()}
+    head = json.loads(json.dumps(head, default=_plain))  # as it will be read
     head["sha256"] = _digest(head)
-    for name, data in (
-        ("model.safetensors", blob),
-        ("model.json", json.dumps(head, indent=1, default=_plain).encode()),
-    ):
-        part = folder / f"{name}.part"
-        part.write_bytes(data)
-        os.replace(part, folder / name)
+    written = {"model.safetensors": blob, "model.json": json.dumps(head, indent=1).encode()}
+    for name, data in written.items():
+        (folder / f"{name}.part").write_bytes(data)
+    for name in written:  # cut off between the two, what belongs to the new tensors lies beside the old
+        os.replace(folder / f"{name}.part", folder / name)
 
 
 def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -52,15 +52,13 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
             raise FileNotFoundError(
                 f"no saved model at {folder}: {file.name} is missing. Give the folder that save() wrote."
             )
-    try:
-        head = json.loads(head_file.read_text())
-        found = head.pop("sha256")
-    except (ValueError, KeyError, AttributeError) as error:
-        raise ArchiveError(f"{head_file} is truncated or damaged ({error}). Save the model again.") from error
-    if found != _digest(head):
-        raise ArchiveError(
-            f"{head_file} was changed after it was saved: its content does not fit its checksum. Save the model again."
-        )
+    blob = tensor_file.read_bytes()
+    actual = hashlib.sha256(blob).hexdigest()
+    head, cut_off = _head(head_file), folder / "model.json.part"
+    if head.get("tensors_sha256") != actual and cut_off.is_file():
+        with contextlib.suppress(ArchiveError):
+            newer = _head(cut_off)
+            head = newer if newer.get("tensors_sha256") == actual else head
     if head["format"] != FORMAT:
         newer = head["format"] > FORMAT
         by, then = ("a newer", "Upgrade.") if newer else ("an older", "Load it with that version, or fit it again.")
@@ -69,8 +67,6 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
         )
     if head["kind"] != kind:
         raise ArchiveError(f"{folder} holds a {head['kind']}, not a {kind}.")
-    blob = tensor_file.read_bytes()
-    actual = hashlib.sha256(blob).hexdigest()
     if actual != head["tensors_sha256"]:
         raise ArchiveError(
             f"{tensor_file} is truncated or changed: sha256 is {actual}, {head['tensors_sha256']} was saved. "
@@ -82,8 +78,21 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
         raise ArchiveError(f"{tensor_file} cannot be read: {error}.") from error
 
 
+def _head(file: Path) -> dict[str, Any]:
+    try:
+        head = json.loads(file.read_text())
+        found = head.pop("sha256")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ArchiveError(f"{file} is truncated or damaged ({error}). Save the model again.") from error
+    if found != _digest(head):
+        raise ArchiveError(
+            f"{file} was changed after it was saved: its content does not fit its checksum. Save the model again."
+        )
+    return head
+
+
 def _digest(head: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(head, sort_keys=True, default=_plain).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:

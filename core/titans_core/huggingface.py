@@ -62,6 +62,9 @@ class TitansHFConfig(PreTrainedConfig):
         use_cache: bool = True,
         **options: Any,
     ) -> None:
+        for theirs, ours in self.attribute_map.items():
+            if theirs in options:
+                options[ours] = options.pop(theirs)
         settings = TitansConfig(**{f.name: options.pop(f.name) for f in fields(TitansConfig) if f.name in options})
         for name, value in asdict(settings).items():
             setattr(self, name, value)
@@ -225,6 +228,8 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        position_ids: Tensor | None = None,
+        **options: Any,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
         """Logits of the token that follows each, and with ``labels`` the loss.
 
@@ -232,13 +237,17 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
             input_ids: ``[B, T]``; or ``inputs_embeds``, ``[B, T, dim]``.
             attention_mask: 1 at tokens, 0 at padding; its last T columns are those of ``input_ids``.
             past_key_values: to go on from; it is brought up to date.
-            labels: ``[B, T]``, ``input_ids`` with -100 where no loss is wanted. They are shifted here.
+            labels: ``[B, T]``, ``input_ids`` with -100 where no loss is wanted. They are shifted here. A token behind
+                padding counts as the first of a text, which nothing predicts.
             use_cache: whether to return the cache, which is what the next tokens need.
             logits_to_keep: only the last so many columns, or these; 0: all.
             num_items_in_batch: what the sum of losses is divided by; None: the labels that count.
+            position_ids: of no use here, where tokens are read in their order.
+            options: what ``generate`` and tokenizers hand to every model, such as ``token_type_ids``; of no use either.
 
         Raises:
-            ValueError, TypeError: input or a cache of another kind, or a cache of another batch or model.
+            ValueError, TypeError: input or a cache of another kind, a cache of another batch or model, or positions
+                that begin anew within a row.
         """
         if output_attentions or output_hidden_states:
             raise ValueError("Titans models return neither attentions nor hidden states: leave these options out.")
@@ -248,7 +257,15 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         cache = past_key_values
         if cache is None and use_cache:
             cache = TitansCache()
-        hidden = self._read(x, _tokens(attention_mask, x, trailing=cache is None), cache)
+        mask = _mask(attention_mask, x)
+        _refuse_packed(position_ids, mask)
+        if mask is not None:
+            if input_ids is not None:  # whatever stands for padding
+                x = x.masked_fill(~mask, 0)
+            if labels is not None:
+                labels = labels.clone()
+                labels[:, 1:][~mask[:, :-1]] = -100
+        hidden = self._read(x, _tokens(mask, trailing=cache is None), cache)
         logits = self.model.head(
             hidden[:, slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep]
         )
@@ -324,9 +341,8 @@ def _input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
     return input_ids if input_ids is not None else inputs_embeds  # type: ignore[return-value]
 
 
-def _tokens(mask: Tensor | None, x: Tensor, trailing: bool) -> Tensor | None:
-    """Which columns are read, ``[B, T]``; None: all. ``trailing``: also the padding behind a text, which changes
-    nothing before it, so that a batch that goes nowhere from here is read at once."""
+def _mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
+    """Which columns are tokens, ``[B, T]``; None: all."""
     if mask is None:
         return None
     if mask.ndim != 2 or len(mask) != len(x) or mask.shape[1] < x.shape[1]:
@@ -335,9 +351,29 @@ def _tokens(mask: Tensor | None, x: Tensor, trailing: bool) -> Tensor | None:
             f"got shape {tuple(mask.shape)}."
         )
     tokens = mask[:, mask.shape[1] - x.shape[1] :].to(x.device).bool()
-    if trailing:
-        tokens = tokens | (tokens.flip(1).cumsum(1).flip(1) == 0)
     return None if bool(tokens.all()) else tokens
+
+
+def _tokens(mask: Tensor | None, trailing: bool) -> Tensor | None:
+    """Which columns are read, ``[B, T]``; None: all. ``trailing``: also the padding behind a text, which changes
+    nothing before it, so that a batch that goes nowhere from here is read at once."""
+    if mask is None or not trailing:
+        return mask
+    tokens = mask | (mask.flip(1).cumsum(1).flip(1) == 0)
+    return None if bool(tokens.all()) else tokens
+
+
+def _refuse_packed(position_ids: Tensor | None, mask: Tensor | None) -> None:
+    if position_ids is None or position_ids.ndim != 2:
+        return
+    anew = position_ids.diff(dim=1) <= 0
+    if mask is not None:
+        anew = anew & mask[:, 1:] & mask[:, :-1]
+    if bool(anew.any()):
+        raise ValueError(
+            "position_ids begin anew within a row: texts that are packed into one row would be read as one. Give each "
+            "text a row of its own."
+        )
 
 
 AutoConfig.register(TitansHFConfig.model_type, TitansHFConfig, exist_ok=True)

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from titans_core.tokenizers import ByteTokenizer, Tokenizer, load_tokenizer
+from titans_core.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, load_tokenizer
 
 try:
     from tokenizers import Tokenizer as Backend
-    from tokenizers import decoders, normalizers, pre_tokenizers
+    from tokenizers import decoders, normalizers, pre_tokenizers, processors
     from tokenizers.models import BPE
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 except ImportError as error:
     raise ImportError(
@@ -21,20 +21,23 @@ def hf_tokenizer(spec: str | Path) -> Any:
     """A tokenizer for ``transformers`` with the ids of :func:`titans_core.tokenizers.load_tokenizer`: those that
     pretraining wrote. Save it beside the model with ``save_pretrained``.
 
-    Begin and end of a document are ``<s>`` and ``</s>``, which also pads. It adds neither by itself, as pretraining
-    begins no document; and what looks like either in a text is ordinary text.
+    Begin and end of a document are what that tokenizer has; the end also pads, on the left, so that a batch can be gone
+    on from. It adds neither by itself, as pretraining begins no document; and what looks like either in a text is
+    ordinary text.
 
     Args:
-        spec: "bytes", a SentencePiece ``.model`` file, or a folder with a tokenizer of Hugging Face, which is loaded as
-            it is.
+        spec: as in ``load_tokenizer``.
 
     Raises:
-        ValueError: a SentencePiece model of a kind that ``tokenizers`` does not reproduce.
+        FileNotFoundError, ImportError: as ``load_tokenizer``.
+        ValueError: as ``load_tokenizer``, or a SentencePiece model of a kind that ``tokenizers`` does not reproduce.
     """
-    if str(spec) != "bytes" and Path(spec).suffix != ".model":
-        return AutoTokenizer.from_pretrained(spec)
     known = load_tokenizer(spec)
-    backend = _bytes(known) if isinstance(known, ByteTokenizer) else _sentencepiece(Path(spec))
+    if isinstance(known, HuggingFaceTokenizer):
+        backend = known.backend()
+        backend.post_processor = processors.Sequence([])  # it would begin each text
+    else:
+        backend = _bytes(known) if isinstance(known, ByteTokenizer) else _sentencepiece(Path(known.spec))
     found = backend.encode(_PROBE, add_special_tokens=False).ids
     if found != known.encode(_PROBE):
         raise ValueError(
@@ -44,7 +47,11 @@ def hf_tokenizer(spec: str | Path) -> Any:
     ids = {"bos_token": known.bos_id, "eos_token": known.eos_id, "pad_token": known.eos_id}
     special = {name: backend.id_to_token(i) for name, i in ids.items() if i is not None}
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend, clean_up_tokenization_spaces=False, split_special_tokens=True, **special
+        tokenizer_object=backend,
+        clean_up_tokenization_spaces=False,
+        split_special_tokens=True,
+        padding_side="left",
+        **special,
     )
 
 

@@ -197,6 +197,12 @@ class HuggingFaceTokenizer:
         _check_text(text)
         return self._model.encode(text, add_special_tokens=False).ids
 
+    def backend(self) -> Any:
+        """A ``tokenizers.Tokenizer`` of one's own, with the same ids."""
+        found = type(self._model).from_str(self._model.to_str())
+        found.encode_special_tokens = self._model.encode_special_tokens  # the only setting that its text leaves out
+        return found
+
     def _special(self, named: Any, common: tuple[str, ...]) -> int | None:
         if named is not None:
             return self._model.token_to_id(named["content"] if isinstance(named, dict) else named)

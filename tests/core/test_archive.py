@@ -1,6 +1,7 @@
 """A saved model comes back bit by bit, or not at all."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -30,6 +31,35 @@ def test_a_second_save_replaces_the_first(saved):
     path, _ = saved
     save_archive(path, "Thing", {"new": True}, {"w": torch.ones(1)})
     assert load_archive(path, "Thing")[0] == {"new": True}
+
+
+@pytest.mark.parametrize("replaced", [0, 1])
+def test_a_save_that_is_cut_off_leaves_one_model_or_the_other(saved, monkeypatch, replaced):
+    path, _ = saved
+    replace, done = os.replace, []
+
+    def cut(source, target):
+        if len(done) == replaced:
+            raise KeyboardInterrupt
+        done.append(target)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", cut)
+    with pytest.raises(KeyboardInterrupt):
+        save_archive(path, "Thing", {"new": True}, {"w": torch.ones(1)})
+    assert load_archive(path, "Thing")[0] == ({"new": True} if replaced else CONTENT)
+
+
+def test_numbers_as_keys_come_back_as_json_has_them(tmp_path):
+    save_archive(tmp_path, "Thing", {"a": {2: 1, 10: 2}}, {})
+    assert load_archive(tmp_path, "Thing")[0] == {"a": {"2": 1, "10": 2}}
+
+
+def test_a_list_is_no_model(saved):
+    path, _ = saved
+    (path / "model.json").write_text("[1, 2]")
+    with pytest.raises(ArchiveError, match="truncated or damaged"):
+        load_archive(path, "Thing")
 
 
 @pytest.mark.parametrize("name", ["model.json", "model.safetensors"])

@@ -82,6 +82,45 @@ def test_labels_of_minus_100_do_not_count():
     torch.testing.assert_close(parts, expected * 5 / 10, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_adds_nothing_to_the_loss(side):
+    hf, texts = wrapped(), [random_ids(1, 9)[0], random_ids(1, 5)[0]]
+    alone = [torch.nn.functional.cross_entropy(hf(t[None]).logits[0, :-1], t[1:], reduction="sum") for t in texts]
+    ids, mask = padded(texts, side)
+    found = hf(ids, attention_mask=mask, labels=ids.masked_fill(mask == 0, -100)).loss
+    torch.testing.assert_close(found.double(), sum(alone) / (8 + 4), rtol=1e-6, atol=1e-6)
+
+
+def test_what_stands_for_padding_may_be_no_token():
+    hf, ids = wrapped(), random_ids(1, 6)
+    mask = torch.ones_like(ids)
+    mask[:, 4:] = 0
+    for use_cache in (True, False):
+        logits = hf(ids.masked_fill(mask == 0, 500), attention_mask=mask, use_cache=use_cache).logits
+        torch.testing.assert_close(logits[:, :4], hf(ids[:, :4]).logits)
+
+
+def test_what_every_model_is_handed_is_taken_and_packed_texts_are_refused():
+    hf, ids = wrapped(), random_ids(2, 6)
+    positions = torch.arange(6)[None]
+    handed = dict(position_ids=positions, token_type_ids=torch.zeros_like(ids), cache_position=positions[0])
+    assert torch.equal(hf(ids, **handed).logits, hf(ids).logits)
+    with pytest.raises(ValueError, match="packed into one row"):
+        hf(ids, position_ids=torch.tensor([[0, 1, 2, 0, 1, 2]]))
+    ids, mask = padded([ids[0], ids[1, :3]])
+    hf(ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).masked_fill(mask == 0, 1))
+
+
+def test_text_stops_at_a_string():
+    hf = TitansForCausalLM.from_titans(titans(vocab_size=258), eos_token_id=257, pad_token_id=257)
+    tokenizer = hf_tokenizer("bytes")
+    ids = torch.tensor([[72, 105]])
+    written = hf.generate(ids, max_new_tokens=8, do_sample=False)[0].tolist()
+    last = next(i for i, byte in enumerate(written[2:], 2) if byte < 128)
+    options = dict(max_new_tokens=8, do_sample=False, stop_strings=[chr(written[last])], tokenizer=tokenizer)
+    assert hf.generate(ids, **options)[0].tolist() == written[: last + 1]
+
+
 def test_embeddings_stand_for_their_ids(architecture):
     hf, ids = wrapped(architecture), random_ids(2, 9)
     assert torch.equal(hf(inputs_embeds=hf.get_input_embeddings()(ids)).logits, hf(ids).logits)
@@ -435,6 +474,32 @@ def test_a_sentencepiece_model_of_another_kind_is_refused(tmp_path):
     )  # fmt: skip
     with pytest.raises(ValueError, match=r"no SentencePiece model of the kind of Llama 2.*tokenizer\.json"):
         hf_tokenizer(tmp_path / "m.model")
+
+
+@pytest.mark.real_data
+def test_a_folder_with_a_sentencepiece_model_is_that_model(real_data, tmp_path):
+    pytest.importorskip("sentencepiece")
+    path = real_data / "lm" / "tokenizer" / "llama2_tokenizer.model"
+    (tmp_path / "tokenizer.model").write_bytes(path.read_bytes())
+    assert hf_tokenizer(tmp_path).encode("hello  world") == load_tokenizer(path).encode("hello  world")
+
+
+def test_a_tokenizer_json_gives_the_ids_that_pretraining_wrote(tmp_path):
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+
+    model = Tokenizer(models.BPE())
+    model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    model.train_from_iterator(TEXTS, trainers.BpeTrainer(special_tokens=["<s>", "</s>"], initial_alphabet=alphabet))
+    model.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)])
+    model.save(str(tmp_path / "tokenizer.json"))
+    for spec in (tmp_path, tmp_path / "tokenizer.json"):
+        known, found = load_tokenizer(spec), hf_tokenizer(spec)
+        found.save_pretrained(tmp_path / "saved")
+        for tokenizer in (found, transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")):
+            assert (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.padding_side) == (0, 1, "left")
+            for text in [*TEXTS, "hello</s> <s>"]:
+                assert tokenizer.encode(text) == known.encode(text)
 
 
 def test_a_saved_folder_writes_text_by_itself(tmp_path):

@@ -1,5 +1,6 @@
 """What a language model is built from, and the sizes of the paper."""
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -66,6 +67,13 @@ class TitansConfig:
                 raise TypeError(f"{field.name} must be an integer, got {value!r}.")
             if field.type in ("int", int) and value < least.get(field.name, 1):
                 raise ValueError(f"{field.name} must be at least {least.get(field.name, 1)}, got {value}.")
+        for name in ("momentum", "forget", "tie_embeddings"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}.")
+        for name in ("memory_expansion", "rope_base"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+                raise ValueError(f"{name} must be a positive number, got {value!r}.")
         if self.dim % (4 * self.num_heads):
             raise ValueError(
                 f"dim must be a multiple of 4 * num_heads, got dim={self.dim} and num_heads={self.num_heads}."

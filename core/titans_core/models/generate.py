@@ -23,8 +23,9 @@ class Generation:
     @torch.no_grad()
     def read(self, ids: Tensor, state: "LMState | None" = None, piece: int = 4096) -> "LMState":
         """Read ``ids [B, T]`` of any length in pieces, in the memory of one piece, and return the state after them."""
-        if ids.ndim != 2 or ids.shape[1] == 0:
-            raise ValueError(f"ids must be [B, T] with at least one token, got shape {tuple(ids.shape)}.")
+        _check_ids(ids)
+        if piece < 1:
+            raise ValueError(f"piece must be at least 1 token, got {piece}.")
         for part in ids.split(piece, dim=1):
             _, state = self.hidden(part, state)
         assert state is not None
@@ -48,8 +49,9 @@ class Generation:
         A sequence that has ended goes on with its stop token; iteration ends where all have.
         """
         _check(max_new_tokens, temperature, top_k, top_p)
-        if ids.ndim != 2 or ids.shape[1] == 0:
-            raise ValueError(f"the prompt must be ids [B, T] with at least one token, got shape {tuple(ids.shape)}.")
+        _check_ids(ids)
+        if isinstance(stop, int):
+            raise TypeError(f"stop must be a collection of token ids, such as [{stop}], got {stop}.")
         if ids.shape[1] > 1:
             state = self.read(ids[:, :-1], state)
         token = ids[:, -1]
@@ -110,12 +112,19 @@ def draw(
     return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(-1)
 
 
+def _check_ids(ids: Tensor) -> None:
+    if not isinstance(ids, Tensor):
+        raise TypeError(f"ids must be a tensor [B, T], such as torch.tensor([[1, 2]]), got {type(ids).__name__}.")
+    if ids.ndim != 2 or ids.shape[1] == 0:
+        raise ValueError(f"ids must be [B, T] with at least one token, got shape {tuple(ids.shape)}.")
+
+
 def _check(max_new_tokens: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}.")
     if temperature < 0:
         raise ValueError(f"temperature must be at least 0 (0 takes the likeliest token), got {temperature}.")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k must be at least 1, got {top_k}.")
+    if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+        raise ValueError(f"top_k must be an integer of at least 1, got {top_k}.")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p must be in (0, 1], got {top_p}.")

@@ -118,7 +118,7 @@ class TitansLM(Generation, nn.Module):
             if ids.shape[1] < 2:
                 raise ValueError("without targets, ids must hold at least two tokens: each is the target of the last.")
             ids, targets = ids[:, :-1], ids[:, 1:]
-        hidden, targets = self.hidden(ids, state)[0].flatten(0, 1), targets.flatten()
+        hidden, targets = self.hidden(ids, state)[0].flatten(0, 1), targets.flatten().long()
         total = hidden.new_zeros((), dtype=torch.float32)
         for h, t in zip(hidden.split(chunk), targets.split(chunk), strict=True):
             total = total + checkpoint(self._sum_of_losses, h, t, ignore_index, use_reentrant=False)
@@ -134,7 +134,7 @@ class TitansLM(Generation, nn.Module):
 
     @classmethod
     def load(cls, path: str | Path, config: TitansConfig | None = None) -> Self:
-        """A model from the folder that :meth:`save` wrote, on the CPU. Nothing is unpickled.
+        """A model from the folder that :meth:`save` wrote, on the CPU and of the same dtype. Nothing is unpickled.
 
         Args:
             path: the folder.
@@ -151,13 +151,12 @@ class TitansLM(Generation, nn.Module):
             raise ValueError(f"{path} holds another model: {found.differences(config)}.")
         with torch.device("meta"):
             model = cls(found)
-        model.to_empty(device="cpu")
-        if found.tie_embeddings:
-            model.head.weight = model.embedding.weight
-        model.load_state_dict(tensors, strict=False)  # of the names, only a tied head.weight may be missing
         missing = {*model.state_dict()} - {*tensors} - ({"head.weight"} if found.tie_embeddings else set())
         if missing or {*tensors} - {*model.state_dict()}:
             raise ArchiveError(f"{path} does not hold the tensors of its configuration: {sorted(missing)} are missing.")
+        model.load_state_dict(tensors, strict=False, assign=True)  # of the names, a tied head.weight may be missing
+        if found.tie_embeddings:
+            model.head.weight = model.embedding.weight
         return model.eval()
 
     @property

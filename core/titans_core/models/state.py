@@ -80,8 +80,8 @@ class LMState:
             FileNotFoundError: no such file.
             ValueError: no state of this library, or a damaged one.
         """
-        if not Path(path).exists():
-            raise FileNotFoundError(f"there is no {path}.")
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"there is no file {path}: give the one that save() wrote.")
         try:
             with safe_open(path, "pt") as file:
                 about = json.loads((file.metadata() or {}).get("titans_state", "null"))

@@ -10,13 +10,19 @@ from torch import Tensor, nn
 from titans_core.nn.layers import CausalConv
 from titans_core.nn.state import NeuralMemoryState
 from titans_core.ops.memory import MemoryState, neural_memory, read_memory
-from titans_core.ops.memory.api import check_forget_to
+from titans_core.ops.memory.api import check_activation, check_forget_to
+from titans_core.ops.memory.dispatch import check_backend
 
 GATES = ("token", "chunk")
 
 
 def _logit(p: float) -> float:
     return math.log(p / (1 - p))
+
+
+def _unit(x: Tensor) -> Tensor:
+    # torch's own bound of the norm is 0 in float16, and a row of zeros then has a gradient of NaN
+    return F.normalize(x, dim=-1, eps=max(1e-12, torch.finfo(x.dtype).tiny))
 
 
 class NeuralMemory(nn.Module):
@@ -88,6 +94,8 @@ class NeuralMemory(nn.Module):
                 f"expansion must leave a hidden width of at least 1, got {expansion} times {dim // num_heads}."
             )
         check_forget_to(forget_to)
+        check_activation(activation)
+        check_backend(backend)
         if gates not in GATES:
             raise ValueError(f"gates must be one of {GATES}, got {gates!r}.")
         self.dim, self.num_heads, self.chunk_size = dim, num_heads, chunk_size
@@ -130,6 +138,8 @@ class NeuralMemory(nn.Module):
                 f"state is that of {len(state.memory.weights[0])} sequences, x has {len(x)}: go on with the batch that "
                 "the state came from."
             )
+        if state is not None:
+            self._check(state)
         q, k, v, tail = self._project(x, state)
         gates, last = self._gate(x, state)
         out, memory = neural_memory(
@@ -158,7 +168,7 @@ class NeuralMemory(nn.Module):
         if self.conv is not None:
             tail = None if state is None or state.tail is None else state.tail[..., queries]
             q, _ = self.conv(q, tail, queries)
-        q = F.normalize(F.silu(q).unflatten(-1, (self.num_heads, -1)), dim=-1)
+        q = _unit(F.silu(q).unflatten(-1, (self.num_heads, -1)))
         memory = self._start() if state is None else state.memory.weights
         return self._finish(read_memory(q, memory, self.activation), x)
 
@@ -168,7 +178,22 @@ class NeuralMemory(nn.Module):
 
     def initial_state(self, batch_size: int) -> NeuralMemoryState:
         """The state before the first token: the learned memory for each of ``batch_size`` sequences."""
-        return NeuralMemoryState(MemoryState.initial(self._start(), batch_size))
+        # of its own: a state does not change when the parameters learn
+        return NeuralMemoryState(MemoryState.initial(tuple(w.clone() for w in self._start()), batch_size))
+
+    def _check(self, state: NeuralMemoryState) -> None:
+        size = 0 if self.conv is None else self.conv.weight.shape[-1]
+        if state.tail is not None and state.tail.shape[1] + 1 != size:
+            raise ValueError(
+                f"state is that of a layer with conv_size={state.tail.shape[1] + 1}, this one has {size}: go on with "
+                "the layer that it came from."
+            )
+        of_chunks = state.gates is not None
+        if of_chunks != (self.gates == "chunk") and (of_chunks or state.memory.offset):
+            raise ValueError(
+                f"state is that of a layer with gates={GATES[of_chunks]!r}, this one has {self.gates!r}: go on with "
+                "the layer that it came from."
+            )
 
     def _start(self) -> tuple[Tensor, ...]:
         """The learned memory in the dtype of a state: float32, or float64."""
@@ -179,8 +204,8 @@ class NeuralMemory(nn.Module):
         if self.conv is not None:
             qkv, tail = self.conv(qkv, None if state is None else state.tail)
         qk, v = F.silu(qkv).unflatten(-1, (3 * self.num_heads, -1)).split((2 * self.num_heads, self.num_heads), dim=-2)
-        q, k = F.normalize(qk, dim=-1).chunk(2, dim=-2)
-        return q, k, F.normalize(v, dim=-1) if self.unit_values else v, tail
+        q, k = _unit(qk).chunk(2, dim=-2)
+        return q, k, _unit(v) if self.unit_values else v, tail
 
     def _gate(self, x: Tensor, state: NeuralMemoryState | None) -> tuple[dict[str, Tensor], Tensor | None]:
         """Post-activation gates ``[B, T, H]`` by name, and with gates per chunk those of the chunk at hand."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import TQDMProgressBar, WeightAveraging
+from lightning.pytorch.callbacks import EarlyStopping, TQDMProgressBar, WeightAveraging
 from torch import Tensor, nn
 
 
@@ -68,6 +68,14 @@ class KeepBest(L.Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         vars(self).update(state_dict)
+
+
+class Patience(EarlyStopping):
+    """Stops where validation gets no better, and a training resumed after that at once: it was at its end."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self.wait_count >= self.patience:
+            trainer.should_stop = True
 
 
 class OnEpoch(L.Callback):

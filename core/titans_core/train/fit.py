@@ -51,9 +51,9 @@ def train_network(
     """
     # Lightning takes seconds to import, which a model that is loaded, and does not train, need not wait for
     import lightning as L
-    from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+    from lightning.pytorch.callbacks import ModelCheckpoint
 
-    from titans_core.train.callbacks import Averaged, KeepBest, OnEpoch, ProgressBar
+    from titans_core.train.callbacks import Averaged, KeepBest, OnEpoch, Patience, ProgressBar
     from titans_core.train.module import OuterLoop
     from titans_core.train.resume import Fingerprint, check_resumable
 
@@ -66,7 +66,7 @@ def train_network(
     keep = KeepBest(averaged)
     callbacks: list[Callback] = [keep] if averaged is None else [averaged, keep]
     if val is not None:
-        callbacks.append(EarlyStopping("val_loss", patience=options.patience, check_finite=False))
+        callbacks.append(Patience("val_loss", patience=options.patience, check_finite=False))
     if options.progress:
         callbacks.append(ProgressBar(leave=True))
     if on_epoch is not None:

@@ -134,7 +134,13 @@ class LanguageModelTraining(L.LightningModule):
         optimizer = torch.optim.AdamW(
             parameter_groups(self.model, self.weight_decay), lr=self.learning_rate, betas=(self.betas[0], self.betas[1])
         )
-        total = int(self.trainer.estimated_stepping_batches)
+        steps = self.trainer.estimated_stepping_batches
+        if steps == float("inf"):
+            raise ValueError(
+                "the learning rate falls until the last step, so the trainer must know it: give trainer.max_steps or "
+                "max_epochs, beside max_time too."
+            )
+        total = int(steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, total))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

@@ -184,7 +184,7 @@ def _files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
             raise ValueError(f"{source} must be one of {', '.join(SUFFIXES)}. Rename or convert it.")
         else:
             files.append(source)
-    return files
+    return list({path.resolve(): path for path in reversed(files)}.values())[::-1]  # a file that is named twice, once
 
 
 def _is_text(path: Path) -> bool:

@@ -52,7 +52,9 @@ class TokenData(L.LightningDataModule):
                 f"length={self.length}). The nearest below is {nearest}; or change micro_batch."
             )
         self.trainer.accumulate_grad_batches = accumulate
-        self.loader = TokenLoader(self.train, at_once, seed=self.seed, num_workers=self.num_workers)
+        self.loader = TokenLoader(
+            self.train, at_once, seed=self.seed, num_workers=self.num_workers, together=accumulate
+        )
 
     def train_dataloader(self) -> TokenLoader:
         return self.loader

@@ -138,8 +138,8 @@ class ResumableBatches(Sampler[list[int]]):
     """Batches of window indices for training: shuffled anew in each epoch, and resumable after any batch.
 
     The order is a pure function of ``(seed, epoch, step)``, the same on every machine and with every NumPy. Only whole
-    batches are given: of an epoch's order the last ``windows % batch_size`` windows are left out, and they are others
-    in each epoch.
+    batches are given, and of them only whole groups of ``together``: of an epoch's order the last windows, which make
+    none, are left out, and they are others in each epoch.
 
     It keeps a place, the epoch and the step of the batch that comes next. A pass goes from there to the end of the
     epoch; the place moves only by :meth:`advance`, so that a loader which reads ahead does not lose what it had read.
@@ -152,26 +152,28 @@ class ResumableBatches(Sampler[list[int]]):
         windows: how many there are.
         batch_size: windows of a batch, over all processes; a multiple of their number.
         seed: of the order, at least 0.
+        together: batches of an optimiser step.
     """
 
-    def __init__(self, windows: int, batch_size: int, seed: int = 0) -> None:
+    def __init__(self, windows: int, batch_size: int, seed: int = 0, together: int = 1) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         if seed < 0:
             raise ValueError(f"seed must be at least 0, got {seed}.")
-        if windows < batch_size:
+        if windows < batch_size * together:
+            step = f"batch_size={batch_size}" if together == 1 else f"a step of {together} batches of {batch_size}"
             raise ValueError(
-                f"batch_size={batch_size} needs as many windows, and there are {windows}. Lower batch_size or the "
-                "length of a window, or prepare more text."
+                f"{step} needs as many windows, and there are {windows}. Lower the size of a batch or the length of a "
+                "window, or prepare more text."
             )
-        self.windows, self.batch_size, self.seed = windows, batch_size, seed
+        self.windows, self.batch_size, self.seed, self.together = windows, batch_size, seed, together
         self.epoch, self.step = 0, 0
         self._begun = False
         self._order: tuple[int, np.ndarray] | None = None
 
     def __len__(self) -> int:
         """Batches of an epoch, whatever the place."""
-        return self.windows // self.batch_size
+        return self.windows // (self.batch_size * self.together) * self.together
 
     def batch(self, epoch: int, step: int) -> np.ndarray:
         """The windows ``[batch_size]`` of a step, over all processes."""
@@ -216,7 +218,7 @@ class ResumableBatches(Sampler[list[int]]):
 
     def state_dict(self) -> dict[str, int]:
         """The place, and what must be the same for it to mean the same batches."""
-        names = ("epoch", "step", "windows", "batch_size", "seed")
+        names = ("epoch", "step", "windows", "batch_size", "seed", "together")
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
@@ -225,7 +227,7 @@ class ResumableBatches(Sampler[list[int]]):
         Raises:
             ValueError: if it is that of other data or another order.
         """
-        _check_same(state, {name: getattr(self, name) for name in ("windows", "batch_size", "seed")})
+        _check_same(state, {name: getattr(self, name) for name in ("windows", "batch_size", "seed", "together")})
         self.epoch, self.step = state["epoch"], state["step"]
         self._begun = True
 
@@ -281,12 +283,20 @@ class TokenLoader(DataLoader):
         seed: of the order.
         num_workers: processes that read ahead; 0 reads in this one, which a memory map seldom makes slow.
         pin_memory: put batches where a GPU fetches them faster.
+        together: batches of an optimiser step; an epoch has only whole steps.
     """
 
     def __init__(
-        self, tokens: PackedTokens, batch_size: int, *, seed: int = 0, num_workers: int = 0, pin_memory: bool = False
+        self,
+        tokens: PackedTokens,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        together: int = 1,
     ) -> None:
-        self.batches = ResumableBatches(len(tokens), batch_size, seed)
+        self.batches = ResumableBatches(len(tokens), batch_size, seed, together)
         super().__init__(
             tokens,
             batch_sampler=self.batches,

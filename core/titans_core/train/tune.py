@@ -58,7 +58,7 @@ def run_study(
 ) -> None:
     """Trials until ``n_trials`` of the study are finished in all, by whichever process, or for ``timeout`` seconds.
 
-    A trial that fails with a floating-point error counts as a bad choice, not as the end.
+    A trial that fails with a floating-point error counts as a bad choice, as a pruned one does, not as the end.
     """
     from optuna.study import MaxTrialsCallback
 
@@ -67,13 +67,19 @@ def run_study(
         return
     with _quiet():
         study.optimize(
-            objective,
+            lambda trial: _bad_if_diverged(objective, trial),
             n_trials=left,
             timeout=timeout,
             callbacks=[MaxTrialsCallback(n_trials, states=FINISHED)],
-            catch=(FloatingPointError,),
             show_progress_bar=progress,
         )
+
+
+def _bad_if_diverged(objective: Callable[[optuna.Trial], float], trial: optuna.Trial) -> float:
+    try:
+        return objective(trial)
+    except FloatingPointError as error:  # the sampler learns from pruned trials, and nothing from failed ones
+        raise optuna.TrialPruned(str(error)) from error
 
 
 def report_to(trial: optuna.Trial) -> Callable[[int, float], None]:

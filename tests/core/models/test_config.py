@@ -44,6 +44,9 @@ def test_an_unknown_preset_is_refused_with_those_there_are(wrong):
         ({"window": 2.5}, "window must be an integer"),
         ({"dim": 20, "num_heads": 3}, "multiple of 4"),
         ({"num_persistent": -1}, "num_persistent must be at least 0"),
+        ({"momentum": "no"}, "momentum must be True or False"),
+        ({"memory_expansion": 0}, "memory_expansion must be a positive number"),
+        ({"rope_base": -1.0}, "rope_base must be a positive number"),
     ],
 )
 def test_a_wrong_setting_is_refused(changes, message):
@@ -85,11 +88,37 @@ def test_a_state_of_another_model_or_batch_is_refused(make_model):
         ({"temperature": -1.0}, "temperature"),
         ({"top_k": 0}, "top_k"),
         ({"top_p": 0.0}, "top_p"),
+        ({"top_k": 2.5}, "top_k must be an integer"),
+        ({"stop": 5}, r"stop must be a collection of token ids, such as \[5\]"),
     ],
 )
 def test_wrong_options_of_generate_are_refused(make_model, options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         make_model("lmm").generate(torch.ones(1, 2, dtype=torch.int64), **options)
+
+
+def test_a_prompt_that_is_no_tensor_is_refused(make_model):
+    with pytest.raises(TypeError, match=r"torch.tensor\(\[\[1, 2\]\]\)"):
+        make_model("lmm").generate([1, 2], 3)
+    with pytest.raises(ValueError, match="piece must be at least 1"):
+        make_model("lmm").read(torch.ones(1, 2, dtype=torch.int64), piece=0)
+
+
+@pytest.mark.parametrize("name", ["lmm", "mac"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_saved_model_keeps_its_dtype_and_its_ties(make_model, tmp_path, name, dtype):
+    model = make_model(name).to(dtype)
+    model.save(tmp_path)
+    loaded = TitansLM.load(tmp_path)
+    ids = torch.ones(1, 5, dtype=torch.int64)
+    assert torch.equal(loaded(ids)[0], model(ids)[0])
+    assert loaded.head.weight is loaded.embedding.weight
+    assert all(p.dtype == dtype and p.requires_grad for p in loaded.parameters())
+
+
+def test_ids_may_be_int32(make_model):
+    model, ids = make_model("lmm"), torch.ones(1, 5, dtype=torch.int64)
+    assert torch.equal(model.loss(ids.int()), model.loss(ids))
 
 
 def test_an_empty_prompt_is_refused(make_model):
@@ -98,8 +127,9 @@ def test_an_empty_prompt_is_refused(make_model):
 
 
 def test_a_file_that_is_no_state_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        LMState.load(tmp_path / "none.safetensors")
+    for path in (tmp_path / "none.safetensors", tmp_path):
+        with pytest.raises(FileNotFoundError, match="there is no file"):
+            LMState.load(path)
     (tmp_path / "text.safetensors").write_text("this is no state, nor any other tensor file at all")
     with pytest.raises(ValueError, match="cannot be read"):
         LMState.load(tmp_path / "text.safetensors")

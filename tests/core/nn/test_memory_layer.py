@@ -222,11 +222,39 @@ def test_training_from_the_start_stays_finite(depth, chunk_size):
         ({"dim": 8, "depth": 0}, "depth must be at least 1"),
         ({"dim": 8, "conv_size": -1}, "conv_size must be at least 0"),
         ({"dim": 8, "gates": "each"}, "gates must be one of"),
+        ({"dim": 8, "activation": "tanh"}, "activation must be one of"),
+        ({"dim": 8, "backend": "cuda"}, "backend must be 'auto' or one of"),
     ],
 )
 def test_bad_arguments_are_named(arguments, says):
     with pytest.raises(ValueError, match=says):
         NeuralMemory(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("there", "says"),
+    [({"conv_size": 3}, "conv_size=3, this one has 4"), ({"gates": "chunk"}, "gates='chunk', this one has 'token'")],
+)
+def test_the_state_of_another_layer_is_refused(there, says):
+    state = NeuralMemory(8, chunk_size=4, **there)(torch.randn(1, 3, 8))[1]
+    with pytest.raises(ValueError, match=says):
+        NeuralMemory(8, chunk_size=4)(torch.randn(1, 3, 8), state)
+
+
+def test_the_learned_start_does_not_change_with_the_parameters():
+    layer = NeuralMemory(8)
+    state = layer.initial_state(2)
+    before = state.memory.weights[0].clone()
+    with torch.no_grad():
+        layer.weights[0].add_(1)
+    assert torch.equal(state.memory.weights[0], before)
+
+
+def test_gradients_of_zeros_are_finite_in_half_precision():
+    layer = NeuralMemory(16, num_heads=2, chunk_size=4).half()
+    x = torch.zeros(1, 6, 16, dtype=torch.half)
+    (layer(x)[0].sum() + layer.retrieve(x).sum()).backward()
+    assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 
 def test_the_public_names_are_few_and_importing_them_loads_no_torch():

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
+from torch.utils.checkpoint import checkpoint
 
 from titans_core.ops.memory import groups
 from titans_core.ops.memory.groups import Groups
@@ -116,6 +117,24 @@ def test_making_the_tapes_again_bounds_the_memory_of_the_backward_pass(make_inpu
     monkeypatch.setattr(groups, "GROUP_ROWS", 2 * C)
     made_again = peak(2048) - peak(512)
     assert made_again < 0.5 * kept
+
+
+def test_a_checkpointed_call_holds_no_tapes(make_inputs):
+    inputs = make_inputs(B=1, T=256, H=1, K=16, V=16, hidden=32, dtype=torch.float32, rate=0.02)
+    leaves = list(inputs.leaves().values())
+
+    def measure(call):
+        with LiveNumbers() as numbers:
+            out = call()
+        live = numbers.live
+        return live, torch.autograd.grad(out.sum(), leaves)
+
+    plain, expected = measure(lambda: inputs.run(backend="chunk", chunk_size=16)[0])
+    held, found = measure(
+        lambda: checkpoint(lambda: inputs.run(backend="chunk", chunk_size=16)[0], use_reentrant=False)
+    )
+    assert held < 0.2 * plain
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("backward", [True, False])

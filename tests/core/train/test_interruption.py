@@ -100,6 +100,19 @@ def test_patience_goes_on_counting_where_the_run_was_cut(tmp_path):
     assert len(train_network(network(), constant, data(), data(), options).epochs) == 4
 
 
+def test_a_training_that_stopped_early_does_not_go_on_when_it_is_asked_again(tmp_path):
+    def constant(net, batch):
+        return squared_error(net, batch)[0] * 0 + 1.0, 1
+
+    options = TrainingOptions(**{**OPTIONS, "max_epochs": 50, "patience": 2}, checkpoint_dir=tmp_path)
+    first, again = network(), network()
+    expected = train_network(first, constant, data(), data(), options)
+    assert len(expected.epochs) == 3
+    for _ in range(2):
+        assert train_network(again, constant, data(), data(), options) == expected
+        assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+
+
 def test_the_best_weights_may_be_those_of_before_the_cut(tmp_path):
     """From the second epoch on the lesson is wrong, so the best weights are known only from the checkpoint."""
 

@@ -55,6 +55,13 @@ class Counting(ByteTokenizer):
         return super().encode_batch(texts)
 
 
+def test_a_file_that_is_named_twice_is_read_once(tmp_path):
+    jsonl(tmp_path / "b.jsonl", TEXTS[:2])
+    source = jsonl(tmp_path / "a.jsonl", TEXTS[2:])
+    quiet([source, tmp_path], tmp_path / "out")
+    assert documents(tmp_path / "out") == TEXTS[2:] + TEXTS[:2]
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
 def test_what_is_written_decodes_to_the_documents_in_their_order(tmp_path, suffix):
     source = jsonl(tmp_path / f"a{suffix}", TEXTS)

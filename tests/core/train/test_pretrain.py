@@ -158,10 +158,12 @@ def test_two_processes_train_as_one(tokens, one_process, tmp_path, strategy):
         ({"config": {"vocab_size": 200}}, "vocabulary of 258, and the model one of 200"),
         ({"data": {"batch_tokens": 500}}, "batch_tokens=500 is no multiple of the 256"),
         ({"data": {"path": "nowhere"}}, "no packed tokens"),
+        ({"trainer": {"max_steps": -1, "max_epochs": -1, "max_time": "00:00:01:00"}}, "give trainer.max_steps"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(tokens, tmp_path, monkeypatch, changes, message):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pretrain"])
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         main(command(tokens, **changes)[3:])
 

@@ -235,6 +235,15 @@ def test_a_run_goes_on_with_another_number_of_processes(monkeypatch):
     assert epoch_of(resumed) == [batch[1::2] for batch in whole[3:]]
 
 
+def test_an_epoch_has_only_whole_steps():
+    batches = ResumableBatches(64, 6, seed=1, together=4)  # ten batches, two steps of four
+    assert len(batches) == len(epoch_of(batches)) == 8
+    alone = ResumableBatches(64, 6, seed=1)
+    assert [batches.batch(0, i).tolist() for i in range(8)] == [alone.batch(0, i).tolist() for i in range(8)]
+    with pytest.raises(ValueError, match="a step of 4 batches of 20 needs as many windows, and there are 64"):
+        ResumableBatches(64, 20, together=4)
+
+
 def test_a_batch_that_cannot_be_shared_is_an_error(monkeypatch, windows):
     pretend(monkeypatch, 0, 5)
     with pytest.raises(ValueError, match="batch_size=12 is shared by 5 processes, so it must be a multiple of 5"):

@@ -97,7 +97,7 @@ def read_memory(q: Tensor, memory: tuple[Tensor, ...], activation: str = "silu")
         TypeError: a memory that is not a sequence of tensors.
     """
     memory = _layers("memory", memory)
-    _check_activation(activation)
+    check_activation(activation)
     if not isinstance(q, Tensor) or q.ndim != 4:
         raise ValueError(f"q must be a tensor [B, T, H, K], got {tuple(q.shape) if isinstance(q, Tensor) else q!r}.")
     B, _, H, d_in = q.shape
@@ -177,7 +177,7 @@ def _check(
 
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
         raise ValueError(f"chunk_size must be an integer >= 1, got {chunk_size!r}.")
-    _check_activation(activation)
+    check_activation(activation)
     if state is not None:
         _check_state(state, q, weights, chunk_size)
 
@@ -195,7 +195,8 @@ def _layers(name: str, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return layers
 
 
-def _check_activation(activation: str) -> None:
+def check_activation(activation: str) -> None:
+    """Raises a ValueError for a function that cannot stand between the layers of a memory."""
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}.")
 

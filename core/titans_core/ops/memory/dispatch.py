@@ -33,8 +33,7 @@ def resolve_backend(backend: str, q: Tensor, v: Tensor, weights: Sequence[Tensor
     Raises:
         ValueError: an unknown name, or "triton" where it cannot run; the message has the reason.
     """
-    if backend not in ("auto", *BACKENDS):
-        raise ValueError(f"backend must be 'auto' or one of {sorted(BACKENDS)}, got {backend!r}.")
+    check_backend(backend)
     if backend in ("naive", "chunk"):
         return backend
     if backend == "auto" and not q.is_cuda:
@@ -67,3 +66,9 @@ def backend_of(name: str) -> Run:
 
         return triton_memory
     return naive_memory if name == "naive" else chunk_memory
+
+
+def check_backend(backend: str) -> None:
+    """Raises a ValueError for a backend that there is not."""
+    if backend not in ("auto", *BACKENDS):
+        raise ValueError(f"backend must be 'auto' or one of {sorted(BACKENDS)}, got {backend!r}.")

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from titans_core.ops.memory.coefficients import Coefficients
 from titans_core.ops.memory.engines import engine_of
@@ -60,17 +61,24 @@ class _Pieces(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         inputs, WS, anchor, base = _unpack(L, tensors)
         ctx.L, ctx.engine = L, engine_of(backend)(activation, inputs.c.n, base)
-        ctx.save_for_backward(*tensors)
         needs_grad = grad_enabled and any(ctx.needs_input_grad)
-        y, end, last_anchor, ctx.segments = run_pieces(ctx.engine, inputs, WS, anchor, needs_grad)
+        y, end, last_anchor, segments = run_pieces(ctx.engine, inputs, WS, anchor, needs_grad)
+        # the tapes too: what saves memory by checkpointing whole layers, or offloads, asks for what is saved here
+        leaves, ctx.spec = tree_flatten(segments)
+        ctx.save_for_backward(*tensors, *(x for x in leaves if isinstance(x, Tensor)))
+        ctx.others = [None if isinstance(x, Tensor) else x for x in leaves]
         return (y, *end, *last_anchor)
 
     @staticmethod
     @first_order
     def backward(ctx: Any, dy: Tensor, *dends: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, _, _, _ = _unpack(ctx.L, ctx.saved_tensors)
+        count = 3 + len(Coefficients._fields) + 2 * ctx.L + len(ctx.engine.base)
+        saved = ctx.saved_tensors  # asked for once: what unpacks them may be able to do so only once
+        tapes = iter(saved[count:])
+        inputs, _, _, _ = _unpack(ctx.L, saved[:count])
+        segments = tree_unflatten([next(tapes) if x is None else x for x in ctx.others], ctx.spec)
         grads, dWS, danchor, dbase = pieces_gradient(
-            ctx.engine, inputs, ctx.segments, dy, list(dends[: ctx.L]), list(dends[ctx.L :])
+            ctx.engine, inputs, segments, dy, list(dends[: ctx.L]), list(dends[ctx.L :])
         )
         return (None, None, None, None, *grads[:3], *grads.c, *dWS, *danchor, *dbase)
 
