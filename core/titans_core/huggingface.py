@@ -167,6 +167,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
     config_class = TitansHFConfig
     base_model_prefix = "model"
     accepts_loss_kwargs = True
+    supports_gradient_checkpointing = True
     _is_stateful = True
     _no_split_modules = ["Block"]  # noqa: RUF012
     _tied_weights_keys = {"model.head.weight": "model.embedding.weight"}  # noqa: RUF012

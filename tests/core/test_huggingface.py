@@ -153,6 +153,30 @@ def test_training_returns_no_cache_and_reaches_every_weight(architecture):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in hf.parameters())
 
 
+def test_blocks_that_run_again_have_the_same_gradients_and_are_not_kept(architecture):
+    hf, ids = wrapped(architecture).train(), random_ids(2, 40)
+
+    def held():
+        total = 0
+
+        def keep(x):
+            nonlocal total
+            total += x.nbytes
+            return x
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            hf(ids, labels=ids).loss.backward()
+        found = [p.grad.clone() for p in hf.parameters()]
+        hf.zero_grad()
+        return total, found
+
+    plain, expected = held()
+    hf.gradient_checkpointing_enable()
+    again, found = held()
+    assert again < 0.5 * plain
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
 def test_a_new_model_starts_as_the_language_model_does(architecture):
     config = TitansHFConfig(architecture=architecture, **SMALL)
     torch.manual_seed(3)
