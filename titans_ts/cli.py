@@ -12,6 +12,8 @@ except ImportError as error:
 
 import pandas as pd
 
+from titans_ts.files import read_ahead, read_series, writable
+
 app = typer.Typer(
     help=(
         "Forecast time series from a CSV or Parquet file.\n\n"
@@ -50,6 +52,9 @@ Id = Annotated[str | None, typer.Option("--id", help="Column that names the seri
 Target = Annotated[str | None, typer.Option("--target", help="Column of values of a long file: 'y'.")]
 Horizon = Annotated[int, typer.Option("--horizon", "-h", help="Steps to forecast.", min=1)]
 Lookback = Annotated[int, typer.Option("--lookback", help="Steps that a forecast looks back.", min=1)]
+Dates = Annotated[
+    str | None, typer.Option("--date-format", help="Form of the time stamps: '%d.%m.%Y'. Default: read from them.")
+]
 Freq = Annotated[str | None, typer.Option(help="Step of the time axis: 'h', '15min', 'D', 'MS' ... Default: inferred.")]
 LossOption = Annotated[Loss, typer.Option(help="What is learned: a point, quantiles, or a distribution.")]
 MissingOption = Annotated[Missing, typer.Option(help="What empty cells and left-out rows mean.")]
@@ -72,6 +77,7 @@ def fit(
     time: Time = None,
     id: Id = None,
     target: Target = None,
+    date_format: Dates = None,
     freq: Freq = None,
     loss: LossOption = Loss.mae,
     missing: MissingOption = Missing.error,
@@ -84,10 +90,11 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Train on all series of a file and save the model."""
-    frame = _read(data, time, id, target)
+    _told(lambda: writable(model, "folder"))
+    frame = _told(lambda: read_series(data, time, id, target, date_format))
     made = _made(horizon, lookback, freq, loss, missing, hist, futr, calendar, profile, epochs, seed, quiet)
     fitted = _told(lambda: made.fit(frame))
-    fitted.save(model)
+    _told(lambda: fitted.save(model))
     best = fitted.history_.epochs[fitted.history_.best_epoch]
     losses = ", ".join(f"{name} {value:.4f}" for name, value in best.items() if name.endswith("_loss"))
     typer.echo(f"trained for {len(fitted.history_.epochs)} epochs, {losses}; saved in {model}")
@@ -97,28 +104,39 @@ def fit(
 def predict(
     model: Annotated[Path, typer.Option("--model", help="Folder of a saved model.")],
     data: Annotated[
-        Path | None, typer.Argument(help="Forecast from the end of this file. Default: from that of the training data.")
+        Path | None,
+        typer.Argument(
+            help="Forecast from the end of this file. Default: from that of the training data.",
+            exists=True,
+            dir_okay=False,
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="CSV file to write. Default: the screen.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="PNG file to draw.")] = None,
     future: Annotated[
-        Path | None, typer.Option("--future", help="File of the future columns: unique_id, ds and them.")
+        Path | None,
+        typer.Option(
+            "--future", help="File of the future columns: unique_id, ds and them.", exists=True, dir_okay=False
+        ),
     ] = None,
     level: Level = None,
     time: Time = None,
     id: Id = None,
     target: Target = None,
+    date_format: Dates = None,
 ) -> None:
     """Forecast the steps that follow, from a saved model."""
     from titans_ts import TitansForecaster
 
+    _told(lambda: writable(out))
+    _told(lambda: writable(plot, "picture"))
     fitted = _told(lambda: TitansForecaster.load(model))
-    frame = None if data is None else _read(data, time, id, target)
-    ahead = None if future is None else _long(_table(future), time, id, None)
+    frame = None if data is None else _told(lambda: read_series(data, time, id, target, date_format))
+    ahead = None if future is None else _told(lambda: read_ahead(future, time, id, date_format))
     found = _told(lambda: fitted.predict(frame, ahead, level or None))
-    _write(found, out)
+    _told(lambda: _write(found, out))
     if plot is not None:
-        _told(lambda: fitted.plot(frame, level=level or None, futr_df=ahead)).savefig(plot, dpi=150)
+        _told(lambda: fitted.plot(frame, level=level or None, futr_df=ahead).savefig(plot, dpi=150))
         typer.echo(f"drew {plot}", err=True)
 
 
@@ -135,6 +153,7 @@ def backtest(
     time: Time = None,
     id: Id = None,
     target: Target = None,
+    date_format: Dates = None,
     freq: Freq = None,
     loss: LossOption = Loss.mae,
     missing: MissingOption = Missing.error,
@@ -148,13 +167,15 @@ def backtest(
     quiet: Quiet = False,
 ) -> None:
     """Train on the past, forecast what followed, and print the errors."""
-    frame = _read(data, time, id, target)
+    _told(lambda: writable(out))
+    _told(lambda: writable(plot, "picture"))
+    frame = _told(lambda: read_series(data, time, id, target, date_format))
     made = _made(horizon, lookback, freq, loss, missing, hist, futr, calendar, profile, epochs, seed, quiet)
     found = _told(
         lambda: made.cross_validation(frame, n_windows=windows, step_size=step, refit=refit, level=level or None)
     )
     if out is not None:
-        _write(found, out)
+        _told(lambda: _write(found, out))
     error = found["y"] - found["Titans"]
     table = pd.DataFrame({"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2})
     table = table.groupby("unique_id", sort=False).mean()
@@ -167,7 +188,7 @@ def backtest(
     if plot is not None:
         from titans_ts.plots import plot_backtest
 
-        plot_backtest(found).savefig(plot, dpi=150)
+        _told(lambda: plot_backtest(found).savefig(plot, dpi=150))
         typer.echo(f"drew {plot}", err=True)
 
 
@@ -185,6 +206,7 @@ def tune(
     time: Time = None,
     id: Id = None,
     target: Target = None,
+    date_format: Dates = None,
     freq: Freq = None,
     loss: LossOption = Loss.mae,
     missing: MissingOption = Missing.error,
@@ -195,14 +217,15 @@ def tune(
     """Search settings by the validation error, and save the best model."""
     from titans_ts import tune as search
 
-    frame = _read(data, time, id, target)
+    _told(lambda: writable(model, "folder"))
+    frame = _told(lambda: read_series(data, time, id, target, date_format))
     made = _made(horizon, 96, freq, loss, missing, None, None, False, False, epochs, seed, True)
     best = _told(
         lambda: search.tune(
             frame, made, n_trials=trials, storage=storage, timeout=timeout, random_state=seed, verbose=not quiet
         )
     )
-    best.save(model)
+    _told(lambda: best.save(model))
     typer.echo(f"best of {len(best.study_.trials)} trials: {best.study_.best_value:.4f} with")
     typer.echo(json.dumps(best.study_.best_params, indent=1))
     typer.echo(f"saved in {model}")
@@ -239,40 +262,6 @@ def _made(
     )
 
 
-def _read(path: Path, time: str | None, id: str | None, target: str | None) -> pd.DataFrame:
-    """A wide or a long frame, as the columns say."""
-    table = _table(path)
-    if (id or "unique_id") in table.columns:
-        return _long(table, time, id, target)
-    if id is not None:
-        raise typer.BadParameter(f"{path} has no column {id!r}. It has {list(table.columns)[:8]}.", param_hint="--id")
-    return _stamped(table, time, path).set_index("ds")
-
-
-def _long(table: pd.DataFrame, time: str | None, id: str | None, target: str | None) -> pd.DataFrame:
-    names = {id or "unique_id": "unique_id", target or "y": "y"}
-    return _stamped(table.rename(columns=names), time, None)
-
-
-def _stamped(table: pd.DataFrame, time: str | None, path: Path | None) -> pd.DataFrame:
-    name = time or ("ds" if "ds" in table.columns else str(table.columns[0]))
-    if name not in table.columns:
-        raise typer.BadParameter(f"there is no column {name!r}, only {list(table.columns)[:8]}.", param_hint="--time")
-    stamps = table[name]
-    if not pd.api.types.is_integer_dtype(stamps):
-        try:
-            stamps = pd.to_datetime(stamps)
-        except (ValueError, TypeError) as error:
-            raise typer.BadParameter(
-                f"column {name!r} does not hold time stamps: {error}", param_hint="--time"
-            ) from error
-    return table.assign(**{name: stamps}).rename(columns={name: "ds"})
-
-
-def _table(path: Path) -> pd.DataFrame:
-    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-
-
 def _write(frame: pd.DataFrame, out: Path | None) -> None:
     index = frame.index.name == "ds"
     if out is None:
@@ -286,6 +275,6 @@ def _told(work: Any) -> Any:
     """What is wrong with the data is said in words, without a traceback."""
     try:
         return work()
-    except (ValueError, TypeError, FileNotFoundError) as error:
+    except (ValueError, TypeError, ImportError, OSError) as error:
         typer.secho(f"Error: {error}", fg="red", err=True)
         raise typer.Exit(1) from error

@@ -60,7 +60,7 @@ def tune(
         static_df: as in ``fit``.
         storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. A study that is there goes on.
         study_name: of the study in the storage.
-        random_state: seed of the search and of each trial.
+        random_state: seed of the search and of each trial; None: trials have that of ``forecaster``.
         verbose: 0 is silent, 1 shows a bar over trials, 2 also those of each training.
 
     Returns:
@@ -70,7 +70,9 @@ def tune(
         ValueError: a bad frame; no trial finished; or a study of other data in the storage.
     """
     base = TitansForecaster() if forecaster is None else clone(forecaster)
-    base.set_params(verbose=max(0, verbose - 1), random_state=random_state)
+    base.set_params(verbose=max(0, verbose - 1))
+    if random_state is not None:
+        base.set_params(random_state=random_state)
     if h is not None:
         base.set_params(h=h)
     panel = read_for(base, df)

@@ -91,4 +91,33 @@ def test_what_is_wrong_is_said_in_words(run, wide, wide_file, tmp_path):
     assert "no saved model at" in run("predict", "--model", tmp_path / "none", code=1).output
     boxed = run("fit", tmp_path / "none.csv", "--model", tmp_path / "m", code=2).output
     assert "does not exist" in " ".join(boxed.replace("│", " ").split())
-    assert "no column 'when'" in run("fit", wide_file, "--time", "when", "--model", tmp_path / "m", code=2).output
+    assert "no column 'when'" in run("fit", wide_file, "--time", "when", "--model", tmp_path / "m2", code=1).output
+    assert (
+        "Of a wide file every column is a series"
+        in run("fit", wide_file, "--target", "a", "--model", tmp_path / "m2", code=1).output
+    )
+
+
+def test_what_cannot_be_written_is_said_before_anything_is_trained(run, wide_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(TitansForecaster, "fit", lambda *a, **b: pytest.fail("it was trained"))
+    monkeypatch.setattr(TitansForecaster, "cross_validation", lambda *a, **b: pytest.fail("it was trained"))
+    (tmp_path / "file").write_text("of somebody")
+    for command in ("fit", "tune"):
+        said = run(command, wide_file, "--model", tmp_path / "file", "--horizon", "4", code=1).output
+        assert "is a file already, and a folder is to be written" in said
+    assert "must end in one of" in run("backtest", wide_file, "--plot", tmp_path / "b.xyz", *SMALL, code=1).output
+    assert (tmp_path / "file").read_text() == "of somebody"
+
+
+def test_folders_of_outputs_are_made(run, wide_file, tmp_path):
+    run("fit", wide_file, "--model", tmp_path / "new" / "m", *SMALL)
+    run("predict", "--model", tmp_path / "new" / "m", "--out", tmp_path / "newer" / "f.csv")
+    assert len(pd.read_csv(tmp_path / "newer" / "f.csv")) == 4
+
+
+@pytest.mark.parametrize(("data", "says"), [(b"", "No columns"), ("a,b\n1,2\n".encode("utf-16"), "utf-8")])
+def test_a_file_that_is_no_table_is_said_in_words(run, tmp_path, data, says):
+    (tmp_path / "x.csv").write_bytes(data)
+    said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
+    assert "Error" in said
+    assert says in said

@@ -30,6 +30,12 @@ def test_the_best_trial_comes_back_fitted(tiny, wide):
     assert plot_history(found.study_).axes[0].get_ylabel() == "validation loss"
 
 
+def test_the_seed_of_the_forecaster_stays_where_no_other_is_given(tiny, wide):
+    options = dict(n_trials=1, space=lambda trial, facts: {}, verbose=0)
+    assert tune(wide, tiny(random_state=5), **options).random_state == 5
+    assert tune(wide, tiny(random_state=5), random_state=6, **options).random_state == 6
+
+
 def test_trials_train_no_online_memory_and_the_best_has_one(tiny, wide, monkeypatch):
     trained = []
     train_memory = forecaster.train_memory

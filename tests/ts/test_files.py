@@ -1,0 +1,114 @@
+"""Files of time series: whatever holds the time is found or asked for, and nothing is misread."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from titans_ts.files import read_series
+
+HOURS = pd.date_range("2024-03-01", periods=40, freq="h", name="ds")
+WIDE = pd.DataFrame({"meter": np.arange(40) * 10, "b": np.arange(40) / 8}, index=HOURS)
+LONG = WIDE.reset_index().melt("ds", var_name="unique_id", value_name="y").sort_values(["unique_id", "ds"])
+
+
+def stored(frame, tmp_path, name="x.parquet", **options):
+    path = tmp_path / name
+    frame.to_parquet(path) if name.endswith(".parquet") else frame.to_csv(path, **options)
+    return path
+
+
+def same(found, expected):
+    pd.testing.assert_frame_equal(
+        found.reset_index(drop="ds" in found)[expected.reset_index(drop="ds" in expected).columns].reset_index(
+            drop=True
+        ),
+        expected.reset_index(drop="ds" in expected),
+        check_dtype=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["ds", "when", None])
+def test_the_index_of_a_parquet_file_is_its_time(tmp_path, name):
+    same(read_series(stored(WIDE.rename_axis(name), tmp_path)), WIDE)
+
+
+@pytest.mark.parametrize("index", [["ds"], ["unique_id", "ds"], []])
+def test_a_long_parquet_file_may_have_an_index(tmp_path, index):
+    frame = LONG.set_index(index) if index else LONG
+    same(read_series(stored(frame, tmp_path))[["ds", "unique_id", "y"]], LONG.reset_index(drop=True))
+
+
+@pytest.mark.parametrize("options", [{}, {"sep": ";"}, {"sep": ";", "decimal": ","}])
+def test_a_csv_file_is_read_whatever_parts_its_cells(tmp_path, options):
+    same(read_series(stored(WIDE, tmp_path, "x.csv", **options)), WIDE)
+
+
+@pytest.mark.parametrize(
+    "frame", [WIDE.reset_index(), WIDE.rename_axis("date").reset_index(), LONG.reset_index(drop=True)]
+)
+def test_row_numbers_are_no_series(tmp_path, frame):
+    found = read_series(stored(frame, tmp_path, "x.csv"))
+    assert not any("Unnamed" in column for column in found)
+    same(found, LONG.reset_index(drop=True) if "unique_id" in frame else WIDE)
+
+
+def test_names_that_are_given_go_before_those_that_are_usual(tmp_path):
+    frame = LONG.rename(columns={"ds": "date", "y": "value", "unique_id": "shop"}).assign(
+        ds=1, y="other", unique_id="x"
+    )
+    found = read_series(stored(frame, tmp_path), time="date", id="shop", target="value")
+    same(found[["ds", "unique_id", "y"]], LONG.reset_index(drop=True))
+
+
+def test_time_is_the_first_column_that_is_nothing_else(tmp_path):
+    frame = LONG.rename(columns={"ds": "date"})[["unique_id", "date", "y"]].assign(unique_id=7)
+    assert read_series(stored(frame, tmp_path))["ds"].equals(LONG["ds"].reset_index(drop=True))
+
+
+@pytest.mark.parametrize(
+    ("form", "given"),
+    [("%Y%m%d", None), ("%d.%m.%Y", None), ("%m/%d/%Y", None), ("%d.%m.%Y", "%d.%m.%Y"), ("%y%j", "%y%j")],
+)
+def test_dates_are_read_in_many_forms(tmp_path, form, given):
+    days = pd.DataFrame({"a": np.arange(40.0)}, index=pd.date_range("2024-03-01", periods=40, name="ds"))
+    path = stored(days.set_axis(days.index.strftime(form).rename("ds")), tmp_path, "x.csv")
+    same(read_series(path, date_format=given), days)
+
+
+def test_dates_that_can_be_read_in_two_ways_are_asked_for(tmp_path):
+    days = pd.DataFrame({"ds": ["01.07.2024", "02.07.2024", "03.07.2024"], "a": [1.0, 2.0, 3.0]})
+    path = stored(days, tmp_path, "x.csv", index=False)
+    with pytest.raises(ValueError, match=r"may begin with the day or with the month.*--date-format"):
+        read_series(path)
+    assert read_series(path, date_format="%d.%m.%Y").index[2] == pd.Timestamp("2024-07-03")
+
+
+def test_offsets_that_change_are_read_as_moments(tmp_path):
+    stamps = pd.date_range("2024-03-31", periods=6, freq="h", tz="Europe/Berlin", name="ds")
+    path = stored(pd.DataFrame({"a": np.arange(6.0)}, index=stamps), tmp_path, "x.csv")
+    assert (read_series(path).index == stamps).all()
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "says"),
+    [
+        (pd.DataFrame({"a": [0.5, 1.5], "b": [1.0, 2.0]}), {}, "'a' does not hold time stamps: it holds numbers with"),
+        (WIDE.reset_index(), {"time": "when"}, r"no column 'when' \(--time\)"),
+        (WIDE.reset_index(), {"id": "shop"}, r"no column 'shop' \(--id\)"),
+        (WIDE.reset_index(), {"target": "meter"}, "every column is a series"),
+        (LONG, {"target": "OT"}, r"no column 'OT' \(--target\)"),
+    ],
+)
+def test_what_is_not_there_is_named(tmp_path, frame, options, says):
+    with pytest.raises(ValueError, match=says):
+        read_series(stored(frame, tmp_path, "x.csv", index=False), **options)
+
+
+def test_without_pyarrow_the_command_to_install_it_is_named(tmp_path, monkeypatch):
+    path = stored(WIDE, tmp_path)
+    for name in ("pyarrow", "fastparquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"titans-suite\[cli\]"):
+        read_series(path)

@@ -1,0 +1,161 @@
+"""Time series in CSV and Parquet files, as frames that the forecaster takes; and where its answers can be written."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+PARQUET = (".parquet", ".pq")
+
+
+def read_series(
+    path: Path,
+    time: str | None = None,
+    id: str | None = None,
+    target: str | None = None,
+    date_format: str | None = None,
+) -> pd.DataFrame:
+    """A wide or a long frame, as the columns of the file say.
+
+    Args:
+        path: of a Parquet or CSV file.
+        time: column of time stamps; None: "ds", else the first that is not taken.
+        id: column that names the series of a long file; None: "unique_id", and without it the file is wide.
+        target: column of values of a long file; None: "y".
+        date_format: of the time stamps, such as "%d.%m.%Y"; None: read from them.
+
+    Raises:
+        ValueError: a column that is not there, or stamps that are none or can be read in two ways.
+        ImportError: a Parquet file, and no pyarrow.
+    """
+    table = _table(path)
+    if id is not None:
+        _check_column(table, id, "--id")
+    if (id or "unique_id") in table.columns:
+        return _long(table, time, id, target, date_format)
+    if target is not None:
+        raise ValueError(
+            f"--target names a column of a long file, and {path} has none that names the series (--id, 'unique_id'). "
+            "Of a wide file every column is a series."
+        )
+    return _stamped(table, time, (), date_format).set_index("ds")
+
+
+def read_ahead(path: Path, time: str | None, id: str | None, date_format: str | None) -> pd.DataFrame:
+    """Columns that are known in the horizon: a long frame without values."""
+    return _long(_table(path), time, id, None, date_format, values=False)
+
+
+def writable(path: Path | None, kind: str = "file") -> None:
+    """Makes the folder of an output, before any work is done for it.
+
+    Args:
+        path: of the output; None is none.
+        kind: "file", "folder" or "picture".
+
+    Raises:
+        ValueError: a file where a folder is wanted, or the other way round, or no kind of picture.
+        OSError: the folder cannot be made.
+    """
+    if path is None:
+        return
+    if path.exists() and path.is_dir() != (kind == "folder"):
+        there = "folder" if path.is_dir() else "file"
+        raise ValueError(f"{path} is a {there} already, and a {kind} is to be written: name another.")
+    if kind == "picture":
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        known = sorted(FigureCanvasBase.get_supported_filetypes())
+        if path.suffix[1:].lower() not in known:
+            raise ValueError(f"{path} must end in one of {known} to be drawn.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _table(path: Path) -> pd.DataFrame:
+    if path.suffix.lower() not in PARQUET:
+        return _csv(path)
+    try:
+        table = pd.read_parquet(path)
+    except ImportError as error:
+        raise ImportError("Parquet files need pyarrow: pip install 'titans-suite[cli]'") from error
+    index = table.index
+    if isinstance(index, pd.DatetimeIndex) and index.name is None:
+        index.name = "ds"
+    if None in index.names or set(index.names) & set(table.columns):
+        return table.reset_index(drop=True)
+    return table.reset_index()
+
+
+def _csv(path: Path) -> pd.DataFrame:
+    table = pd.read_csv(path)
+    if table.shape[1] == 1 and ";" in str(table.columns[0]):
+        table = pd.read_csv(path, sep=";")
+        text = table.iloc[:, 1:].select_dtypes(exclude="number")
+        if any(text[name].astype(str).str.fullmatch(r"\s*-?\d*,\d+\s*").any() for name in text):
+            table = pd.read_csv(path, sep=";", decimal=",")
+    first = table.columns[0]
+    counts = first == "Unnamed: 0" and table.shape[1] > 1 and table[first].equals(pd.Series(np.arange(len(table))))
+    second = table.columns[min(1, table.shape[1] - 1)]
+    has_time = {"ds", "unique_id"} & set(table.columns) or not pd.api.types.is_numeric_dtype(table[second])
+    # the row numbers of a frame that was written with its index are no series, nor time beside a column of time
+    return table.drop(columns=first) if counts and has_time else table
+
+
+def _long(
+    table: pd.DataFrame,
+    time: str | None,
+    id: str | None,
+    target: str | None,
+    date_format: str | None,
+    values: bool = True,
+) -> pd.DataFrame:
+    names = {id or "unique_id": "unique_id", **({target or "y": "y"} if values else {})}
+    for name, option in zip(names, ("--id", "--target"), strict=False):
+        _check_column(table, name, option)
+    return _stamped(_renamed(table, names), time, ("unique_id", "y"), date_format)
+
+
+def _stamped(table: pd.DataFrame, time: str | None, taken: tuple[str, ...], date_format: str | None) -> pd.DataFrame:
+    free = [str(name) for name in table.columns if name not in taken]
+    name = time or ("ds" if "ds" in free else next(iter(free), "ds"))
+    _check_column(table, name, "--time")
+    return _renamed(table.assign(**{name: _stamps(table[name], date_format)}), {name: "ds"})
+
+
+def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
+    if name not in table.columns:
+        raise ValueError(f"there is no column {name!r} ({option}), only {list(table.columns)[:8]}.")
+
+
+def _renamed(table: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
+    """With other names; who had such a name before is not meant."""
+    others = [new for old, new in names.items() if old != new and new in table.columns]
+    return table.drop(columns=others).rename(columns=names)
+
+
+def _stamps(column: pd.Series, date_format: str | None) -> pd.Series:
+    what = f"column {column.name!r} does not hold time stamps"
+    hint = "Name the column with --time, or the form of its dates with --date-format."
+    try:
+        if date_format is not None:
+            return pd.to_datetime(column.astype(str), format=date_format)
+        if pd.api.types.is_datetime64_any_dtype(column):
+            return column
+        text = column.astype(str).str.strip()
+        if pd.api.types.is_integer_dtype(column):
+            days = text.str.fullmatch(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])").all()
+            return pd.to_datetime(text, format="%Y%m%d") if days else column
+        if pd.api.types.is_numeric_dtype(column):
+            raise ValueError("it holds numbers with fractions")
+        numbers = text.str.extract(r"^(\d{1,2})[./-](\d{1,2})[./-]\d")
+        if numbers.notna().all(axis=None):
+            day_first, month_first = (numbers[i].astype(int).max() > 12 for i in (0, 1))
+            if not day_first and not month_first:
+                raise ValueError(f"{text.iloc[0]!r} may begin with the day or with the month")
+            return pd.to_datetime(text, dayfirst=bool(day_first))
+        try:
+            return pd.to_datetime(column)
+        except ValueError:
+            return pd.to_datetime(column, utc=True)  # offsets that change, as with summer time
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{what}: {error}. {hint}") from error
