@@ -62,18 +62,29 @@ def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> P
             else "download=False. Load it with download=True once"
         )
         raise FileNotFoundError(f"{file.name} is not in {places}, and {why}.\n{advice(file, target)}")
-    if not writable(homes[-1] / file.folder):
+    place_for(file, homes)
+    download(file, target)
+    return target
+
+
+def place_for(file: PublishedFile, homes: list[Path]) -> Path:
+    """The first of the homes that a file can be put in, with a warning where that is not the first of all.
+
+    Raises:
+        PermissionError: none can be written to.
+    """
+    found = next((place for place in homes if writable(place / file.folder)), None)
+    if found is None:
         raise PermissionError(
             f"{file.name} is missing, and there is nowhere to put it: "
             f"{' and '.join(map(str, homes))} cannot be written to. Set TITANS_DATA_HOME to a folder that can."
         )
-    if len(homes) > 1:
+    if found != homes[0]:
         warn_caller(
-            f"{home} cannot be written to; {file.name} is downloaded to {target} instead. "
+            f"{homes[0]} cannot be written to; {file.name} is downloaded to {found / file.place} instead. "
             "Later loads with this data home find it there."
         )
-    download(file, target)
-    return target
+    return found
 
 
 def writable(folder: Path) -> bool:

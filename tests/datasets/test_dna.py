@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_datasets import ChecksumError, OfflineError
+from titans_datasets import ChecksumError, OfflineError, cache
 from titans_datasets.audit import Spans, best_overlap
 from titans_datasets.dna import list_dna_datasets, list_genomes, load_dna, load_genome
 from titans_datasets.dna.benchmarks import official_intervals
@@ -30,6 +30,7 @@ GB = [
     "drosophila_enhancers_stark",
     "dummy_mouse_enhancers_ensembl",
 ]
+PARTS = ("train", "dev", "test")
 OTHER_STRAND = str.maketrans("ACGTacgt", "TGCAtgca")
 
 
@@ -347,6 +348,68 @@ def test_coordinates_are_fetched_where_a_genome_is_given(home, server, tmp_path)
     assert data.part("train")[0] == data.part("test")[0] == [negative, positive]
     assert data.part("test")[1].tolist() == [0, 1]
     assert data.audit(verbose=0).leaks
+
+
+def test_coordinates_are_fetched_where_sequences_are_missing(home, server):
+    for part in ("train", "test"):
+        for label in ("negative", "positive"):
+            text = f"id,region,start,end,strand\nx,chr5,{10 + 5 * (part == 'test')},60,+\n"
+            server.publish(
+                f"gb_intervals/dummy_mouse_enhancers_ensembl/{part}/{label}.csv.gz", gzip.compress(text.encode())
+            )
+    server.publish("gb/dummy_mouse_enhancers_ensembl/test.csv", b"seq,label\nACGT,negative\nAAAA,positive\n")
+    with pytest.warns(UserWarning, match="train sequences.* are not here"):
+        data = load_dna("dummy_mouse_enhancers_ensembl", data_home=home)
+    assert data.audit(verbose=0).leaks
+    server.files = {path: content for path, content in server.files.items() if "gb_intervals" not in path}
+    for path in (home / "dna" / "gb_intervals").rglob("*.gz"):
+        path.unlink()
+    with pytest.warns(UserWarning, match="train sequences.* are not here"):  # offline they are done without
+        assert load_dna("dummy_mouse_enhancers_ensembl", data_home=home).intervals is None
+
+
+@pytest.mark.parametrize("folder", ["gue/tf/1", "gue/tf_1"])
+def test_files_that_lie_as_in_the_archive_are_checked_and_completed(home, server, put, folder):
+    content = {part: f"sequence,label\nACG{base},1\n".encode() for part, base in zip(PARTS, "ACG", strict=True)}
+    for part in PARTS:
+        server.publish(f"gue/tf_1/{part}.csv", content[part])
+    put(f"{folder}/train.csv", "sequence,label\nTTTT,1\n")
+    with pytest.raises(ChecksumError, match="wrong checksum"):
+        load_dna("tf_1", data_home=home)
+    put(f"{folder}/train.csv", content["train"].decode())
+    assert len(load_dna("tf_1", data_home=home)) == 3
+
+
+def test_a_packed_file_is_checked_by_what_it_holds(home, server, put):
+    server.publish("genomes/drosophila_1pct.fa", b">2L\nACGT\n")
+    put("genomes/drosophila_1pct.fa.gz", ">2L\nACGT\n")
+    assert load_genome("drosophila_1pct", data_home=home).fasta.suffix == ".gz"
+    put("genomes/drosophila_1pct.fa.gz", ">2L\nACG\n")
+    with pytest.raises(ChecksumError, match="unpacked bytes have the wrong checksum"):
+        load_genome("drosophila_1pct", data_home=home)
+
+
+def test_a_folder_that_cannot_be_written_to_is_said(home, server, monkeypatch):
+    server.publish("genomes/drosophila_1pct.fa", b">2L\nACGT\n")
+    (home / "dna" / "genomes").mkdir(parents=True)
+    monkeypatch.setattr(cache, "writable", lambda folder: home not in folder.parents)
+    with pytest.warns(UserWarning, match="cannot be written to; .* is downloaded to"):
+        assert cache.user_cache() in load_genome("drosophila_1pct", data_home=home).fasta.parents
+    (cache.user_cache() / "dna" / "genomes" / "drosophila_1pct.fa").unlink()
+    monkeypatch.setattr(cache, "writable", lambda folder: False)
+    with pytest.raises(PermissionError, match="nowhere to put it"):
+        load_genome("drosophila_1pct", data_home=home)
+
+
+def test_without_pyarrow_the_command_to_install_it_is_named(home, unchecked, monkeypatch):
+    for part in PARTS:
+        path = home / "dna" / "gue" / "tf_1" / f"{part}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pd.DataFrame({"sequence": ["ACGT"], "label": [1]}).to_parquet(path)
+    for name in ("pyarrow", "fastparquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"titans-suite\[dna\]"):
+        load_dna("tf_1", data_home=home)
 
 
 def test_what_cannot_be_fetched_says_where_to_put_it(home, server):

@@ -1,5 +1,6 @@
 """GenomicsBenchmarks: official coordinates, and the sequences as far as they are here."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ import numpy as np
 from titans_datasets.dna.dataset import DNADataset, from_frames
 from titans_datasets.dna.files import labelled, local, published
 from titans_datasets.dna.rebuild import GenomePaths, cut, paths_by_class
+from titans_datasets.errors import OfflineError
 from titans_datasets.sources.dna import how_to_rebuild
 from titans_datasets.sources.dna_files import ADDRESS
 from titans_datasets.sources.entries import SequenceInfo
@@ -51,6 +53,9 @@ def load_benchmark(entry: SequenceInfo, genome: GenomePaths | None, home: Path, 
     official = {part: sum(counts[part == "test"] for counts in entry.counts.values()) for part in ("train", "test")}
     missing = {part: n - len(frames.get(part, ())) for part, n in official.items() if n != len(frames.get(part, ()))}
     if missing:
+        if intervals is None and download:  # small, and they tell what test shares with a train that is not here
+            with contextlib.suppress(OfflineError):
+                intervals = official_intervals(entry, home, download)
         absent = ", ".join(f"{n} of {official[part]} {part} sequences" for part, n in missing.items())
         warn_caller(f"{name}: {absent} are not here. {how_to_rebuild(name)}")
     return from_frames(entry, frames, intervals=intervals, missing=missing)

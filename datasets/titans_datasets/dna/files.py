@@ -19,11 +19,15 @@ _SUFFIXES = (".parquet", ".csv", ".tsv")
 _COLUMNS = {"seq": ("seq", "sequence"), "label": ("label", "target", "class")}
 
 
-def labelled(stem: str, home: Path, download: bool) -> "pd.DataFrame | None":
-    """Columns seq and label of one part, from the first of the files and folders it may be in; None without any."""
+def labelled(stem: str, home: Path, download: bool, published_as: str | None = None) -> "pd.DataFrame | None":
+    """Columns seq and label of one part, from the first of the files and folders it may be in; None without any.
+
+    ``published_as``: the stem by which its checksum and its address are known, where it lies under another.
+    """
     import pandas as pd
 
-    path = next((p for suffix in _SUFFIXES if (p := local(stem + suffix, home)) is not None), None)
+    name = stem if published_as is None else published_as
+    path = next((p for suffix in _SUFFIXES if (p := local(stem + suffix, home, name + suffix)) is not None), None)
     if path is None:
         folders = (place / "dna" / stem for place in homes(home))
         files = next((found for folder in folders if (found := sorted(folder.glob("*/*.txt")))), [])
@@ -31,12 +35,12 @@ def labelled(stem: str, home: Path, download: bool) -> "pd.DataFrame | None":
             return pd.DataFrame(
                 {"seq": [f.read_text().strip() for f in files], "label": [f.parent.name for f in files]}
             )
-        known = next((stem + suffix for suffix in _SUFFIXES if stem + suffix in dna_files.checksums()), None)
+        known = next((name + suffix for suffix in _SUFFIXES if name + suffix in dna_files.checksums()), None)
         path = published(known, home, download, missing_ok=True) if known else None
     if path is None:
         return None
     if path.suffix == ".parquet":
-        frame = pd.read_parquet(path)
+        frame = _read_parquet(path)
     else:
         frame = pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",")
     columns = {new: next((c for c in names if c in frame), None) for new, names in _COLUMNS.items()}
@@ -49,19 +53,30 @@ def labelled(stem: str, home: Path, download: bool) -> "pd.DataFrame | None":
     return frame
 
 
+def _read_parquet(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path)
+    except ImportError as error:
+        raise ImportError(f"{path} is a Parquet file, which needs pyarrow: pip install 'titans-suite[dna]'") from error
+
+
 def homes(home: Path) -> list[Path]:
     """Where DNA files are looked for, in this order."""
     return list(dict.fromkeys([home, cache.user_cache()]))
 
 
-def local(relative: str, home: Path) -> Path | None:
-    """The file below ``dna/``, checked where its checksum is known; None where it is not there."""
+def local(relative: str, home: Path, published_as: str | None = None) -> Path | None:
+    """The file below ``dna/``, checked where its checksum is known, packed or not; None where it is not there."""
+    name = relative if published_as is None else published_as
     for place in homes(home):
         path = place / "dna" / relative
         if path.is_file():
-            sha256 = dna_files.checksums().get(relative) or _manifest(place / "dna").get(relative)
-            if sha256:
+            if sha256 := dna_files.checksums().get(name) or _manifest(place / "dna").get(relative):
                 verify(path, path.name, f"sha256:{sha256}")
+            elif sha256 := dna_files.checksums().get(name.removesuffix(".gz")):
+                verify(path, path.name.removesuffix(".gz"), f"sha256:{sha256}")
             return path
     return None
 
@@ -77,12 +92,12 @@ def published(relative: str, home: Path, allow_download: bool, *, missing_ok: bo
     if path is not None:
         return path
     sha256 = dna_files.checksums().get(relative)
-    place = next((p for p in homes(home) if cache.writable(p)), None)
-    if sha256 is None or not allow_download or place is None:
+    if sha256 is None or not allow_download:
         if missing_ok:
             return None
         where = "" if sha256 is None else f"; load with download=True, or fetch {dna_files.url(relative)} ({sha256=})"
         raise FileNotFoundError(f"{home / 'dna' / relative} is missing{where}.")
-    target = place / "dna" / relative
-    download(PublishedFile(relative, f"dna/{relative}", dna_files.url(relative), f"sha256:{sha256}"), target)
+    file = PublishedFile(relative, f"dna/{relative}", dna_files.url(relative), f"sha256:{sha256}")
+    target = cache.place_for(file, homes(home)) / file.place
+    download(file, target)
     return target

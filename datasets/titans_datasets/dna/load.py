@@ -58,11 +58,11 @@ def load_dna(
         folders = [f"cnnprom/{name}"]
     there = (folder for folder in folders for place in homes(home) if (place / "dna" / folder).is_dir())
     folder = next(there, folders[0])
-    frames = {part: labelled(f"{folder}/{part}", home, download) for part in entry.parts}
+    frames = {part: labelled(f"{folder}/{part}", home, download, f"{folders[0]}/{part}") for part in entry.parts}
     absent = [part for part, frame in frames.items() if frame is None]
     if absent:
         raise FileNotFoundError(
             f"{name} lacks {', '.join(absent)} in {home / 'dna' / folder}. Put them there as <part>.csv with columns "
-            "sequence, label" + (", or load with download=True." if entry.collection == "GUE" else ".")
+            "sequence, label" + (", or load with download=True." if entry.collection == "GUE" and not download else ".")
         )
     return from_frames(entry, {part: frame for part, frame in frames.items() if frame is not None})
