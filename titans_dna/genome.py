@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from titans_datasets.cache import user_cache
 from titans_dna.fasta import FastaFiles, prepare
 from titans_dna.intervals import Interval
-from titans_dna.tokenizer import reverse_complement
+from titans_dna.tokenizer import encode, reverse_complement, reverse_complement_ids
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyfaidx
+    from numpy.typing import NDArray
 
 __all__ = ["Genome", "Window"]
 
@@ -67,6 +70,16 @@ class Genome:
         # pyfaidx counts from 1 and includes the end
         sequence: str = self._open().faidx.fetch(interval.chrom, interval.start + 1, interval.end)
         return reverse_complement(sequence) if interval.strand == "-" else sequence
+
+    def ids(self, interval: Interval) -> "NDArray[np.uint8]":
+        """Tokens of an interval (``titans_dna.encode``).
+
+        Raises:
+            ValueError: as :meth:`fetch`; or a letter that is no base, which is named with its place in the file.
+        """
+        forward = replace(interval, strand="+")
+        found = encode(self.fetch(forward), where=f"{interval.chrom} of {self.path.name}", start=interval.start)
+        return reverse_complement_ids(found) if interval.strand == "-" else found
 
     def windows(
         self,
@@ -151,15 +164,18 @@ class Genome:
             return self.lengths[chrom]
         except KeyError:
             pass
+        names = list(self.lengths)
+        raise ValueError(
+            f"{self.path.name} has no chromosome {chrom!r}.{self.meant(chrom)}"
+            f" It has {', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}."
+        )
+
+    def meant(self, chrom: str) -> str:
+        """A sentence with the names nearest to one that is not there; empty where none is near."""
         # chrIV and IV, whichever the file does not use
         other = chrom.removeprefix("chr") if chrom.startswith("chr") else f"chr{chrom}"
         near = [other] if other in self.lengths else get_close_matches(chrom, self.lengths, n=3, cutoff=0.5)
-        names = list(self.lengths)
-        raise ValueError(
-            f"{self.path.name} has no chromosome {chrom!r}."
-            + (f" Did you mean {' or '.join(map(repr, near))}?" if near else "")
-            + f" It has {', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}."
-        )
+        return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
     def _regions(
         self, chroms: Collection[str] | None, holdout: Collection[str] | None, regions: Iterable[Interval] | None

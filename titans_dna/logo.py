@@ -22,7 +22,8 @@ def plot_logo(scores: Any, start: int | None = None, stop: int | None = None, ax
     Args:
         scores: a frame of ``attribute``: each letter of the sequence, as tall as its importance. Or a table ``[L, 4]``
             of numbers for A, C, G and T (an array, or a frame with these columns): all four letters at each position.
-        start: the first position to draw, 0-based, and ``stop`` the one behind the last; default all.
+        start: the first position to draw, 0-based, and ``stop`` the one behind the last; default all. The rows of a
+            frame are at the positions of its index, so that a part of it is drawn where it stands.
         stop: see ``start``.
         ax: where to draw; default a new figure.
 
@@ -32,10 +33,10 @@ def plot_logo(scores: Any, start: int | None = None, stop: int | None = None, ax
     """
     require("logomaker", "plot_logo", "interpret")
     heights = _heights(scores)
-    length = len(heights)
-    heights = heights.loc[start or 0 : (length if stop is None else stop) - 1]
-    if heights.empty:
-        raise ValueError(f"nothing to draw from start={start} to stop={stop}: there are positions 0 to {length - 1}.")
+    first, last = (heights.index[0], heights.index[-1]) if len(heights) else (0, -1)
+    heights = heights.loc[first if start is None else start : last if stop is None else stop - 1]
+    if heights.empty or (start is not None and start < first):
+        raise ValueError(f"nothing to draw from start={start} to stop={stop}: there are positions {first} to {last}.")
     if not np.isfinite(heights.to_numpy()).all():
         raise ValueError("scores has numbers that are not finite; a logo needs a height for each letter.")
     import logomaker
@@ -60,7 +61,14 @@ def _heights(scores: Any) -> pd.DataFrame:
         return pd.DataFrame(table, columns=_BASES)
     if {"base", "importance"} <= set(scores.columns):
         there = scores["base"].to_numpy()[:, None] == np.array(list(_COLORS))
-        return pd.DataFrame(np.where(there, scores[["importance"]], 0.0), columns=list(_COLORS))
+        return pd.DataFrame(np.where(there, scores[["importance"]], 0.0), _places(scores), columns=list(_COLORS))
     if set(_BASES) <= set(scores.columns):
-        return scores[_BASES].astype(float).reset_index(drop=True)
+        return scores[_BASES].astype(float).set_axis(_places(scores))
     raise ValueError(f"scores has the columns {list(scores.columns)}; expected base and importance, or A, C, G and T.")
+
+
+def _places(scores: pd.DataFrame) -> pd.Index:
+    """Positions of the rows: its index where that counts on by one, else from 0."""
+    index = scores.index
+    counts = len(index) and pd.api.types.is_integer_dtype(index) and bool((np.diff(index) == 1).all())
+    return index if counts else pd.RangeIndex(len(index))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import asked, merged, open_source, part_of, read_regions, whole
-from titans_dna.tokenizer import N, encode
+from titans_dna.tokenizer import N
 
 __all__ = ["MarkovModels", "fit_markov"]
 
@@ -149,7 +149,7 @@ def _blocks(genome: Genome, regions: Sequence[Interval], order: int) -> Iterator
     for region in regions:
         tail = np.empty(0, dtype=np.uint8)
         for first in range(0, len(region), _BLOCK):
-            ids = encode(genome.fetch(part_of(region, first, min(first + _BLOCK, len(region)))))
+            ids = genome.ids(part_of(region, first, min(first + _BLOCK, len(region))))
             yield np.concatenate((tail, ids)), len(tail)
             tail = np.concatenate((tail, ids))[max(0, len(tail) + len(ids) - order) :]
 

@@ -37,7 +37,7 @@ from titans_dna.markov import MOST, MarkovModels, fit_markov
 from titans_dna.pretrain_data import plan
 from titans_dna.sources import asked, cut, open_source, read_regions, whole, without
 from titans_dna.stream import log_probabilities, reading, stream
-from titans_dna.tokenizer import N, encode
+from titans_dna.tokenizer import N
 
 if TYPE_CHECKING:
     from titans_dna.language import DNALanguageModel
@@ -174,7 +174,7 @@ def _read(
 ) -> Iterator[_Read]:
     """What the experts say of each window, read from its first base."""
     for window, log_p in _with_model(genome, windows, model):
-        ids = encode(genome.fetch(window))
+        ids = genome.ids(window)
         known = ids < N
         counted, seen = markov.probabilities(ids, range(markov.order, 0, -_STEP)[::-1])
         parts = [torch.from_numpy(np.log(counted)).float()]

@@ -22,7 +22,7 @@ from titans_core.train.processes import processes
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import merged
-from titans_dna.tokenizer import PAD, N, encode
+from titans_dna.tokenizer import PAD, N
 
 __all__ = ["IGNORE", "Drawn", "Draws", "Tiles", "Windows", "batch_of", "loaders", "plan"]
 
@@ -123,7 +123,7 @@ class Windows(Dataset[tuple[Tensor, Tensor]]):
         return Interval(t.chroms[t.chrom[tile]], start, end, "-" if flipped else "+")
 
     def __getitem__(self, batch: list[Drawn]) -> tuple[Tensor, Tensor]:
-        return batch_of([encode(self.genome.fetch(self.place(drawn))) for drawn in batch])
+        return batch_of([self.genome.ids(self.place(drawn)) for drawn in batch])
 
 
 def batch_of(sequences: Sequence[NDArray[np.uint8]]) -> tuple[Tensor, Tensor]:

@@ -121,6 +121,8 @@ class Questions:
         if self.objective == "masked":
             raise ValueError("Markov models see one side of a base: compare a model with objective='next'.")
         genome = open_source(source)
+        if isinstance(chroms, str):
+            raise TypeError(f"chroms must be a list of names, such as [{chroms!r}], got the string {chroms!r}.")
         seen = [name for name in chroms if name not in self.holdout_]
         if seen:
             raise ValueError(f"fit read {seen}: scores there would flatter it. It held out {self.holdout_}.")

@@ -23,7 +23,7 @@ from titans_core.train.fit import torch_device
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import part_of
-from titans_dna.tokenizer import PAD, N, encode
+from titans_dna.tokenizer import PAD, N
 
 __all__ = ["PIECE", "Piece", "hooked", "log_probabilities", "reading", "stream"]
 
@@ -98,7 +98,7 @@ def hooked(modules: Sequence[nn.Module], hear: Callable[[Any, tuple[Any, ...], A
 def _tokens(genome: Genome, interval: Interval, first: int, piece: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Tokens ``first`` to ``first + piece`` of an interval behind its N, and the bases that follow them."""
     bases, stop = len(interval), min(first + piece, len(interval) + 1)
-    ids = encode(genome.fetch(part_of(interval, max(first - 1, 0), min(stop, bases))))
+    ids = genome.ids(part_of(interval, max(first - 1, 0), min(stop, bases)))
     before = [N] if first == 0 else []
     after = [PAD] if stop == bases + 1 else []
     ids = np.concatenate((np.array(before, np.uint8), ids, np.array(after, np.uint8)))

@@ -78,14 +78,19 @@ class EncodedBatch(NamedTuple):
 
 @overload
 def encode(
-    sequence: str | bytes, *, rna: bool = ..., return_mask: Literal[False] = ..., where: str = ...
+    sequence: str | bytes, *, rna: bool = ..., return_mask: Literal[False] = ..., where: str = ..., start: int = ...
 ) -> NDArray[np.uint8]: ...
 @overload
 def encode(
-    sequence: str | bytes, *, rna: bool = ..., return_mask: Literal[True], where: str = ...
+    sequence: str | bytes, *, rna: bool = ..., return_mask: Literal[True], where: str = ..., start: int = ...
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]: ...
 def encode(
-    sequence: str | bytes, *, rna: bool = False, return_mask: bool = False, where: str = "the sequence"
+    sequence: str | bytes,
+    *,
+    rna: bool = False,
+    return_mask: bool = False,
+    where: str = "the sequence",
+    start: int = 0,
 ) -> NDArray[np.uint8] | tuple[NDArray[np.uint8], NDArray[np.bool_]]:
     """Ids of one sequence.
 
@@ -94,6 +99,7 @@ def encode(
         rna: read U as T.
         return_mask: give also bool [L], true where the letter was lower case (soft-masked).
         where: what to call the sequence in an error.
+        start: the position of its first letter there.
 
     Returns:
         uint8 [L], values 0 to 4; the caller owns it.
@@ -105,7 +111,7 @@ def encode(
     letters = np.frombuffer(_as_bytes(sequence, where), dtype=np.uint8)
     ids = (_RNA if rna else _DNA)[letters]
     if ids.size and ids.max() == _UNKNOWN:
-        _refuse(sequence, int((ids == _UNKNOWN).argmax()), where)
+        _refuse(sequence, int((ids == _UNKNOWN).argmax()), where, start)
     return (ids, _LOWER[letters]) if return_mask else ids
 
 
@@ -215,11 +221,11 @@ def _as_bytes(sequence: str | bytes, where: str) -> bytes:
     raise TypeError(f"{where} must be str or bytes, got {type(sequence).__name__} ({sequence!r:.40}).")
 
 
-def _refuse(sequence: str | bytes, position: int, where: str) -> NoReturn:
+def _refuse(sequence: str | bytes, position: int, where: str, start: int = 0) -> NoReturn:
     letter = sequence[position] if isinstance(sequence, str) else chr(sequence[position])
-    at = f"{where} has {letter!r} at position {position} (0-based)"
+    at = f"{where} has {letter!r} at position {start + position} (0-based)"
     if letter in "Uu":
-        raise ValueError(f"{at}: U instead of T. RNA? Encode with rna=True to read U as T, or replace it.")
+        raise ValueError(f"{at}: U instead of T. RNA? Replace it by T, or encode with rna=True.")
     if letter.isspace():
         raise ValueError(f"{at}: white space. Join the lines and strip the sequence first.")
     if letter in "-.*":

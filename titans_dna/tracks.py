@@ -75,6 +75,8 @@ def plot_track(
 
     if ax is None:
         _, ax = plt.subplots(figsize=(10, 2.5), layout="constrained")
+    if window is not None and window < 1:
+        raise ValueError(f"window must be at least 1 base, got {window}.")
     window = max(1, len(track) // _MOST_POINTS) if window is None else window
     start, value = track["start"].to_numpy(), track[column].to_numpy(dtype=float)
     group = (start - start.min()) // window

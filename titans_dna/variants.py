@@ -152,7 +152,7 @@ def _blocks(genome: Genome, variants: Sequence[Variant], strand: str, context: i
 def _tokens(genome: Genome, block: _Block, start: int, stop: int) -> NDArray[np.uint8]:
     """Tokens ``start`` to ``stop`` of a block: token 0 is its N, token t is the base ``first + t - 1``."""
     begin, end = block.first + max(start - 1, 0), block.first + stop - 1
-    ids = encode(genome.fetch(part_of(block.strand, begin, end))) if end > begin else np.empty(0, np.uint8)
+    ids = genome.ids(part_of(block.strand, begin, end)) if end > begin else np.empty(0, np.uint8)
     return ids if start else np.concatenate((np.array([N], np.uint8), ids))
 
 
@@ -171,7 +171,7 @@ def _branch(
         block = blocks[row]
         end = site.position + len(site.ref)
         stop = min(end + context_after, len(block.strand))
-        after = encode(genome.fetch(part_of(block.strand, end, stop))) if stop > end else np.empty(0, np.uint8)
+        after = genome.ids(part_of(block.strand, end, stop)) if stop > end else np.empty(0, np.uint8)
         lead = _tokens(genome, block, done, site.position - block.first + 1)
         for allele in (site.ref, site.alt):
             rows.append(row)

@@ -137,7 +137,8 @@ def check_reference(variants: Iterable[Variant], genome: "Genome") -> ReferenceC
         size = genome.lengths.get(variant.chrom, 0)
         if variant.end > size:
             absent += 1
-            holds = "has no such chromosome" if size == 0 else f"ends at {size}"
+            absent_chrom = f"has no such chromosome.{genome.meant(variant.chrom)}"
+            holds = absent_chrom if size == 0 else f"ends at {size}"
         else:
             # one base to either side, so that a shifted file is recognised
             left, right = max(variant.start - 1, 0), min(variant.end + 1, size)

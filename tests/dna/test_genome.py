@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from titans_dna import Genome, Interval, encode, reverse_complement
+from titans_dna import Genome, Interval, decode, encode, reverse_complement
 
 
 @pytest.fixture
@@ -47,6 +47,16 @@ def test_minus_is_the_reverse_complement_of_plus(genome):
         plus = genome.fetch(Interval("chrI", start, end, "+"))
         assert genome.fetch(Interval("chrI", start, end, "-")) == reverse_complement(plus)
         assert genome.fetch(Interval("chrI", start, end)) == plus
+
+
+@pytest.mark.parametrize("strand", ["+", "-"])
+def test_a_letter_that_is_no_base_is_named_with_its_place_in_the_file(tmp_path, open_genome, strand):
+    (tmp_path / "x.fa").write_text(">one\n" + "ACGT" * 20 + "\n>two\n" + "A" * 50 + "X" + "A" * 9 + "\n")
+    genome = open_genome(tmp_path / "x.fa")
+    with pytest.raises(ValueError, match=r"two of x\.fa has 'X' at position 50 "):
+        genome.ids(Interval("two", 45, 55, strand))
+    ids = genome.ids(Interval("one", 1, 8, strand))
+    assert decode(ids) == genome.fetch(Interval("one", 1, 8, strand))
 
 
 def test_an_end_beyond_the_chromosome_is_refused_with_its_length(genome):

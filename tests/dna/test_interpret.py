@@ -156,7 +156,10 @@ def test_a_logo_has_its_letters(fitted):
     plt.close("all")
     with pytest.raises(ValueError, match=r"table \[L, 4\]; got shape \(5, 3\)"):
         plot_logo(table[:, :3])
-    with pytest.raises(ValueError, match="nothing to draw from start=7"):
-        plot_logo(table, 7)
+    for start in (7, -1):
+        with pytest.raises(ValueError, match=f"nothing to draw from start={start}.*positions 0 to 4"):
+            plot_logo(table, start)
+    assert plot_logo(found.iloc[12:18]).get_xlim() == pytest.approx((11.5, 17.5), abs=0.1)
+    plt.close("all")
     with pytest.raises(ValueError, match="not finite"):
         plot_logo(np.full((2, 4), np.nan))

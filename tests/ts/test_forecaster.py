@@ -265,6 +265,9 @@ def test_the_plot_shows_the_forecast_behind_the_past(tiny, wide):
     assert len(model.plot().axes) == 3
     with pytest.raises(ValueError, match=r"no series \['z'\]"):
         model.plot(series=["z"])
+    with pytest.raises(ValueError, match="series is empty: name some of"):
+        model.plot(series=[])
+    assert len(model.plot(series="b").axes) == 1
 
 
 @pytest.mark.parametrize(
