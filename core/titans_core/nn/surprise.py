@@ -11,6 +11,7 @@ from torch import Tensor
 from titans_core.nn.memory import NeuralMemory
 from titans_core.nn.state import NeuralMemoryState
 from titans_core.ops.memory.activations import ACTIVATIONS
+from titans_core.ops.memory.inner import rank_one
 
 
 @torch.no_grad()
@@ -35,16 +36,9 @@ def momentary_surprise(memory: NeuralMemory, x: Tensor, state: NeuralMemoryState
 
 def _norm(k: Tensor, v: Tensor, anchor: tuple[Tensor, ...], activation: str) -> Tensor:
     """Norm of the gradient for keys and values ``[B, T, H, .]`` at the memory ``anchor``, ``[B, H, d_in, d_out]``."""
-    phi, dtype = ACTIVATIONS[activation], anchor[0].dtype
-    k, v = k.to(dtype), v.to(dtype)
-    inputs, slopes = [k.transpose(1, 2)], []
-    for A in anchor[:-1]:
-        h, slope = phi.with_slope(inputs[-1] @ A)
-        inputs.append(h)
-        slopes.append(slope)
-    delta = inputs[-1] @ anchor[-1] - v.transpose(1, 2)
-    total = inputs[-1].square().sum(-1) * delta.square().sum(-1)
-    for x, slope, A in zip(reversed(inputs[:-1]), reversed(slopes), reversed(anchor[1:]), strict=True):
-        delta = (delta @ A.mT) * slope
-        total = total + x.square().sum(-1) * delta.square().sum(-1)
+    dtype = anchor[0].dtype
+    k, v = (x.to(dtype).transpose(1, 2) for x in (k, v))
+    pairs = rank_one(k, v, anchor, ACTIVATIONS[activation])
+    total = sum(x.square().sum(-1) * delta.square().sum(-1) for x, delta in pairs)
+    assert isinstance(total, Tensor)
     return total.sqrt().transpose(1, 2)

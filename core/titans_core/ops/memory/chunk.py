@@ -15,6 +15,7 @@ from torch import Tensor
 
 from titans_core.ops.memory.activations import ACTIVATIONS, Activation
 from titans_core.ops.memory.functions import coefficients, pieces
+from titans_core.ops.memory.inner import rank_one
 from titans_core.ops.memory.online import is_online, online_memory
 from titans_core.ops.memory.pair import join, split, weights
 from titans_core.ops.memory.pieces import Inputs, Layers
@@ -103,14 +104,5 @@ def _cut(x: Tensor, start: int, stop: int, size: int) -> Tensor:
 
 def _last_surprise(k: Tensor, v: Tensor, theta: Tensor, anchor: Layers, phi: Activation) -> tuple[Tensor, ...]:
     """``S = -theta u`` of a last token ``[B, H, .]``: past surprise where there is no momentum."""
-    x, slopes = [k.unsqueeze(-2)], []
-    for A in anchor[:-1]:
-        h, slope = phi.with_slope(x[-1] @ A)
-        x.append(h)
-        slopes.append(slope)
-    delta = -theta[..., None, None] * (x[-1] @ anchor[-1] - v.unsqueeze(-2))
-    S = [x[-1].mT * delta]
-    for x_l, slope, A in zip(reversed(x[:-1]), reversed(slopes), reversed(anchor[1:]), strict=True):
-        delta = (delta @ A.mT) * slope
-        S.insert(0, x_l.mT * delta)
-    return tuple(S)
+    pairs = rank_one(k.unsqueeze(-2), v.unsqueeze(-2), anchor, phi)
+    return tuple(x.mT * (-theta[..., None, None] * delta) for x, delta in pairs)
