@@ -67,9 +67,9 @@ class TitansForecaster(TitansEstimator):
         batch_size: windows of one series in a batch; with ``multivariate``, this divided by the number of series is
             the number of windows, though at least 16 where these are not more than 1,024 of one series.
         max_epochs: rounds of at most 100 batches of training windows, at most; None: as many as see a third of all
-            windows, with ``multivariate`` all of them, though from 600 to 2,000 batches, and up to 200 rounds. Training
-            stops where validation gets no better for a quarter of them; of more validation windows than 100 times
-            ``batch_size``, every second, third ... is taken.
+            windows, with ``multivariate`` all of them, though from 1,200 to 2,000 batches, and up to 200 rounds.
+            Training stops where validation gets no better for a quarter of them; of more validation windows than 100
+            times ``batch_size``, every second, third ... is taken.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         precision: "auto", or a precision of Lightning's Trainer.
         random_state: seed; the same integer gives the same model.

@@ -5,7 +5,7 @@ from titans_ts.scaling import tensor
 from titans_ts.windows import first_rows
 
 # batches in an epoch, at most; and in a training by default, at least and at most
-EPOCH, LEAST, MOST = 100, 600, 2000
+EPOCH, LEAST, MOST = 100, 1200, 2000
 # of a pass over all windows of single series: neighbours share most of their rows
 PART = 3
 # windows of all series together in a batch, at least, where that is not more than so many of one series

@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 import titans_ts
 from titans_core.archive import ArchiveError
-from titans_ts import TitansForecaster
+from titans_ts import TitansForecaster, training_rows
 from titans_ts.training_rows import default_epochs, windows_in_batch
 
 
@@ -221,19 +221,20 @@ def test_the_checkpoint_of_another_fit_is_refused(tiny, wide, tmp_path, options,
         tiny(max_epochs=1, **options).fit(frame(wide), checkpoint_dir=tmp_path)
 
 
-def test_training_is_long_enough_for_small_data_by_default(tiny, wide):
+def test_training_is_long_enough_for_small_data_by_default(tiny, wide, monkeypatch):
+    monkeypatch.setattr(training_rows, "LEAST", 60)
     model = tiny(max_epochs=None, batch_size=48).fit(wide, val_size=0)
-    assert len(model.history_.epochs) == 86  # 3 series of 105 windows: 7 batches an epoch, 600 in all
+    assert len(model.history_.epochs) == 9  # 3 series of 105 windows: 7 batches an epoch, 60 in all
 
 
 @pytest.mark.parametrize(
-    ("batches", "rounds"), [(1, 200), (7, 86), (100, 6), (1874, 7), (3000, 10), (6132, 20), (45000, 20)]
+    ("batches", "rounds"), [(1, 200), (7, 172), (100, 12), (1874, 12), (4200, 14), (6132, 20), (45000, 20)]
 )
 def test_training_sees_a_third_of_all_windows_by_default_where_that_is_neither_short_nor_long(batches, rounds):
     assert default_epochs(batches, together=False) == rounds
 
 
-@pytest.mark.parametrize(("batches", "rounds"), [(1, 200), (480, 6), (1900, 19), (2300, 20)])
+@pytest.mark.parametrize(("batches", "rounds"), [(1, 200), (480, 12), (1900, 19), (2300, 20)])
 def test_training_on_mixed_series_sees_all_windows_by_default_where_that_is_neither_short_nor_long(batches, rounds):
     assert default_epochs(batches, together=True) == rounds
 
