@@ -1,6 +1,6 @@
 """Pretraining on genomes: bits per base of what was held out, beside Markov models; and what the vectors know of genes.
 
-    python benchmarks/dna_language.py [--genomes yeast ecoli] [--models lmm gated-deltanet transformer] [--seeds 0]
+    python benchmarks/dna_language.py [--genomes yeast ecoli] [--models lmm gated-deltanet transformer mag] [--seeds 0]
 
 Held out are chromosome IV of yeast, and the last tenth of the chromosome of E. coli. Equal size, the SwiGLU's width
 evening out what a mixer needs, equal steps and data. Every model reads windows of 4,096 bases in evaluation, or of the
@@ -38,7 +38,7 @@ from titans_dna import DNALanguageModel, Genome, Interval, fit_markov, fit_mixtu
 
 FILE = RESULTS / "dna_language.jsonl"
 CHECKPOINTS = RESULTS.parent / "checkpoints" / "dna_language"
-MODELS = ("lmm", "gated-deltanet", "transformer")
+MODELS = ("lmm", "gated-deltanet", "transformer", "mag")
 GENOMES = ("yeast", "ecoli")
 PARAMETERS, STEPS, LENGTH, BATCH, CONTEXT = 700_000, 2000, 1024, 8, 4096
 SIZE = dict(dim=128, num_layers=3, num_heads=4, chunk_size=16)
