@@ -5,7 +5,6 @@ from typing import Any
 
 from dna_crossval import SETS, SPLITS
 from dna_gue import MODELS, TASKS
-from dna_language import MODELS as SPEED_MODELS
 from dna_speed import FAR, LENGTHS
 from records import RESULTS, read
 
@@ -85,10 +84,11 @@ def speed(place: Any) -> str:
     columns = [("training", f"training, windows of {n:,}", n) for n in LENGTHS]
     columns += [("streaming", f"streaming, after {n:,}", n) for n in (0, FAR)]
     lines = ["| bases/s | " + " | ".join(title for _, title, _ in columns) + " |", "|---|" + "---|" * len(columns)]
-    for model in SPEED_MODELS:
+    models = list(found["training"]["parameters"])
+    for model in models:
         numbers = [found[what].get(f"{model}_{n}") for what, _, n in columns]
         lines.append(f"| {model} | " + " | ".join("" if n is None else f"{n:,}" for n in numbers) + " |")
-    lines += ["", f"{found['training']['parameters'][SPEED_MODELS[0]]:,} parameters; {place(rows)}, 1 thread."]
+    lines += ["", f"{found['training']['parameters'][models[0]]:,} parameters; {place(rows)}, 1 thread."]
     return "\n".join(lines)
 
 
