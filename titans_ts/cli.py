@@ -47,7 +47,9 @@ class Missing(str, Enum):
 
 
 Data = Annotated[Path, typer.Argument(help="CSV (also .gz) or Parquet file.", exists=True, dir_okay=False)]
-Time = Annotated[str | None, typer.Option("--time", help="Column of time stamps. Default: 'ds', else the first one.")]
+Time = Annotated[
+    str | None, typer.Option("--time", help="Column of time stamps. Default: 'ds', else the first without numbers.")
+]
 Id = Annotated[str | None, typer.Option("--id", help="Column that names the series of a long file: 'unique_id'.")]
 Target = Annotated[str | None, typer.Option("--target", help="Column of values of a long file: 'y'.")]
 Horizon = Annotated[int, typer.Option("--horizon", "-h", help="Steps to forecast.", min=1)]

@@ -19,7 +19,7 @@ def read_series(
 
     Args:
         path: of a Parquet or CSV file.
-        time: column of time stamps; None: "ds", else the first that is not taken.
+        time: column of time stamps; None: "ds", else the first that is not taken and holds no numbers, else the first.
         id: column that names the series of a long file; None: "unique_id", and without it the file is wide.
         target: column of values of a long file; None: "y".
         date_format: of the time stamps, such as "%d.%m.%Y"; None: read from them.
@@ -117,7 +117,8 @@ def _long(
 
 def _stamped(table: pd.DataFrame, time: str | None, taken: tuple[str, ...], date_format: str | None) -> pd.DataFrame:
     free = [str(name) for name in table.columns if name not in taken]
-    name = time or ("ds" if "ds" in free else next(iter(free), "ds"))
+    dated = [name for name in free if not pd.api.types.is_numeric_dtype(table[name])]
+    name = time or ("ds" if "ds" in free else next(iter(dated or free), "ds"))
     _check_column(table, name, "--time")
     return _renamed(table.assign(**{name: _stamps(table[name], date_format)}), {name: "ds"})
 

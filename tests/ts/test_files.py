@@ -65,6 +65,8 @@ def test_names_that_are_given_go_before_those_that_are_usual(tmp_path):
 def test_time_is_the_first_column_that_is_nothing_else(tmp_path):
     frame = LONG.rename(columns={"ds": "date"})[["unique_id", "date", "y"]].assign(unique_id=7)
     assert read_series(stored(frame, tmp_path))["ds"].equals(LONG["ds"].reset_index(drop=True))
+    frame.insert(0, "price", 3)
+    assert read_series(stored(frame, tmp_path))["ds"].equals(LONG["ds"].reset_index(drop=True))
 
 
 @pytest.mark.parametrize(
