@@ -41,6 +41,9 @@ def pieces(
     return y, ends[:L], ends[L:]
 
 
+_SAVED = object()  # stands where a tape had a tensor
+
+
 class _Coefficients(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, backend: str, alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor, ...]:
@@ -66,7 +69,7 @@ class _Pieces(torch.autograd.Function):
         # the tapes too: what saves memory by checkpointing whole layers, or offloads, asks for what is saved here
         leaves, ctx.spec = tree_flatten(segments)
         ctx.save_for_backward(*tensors, *(x for x in leaves if isinstance(x, Tensor)))
-        ctx.others = [None if isinstance(x, Tensor) else x for x in leaves]
+        ctx.others = [_SAVED if isinstance(x, Tensor) else x for x in leaves]
         return (y, *end, *last_anchor)
 
     @staticmethod
@@ -76,7 +79,7 @@ class _Pieces(torch.autograd.Function):
         saved = ctx.saved_tensors  # asked for once: what unpacks them may be able to do so only once
         tapes = iter(saved[count:])
         inputs, _, _, _ = _unpack(ctx.L, saved[:count])
-        segments = tree_unflatten([next(tapes) if x is None else x for x in ctx.others], ctx.spec)
+        segments = tree_unflatten([next(tapes) if x is _SAVED else x for x in ctx.others], ctx.spec)
         grads, dWS, danchor, dbase = pieces_gradient(
             ctx.engine, inputs, segments, dy, list(dends[: ctx.L]), list(dends[ctx.L :])
         )
