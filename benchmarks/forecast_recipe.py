@@ -30,23 +30,24 @@ LENGTHS = (6, 12, 20)  # rounds of 100 batches on the rows of the protocol
 LENGTH_FIELDS = ("dataset", "part", "rounds", "seed")
 
 
-def run(key: tuple[Any, ...]) -> dict[str, Any]:
+def scored(fields: tuple[str, ...], dataset: str, part: str, seed: int, **options: Any) -> dict[str, Any]:
+    """What the protocol says of a forecaster, without the fields of its key."""
     from titans_ts.evaluation import evaluate_protocol
 
+    found = evaluate_protocol(alone(**options), dataset, input_size=96, h=96, seed=seed, part=part)
+    return {k: v for k, v in found.items() if k not in (*fields, "model")}
+
+
+def run(key: tuple[Any, ...]) -> dict[str, Any]:
     dataset, part, batch_size, learning_rate, average, seed = key
     with mock.patch("titans_ts.training.AVERAGE", average):
-        model = alone(batch_size=batch_size, learning_rate=learning_rate, max_epochs=LENGTHS[0])
-        found = evaluate_protocol(model, dataset, input_size=96, h=96, seed=seed, part=part)
-    return {k: v for k, v in found.items() if k not in (*FIELDS, "model")}
+        options = dict(batch_size=batch_size, learning_rate=learning_rate, max_epochs=LENGTHS[0])
+        return scored(FIELDS, dataset, part, seed, **options)
 
 
 def run_length(key: tuple[Any, ...]) -> dict[str, Any]:
-    from titans_ts.evaluation import evaluate_protocol
-
     dataset, part, rounds, seed = key
-    model = alone(max_epochs=rounds if part == "val" else 2 * rounds // 3)
-    found = evaluate_protocol(model, dataset, input_size=96, h=96, seed=seed, part=part)
-    return {k: v for k, v in found.items() if k not in (*LENGTH_FIELDS, "model")}
+    return scored(LENGTH_FIELDS, dataset, part, seed, max_epochs=rounds if part == "val" else 2 * rounds // 3)
 
 
 def judged() -> dict[tuple[Any, ...], tuple[float, int]]:

@@ -53,7 +53,6 @@ def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> P
             if path.is_file():
                 verify(path, file.file, file.checksum)
                 return path
-    target = homes[-1] / file.folder / published
     if file.url is None or not allow_download:
         places = " or ".join(str(place / file.folder) for place in homes)
         why = (
@@ -61,8 +60,10 @@ def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> P
             if file.url is None
             else "download=False. Load it with download=True once"
         )
-        raise FileNotFoundError(f"{file.name} is not in {places}, and {why}.\n{advice(file, target)}")
-    place_for(file, homes)
+        raise FileNotFoundError(
+            f"{file.name} is not in {places}, and {why}.\n{advice(file, homes[-1] / file.folder / published)}"
+        )
+    target = place_for(file, homes) / file.folder / published
     download(file, target)
     return target
 

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import titans_dna
 
 
@@ -42,22 +44,15 @@ def test_importing_is_cheap_and_silent():
     assert done.stderr == ""
 
 
-def test_sequences_and_genomes_need_no_torch():
-    code = (
-        "import sys\n"
-        "from titans_dna import encode, Genome, read_vcf, read_bed\n"
-        "print([m for m in ('torch', 'pandas', 'sklearn') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_estimators_need_no_lightning_before_they_train():
-    code = (
-        "import sys\n"
-        "from titans_dna import DNALanguageModel, TitansDNAClassifier\n"
-        "print([m for m in ('lightning', 'optuna', 'matplotlib') if m in sys.modules])"
-    )
+@pytest.mark.parametrize(
+    ("names", "unneeded"),
+    [
+        ("encode, Genome, read_vcf, read_bed", ("torch", "pandas", "sklearn")),
+        ("DNALanguageModel, TitansDNAClassifier", ("lightning", "optuna", "matplotlib")),  # before they train
+    ],
+)
+def test_names_load_only_what_they_need(names, unneeded):
+    code = f"import sys\nfrom titans_dna import {names}\nprint([m for m in {unneeded} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
