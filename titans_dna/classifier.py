@@ -26,6 +26,7 @@ from titans_core.train.fit import torch_device
 from titans_dna.classifier_data import Examples, Reads, reads_of
 from titans_dna.encoder import Encoder, EncoderConfig
 from titans_dna.fine_tuning import FINETUNE, LanguageEncoder, network_of
+from titans_dna.kmers import LONGEST
 from titans_dna.labels import class_weights, read_labels, sample_weights, stratified_cut
 from titans_dna.strands import NETWORKS, SequenceNetwork
 
@@ -43,12 +44,12 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
     """Classifies DNA sequences with the Titans neural memory.
 
     Convolutions read short motifs, blocks of the memory (LMM) what they have to do with each other; mean and maximum
-    over the sequence go to a linear head. Sequences may differ in length. With ``pretrained`` a language model takes
-    the place of both.
+    over the sequence go to a linear head. With ``pretrained`` a language model takes the place of both. Beside them
+    counts of k-mers have a say. Sequences may differ in length.
 
     Args:
         pretrained: a fitted :class:`DNALanguageModel`, or the folder that its ``save`` wrote; None starts from scratch.
-            Then ``dim``, ``num_layers``, ``chunk_size``, ``kernel_size``, ``pool`` and ``positions`` are not asked.
+            Then ``dim``, ``num_layers``, ``kernel_size``, ``pool`` and ``positions`` are not asked.
         finetune: what of ``pretrained`` learns: "full", "frozen" (nothing), or "gradual" (one block after the other,
             the last one first).
         reverse_complement: "average": a strand at random in training, the mean of both strands' scores in prediction.
@@ -57,13 +58,15 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         class_weight: None, "balanced", or a mapping of class to weight.
         dim: width of the network; a multiple of 16.
         num_layers: blocks of the memory. Each is linear: two layers took twice the time, and scored no better.
-        chunk_size: positions that share one gradient point of the memory; there is one position for every ``pool``
-            bases.
         kernel_size: bases that a filter of the first convolution sees; odd.
         pool: bases that become one position of the memory.
         positions: whether the network is told how far from either end of the sequence a base is: where sequences are
             cut around something, as promoters are around the start of a gene, it matters where a motif stands.
-        dropout: behind the convolutions and before the head.
+        kmers: counts of k-mers up to this k, at most 8, add to the scores; 0: none do. They are what there is to learn
+            from few sequences, and where no order is to be seen. But for "none", a k-mer is one with its reverse
+            complement.
+        dropout: behind the convolutions and before the head. Unless it is 0, half of the k-mers are left out in
+            training.
         learning_rate: of the outer loop (AdamW, one cycle); None: 2e-3, or 5e-4 where ``pretrained`` learns.
         batch_size: sequences in a batch.
         max_epochs: passes over the training part, at most; None: as many as make 1,600 batches, from 20 to 100.
@@ -97,10 +100,10 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         class_weight: str | Mapping[Any, float] | None = None,
         dim: int = 64,
         num_layers: int = 2,
-        chunk_size: int = 8,
         kernel_size: int = 15,
         pool: int = 4,
         positions: bool = True,
+        kmers: int = 6,
         dropout: float = 0.2,
         learning_rate: float | None = None,
         batch_size: int = 64,
@@ -117,10 +120,10 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         self.class_weight = class_weight
         self.dim = dim
         self.num_layers = num_layers
-        self.chunk_size = chunk_size
         self.kernel_size = kernel_size
         self.pool = pool
         self.positions = positions
+        self.kmers = kmers
         self.dropout = dropout
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -283,16 +286,15 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
     def _network(self, language: TitansLM | None, classes: int, steps: int) -> SequenceNetwork:
         encoder: nn.Module
         encoder = Encoder(self._config()) if language is None else LanguageEncoder(language, self.finetune, steps)
-        return NETWORKS[self.reverse_complement](encoder, classes, self.dropout)
+        return NETWORKS[self.reverse_complement](encoder, classes, self.dropout, self.kmers)
 
     def _config(self) -> EncoderConfig:
         return EncoderConfig(
-            self.dim,
-            self.num_layers,
-            self.chunk_size,
-            self.kernel_size,
-            self.pool,
-            self.dropout,
+            dim=self.dim,
+            num_layers=self.num_layers,
+            kernel_size=self.kernel_size,
+            pool=self.pool,
+            dropout=self.dropout,
             memory_depth=1,
             positions=self.positions,
         )
@@ -312,11 +314,16 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         for name, choices in (("reverse_complement", tuple(NETWORKS)), ("finetune", FINETUNE)):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}.")
-        for name in ("dim", "num_layers", "chunk_size", "kernel_size", "pool", "batch_size", "max_epochs"):
+        for name in ("dim", "num_layers", "kernel_size", "pool", "batch_size", "max_epochs"):
             value = getattr(self, name)
             if value is None and name == "max_epochs":
                 continue
             at_least(name, value)
+        at_least("kmers", self.kmers, 0)
+        if self.kmers > LONGEST:
+            raise ValueError(
+                f"kmers must be at most {LONGEST}, got {self.kmers}: there are 4 ** kmers of them to learn."
+            )
         if self.dim % 16:
             raise ValueError(f"dim must be a multiple of 16, the width of a head, got {self.dim}.")
         if self.kernel_size % 2 == 0:
@@ -338,6 +345,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             "class_weight": self.class_weight_.tolist(),
             "strand": strand,
             "dropout": network.dropout.p,
+            "kmers": 0 if network.kmers is None else network.kmers.longest,
             "history": {"epochs": self.history_.epochs, "best_epoch": self.history_.best_epoch},
             "seconds": self.seconds_,
             "encoder": asdict(encoder.config) if isinstance(encoder, Encoder) else None,
@@ -356,7 +364,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
                 encoder = Encoder(EncoderConfig(**learned["encoder"]))
             else:
                 encoder = LanguageEncoder.of(learned["language"])
-            network = NETWORKS[learned["strand"]](encoder, len(classes), learned["dropout"])
+            network = NETWORKS[learned["strand"]](encoder, len(classes), learned["dropout"], learned["kmers"])
         network.load_state_dict(tensors)
         self._settle(network.eval(), classes, np.array(learned["class_weight"]), History(**learned["history"]))
         self.seconds_ = learned.get("seconds")  # models saved before do not know it

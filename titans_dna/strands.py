@@ -4,16 +4,22 @@ none          the strand that is given
 augment       a strand at random in training, the given one afterwards
 average       a strand at random in training, afterwards both: their scores are averaged
 equivariant   both, always, joined position by position: the score is the same for either by construction
+
+Scores of k-mers (:mod:`titans_dna.kmers`) are added to those of the network.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from titans_dna.kmers import KmerScores
 from titans_dna.pooling import mean_and_max
 from titans_dna.tokenizer import PAD, N
 
 __all__ = ["NETWORKS", "SequenceNetwork", "in_place", "other_strand"]
+
+# share of the k-mers; a fifth was no better
+_LEFT_OUT = 0.5
 
 
 def other_strand(ids: Tensor) -> Tensor:
@@ -35,28 +41,40 @@ def in_place(there: Tensor, mask: Tensor) -> Tensor:
 
 
 class SequenceNetwork(nn.Module):
-    """Ids ``[B, T]`` -> a score for each class ``[B, classes]``, from the strand that is given.
+    """Ids ``[B, T]`` -> a score for each class ``[B, classes]``.
 
     In evaluation mode, shares of the bases ``[B, T, 4]`` may take the place of ids (:mod:`titans_dna.encoder`).
 
     Args:
         encoder: ids -> features ``[B, S, dim]`` and their mask ``[B, S]``; has ``dim``.
         classes: number of classes.
-        dropout: before the head.
+        dropout: before the head. Unless it is 0, half of the k-mers are left out in training.
+        kmers: k of the longest k-mers that are counted; 0: none are.
     """
 
-    def __init__(self, encoder: nn.Module, classes: int, dropout: float) -> None:
+    either_strand = True
+
+    def __init__(self, encoder: nn.Module, classes: int, dropout: float, kmers: int = 0) -> None:
         super().__init__()
         self.encoder = encoder
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(2 * int(encoder.dim), classes)  # type: ignore[arg-type]
+        left_out = _LEFT_OUT if dropout else 0.0
+        self.kmers = KmerScores(kmers, classes, self.either_strand, left_out) if kmers else None
 
     def forward(self, ids: Tensor) -> Tensor:
-        return self.score(*self.encoder(ids))
+        scores = self.head(self.dropout(mean_and_max(*self.features(ids))))
+        return scores if self.kmers is None else scores + self.kmers(ids)
 
-    def score(self, features: Tensor, mask: Tensor) -> Tensor:
-        """From features ``[B, S, dim]`` to scores ``[B, classes]``."""
-        return self.head(self.dropout(mean_and_max(features, mask)))
+    def features(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Along the sequence ``[B, S, dim]``, and where they are real ``[B, S]``."""
+        return self.encoder(ids)
+
+
+class OneStrand(SequenceNetwork):
+    """The given strand, and words as they stand on it."""
+
+    either_strand = False
 
 
 class Augmented(SequenceNetwork):
@@ -86,25 +104,21 @@ class Equivariant(SequenceNetwork):
     so joined has seen the sequence on both sides.
     """
 
-    def __init__(self, encoder: nn.Module, classes: int, dropout: float) -> None:
-        super().__init__(encoder, classes, dropout)
+    def __init__(self, encoder: nn.Module, classes: int, dropout: float, kmers: int = 0) -> None:
+        super().__init__(encoder, classes, dropout, kmers)
         dim = int(encoder.dim)  # type: ignore[arg-type]
         self.join = nn.Linear(2 * dim, dim)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        (here, there), mask = self._strands(ids)
-        return self.score(F.gelu(self.join(torch.cat((here + there, torch.maximum(here, there)), dim=-1))), mask)
-
-    def _strands(self, ids: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        """Features of both strands, those of the other one in the order of places on this one."""
-        features, mask = self.encoder(torch.cat((ids, other_strand(ids))))
-        here, there = features.chunk(2)
+    def features(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        both, mask = self.encoder(torch.cat((ids, other_strand(ids))))
         mask = mask[: len(ids)]
-        return (here, in_place(there, mask)), mask
+        here, there = both.chunk(2)
+        there = in_place(there, mask)
+        return F.gelu(self.join(torch.cat((here + there, torch.maximum(here, there)), dim=-1))), mask
 
 
 NETWORKS: dict[str, type[SequenceNetwork]] = {
-    "none": SequenceNetwork,
+    "none": OneStrand,
     "augment": Augmented,
     "average": Averaged,
     "equivariant": Equivariant,

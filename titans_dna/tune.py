@@ -126,6 +126,7 @@ def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, 
         "kernel_size": trial.suggest_categorical("kernel_size", [7, 9, 13, 19]),
         "pool": trial.suggest_categorical("pool", pools),
         "positions": trial.suggest_categorical("positions", [True, False]),
+        "kmers": trial.suggest_categorical("kmers", [0, 4, 6]),
         "learning_rate": trial.suggest_float("learning_rate", 5e-4, 6e-3, log=True),
     }
 

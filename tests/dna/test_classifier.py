@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 
+from titans_core.archive import ArchiveError, load_archive, save_archive
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.tokenizer import reverse_complement
 
@@ -54,6 +55,19 @@ def test_a_planted_motif_is_learned_on_both_strands(mode):
     assert model.score(X_test, y_test) > 0.9
     turned = [reverse_complement(s) for s in X_test]
     np.testing.assert_allclose(model.predict_proba(turned), model.predict_proba(X_test), atol=1e-5)
+
+
+def test_kmers_tell_apart_what_differs_by_its_words_alone():
+    """Words of three, wherever they stand; the reverse complement has as many."""
+    rng = np.random.default_rng(0)
+    words = {"no": ["ACG", "TTC"], "yes": ["AGC", "TCT"]}
+    y = np.array(["no", "yes"] * 100)
+    X = ["".join(rng.choice(words[label], 12)) for label in y]
+    told, untold = (classifier(kmers=k, max_epochs=4).fit(X[:150], y[:150]) for k in (3, 0))
+    assert told.score(X[150:], y[150:]) == 1
+    assert untold.network_.kmers is None
+    log_odds = [model.predict_proba(X[150:])[:, 1] for model in (told, untold)]
+    assert np.abs(log_odds[0] - 0.5).mean() > np.abs(log_odds[1] - 0.5).mean()
 
 
 def test_probabilities_do_not_depend_on_the_neighbours(fitted):
@@ -100,6 +114,14 @@ def test_fit_save_load_predict_gives_the_same_numbers(tmp_path, mode, dtype):
     assert loaded.predict(X).dtype == model.predict(X).dtype
     assert loaded.class_weight[y[0]] == 2.0
     assert loaded.get_params()["dim"] == 16
+
+
+def test_a_model_with_arguments_of_another_version_is_refused_by_their_names(fitted, tmp_path):
+    fitted.save(tmp_path)
+    content, tensors = load_archive(tmp_path, "TitansDNAClassifier")
+    save_archive(tmp_path, "TitansDNAClassifier", content | {"params": content["params"] | {"chunk": 8}}, tensors)
+    with pytest.raises(ArchiveError, match=r"saved by another version, .* arguments \['chunk'\]"):
+        TitansDNAClassifier.load(tmp_path)
 
 
 def test_classes_are_sorted_by_name_and_predicted_as_given():

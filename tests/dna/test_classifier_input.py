@@ -101,6 +101,8 @@ def test_a_missing_fasta_file_is_named():
         ({"finetune": "half"}, "finetune must be one of"),
         ({"dim": 20}, "dim must be a multiple of 16"),
         ({"kernel_size": 8}, "kernel_size must be odd"),
+        ({"kmers": -1}, "kmers must be an integer >= 0"),
+        ({"kmers": 9}, "kmers must be at most 8, got 9"),
         ({"max_epochs": 0}, "max_epochs must be an integer >= 1"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),
         ({"validation_fraction": -0.1}, r"validation_fraction must be in \[0, 1\)"),

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 from typing_extensions import Self
 
-from titans_core.archive import load_archive, save_archive
+from titans_core.archive import ArchiveError, load_archive, save_archive
 
 
 def is_number(value: Any) -> bool:
@@ -48,9 +48,15 @@ class TitansEstimator(BaseEstimator):
 
         Raises:
             FileNotFoundError: no saved model there.
-            ArchiveError: a truncated or changed file, or another kind of model.
+            ArchiveError: a truncated or changed file, another kind of model, or one with arguments of another version.
         """
         content, tensors = load_archive(path, cls.__name__)
+        unknown = sorted(set(content["params"]) - set(cls._get_param_names()))
+        if unknown:
+            raise ArchiveError(
+                f"{path} was saved by another version, whose {cls.__name__} has the arguments {unknown}. "
+                "Load it with that version, or fit it again."
+            )
         model = cls(**content["params"])
         model._unpack(content["learned"], tensors)
         return model
