@@ -13,9 +13,9 @@ from tqdm.auto import tqdm
 
 from titans_ts import online
 from titans_ts.objective import Objective
-from titans_ts.rolling import corrections, forecast_rows, forecast_windows
+from titans_ts.rolling import KeptForecasts, corrections, forecast_rows
 from titans_ts.simba import Simba
-from titans_ts.windows import Table, Windows, first_rows
+from titans_ts.windows import Table, first_rows
 
 LANES, SEGMENT = 32, 32  # streams side by side; writes in a segment
 CHECKS = 4
@@ -109,7 +109,7 @@ class _Streams:
     def __init__(
         self, network: Simba, objective: Objective, table: Table, memory: online.OnlineMemory, border: int
     ) -> None:
-        self.network, self.objective, self.table, self.border = network, objective, table, border
+        self.forecasts, self.table = KeptForecasts(network, objective, table), table
         self.first = first_rows(table.values)
         self.lead = max(memory.span + memory.stride, network.config.input_size)
         self.tokens = ((border - network.config.h - memory.stride) - (self.first + self.lead)) // memory.stride
@@ -151,18 +151,13 @@ class _Streams:
 
     def _known(self, origins: Tensor, series: Tensor) -> tuple[Tensor, Tensor]:
         """The network's forecast and the truth at origins ``[B, T]``: ``[B, T, h]``."""
-        B, T = origins.shape
-        h, N = self.network.config.h, self.table.values.shape[1]
-        if self.together:
-            rows = origins[::N].reshape(-1)
-            windows = Windows(self.table, self.network.config.input_size, h, rows)
-            found = forecast_windows(self.network, self.objective, windows).point  # [P * T, h, N]
-            forecast = found.unflatten(0, (-1, T)).permute(0, 3, 1, 2).reshape(B, T, h)
-        else:
-            lanes = series.repeat_interleave(T)
-            windows = Windows(self.table, self.network.config.input_size, h, origins.reshape(-1), lanes)
-            forecast = forecast_windows(self.network, self.objective, windows).point.reshape(B, T, h)
-        return forecast, self.table.values[origins.unsqueeze(-1) + torch.arange(h), series[:, None, None]]
+        # streams side by side are those of all series, one phase after the other, where series are mixed
+        asked = slice(None, None, self.table.values.shape[1] if self.together else None)
+        rows, lanes = origins[asked], series[asked, None].expand(-1, origins.shape[1])
+        found = self.forecasts.point(rows.reshape(-1), lanes.reshape(-1))  # [K, h, series of a window]
+        forecast = found.unflatten(0, rows.shape).permute(0, 3, 1, 2).flatten(0, 1)
+        horizon = origins.unsqueeze(-1) + torch.arange(forecast.shape[-1])
+        return forecast, self.table.values[horizon, series[:, None, None]]
 
 
 @dataclass(frozen=True)

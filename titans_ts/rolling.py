@@ -12,6 +12,7 @@ from titans_ts.simba import Simba
 from titans_ts.windows import Table, Windows, first_rows
 
 LANES, FLOATS = 2048, 1 << 21  # of one call of the network
+KEPT = 1 << 25  # numbers that KeptForecasts keeps at most
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,39 @@ def forecast_windows(
             found = objective.quantiles(raw, probabilities)
             quantiles.append(found * scale.unsqueeze(-1) + center.unsqueeze(-1))
     return Forecasts(torch.cat(points), torch.cat(quantiles) if quantiles else None, torch.cat(spreads))
+
+
+class KeptForecasts:
+    """The network's forecasts of windows that are asked for again and again: each is made once.
+
+    Those of a table that has too many of them, more than ``KEPT`` numbers, are made each time.
+    """
+
+    def __init__(self, network: Simba, objective: Objective, table: Table) -> None:
+        self.network, self.objective, self.table = network, objective, table
+        rows, series = table.values.shape
+        self.apart = network.config.num_series is None
+        self.columns = series if self.apart else 1
+        self.found: Tensor | None = None
+        if rows * series * network.config.h <= KEPT:
+            self.found = table.values.new_empty(rows * self.columns, network.config.h, series // self.columns)
+            self.made = torch.zeros(rows * self.columns, dtype=torch.bool)
+
+    def point(self, origins: Tensor, series: Tensor) -> Tensor:
+        """At each of K origins, of the series ``[K]`` given, ``[K, h, 1]``; of all of them, whichever are given, where
+        series are mixed, ``[K, h, N]``."""
+        if self.found is None:
+            return self._make(origins, series)
+        windows = origins * self.columns + (series if self.apart else 0)
+        new = windows[~self.made[windows]].unique()
+        if len(new):
+            self.found[new] = self._make(new // self.columns, new % self.columns)
+            self.made[new] = True
+        return self.found[windows]
+
+    def _make(self, origins: Tensor, series: Tensor) -> Tensor:
+        windows = _windows(self.network, self.table, origins, series if self.apart else None)
+        return forecast_windows(self.network, self.objective, windows).point
 
 
 def forecast_rows(

@@ -1,0 +1,73 @@
+"""Forecasts that are kept: the same as those made anew, and each made once."""
+
+import pytest
+import torch
+
+from titans_ts import rolling
+from titans_ts.objective import objective_of
+from titans_ts.simba import Simba, SimbaConfig
+from titans_ts.windows import Table, Windows
+
+H, LOOKBACK, ROWS, SERIES = 3, 8, 40, 2
+
+
+@pytest.fixture(params=[True, False], ids=["mixed", "apart"])
+def network(request):
+    torch.manual_seed(0)
+    config = SimbaConfig(H, LOOKBACK, SERIES if request.param else None, patch_size=4, dim=8, num_layers=1)
+    return Simba(config).eval()
+
+
+@pytest.fixture
+def table():
+    return Table(torch.randn(ROWS, SERIES, generator=torch.Generator().manual_seed(1)))
+
+
+@pytest.fixture
+def made(network):
+    """How many windows the network has read, call by call."""
+    counts = []
+    normalised = network.normalised
+
+    def counted(x, *columns):
+        counts.append(len(x))
+        return normalised(x, *columns)
+
+    network.normalised = counted
+    return counts
+
+
+def anew(network, table, origins, series):
+    together = network.config.num_series is not None
+    windows = Windows(table, LOOKBACK, H, origins, None if together else series)
+    return rolling.forecast_windows(network, objective_of("mae"), windows).point
+
+
+@pytest.mark.parametrize("kept", [1 << 25, 0])
+def test_kept_forecasts_are_those_made_anew(network, table, monkeypatch, kept):
+    monkeypatch.setattr(rolling, "KEPT", kept)
+    forecasts = rolling.KeptForecasts(network, objective_of("mae"), table)
+    rng = torch.Generator().manual_seed(2)
+    for _ in range(3):
+        origins = torch.randint(LOOKBACK, ROWS - H + 1, (9,), generator=rng)
+        series = torch.randint(SERIES, (9,), generator=rng)
+        found = forecasts.point(origins, series)
+        torch.testing.assert_close(found, anew(network, table, origins, series), rtol=0, atol=1e-6)
+
+
+def test_each_is_made_once_unless_there_are_too_many_to_keep(network, table, made, monkeypatch):
+    origins, series = torch.tensor([9, 9, 12, 30]), torch.tensor([0, 1, 1, 0])
+    windows = len(set(origins.tolist())) if network.config.num_series else len(origins)
+    forecasts = rolling.KeptForecasts(network, objective_of("mae"), table)
+    first = forecasts.point(origins, series)
+    assert made == [windows]
+    again = forecasts.point(origins.flip(0), series.flip(0))
+    assert made == [windows]
+    assert torch.equal(again, first.flip(0))
+
+    monkeypatch.setattr(rolling, "KEPT", ROWS * SERIES * H - 1)
+    forecasts = rolling.KeptForecasts(network, objective_of("mae"), table)
+    made.clear()
+    for _ in range(2):
+        forecasts.point(origins, series)
+    assert made == [len(origins)] * 2
