@@ -1,7 +1,8 @@
-"""A local server in the place of the network, that misbehaves as told."""
+"""A data home of a test's own, and a local server in the place of the network, that misbehaves as told."""
 
 import contextlib
 import functools
+import gzip
 import http.server
 import re
 import threading
@@ -9,6 +10,7 @@ import threading
 import pytest
 
 from titans_datasets import download as download_module
+from titans_datasets.sources import dna_files
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -75,3 +77,26 @@ def server(monkeypatch):
         running.ending.set()
         running.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def put(home):
+    def write(relative, text):
+        path = home / "dna" / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def unchecked(monkeypatch):
+    """Files under the names of published ones may hold anything."""
+    monkeypatch.setattr(dna_files, "checksums", dict)

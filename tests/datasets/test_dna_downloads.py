@@ -1,0 +1,151 @@
+"""DNA sets and genomes fetched from a local server."""
+
+import gzip
+import hashlib
+import sys
+
+import pandas as pd
+import pytest
+
+from titans_datasets import ChecksumError, OfflineError, cache
+from titans_datasets.dna import load_dna, load_genome
+from titans_datasets.sources import dna_files
+from titans_datasets.sources.dna import GB as GB_ENTRIES
+
+GUE = ["tf_0", "tf_1", "tf_2", "tf_3", "mouse_0", "mouse_2"]
+GUE += ["prom_core_all", "prom_core_notata", "prom_core_tata", "prom_300_tata"]
+PARTS = ("train", "dev", "test")
+OTHER_STRAND = str.maketrans("ACGT", "TGCA")
+
+
+@pytest.fixture
+def server(server, monkeypatch):
+    """Published files come from here, by their place below ``dna/``."""
+    monkeypatch.setattr(dna_files, "url", lambda relative: f"{server.url}/{relative}")
+    sums = {}
+    monkeypatch.setattr(dna_files, "checksums", lambda: sums)
+
+    def publish(relative, content):
+        server.files[f"/{relative}"] = content
+        sums[relative] = hashlib.sha256(content).hexdigest()
+
+    server.publish = publish
+    return server
+
+
+def test_gue_is_fetched_once_and_kept(home, server):
+    for part in ("train", "dev", "test"):
+        server.publish(f"gue/tf_1/{part}.csv", b"sequence,label\nACGT,1\nAAAA,0\n")
+    assert len(load_dna("tf_1", data_home=home)) == 6
+    server.files.clear()
+    assert len(load_dna("tf_1", data_home=home, download=False)) == 6
+
+
+def test_coordinates_are_fetched_where_a_genome_is_given(home, server, tmp_path):
+    chromosome = "ACGTTGCAAC" * 5 + "GGATTCCA" * 15
+    for part in ("train", "test"):
+        for label, start in (("negative", 10), ("positive", 90)):
+            text = f"id,region,start,end,strand\nx,chr5,{start},{start + 40},-\n"
+            server.publish(
+                f"gb_intervals/dummy_mouse_enhancers_ensembl/{part}/{label}.csv.gz", gzip.compress(text.encode())
+            )
+    genome = tmp_path / "mouse.fa"
+    genome.write_text(f">5\n{chromosome}\n")
+    data = load_dna("dummy_mouse_enhancers_ensembl", genome=genome, data_home=home)
+    negative, positive = (chromosome[i : i + 40].translate(OTHER_STRAND)[::-1] for i in (10, 90))
+    assert data.part("train")[0] == data.part("test")[0] == [negative, positive]
+    assert data.part("test")[1].tolist() == [0, 1]
+    assert data.audit(verbose=0).leaks
+
+
+def test_coordinates_are_fetched_where_sequences_are_missing(home, server):
+    for part in ("train", "test"):
+        for label in ("negative", "positive"):
+            text = f"id,region,start,end,strand\nx,chr5,{10 + 5 * (part == 'test')},60,+\n"
+            server.publish(
+                f"gb_intervals/dummy_mouse_enhancers_ensembl/{part}/{label}.csv.gz", gzip.compress(text.encode())
+            )
+    server.publish("gb/dummy_mouse_enhancers_ensembl/test.csv", b"seq,label\nACGT,negative\nAAAA,positive\n")
+    with pytest.warns(UserWarning, match="train sequences.* are not here"):
+        data = load_dna("dummy_mouse_enhancers_ensembl", data_home=home)
+    assert len(data.intervals) == 4
+    server.files = {path: content for path, content in server.files.items() if "gb_intervals" not in path}
+    for path in (home / "dna" / "gb_intervals").rglob("*.gz"):
+        path.unlink()
+    with pytest.warns(UserWarning, match="train sequences.* are not here"):  # offline they are done without
+        assert load_dna("dummy_mouse_enhancers_ensembl", data_home=home).intervals is None
+
+
+@pytest.mark.parametrize("folder", ["gue/tf/1", "gue/tf_1"])
+def test_files_that_lie_as_in_the_archive_are_checked_and_completed(home, server, put, folder):
+    content = {part: f"sequence,label\nACG{base},1\n".encode() for part, base in zip(PARTS, "ACG", strict=True)}
+    for part in PARTS:
+        server.publish(f"gue/tf_1/{part}.csv", content[part])
+    put(f"{folder}/train.csv", "sequence,label\nTTTT,1\n")
+    with pytest.raises(ChecksumError, match="wrong checksum"):
+        load_dna("tf_1", data_home=home)
+    put(f"{folder}/train.csv", content["train"].decode())
+    assert len(load_dna("tf_1", data_home=home)) == 3
+
+
+def test_a_packed_file_is_checked_by_what_it_holds(home, server, put):
+    server.publish("genomes/drosophila_1pct.fa", b">2L\nACGT\n")
+    put("genomes/drosophila_1pct.fa.gz", ">2L\nACGT\n")
+    assert load_genome("drosophila_1pct", data_home=home).fasta.suffix == ".gz"
+    put("genomes/drosophila_1pct.fa.gz", ">2L\nACG\n")
+    with pytest.raises(ChecksumError, match="unpacked bytes have the wrong checksum"):
+        load_genome("drosophila_1pct", data_home=home)
+
+
+def test_a_folder_that_cannot_be_written_to_is_said(home, server, monkeypatch):
+    server.publish("genomes/drosophila_1pct.fa", b">2L\nACGT\n")
+    (home / "dna" / "genomes").mkdir(parents=True)
+    monkeypatch.setattr(cache, "writable", lambda folder: home not in folder.parents)
+    with pytest.warns(UserWarning, match="cannot be written to; .* is downloaded to"):
+        assert cache.user_cache() in load_genome("drosophila_1pct", data_home=home).fasta.parents
+    (cache.user_cache() / "dna" / "genomes" / "drosophila_1pct.fa").unlink()
+    monkeypatch.setattr(cache, "writable", lambda folder: False)
+    with pytest.raises(PermissionError, match="nowhere to put it"):
+        load_genome("drosophila_1pct", data_home=home)
+
+
+def test_without_pyarrow_the_command_to_install_it_is_named(home, unchecked, monkeypatch):
+    for part in PARTS:
+        path = home / "dna" / "gue" / "tf_1" / f"{part}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pd.DataFrame({"sequence": ["ACGT"], "label": [1]}).to_parquet(path)
+    for name in ("pyarrow", "fastparquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"titans-suite\[dna\]"):
+        load_dna("tf_1", data_home=home)
+
+
+def test_what_cannot_be_fetched_says_where_to_put_it(home, server):
+    server.publish("gue/tf_1/train.csv", b"sequence,label\nACGT,1\n")
+    server.files.clear()
+    with pytest.raises(OfflineError, match="answered 404") as caught:
+        load_dna("tf_1", data_home=home)
+    assert str(home / "dna" / "gue" / "tf_1" / "train.csv") in str(caught.value)
+    assert "a folder that holds dna/gue/tf_1/train.csv" in str(caught.value)
+
+
+def test_another_file_than_the_published_one_is_refused(home, server):
+    server.publish("gue/tf_1/train.csv", b"sequence,label\nACGT,1\n")
+    server.files["/gue/tf_1/train.csv"] = b"sequence,label\nACGT,0\n"
+    with pytest.raises(ChecksumError, match="wrong checksum") as caught:
+        load_dna("tf_1", data_home=home)
+    assert "a folder that holds dna/gue/tf_1/train.csv" in str(caught.value)
+    assert not list(home.rglob("*.csv*"))
+
+
+def test_every_published_file_has_an_address_pinned_to_a_commit_and_a_checksum():
+    sums = dna_files.checksums()
+    assert len(sums) == 30 + 38 + 3 + 9
+    assert all(len(s) == 64 and int(s, 16) for s in sums.values())
+    for relative in sums:
+        assert dna_files.url(relative).startswith("https://raw.githubusercontent.com/")
+        assert any(len(piece) == 40 for piece in dna_files.url(relative).split("/"))
+    assert {f"gue/{task}/{part}.csv" for task in GUE for part in ("train", "dev", "test")} <= sums.keys()
+    for name, entry in GB_ENTRIES.items():
+        for part in ("train", "test"):
+            assert {f"gb_intervals/{name}/{part}/{label}.csv.gz" for label in entry.counts} <= sums.keys()

@@ -1,0 +1,129 @@
+"""DNA sets by name, from local files in any of their layouts."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from titans_datasets import ChecksumError
+from titans_datasets.dna import list_dna_datasets, load_dna, load_genome
+
+GUE = ["tf_0", "tf_1", "tf_2", "tf_3", "mouse_0", "mouse_2"]
+GUE += ["prom_core_all", "prom_core_notata", "prom_core_tata", "prom_300_tata"]
+GB = [
+    "human_nontata_promoters",
+    "human_enhancers_cohn",
+    "human_enhancers_ensembl",
+    "human_ocr_ensembl",
+    "human_ensembl_regulatory",
+    "demo_coding_vs_intergenomic_seqs",
+    "demo_human_or_worm",
+    "drosophila_enhancers_stark",
+    "dummy_mouse_enhancers_ensembl",
+]
+PARTS = ("train", "dev", "test")
+
+
+def test_every_set_of_gue_gb_and_cnnprom_has_a_name():
+    assert list_dna_datasets() == [*GUE, *GB, "ecoli_sigma70", "arabidopsis_tata", "arabidopsis_nontata"]
+
+
+def test_an_unknown_name_is_answered_with_the_closest():
+    with pytest.raises(ValueError, match=r"Unknown DNA set 'human_nontata'; known are tf_0, .*"):
+        load_dna("human_nontata")
+    with pytest.raises(ValueError, match=r"Did you mean 'human_nontata_promoters'\?"):
+        load_dna("human_nontata_promoter")
+    with pytest.raises(ValueError, match="Unknown genome 'moon'; known are yeast"):
+        load_genome("moon")
+
+
+def test_importing_needs_neither_torch_nor_pandas():
+    code = (
+        "import sys, titans_datasets.dna\n"
+        "print([m for m in ('torch', 'pandas', 'sklearn', 'titans_dna', 'pyfaidx') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("folder", ["gue/prom_core_tata", "gue/prom/prom_core_tata", "gue/prom_prom_core_tata"])
+@pytest.mark.parametrize("name", ["prom_core_tata", "CORE_TATA"])
+@pytest.mark.usefixtures("unchecked")
+def test_gue_is_read_from_any_layout_of_its_archive(home, put, folder, name):
+    for part, rows in {"train": "ACGT,1\nggaa,0\n", "dev": "ACCC,0\n", "test": "TTTT,1\n"}.items():
+        put(f"{folder}/{part}.csv", f"sequence,label\n{rows}")
+    data = load_dna(name, data_home=home, download=False)
+    assert data.sequences == ["ACGT", "GGAA", "ACCC", "TTTT"]
+    assert data.labels.tolist() == [1, 0, 0, 1]
+    assert data.split.tolist() == ["train", "train", "dev", "test"]
+    assert data.part("dev")[0] == ["ACCC"]
+    assert repr(data) == (
+        "DNADataset('prom_core_tata': 4 sequences of 4 bases; train 2 (0 1, 1 1); dev 1 (0 1, 1 0); test 1 (0 0, 1 1))"
+    )
+    assert data.audit(k=4).kmers.shared_with_train == 0
+    with pytest.raises(ValueError, match=r"no part 'valid' here, only train, dev, test\."):
+        data.part("valid")
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_missing_part_is_named_with_its_place(home, put):
+    put("gue/tf_0/train.csv", "sequence,label\nACGT,1\n")
+    with pytest.raises(FileNotFoundError, match=r"tf_0 lacks dev, test in .*gue/tf_0\. Put them there as <part>\.csv"):
+        load_dna("tf_0", data_home=home, download=False)
+    with pytest.raises(FileNotFoundError, match="ecoli_sigma70 lacks all"):
+        load_dna("ecoli_sigma70", data_home=home)
+    with pytest.raises(ValueError, match="genome= serves the sets"):
+        load_dna("tf_0", genome="x.fa", data_home=home)
+
+
+def test_wrong_columns_and_labels_are_named(home, put):
+    put("cnnprom/ecoli_sigma70/all.csv", "dna,y\nACGT,1\n")
+    with pytest.raises(ValueError, match=r"all\.csv has the columns \['dna', 'y'\]; expected seq or sequence"):
+        load_dna("ecoli_sigma70", data_home=home)
+    put("cnnprom/ecoli_sigma70/all.csv", "seq,target\nACGT,2\n")
+    with pytest.raises(ValueError, match=r"labels \['2'\]; expected"):
+        load_dna("ecoli_sigma70", data_home=home)
+    put("cnnprom/ecoli_sigma70/all.csv", "seq,label\nACGT,1\n,0\n")
+    with pytest.raises(ValueError, match=r"all\.csv lacks a sequence or a label in row 1"):
+        load_dna("ecoli_sigma70", data_home=home)
+
+
+def test_a_file_that_is_not_the_one_in_the_manifest_is_refused(home, put):
+    path = put("cnnprom/ecoli_sigma70/all.csv", "seq,label\nACGT,1\nACGA,0\n")
+    entry = {"file": "cnnprom/ecoli_sigma70/all.csv", "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    put("manifest.json", json.dumps([entry]))
+    assert len(load_dna("ecoli_sigma70", data_home=home)) == 2
+    put("cnnprom/ecoli_sigma70/all.csv", "seq,label\nACGT,0\nACGA,0\n")
+    with pytest.raises(ChecksumError, match=r"all\.csv: its bytes have the wrong checksum"):
+        load_dna("ecoli_sigma70", data_home=home)
+
+
+def test_the_folders_that_genomic_benchmarks_writes_are_read(home, put):
+    for part in ("train", "test"):
+        for label, piece in (("negative", "ACGT"), ("positive", "GGGG")):
+            put(f"gb/human_enhancers_cohn/{part}/{label}/0.txt", piece)
+    with pytest.warns(UserWarning, match=r"20841 of 20843 train sequences, 6946 of 6948 test sequences are not here"):
+        data = load_dna("human_enhancers_cohn", data_home=home, download=False)
+    assert data.classes == ("negative", "positive")
+    assert data.part("test")[0] == ["ACGT", "GGGG"]
+    assert data.part("test")[1].tolist() == [0, 1]
+
+
+def test_numbers_of_regulatory_tables_are_not_in_the_order_of_names(home, put):
+    put("gb/human_ensembl_regulatory/test.csv", "seq,label\nAA,0\nCC,1\nGG,2\n")
+    with pytest.warns(UserWarning, match="are not here"):
+        data = load_dna("human_ensembl_regulatory", data_home=home, download=False)
+    assert [data.classes[i] for i in data.labels] == ["promoter", "enhancer", "ocr"]
+    assert data.classes == ("enhancer", "ocr", "promoter")
+
+
+def test_without_sequences_the_error_says_how_to_get_them(home):
+    with pytest.raises(FileNotFoundError) as caught:
+        load_dna("demo_human_or_worm", data_home=home, download=False)
+    message = str(caught.value)
+    assert "genome={'human': '<path>', 'worm': '<path>'}" in message
+    assert "Homo_sapiens.GRCh38.dna.toplevel.fa.gz" in message
+    assert "Caenorhabditis_elegans.WBcel235" in message
+    assert "zenodo.org/records/16605299/files/demo_human_or_worm_v0.zip" in message
