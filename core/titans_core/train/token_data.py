@@ -6,7 +6,8 @@ from typing import Any
 import lightning as L
 from torch.utils.data import DataLoader
 
-from titans_core.train.tokens import OrderedBatches, PackedTokens, TokenLoader
+from titans_core.train.token_batches import OrderedBatches, TokenLoader
+from titans_core.train.tokens import PackedTokens
 
 
 class TokenData(L.LightningDataModule):
