@@ -7,7 +7,7 @@ import torch
 from titans_ts.frame import Panel
 from titans_ts.model import Model
 from titans_ts.scaling import tensor
-from titans_ts.stamps import around
+from titans_ts.stamps import around, in_zone
 
 BATCH = 256
 
@@ -34,7 +34,8 @@ def forecast_arrays(
             )
         step = context.freq
         assert not isinstance(step, int)  # a calendar has time stamps
-        index, rows = around(pd.DatetimeIndex(origins), step, config.input_size, config.h)
+        stamps = pd.DatetimeIndex(in_zone(pd.DatetimeIndex(origins), context.index))
+        index, rows = around(stamps, step, config.input_size, config.h)
         waves = model.scaling.future(index, np.empty((len(index), 1, 0)))
         futr = None if waves is None else waves[torch.from_numpy(rows)]
         if columns.profile:

@@ -34,7 +34,7 @@ def backtest(
     step = h if step_size is None else step_size
     for name, value in (("n_windows", n_windows), ("step_size", step)):
         at_least(name, value)
-    if not isinstance(refit, (bool, int)) or refit < 0:
+    if not isinstance(refit, (bool, int, np.integer)) or refit < 0:
         raise ValueError(f"refit must be False, True or a number of windows, got {refit!r}.")
     columns = read_columns(forecaster.exogenous)
     whole = clone(forecaster)._read(df, columns, static_df, reset=True, fill=False)
@@ -72,6 +72,7 @@ def backtest_frame(
     model._check_series(panel, "a backtest")
     h, T = model._fitted().h, len(panel.values)
     given, panel = panel, panel.filled(model.missing)
+    unknown = given.unknown()
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, torch.tensor(origins), levels)
     rolling = _RollingCalibration(model, table, fitted if levels else None)
@@ -79,7 +80,7 @@ def backtest_frame(
     parts = []
     for i, origin in enumerate(origins):
         at = found.at(i)
-        if model.missing == "interpolate" and np.isnan(given.values[origin - 1]).any():
+        if model.missing == "interpolate" and unknown[origin - 1].any():
             # the line through a hole that goes on behind the origin was drawn to what came later
             then = model.scaling_.table(given.known_at(origin).filled(model.missing))
             at = model.model_.rolling(then, torch.tensor([origin]), levels)

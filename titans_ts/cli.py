@@ -10,8 +10,10 @@ try:
 except ImportError as error:
     raise ImportError("the command line needs typer: pip install 'titans-suite[cli]'") from error
 
+import numpy as np
 import pandas as pd
 
+from titans_ts.exogenous import to_pandas
 from titans_ts.files import read_ahead, read_series, writable
 
 app = typer.Typer(
@@ -254,7 +256,7 @@ def _made(
     return TitansForecaster(
         h=horizon,
         input_size=lookback,
-        freq=freq,
+        freq=int(freq) if freq is not None and freq.isdecimal() else freq,
         loss=loss.value,
         missing=missing.value,
         exogenous=exogenous if any(exogenous.values()) else None,
@@ -264,7 +266,9 @@ def _made(
     )
 
 
-def _write(frame: pd.DataFrame, out: Path | None) -> None:
+def _write(found: Any, out: Path | None) -> None:
+    """Forecasts of any layout: a model may have been fitted on frames of polars, or on matrices."""
+    frame = pd.DataFrame(found.reshape(len(found), -1)) if isinstance(found, np.ndarray) else to_pandas(found)
     index = frame.index.name == "ds"
     if out is None:
         typer.echo(frame.to_csv(index=index))

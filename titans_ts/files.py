@@ -72,6 +72,13 @@ def writable(path: Path | None, kind: str = "file") -> None:
 
 
 def _table(path: Path) -> pd.DataFrame:
+    table = _read(path)
+    if len(table) == 0:
+        raise ValueError(f"{path} has no rows but its header {list(table.columns)[:8]}.")
+    return table
+
+
+def _read(path: Path) -> pd.DataFrame:
     if path.suffix.lower() not in PARQUET:
         return _csv(path)
     try:
@@ -87,12 +94,12 @@ def _table(path: Path) -> pd.DataFrame:
 
 
 def _csv(path: Path) -> pd.DataFrame:
-    table = pd.read_csv(path)
-    if table.shape[1] == 1 and ";" in str(table.columns[0]):
-        table = pd.read_csv(path, sep=";")
-        text = table.iloc[:, 1:].select_dtypes(exclude="number")
-        if any(text[name].astype(str).str.fullmatch(r"\s*-?\d*,\d+\s*").any() for name in text):
-            table = pd.read_csv(path, sep=";", decimal=",")
+    header = str(pd.read_csv(path, sep="\x01", nrows=0).columns[0])
+    separator = max(",;\t", key=header.count)
+    table = pd.read_csv(path, sep=separator)
+    text = table.iloc[:, 1:].select_dtypes(exclude="number")
+    if separator != "," and any(text[name].astype(str).str.fullmatch(r"\s*-?\d*,\d+\s*").any() for name in text):
+        table = pd.read_csv(path, sep=separator, decimal=",")
     first = table.columns[0]
     counts = first == "Unnamed: 0" and table.shape[1] > 1 and table[first].equals(pd.Series(np.arange(len(table))))
     second = table.columns[min(1, table.shape[1] - 1)]

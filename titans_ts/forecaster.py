@@ -23,7 +23,7 @@ from titans_ts.intervals import check_levels, level_names
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import Objective, objective_of
-from titans_ts.reading import in_zone_of, is_frame, of_frame, read_newer, with_static
+from titans_ts.reading import is_frame, of_frame, read_newer, with_static
 from titans_ts.rolling import forecast_rows
 from titans_ts.scaling import Units
 from titans_ts.simba import Simba, SimbaConfig, default_patch
@@ -274,6 +274,7 @@ class TitansForecaster(TitansEstimator):
         panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False)
         check_length(panel, config.input_size + config.h, "input_size + h")
         step = config.h if step_size is None else step_size
+        at_least("step_size", step)
         origins = list(range(config.input_size, len(panel.values) - config.h + 1, step))
         return backtest_frame(self, panel, origins, [] if level is None else check_levels(level))
 
@@ -328,6 +329,7 @@ class TitansForecaster(TitansEstimator):
         check_length(panel, config.input_size + config.h, "input_size + h")
         came = self.scaling_.table(panel).values
         table = self.scaling_.table(panel.filled(self.missing))
+        unknown = torch.from_numpy(panel.unknown())
         total = count = 0.0
         origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
         for part in origins.split(4096):
@@ -336,7 +338,7 @@ class TitansForecaster(TitansEstimator):
             known = error.isfinite()
             # the line through a hole that goes on behind the origin was drawn to what came later
             if self.missing == "interpolate":
-                known &= came[part - 1].isfinite()[:, None]
+                known &= ~unknown[part - 1][:, None]
             total, count = total + float(error[known].double().sum()), count + float(known.sum())
         return -total / count
 
@@ -414,21 +416,21 @@ class TitansForecaster(TitansEstimator):
         table = self.scaling_.table(panel, units)
         ahead = table.extended(self.scaling_.future(panel.future(config.h), futr), config.h)
         origin = torch.tensor([len(panel.values)])
-        # a context is of series that begun long before it: where one starts with NaN, it was silent for a while
-        late = first_rows(table.values) > len(panel.values) - config.input_size
+        # a context is of series that begun long before it: where one starts with NaN, it was silent for a while, and
+        # a network that is told what is not known takes such a window from a frame, too
+        late = first_rows(table.values) > len(panel.values) - (1 if config.masked else config.input_size)
         if from_start and late.any():
             short = panel.ids[int(late.to(torch.uint8).argmax())]
             raise ValueError(f"series {short!r} is shorter than input_size={config.input_size}. Give more of its past.")
-        model = self.model_
-        found = forecast_rows(
-            model.network, model.objective, ahead, origin, model.probabilities(levels), begun=not from_start
-        )
+        model, begun = self.model_, config.masked or not from_start
+        found = forecast_rows(model.network, model.objective, ahead, origin, model.probabilities(levels), begun)
         if model.memory is not None:
             streams = model.read_through(table) if from_start else self.position_.streams
             found = found.moved(model.recalled(streams, table.values)[None])
         calibration = self.calibration_
         if calibration is not None and panel.ids != self.context_.ids:
-            calibration = calibration.shared()
+            places = {name: i for i, name in enumerate(self.context_.ids)}
+            calibration = calibration.of_series([places.get(name) for name in panel.ids])
         return units.restored(model.bounded(found, levels, calibration)[0], panel.future(config.h))
 
     def _given(self, df: Any, static_df: Any) -> tuple[Panel, Columns]:
@@ -514,9 +516,8 @@ class TitansForecaster(TitansEstimator):
             known = self.freq
             if known is None and not reset and self.context_.layout != "matrix":
                 known = self.context_.freq
-            panel = read_frame(df, known, of_frame(columns), self.missing, fill=fill)
-            if not reset:
-                panel = in_zone_of(panel, self.context_)
+            stamps = None if reset else self.context_.index
+            panel = read_frame(df, known, of_frame(columns), self.missing, fill=fill, known=stamps)
         else:
             # sklearn's own checks and messages for matrices
             allowed = True if self.missing == "error" else "allow-nan"

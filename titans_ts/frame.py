@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from titans_ts.exogenous import Columns, read_static, to_pandas
-from titans_ts.stamps import Freq, Step, check_order, check_regular, find_step, following
+from titans_ts.stamps import Freq, Step, check_order, check_regular, find_step, following, in_zone, name_of, stamps_of
 
 Layout = Literal["long", "wide", "matrix"]
 
@@ -36,6 +36,7 @@ class Panel:
         hist: exogenous columns known up to now, ``[T, N, X]``.
         futr: exogenous columns known ahead, ``[T, N, F]``.
         stat: static columns, ``[N, S]``.
+        drawn: what :meth:`filled` put there or has exogenous columns from it: no measurement, ``[T, N]``.
     """
 
     values: np.ndarray
@@ -47,9 +48,12 @@ class Panel:
     hist: np.ndarray = field(default_factory=_nothing)
     futr: np.ndarray = field(default_factory=_nothing)
     stat: np.ndarray = field(default_factory=_nothing)
+    drawn: np.ndarray = field(default_factory=lambda: np.empty((0, 0), dtype=bool))
 
     def __post_init__(self) -> None:
         T, N = self.values.shape
+        if self.drawn.shape != (T, N):
+            object.__setattr__(self, "drawn", np.zeros((T, N), dtype=bool))
         for name, shape in (("hist", (T, N, 0)), ("futr", (T, N, 0)), ("stat", (N, 0))):
             if getattr(self, name).shape[:-1] != shape[:-1]:
                 object.__setattr__(self, name, np.empty(shape))
@@ -58,7 +62,12 @@ class Panel:
         """The panel of a part of the rows."""
         part = slice(start, stop)
         return replace(
-            self, values=self.values[part], index=self.index[part], hist=self.hist[part], futr=self.futr[part]
+            self,
+            values=self.values[part],
+            index=self.index[part],
+            hist=self.hist[part],
+            futr=self.futr[part],
+            drawn=self.drawn[part],
         )
 
     def filled(self, missing: str) -> "Panel":
@@ -66,7 +75,16 @@ class Panel:
         value that value; else as it is."""
         if missing != "interpolate":
             return self
-        return replace(self, values=_filled(self.values), hist=_filled(self.hist), futr=_filled(self.futr))
+        whole = replace(self, values=_filled(self.values), hist=_filled(self.hist), futr=_filled(self.futr))
+        return replace(whole, drawn=self.drawn | (self.unknown() & ~whole.unknown()))
+
+    def unknown(self) -> np.ndarray:
+        """What has a NaN that only time makes known, of the series or of its columns known up to now: ``[T, N]``."""
+        return np.isnan(self.values) | np.isnan(self.hist).any(axis=-1)
+
+    def clock(self) -> list[str]:
+        """What time stamps say beside their order: the first one, the step, and the time zone."""
+        return [str(self.index[0]), str(name_of(self.freq)), str(getattr(self.index, "tz", None))]
 
     def known_at(self, row: int) -> "Panel":
         """As it stood before a row: what came from there on is NaN, but for columns that are known ahead."""
@@ -98,6 +116,7 @@ class Panel:
             values=np.concatenate((self.values, newer.values)),
             hist=np.concatenate((self.hist, newer.hist)),
             futr=np.concatenate((self.futr, newer.futr)),
+            drawn=np.concatenate((self.drawn, newer.drawn)),
         )
 
     def output(self, index: pd.Index, values: np.ndarray, names: list[str]) -> Any:
@@ -157,6 +176,7 @@ def read_frame(
     missing: str = "error",
     static_df: Any = None,
     fill: bool = True,
+    known: pd.Index | None = None,
 ) -> Panel:
     """A checked :class:`Panel` from what a user has.
 
@@ -170,26 +190,31 @@ def read_frame(
             behind the last as the last; "mask", not known.
         static_df: one row a series: ``unique_id`` and the static columns.
         fill: False leaves NaN where "interpolate" would draw lines; :meth:`Panel.filled` draws them.
+        known: time stamps into whose time zone those of the frame are brought: a day begins there, and a profile goes
+            by the clock there.
 
     Raises:
         TypeError: not a frame or matrix.
         ValueError: missing columns; NaN or infinite values; unsorted, duplicate or irregular time stamps; series that
-            do not end together; a frequency that is unknown or does not fit. The message says where, and what to do.
+            do not end together; a frequency that is unknown or does not fit; a time zone where ``known`` has none, or
+            the other way round. The message says where, and what to do.
     """
     plain = to_pandas(df)
-    panel = _panel(plain, freq, columns, missing, was_polars=plain is not df)
+    panel = _panel(plain, freq, columns, missing, plain is not df, known)
     if fill:
         panel = panel.filled(missing)
     # one layout in memory: sums, and so last digits, depend on it
     return replace(
         panel,
-        values=np.ascontiguousarray(panel.values),
+        values=np.array(panel.values, order="C"),  # a copy: the frame may be changed after fit
         library="pandas" if plain is df else "polars",
         stat=read_static(static_df, panel.ids, columns.stat),
     )
 
 
-def _panel(df: Any, freq: Freq | None, columns: Columns, missing: str, was_polars: bool) -> Panel:
+def _panel(
+    df: Any, freq: Freq | None, columns: Columns, missing: str, was_polars: bool, known: pd.Index | None
+) -> Panel:
     if not isinstance(df, (np.ndarray, pd.DataFrame)):
         hint = " Convert it with .to_pandas()." if hasattr(df, "to_pandas") else ""
         raise TypeError(f"df must be a pandas or polars DataFrame or a numpy matrix, got {type(df).__name__}.{hint}")
@@ -198,7 +223,7 @@ def _panel(df: Any, freq: Freq | None, columns: Columns, missing: str, was_polar
     if isinstance(df, pd.DataFrame) and was_polars and "ds" in df.columns and "unique_id" not in df.columns:
         df = df.set_index("ds")  # polars has no index: a wide frame has its time in a column
     if isinstance(df, pd.DataFrame) and ("unique_id" in df.columns or "ds" in df.columns):
-        return _from_long(df, freq, columns, missing)
+        return _from_long(df, freq, columns, missing, known)
     beside = [*columns.hist, *columns.futr]
     if beside:
         raise ValueError(
@@ -208,8 +233,9 @@ def _panel(df: Any, freq: Freq | None, columns: Columns, missing: str, was_polar
     if isinstance(df, np.ndarray):
         return _from_matrix(df, missing)
     timeless = was_polars and df.index.name != "ds"
-    if not timeless and (isinstance(df.index, pd.DatetimeIndex) or pd.api.types.is_integer_dtype(df.index)):
-        return _from_wide(df, freq, missing)
+    index = stamps_of(df.index)
+    if not timeless and (isinstance(index, pd.DatetimeIndex) or pd.api.types.is_integer_dtype(index)):
+        return _from_wide(df.set_axis(in_zone(index, known)), freq, missing)
     raise ValueError(
         f"df is neither long nor wide: a long frame has the columns {', '.join(LONG_COLUMNS)}, a wide frame one column "
         f"a series and a DatetimeIndex (of polars: a column ds). "
@@ -221,6 +247,8 @@ def _from_matrix(X: np.ndarray, missing: str) -> Panel:
     if X.ndim != 2:
         raise ValueError(f"a matrix must be [T, N] (rows are time, columns are series), got shape {X.shape}.")
     ids = list(range(X.shape[1]))
+    if len(X) == 0:
+        raise ValueError("the matrix has no rows.")
     values = X.astype(np.float64)
     _check_values(values, ids, pd.RangeIndex(len(X)), missing)
     return Panel(values, ids, pd.RangeIndex(len(X), name="ds"), 1, "matrix")
@@ -262,13 +290,13 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None, missing: str) -> Panel:
     return Panel(values, list(df.columns), axis, step, "wide")
 
 
-def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: str) -> Panel:
+def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: str, known: pd.Index | None) -> Panel:
     beside = (*columns.hist, *columns.futr)
     _check_long_columns(df, beside)
     codes, ids = pd.factorize(df["unique_id"])
     order = np.argsort(codes, kind="stable")  # series after series, each in the frame's order
     codes = codes[order]
-    ds = pd.Index(df["ds"].iloc[order])
+    ds = in_zone(stamps_of(pd.Index(df["ds"].iloc[order])), known)
     ends = np.append(np.flatnonzero(np.diff(codes)), len(codes) - 1)
     starts = np.append(0, ends[:-1] + 1)
 

@@ -43,6 +43,15 @@ class Calibration:
             scores = scores[:, :, scored_series(scores.shape[2])]
         return Calibration(scores.transpose(0, 2, 1).reshape(-1, scores.shape[1], 1), self.step)
 
+    def of_series(self, series: list[int | None]) -> "Calibration":
+        """Those of some series, by number; None, a new one, has the scores of all."""
+        if self.scores.shape[2] == 1:
+            return self
+        scores = [self.shared().scores[:, :, 0] if i is None else self.scores[:, :, i] for i in series]
+        most = max(map(len, scores))
+        padded = [np.pad(s, ((0, most - len(s)), (0, 0)), constant_values=np.nan) for s in scores]
+        return Calibration(np.stack(padded, axis=-1), self.step)
+
     def joined(self, newer: "Calibration") -> "Calibration":
         """With newer scores, and without the oldest beyond as many as there were."""
         most = max(len(self.scores), WINDOWS)

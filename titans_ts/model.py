@@ -95,7 +95,8 @@ class Model:
         return np.concatenate((point, *(point - w for w in reversed(half)), *(point + w for w in half)), axis=-1)
 
     def scores(self, table: Table, origins: Tensor, step: int) -> Calibration:
-        """Errors of the forecasts at these origins."""
+        """Errors of the forecasts at these origins, NaN where nothing was measured: inside a hole that was filled, and
+        from an origin in one, behind which the line was drawn to what came later."""
         chosen = scored_series(table.values.shape[1])
         if len(chosen) == table.values.shape[1] or self.network.config.num_series is not None:
             return self._scored(self.rolling(table, origins), table, origins, step)
@@ -104,7 +105,10 @@ class Model:
         return self._scored(self.rolling(few, origins), few, origins, step).shared()
 
     def _scored(self, found: Forecasts, table: Table, origins: Tensor, step: int) -> Calibration:
-        truth = table.values[origins[:, None] + torch.arange(self.h)]
+        horizon = origins[:, None] + torch.arange(self.h)
+        truth = table.values[horizon]
+        if table.drawn is not None:
+            truth = truth.masked_fill(table.drawn[horizon] | table.drawn[origins - 1][:, None], float("nan"))
         return Calibration.of(found.point.numpy(), truth.numpy(), found.spread.numpy(), step)
 
 

@@ -180,4 +180,4 @@ class DecayingError:
         error = self.objective.error(raw, target.where(known, 0.0), scale.expand_as(target))
         weight = torch.arange(1, error.shape[1] + 1, device=error.device).rsqrt()
         weight = (weight / weight.mean())[:, None] * known
-        return (error * weight).sum() / weight.sum().clamp(min=1e-9), error.numel()
+        return (error * weight).sum() / weight.sum().clamp(min=1e-9), max(1, int(known.sum()))

@@ -148,7 +148,7 @@ def plot_surprise(surprise: Any, df: Any = None, series: list[Any] | None = None
 def _chosen(ids: list[Any], series: list[Any] | None) -> list[Any]:
     if not ids:
         raise ValueError("the frame is empty: there is nothing to draw.")
-    chosen = ids[:MOST_SERIES] if series is None else [series] if isinstance(series, str) else list(series)
+    chosen = ids[:MOST_SERIES] if series is None else [series] if pd.api.types.is_scalar(series) else list(series)
     if not chosen:
         raise ValueError(f"series is empty: name some of {ids[:8]}, or leave it out.")
     unknown = [s for s in chosen if s not in ids]

@@ -1,17 +1,13 @@
-"""Panels for an estimator: of what it is given before ``fit``, of rows that follow, and with static columns."""
+"""Panels for an estimator: of rows that follow, and with static columns."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from titans_ts.exogenous import Columns, read_columns, read_static
+from titans_ts.exogenous import Columns, read_static
 from titans_ts.frame import Panel, read_frame
 from titans_ts.stamps import following
-
-if TYPE_CHECKING:
-    from titans_ts.forecaster import TitansForecaster
 
 
 def is_frame(df: Any) -> bool:
@@ -19,36 +15,12 @@ def is_frame(df: Any) -> bool:
     return hasattr(df, "columns")
 
 
-def read_for(forecaster: "TitansForecaster", df: Any) -> Panel:
-    """The panel of a frame as an unfitted forecaster reads it."""
-    if not is_frame(df):
-        df = np.asarray(df, dtype=np.float64)
-    return read_frame(df, forecaster.freq, of_frame(read_columns(forecaster.exogenous)), forecaster.missing)
-
-
-def in_zone_of(panel: Panel, known: Panel) -> Panel:
-    """The panel with its time stamps in the time zone of those that ``fit`` knew: a profile goes by the clock there.
-
-    Raises:
-        ValueError: stamps with a time zone where those had none, or the other way round.
-    """
-    if not (isinstance(panel.index, pd.DatetimeIndex) and isinstance(known.index, pd.DatetimeIndex)):
-        return panel
-    theirs, ours = known.index.tz, panel.index.tz
-    if (theirs is None) != (ours is None):
-        raise ValueError(
-            f"the time stamps have {'no time zone' if ours is None else f'the time zone {ours}'}, those of fit "
-            f"{'none' if theirs is None else f'had {theirs}'}. Use tz_localize or tz_convert on them."
-        )
-    return panel if str(theirs) == str(ours) else replace(panel, index=panel.index.tz_convert(theirs))
-
-
 def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str) -> Panel:
     """The rows that follow those of ``context``, a single one too; a matrix goes on counting where the last ended.
 
     Lines of "interpolate" begin at the last row of the context."""
     if is_frame(new_df):
-        panel = in_zone_of(read_frame(new_df, context.freq, of_frame(columns), missing, fill=False), context)
+        panel = read_frame(new_df, context.freq, of_frame(columns), missing, fill=False, known=context.index)
     else:
         panel = read_frame(np.atleast_2d(np.asarray(new_df, dtype=np.float64)), missing=missing, fill=False)
         index = following(context.index[-1], context.freq, len(panel.values))

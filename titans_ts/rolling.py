@@ -1,7 +1,7 @@
 """Forecasts at many origins of a table: the network's, corrected by the online memory where there is one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -33,6 +33,14 @@ class Forecasts:
         """Those of one origin, K = 1."""
         one = slice(i, i + 1)
         return Forecasts(self.point[one], None if self.quantiles is None else self.quantiles[one], self.spread[one])
+
+    def side_by_side(self, K: int) -> "Forecasts":
+        """Of K origins, from those of one series each, ``[K * N, h, 1]``, origin by origin."""
+        point = self.point.squeeze(-1).unflatten(0, (K, -1)).transpose(1, 2)
+        quantiles = self.quantiles
+        if quantiles is not None:
+            quantiles = quantiles.squeeze(2).unflatten(0, (K, -1)).transpose(1, 2)
+        return Forecasts(point, quantiles, self.spread.squeeze(-1).unflatten(0, (K, -1)))
 
     def moved(self, by: Tensor) -> "Forecasts":
         """With ``by`` ``[K, h, N]`` added."""
@@ -107,19 +115,16 @@ def forecast_rows(
     config, N = network.config, table.values.shape[1]
     K = len(origins)
     if config.num_series is not None:
-        return forecast_windows(network, objective, _windows(network, table, origins, None), probabilities)
-    series = torch.arange(N).repeat(K)
-    found = forecast_windows(
-        network, objective, _windows(network, table, origins.repeat_interleave(N), series), probabilities
-    )
-    point = found.point.squeeze(-1).unflatten(0, (K, N)).transpose(1, 2)
-    quantiles = found.quantiles
-    if quantiles is not None:
-        quantiles = quantiles.squeeze(2).unflatten(0, (K, N)).transpose(1, 2)
-    if not begun:  # a masked network answers also where a series has not begun
-        early = first_rows(table.values) > (origins[:, None] - config.input_size)
-        point = point.masked_fill(early[:, None], float("nan"))
-    return Forecasts(point, quantiles, found.spread.squeeze(-1).unflatten(0, (K, N)))
+        found = forecast_windows(network, objective, _windows(network, table, origins, None), probabilities)
+    else:
+        series = torch.arange(N).repeat(K)
+        windows = _windows(network, table, origins.repeat_interleave(N), series)
+        found = forecast_windows(network, objective, windows, probabilities).side_by_side(K)
+    if begun:
+        return found
+    # a masked network answers also where a series has not begun
+    early = first_rows(table.values) > (origins[:, None] - config.input_size)
+    return replace(found, point=found.point.masked_fill(early[:, None], float("nan")))
 
 
 def corrections(memory: online.OnlineMemory, table: Table, origins: Tensor) -> Tensor:

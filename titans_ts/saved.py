@@ -53,6 +53,7 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "context_hist": context.hist,
         "context_futr": context.futr,
         "context_stat": context.stat,
+        "context_drawn": context.drawn,
         "mean": model.mean_,
         "scale": model.scale_,
         "profile": model.scaling_.units.profile,
@@ -93,7 +94,8 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
             model.freq = None if model.freq is None else freq
         freq = pd.tseries.frequencies.to_offset(freq)
         index = pd.date_range(end=last, periods=rows, freq=freq, unit=learned["unit"], name="ds")
-    panel = Panel(context, learned["ids"], index, freq, learned["layout"], learned["library"], hist, futr, stat)
+    layout, library, drawn = learned["layout"], learned["library"], tensors["context_drawn"].numpy()
+    panel = Panel(context, learned["ids"], index, freq, layout, library, hist, futr, stat, drawn)
 
     network = Simba(SimbaConfig(**learned["network"]))
     network.load_state_dict(part("network."))

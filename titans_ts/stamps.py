@@ -1,6 +1,7 @@
 """Time stamps: sorted, without duplicates, regular, and what their step is."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -62,9 +63,37 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
         raise ValueError(
             f"{where} has irregular time stamps for freq {name_of(step)!r}: "
             f"expected {expected}{after}, got {index[i]}. "
-            "Fill the gap (for instance df.resample, or missing='interpolate'), or pass the freq that the data has."
+            + ("" if gaps else "Fill the gap (for instance df.resample, or missing='interpolate'), or ")
+            + ("Pass" if gaps else "pass")
+            + " the freq that the data has."
         )
     return axis
+
+
+def stamps_of(index: pd.Index) -> pd.Index:
+    """Time stamps of pyarrow as those of pandas; anything else as it is."""
+    if isinstance(index.dtype, pd.ArrowDtype) and pd.api.types.is_datetime64_any_dtype(index.dtype):
+        arrow = index.dtype.pyarrow_dtype
+        dtype: Any = f"datetime64[{arrow.unit}]" if arrow.tz is None else pd.DatetimeTZDtype(arrow.unit, arrow.tz)
+        return pd.DatetimeIndex(index.to_series().astype(dtype), name=index.name)
+    return index
+
+
+def in_zone(index: pd.Index, known: pd.Index | None) -> pd.Index:
+    """Time stamps in the time zone of those that are known; what is no time stamp as it is.
+
+    Raises:
+        ValueError: stamps with a time zone where those have none, or the other way round.
+    """
+    if not (isinstance(index, pd.DatetimeIndex) and isinstance(known, pd.DatetimeIndex)):
+        return index
+    theirs, ours = known.tz, index.tz
+    if (theirs is None) != (ours is None):
+        raise ValueError(
+            f"the time stamps have {'no time zone' if ours is None else f'the time zone {ours}'}, those of fit "
+            f"{'none' if theirs is None else f'had {theirs}'}. Use tz_localize or tz_convert on them."
+        )
+    return index if str(theirs) == str(ours) else index.tz_convert(theirs)
 
 
 def following(last: object, step: Step, h: int) -> pd.Index:
@@ -120,12 +149,49 @@ def _guess(index: pd.Index, is_integer: bool, where: str) -> Freq:
         inferred = pd.infer_freq(pd.DatetimeIndex(index))
     if inferred is not None:
         return inferred
-    # not regular: judge it by its commonest step, so that the error can name the first gap
+    # not regular: judge it by its commonest step
     values, counts = np.unique(steps, return_counts=True)
+    commonest = pd.Timedelta(values[counts.argmax()])
+    of_calendar = _of_calendar(pd.DatetimeIndex(index), commonest)
+    if of_calendar is not None:
+        return of_calendar
     if counts.max() * 2 > len(steps):
-        return pd.tseries.frequencies.to_offset(pd.Timedelta(values[counts.argmax()]))
+        return pd.tseries.frequencies.to_offset(commonest)
     raise ValueError(
         f"freq cannot be inferred: the time stamps of {where} have {len(values)} different steps, "
         f"from {pd.Timedelta(values[0])} to {pd.Timedelta(values[-1])}. "
         "Make them regular (for instance df.resample), or pass freq."
     )
+
+
+def _of_calendar(index: pd.DatetimeIndex, commonest: pd.Timedelta) -> pd.offsets.BaseOffset | None:
+    """The coarsest step of a day or more on which stamps of one time of day lie, some of which are missing."""
+    local = index.tz_localize(None)
+    dates = local.normalize()
+    if commonest < pd.Timedelta("23h") or (local - dates).nunique() > 1:
+        return None
+    days = np.diff(dates.to_numpy().astype("datetime64[D]").astype(int))
+    months = _unit(np.diff(local.year * 12 + local.month))
+    if commonest >= pd.Timedelta("28D") and months:
+        if (local.day == 1).all():
+            return pd.offsets.MonthBegin(months)
+        if local.is_month_end.all():
+            return pd.offsets.MonthEnd(months)
+        if local.day.nunique() == 1 and local.day[0] <= 28:
+            return pd.DateOffset(months=months)
+    apart = _unit(days)
+    if apart is None:
+        return None
+    if apart % 7 == 0:
+        return pd.offsets.Week(apart // 7, weekday=int(local.dayofweek[0]))
+    if apart == 1 and days.sum() > 7 and (local.dayofweek < 5).all():
+        return pd.offsets.BusinessDay()
+    return pd.offsets.Day(apart)
+
+
+def _unit(steps: np.ndarray) -> int | None:
+    """The step of more than half of them, where all are multiples of it."""
+    values, counts = np.unique(steps, return_counts=True)
+    commonest = int(values[counts.argmax()])
+    most = counts.max() * 2 > len(steps)
+    return commonest if most and commonest and not (steps % commonest).any() else None

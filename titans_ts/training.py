@@ -108,6 +108,7 @@ def train(
         ),
         identity={
             "data": digest(panel.values, panel.hist, panel.futr, panel.stat),
+            "time": panel.clock(),
             "val_size": val_size,
             **{name: getattr(forecaster, name) for name in forecaster._get_param_names() if name not in _NOT_COMPARED},
         },

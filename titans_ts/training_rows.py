@@ -1,5 +1,8 @@
 """Which rows of a panel train, which validate, and for how long."""
 
+import numpy as np
+
+from titans_core.train.estimator import at_least
 from titans_ts.frame import Panel
 from titans_ts.scaling import tensor
 from titans_ts.windows import first_rows
@@ -29,6 +32,8 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
         ValueError: too few rows for either, or a series that has too few to train on.
     """
     T, least = len(panel.values), input_size + h
+    if val_size is not None:
+        at_least("val_size", val_size, 0)
     if val_size is None:
         val_size = max(h, (T - least) // 5)
         val_size = val_size if T - least >= val_size else 0
@@ -37,6 +42,11 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
         raise ValueError(
             f"val_size={val_size} of {T} rows: validation needs at least h={h} rows, and training at least "
             f"input_size + h = {least}. Use val_size=0 to train on all rows."
+        )
+    if val_size and not np.isfinite(panel.values[border:]).any():
+        raise ValueError(
+            f"the last val_size={val_size} rows, which are for validation, have no value: a training cannot be judged "
+            "by them. Cut them off, or set val_size=0."
         )
     rows = border - first_rows(tensor(panel.values[:border])).numpy()
     if rows.min() < least:

@@ -18,7 +18,6 @@ from titans_core.train import digest
 from titans_core.train.tune import best_again, open_study, plot_history, plot_importance, report_to, run_study
 from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
-from titans_ts.reading import read_for
 from titans_ts.scaling import tensor
 from titans_ts.training import train
 from titans_ts.windows import first_rows
@@ -75,7 +74,7 @@ def tune(
         base.set_params(random_state=random_state)
     if h is not None:
         base.set_params(h=h)
-    panel = read_for(base, df)
+    panel, _ = clone(base)._given(df, static_df)
     rows = len(panel.values)
     if val_size is None:
         val_size = max(base.h, rows // 5)
@@ -93,7 +92,8 @@ def tune(
         )
     searched = space or default_space
     fixed = {k: str(v) for k, v in base.get_params().items() if k not in ("verbose", "device", "random_state")}
-    identity = {"data": digest(panel.values, panel.hist, panel.futr), "val_size": str(val_size), **fixed}
+    data = digest(panel.values, panel.hist, panel.futr, panel.stat)
+    identity = {"data": data, "time": str(panel.clock()), "val_size": str(val_size), **fixed}
     study = open_study(storage, study_name, identity, random_state)
 
     def objective(trial: "optuna.Trial") -> float:

@@ -36,25 +36,28 @@ class Table:
         hist: ``[T, N, X]``, or None where there is none.
         futr: ``[T, N or 1, F]``.
         stat: ``[N, S]``.
+        drawn: bool ``[T, N]``, which values are lines through a hole and no measurements; None where none is.
     """
 
     values: Tensor
     hist: Tensor | None = None
     futr: Tensor | None = None
     stat: Tensor | None = None
+    drawn: Tensor | None = None
 
     def of_series(self, series: Tensor) -> "Table":
         """The table of some of the series, by number."""
         futr = self.futr if self.futr is None or self.futr.shape[1] == 1 else self.futr[:, series]
         hist = None if self.hist is None else self.hist[:, series]
-        return Table(self.values[:, series], hist, futr, None if self.stat is None else self.stat[series])
+        drawn = None if self.drawn is None else self.drawn[:, series]
+        return Table(self.values[:, series], hist, futr, None if self.stat is None else self.stat[series], drawn)
 
     def extended(self, futr: Tensor | None, h: int) -> "Table":
         """With h rows more, of which only the future columns ``[h, N or 1, F]`` are known."""
         values = torch.cat((self.values, self.values.new_full((h, self.values.shape[1]), float("nan"))))
         hist = None if self.hist is None else torch.cat((self.hist, self.hist.new_zeros(h, *self.hist.shape[1:])))
         both = None if self.futr is None or futr is None else torch.cat((self.futr, futr))
-        return replace(self, values=values, hist=hist, futr=both)
+        return replace(self, values=values, hist=hist, futr=both, drawn=None)
 
 
 class Windows(Dataset):

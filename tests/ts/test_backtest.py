@@ -103,3 +103,33 @@ def test_coverage_of_a_backtest_on_real_data_is_near_what_was_promised(real_data
     for level in (80, 95):
         inside = found["y"].between(found[f"Titans-lo-{level}"], found[f"Titans-hi-{level}"])
         assert inside.mean() == pytest.approx(level / 100, abs=0.03)
+
+
+def test_what_a_column_known_up_to_now_became_behind_an_origin_changes_no_forecast(tiny, wide, to_long):
+    """Where it has a hole that goes on behind the origin."""
+    frame = to_long(wide)
+    frame["p"] = np.random.default_rng(1).normal(size=len(frame))
+    hole = frame["ds"].between(wide.index[110], wide.index[117])
+    frame.loc[hole, "p"] = np.nan
+    later = frame.assign(p=frame["p"].where(frame["ds"] <= wide.index[117], 500.0))
+    model = tiny(missing="interpolate", exogenous={"hist": ["p"]})
+    found, again = (model.cross_validation(df, val_size=0) for df in (frame, later))
+    pd.testing.assert_frame_equal(again, found, check_exact=True)
+    model.fit(frame.assign(p=frame["p"].fillna(0.0)))
+    before, after = (model.score(df[df["ds"] <= wide.index[119]]) for df in (frame, later))
+    assert before == pytest.approx(after, abs=1e-9)
+
+
+@pytest.mark.parametrize("multivariate", [False, True])
+def test_no_series_is_forecast_before_it_has_begun(tiny, wide, to_long, multivariate):
+    frame = to_long(wide)
+    frame = frame[(frame["unique_id"] != "b") | (frame["ds"] >= wide.index[60])]
+    model = tiny(missing="mask", multivariate=multivariate).fit(frame, val_size=20)
+    found = model.predict_insample(frame)
+    assert found[found["unique_id"] == "b"]["cutoff"].min() >= wide.index[60 + 12 - 1]
+
+
+@pytest.mark.parametrize("step", [0, -1, 2.5])
+def test_a_step_that_is_none_is_named(tiny, wide, step):
+    with pytest.raises(ValueError, match="step_size must be an integer >= 1"):
+        tiny().fit(wide).predict_insample(wide, step_size=step)

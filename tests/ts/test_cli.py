@@ -1,6 +1,8 @@
 """The command line: the numbers of the library, help that explains, errors in words and without a traceback."""
 
+import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -121,3 +123,25 @@ def test_a_file_that_is_no_table_is_said_in_words(run, tmp_path, data, says):
     said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
     assert "Error" in said
     assert says in said
+
+
+@pytest.mark.parametrize("kind", ["polars", "matrix"])
+def test_a_model_of_any_layout_says_what_it_forecasts_without_a_file(run, tiny, wide, tmp_path, kind):
+    given = pl.from_pandas(wide.reset_index()) if kind == "polars" else wide.to_numpy()
+    model = tiny().fit(given)
+    model.save(tmp_path / "m")
+    run("predict", "--model", tmp_path / "m", "--out", tmp_path / "f.csv")
+    found = pd.read_csv(tmp_path / "f.csv").select_dtypes("number")
+    np.testing.assert_allclose(found, np.asarray(model.predict()[:, -3:], dtype=float), rtol=1e-6)
+
+
+def test_a_step_of_integer_stamps_can_be_named(run, wide, tmp_path):
+    wide.set_axis(range(0, 240, 2)).rename_axis("ds").to_csv(tmp_path / "x.csv")
+    run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", "--freq", "2", *SMALL)
+
+
+def test_a_file_with_a_header_only_is_refused_in_words(run, tmp_path):
+    (tmp_path / "x.csv").write_text("ds,a\n")
+    assert (
+        "has no rows but its header" in run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
+    )

@@ -1,5 +1,7 @@
 """Frames as users have them: constants, dates, holes, other time zones, outages, odd steps of time, unequal lengths."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -176,3 +178,79 @@ def test_tune_searches_what_the_shortest_series_allows(tiny):
     assert found.input_size <= 6
     with pytest.raises(ValueError, match="val_size=0: trials are judged by at least h=4 rows"):
         tune(frame, tiny(), val_size=0, n_trials=1, verbose=0)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_frame_that_is_changed_after_fit_changes_no_forecast(tiny, columns):
+    values = np.sin(np.arange(240) / 4).reshape(-1, columns)
+    frame = pd.DataFrame(values, index=pd.date_range("2024", periods=len(values), freq="h"), copy=False)
+    model = tiny().fit(frame)
+    before = model.predict()
+    frame.iloc[-10:] = 1e3
+    values[-10:] = 1e3
+    pd.testing.assert_frame_equal(model.predict(), before, check_exact=True)
+
+
+def test_holidays_leave_business_days_business_days(tiny):
+    days = pd.bdate_range("2024-01-01", periods=120).delete([40, 41, 73])
+    frame = pd.DataFrame({"a": np.sin(np.arange(117) / 4)}, index=days)
+    forecast = tiny(missing="mask").fit(frame).predict()
+    assert (forecast.index.dayofweek < 5).all()
+
+
+def test_a_masked_model_takes_a_lookback_that_begins_with_nothing(tiny, wide):
+    model = tiny(missing="mask").fit(wide)
+    lookback = wide.iloc[-12:].copy()
+    lookback.iloc[:5, 0] = np.nan
+    expected = model.predict_windows(lookback.to_numpy()[None])[0]
+    plain = tiny(missing="mask").fit(wide)
+    plain.model_ = replace(plain.model_, memory=None)
+    np.testing.assert_allclose(plain.predict(lookback), expected, rtol=1e-5)
+    lookback.iloc[:, 0] = np.nan
+    with pytest.raises(ValueError, match="series 'a' is shorter than input_size=12"):
+        model.predict(lookback)
+
+
+def test_no_rows_are_refused_in_words(tiny, wide):
+    model = tiny().fit(wide.to_numpy())
+    with pytest.raises(ValueError, match="the matrix has no rows"):
+        model.update(np.empty((0, 3)))
+
+
+def test_origins_of_another_time_zone_are_read_in_that_of_fit(tiny):
+    stamps = pd.date_range("2024-03-28", periods=120, freq="h", tz="Europe/Berlin")
+    frame = pd.DataFrame({"a": np.sin(np.arange(120) / 4)}, index=stamps)
+    model = tiny(exogenous={"calendar": ["day"]}).fit(frame)
+    windows, origins = np.stack([frame.to_numpy()[i : i + 12] for i in range(5)]), stamps[12:17]
+    expected = model.predict_windows(windows, origins)
+    np.testing.assert_array_equal(model.predict_windows(windows, origins.tz_convert("UTC")), expected)
+    with pytest.raises(ValueError, match="no time zone, those of fit had Europe/Berlin"):
+        model.predict_windows(windows, origins.tz_localize(None))
+
+
+@pytest.mark.parametrize("freq", ["D", "MS", "h"])
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_the_same_moments_in_another_zone_are_the_same_frame(tiny, freq, layout):
+    """A day of Berlin begins at 22 or 23 o'clock in UTC, as a database may hand it back."""
+    stamps = pd.date_range("2000-01-01", periods=120, freq=freq, tz="Europe/Berlin", name="ds")
+    frame = pd.DataFrame({"a": np.sin(np.arange(120) / 4)}, index=stamps)
+    other = frame.set_axis(stamps.tz_convert("UTC"))
+    if layout == "long":
+        frame, other = (df.reset_index().melt("ds", var_name="unique_id", value_name="y") for df in (frame, other))
+    model = tiny().fit(frame.iloc[:100])
+    pd.testing.assert_frame_equal(model.predict(other.iloc[:100]), model.predict(), check_exact=True)
+    model.update(other.iloc[100:])
+    assert model.predict().shape == (4, 1 if layout == "wide" else 3)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_time_stamps_of_pyarrow_are_those_of_pandas(tiny, zone):
+    pytest.importorskip("pyarrow")
+    frame = long().assign(ds=lambda df: df["ds"].dt.tz_localize(zone))
+    arrow = frame.convert_dtypes(dtype_backend="pyarrow")
+    assert isinstance(arrow["ds"].dtype, pd.ArrowDtype)
+    model = tiny().fit(frame)
+    pd.testing.assert_frame_equal(tiny().fit(arrow).predict(), model.predict(), check_dtype=False)
+    wide = arrow.pivot(index="ds", columns="unique_id", values="y")
+    found = tiny().fit(wide).predict()
+    np.testing.assert_allclose(found["a"], model.predict()["Titans"][:4], rtol=1e-6)

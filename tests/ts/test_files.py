@@ -114,3 +114,11 @@ def test_without_pyarrow_the_command_to_install_it_is_named(tmp_path, monkeypatc
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r"titans-suite\[cli\]"):
         read_series(path)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_decimal_commas_may_be_more_in_a_later_row(tmp_path, separator):
+    rows = ["ds;a;b", "2024-03-01 00:00;1,5;10", "2024-03-01 01:00;1,5;2,5"]
+    (tmp_path / "x.csv").write_text("\n".join(rows).replace(";", separator) + "\n")
+    found = read_series(tmp_path / "x.csv")
+    assert found.to_numpy().tolist() == [[1.5, 10.0], [1.5, 2.5]]

@@ -1,5 +1,7 @@
 """Time stamps of every kind: missing, with a zone, in other units, integers, months; and frames in odd orders."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -149,3 +151,35 @@ def test_what_is_read_is_a_copy(layout):
 def test_a_frame_without_series_is_refused_in_words(tiny, wide):
     with pytest.raises(ValueError, match=r"(?i)no (series|columns)|at least one"):
         tiny().fit(wide[[]])
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        pd.bdate_range("2024-01-01", periods=90),
+        pd.date_range("2020-01-01", periods=60, freq="MS"),
+        pd.date_range("2020-01-31", periods=60, freq="ME"),
+        pd.date_range("2020-02-01", periods=60, freq="3MS"),
+        pd.date_range("2020-01-15", periods=60, freq=pd.DateOffset(months=1)),
+        pd.date_range("2000-01-01", periods=30, freq="YS"),
+        pd.date_range("2024-01-03", periods=60, freq="W-WED"),
+        pd.date_range("2024-01-03", periods=60, freq="2W-WED"),
+        pd.date_range("2024-01-01 06:00", periods=60, freq="D"),
+        pd.date_range("2024-01-01", periods=100, freq="D", tz="Europe/Berlin"),
+        pd.date_range("2024-03-01", periods=800, freq="h", tz="Europe/Berlin"),
+    ],
+    ids=lambda stamps: str(stamps.freqstr),
+)
+def test_the_step_is_seen_where_stamps_are_missing(stamps):
+    left_out = [7, 8, 21]
+    panel = read_frame(wide_frame(stamps.delete(left_out)), missing="mask")
+    assert panel.index.equals(stamps.rename("ds"))
+    assert np.flatnonzero(np.isnan(panel.values[:, 0])).tolist() == left_out
+    with pytest.raises(ValueError, match=re.escape(f"expected {stamps[7]}")):
+        read_frame(wide_frame(stamps.delete(left_out)))
+
+
+def test_what_is_no_step_of_the_calendar_is_not_taken_for_one():
+    stamps = pd.DatetimeIndex(["2024-01-01", "2024-01-05", "2024-01-12", "2024-01-20", "2024-01-23"])
+    with pytest.raises(ValueError, match="freq cannot be inferred"):
+        read_frame(wide_frame(stamps), missing="mask")

@@ -148,3 +148,43 @@ def future(model):
     stamps = model.context_.future(4)
     ids = model.context_.ids
     return pd.DataFrame({"unique_id": np.repeat(ids, 4), "ds": np.tile(stamps, len(ids)), "f": 0.5})
+
+
+def test_holes_that_were_filled_are_no_measurements_to_make_intervals_of(tiny):
+    """Half of white noise is missing: a line between neighbours is nearer to any forecast than what would have come."""
+    rng = np.random.default_rng(1)
+    whole = pd.DataFrame(rng.normal(size=(1200, 4)), index=pd.date_range("2024", periods=1200, freq="h"))
+    holed = whole.mask(rng.random(whole.shape) < 0.5).rename(columns=str)
+    found = tiny(missing="interpolate").cross_validation(holed, n_windows=80, level=[80, 95], val_size=400)
+    measured = found[found["y"].notna()]
+    for level in (80, 95):
+        inside = measured["y"].between(measured[f"Titans-lo-{level}"], measured[f"Titans-hi-{level}"])
+        assert inside.mean() == pytest.approx(level / 100, abs=0.04)
+
+
+def test_what_was_filled_is_known_after_saving(tiny, wide, tmp_path):
+    holed = wide.mask(np.random.default_rng(2).random(wide.shape) < 0.3)
+    model = tiny(missing="interpolate").fit(holed.iloc[:100], val_size=40)
+    model.save(tmp_path)
+    loaded = TitansForecaster.load(tmp_path)
+    assert model.context_.drawn.any()
+    np.testing.assert_array_equal(loaded.context_.drawn, model.context_.drawn)
+    for forecaster in (model, loaded):
+        forecaster.update(holed.iloc[100:])
+    np.testing.assert_array_equal(loaded.calibration_.scores, model.calibration_.scores)
+    assert np.isnan(model.calibration_.scores).any()
+
+
+def test_a_series_has_its_own_intervals_whoever_stands_beside_it(tiny, wide):
+    wide = wide.assign(b=np.random.default_rng(3).normal(size=120) * np.where(np.arange(120) % 2, 1, 20))
+    model = tiny().fit(wide, val_size=60)
+    together = model.predict(wide, level=[50])
+    for names in (["a"], ["b", "a"], ["c", "b"]):
+        found = model.predict(wide[names], level=[50])
+        pd.testing.assert_frame_equal(found, together[found.columns], rtol=1e-5)
+    beside = model.predict(wide[["a"]].assign(new=wide["c"] * 3), level=[50])
+    np.testing.assert_allclose(beside["a-hi-50"], together["a-hi-50"], rtol=1e-5)
+    pooled = Calibration(model.calibration_.shared().scores)
+    width = pooled.half_width(50, np.ones(1))[:, 0]
+    ratio = (beside["new-hi-50"] - beside["new"]).to_numpy() / width
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)

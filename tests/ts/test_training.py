@@ -218,3 +218,24 @@ def test_forecasts_of_a_noisy_wave_are_far_better_than_the_last_value():
         errors.append(np.abs(model.predict(past)["wave"].to_numpy() - truth).mean())
         naive.append(np.abs(past["wave"].iloc[-1] - truth).mean())
     assert np.mean(errors) < 0.8 < 4 < np.mean(naive)
+
+
+def test_a_checkpoint_of_other_time_stamps_is_refused(tiny, wide, tmp_path):
+    options = {"exogenous": {"calendar": ["day"]}, "max_epochs": 1}
+    tiny(**options).fit(wide, checkpoint_dir=tmp_path)
+    later = wide.set_axis(wide.index + pd.Timedelta("7h"))
+    with pytest.raises(ValueError, match="the checkpoint of another run: time is"):
+        tiny(**options).fit(later, checkpoint_dir=tmp_path)
+
+
+def test_validation_rows_without_a_value_are_refused(tiny, wide):
+    wide = wide.copy()
+    wide.iloc[-20:] = np.nan
+    with pytest.raises(ValueError, match="the last val_size=20 rows, which are for validation, have no value"):
+        tiny(missing="mask").fit(wide, val_size=20)
+
+
+@pytest.mark.parametrize("val_size", [0.2, 40.0, -1])
+def test_val_size_is_a_number_of_rows(tiny, wide, val_size):
+    with pytest.raises(ValueError, match="val_size must be an integer >= 0"):
+        tiny().fit(wide, val_size=val_size)

@@ -6,6 +6,7 @@ import textwrap
 
 import numpy as np
 import optuna
+import pandas as pd
 import pytest
 
 from titans_ts import forecaster
@@ -130,3 +131,16 @@ def test_what_cannot_be_searched_is_said(tiny, wide):
 
     with pytest.raises(ValueError, match="no trial finished"):
         tune(wide, tiny(), n_trials=1, space=fails, verbose=0)
+
+
+def test_a_study_of_other_stamps_or_static_columns_is_refused(tiny, wide, to_long, tmp_path):
+    frame = to_long(wide)
+    static = pd.DataFrame({"unique_id": ["a", "b", "c"], "s": [0.0, 1.0, 2.0]})
+    options = dict(n_trials=1, space=lambda trial, facts: {}, verbose=0, storage=tmp_path / "study.journal")
+    base = tiny(max_epochs=1, exogenous={"stat": ["s"]})
+    tune(frame, base, static_df=static, **options)
+    shifted = frame.assign(ds=frame["ds"] + pd.Timedelta("7h"))
+    cases = (("time", shifted, static), ("data", frame, static.assign(s=[3.0, 1.0, 2.0])))
+    for what, df, beside in cases:
+        with pytest.raises(ValueError, match=f"of another search: {what} differ"):
+            tune(df, base, static_df=beside, **options)
