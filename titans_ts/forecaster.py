@@ -205,7 +205,7 @@ class TitansForecaster(TitansEstimator):
             futr_df: the declared future columns in the h steps: ``unique_id, ds`` and them.
             level: percentages such as ``[80, 95]``, for intervals. With a point loss they are conformal, from the
                 errors on the validation rows; with a probabilistic loss they are the model's own.
-            static_df: the declared static columns of other series than those of ``fit``.
+            static_df: the declared static columns of other series than those of ``fit``; with ``df``.
 
         Returns:
             In the layout of ``df`` (of the training frame, if None). Long: ``unique_id, ds, Titans``, and
@@ -218,7 +218,7 @@ class TitansForecaster(TitansEstimator):
         """
         h = self._fitted().h
         levels = [] if level is None else check_levels(level)
-        panel = self.context_ if df is None else self._read(df, self.scaling_.columns, static_df, reset=False)
+        panel = self._asked(df, static_df)
         values = self._continue(panel, futr_df, levels, from_start=df is not None)
         return panel.output(panel.future(h), values, [COLUMN, *level_names(COLUMN, levels)])
 
@@ -342,7 +342,7 @@ class TitansForecaster(TitansEstimator):
             total, count = total + float(error[known].double().sum()), count + float(known.sum())
         return -total / count
 
-    def surprise(self, df: Any) -> Any:
+    def surprise(self, df: Any, *, static_df: Any = None) -> Any:
         """How surprised the online memory was, over time: a view of anomalies.
 
         Every ``memory_.stride`` rows the memory is told what followed what; the surprise is how far that was from what
@@ -350,6 +350,7 @@ class TitansForecaster(TitansEstimator):
 
         Args:
             df: as in ``predict``; read from its first row.
+            static_df: as in ``predict``.
 
         Returns:
             A long frame ``unique_id, ds, surprise``; ``ds`` is the last row that was told.
@@ -361,7 +362,7 @@ class TitansForecaster(TitansEstimator):
         self._fitted()
         if self.memory_ is None:
             raise ValueError(f"this model has no online memory: {self._why_no_memory()} There is no surprise to show.")
-        panel = self._read(df, self.scaling_.columns, None, reset=False)
+        panel = self._read(df, self.scaling_.columns, static_df, reset=False)
         table = self.scaling_.table(panel, self._units(panel))
         frames = []
         first = first_rows(table.values)
@@ -382,6 +383,7 @@ class TitansForecaster(TitansEstimator):
         history: int | None = None,
         level: list[float] | None = None,
         futr_df: Any = None,
+        static_df: Any = None,
     ) -> Any:
         """A picture of the forecast behind the end of the past: a matplotlib Figure, one panel a series.
 
@@ -393,17 +395,24 @@ class TitansForecaster(TitansEstimator):
             series: which to draw; default: the first six.
             history: rows of the past to draw; default: ``2 * h``, where the frame has them.
             level: as in ``predict``; drawn as bands.
-            futr_df: as in ``predict``.
+            futr_df, static_df: as in ``predict``.
         """
         from titans_ts.plots import plot_forecast
 
         h = self._fitted().h
-        columns = self.scaling_.columns
-        past = self.context_ if df is None else self._read(df, columns, None, reset=False)
+        past = self._asked(df, static_df)
         levels = [] if level is None else check_levels(level)
         values = self._continue(past, futr_df, levels, from_start=df is not None)
         truth = None if actual is None else self._read(actual, Columns(), None, reset=False)
         return plot_forecast(past, past.future(h), values, levels, truth, series, history or 2 * h)
+
+    def _asked(self, df: Any, static_df: Any) -> Panel:
+        """What a forecast goes on from: a frame, or what is known since ``fit``."""
+        if df is not None:
+            return self._read(df, self.scaling_.columns, static_df, reset=False)
+        if static_df is not None:
+            raise ValueError("static_df is of the series of df, and df is None: the series of fit keep theirs.")
+        return self.context_
 
     def _continue(self, panel: Panel, futr_df: Any, levels: list[float], from_start: bool) -> np.ndarray:
         """The h steps behind a panel, and the bounds of each level: ``[h, N, 1 + 2 * len(levels)]``."""

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What a forecaster learned and where it stands."""
     config, context = model._fitted(), model.context_
+    strange = [name for name in context.ids if not isinstance(name, str | int | float | np.generic)]
+    if strange:
+        raise ValueError(
+            f"a series is called {strange[0]!r}, a {type(strange[0]).__name__}: only strings and numbers can be saved. "
+            "Fit a frame with other names, such as df.columns = df.columns.map(str)."
+        )
     is_integer = isinstance(context.freq, int)
     learned = {
         "ids": [i.item() if isinstance(i, np.generic) else i for i in context.ids],

@@ -234,9 +234,3 @@ def _mixer(kind: str, channels: int, num_blocks: int) -> nn.Module | None:
     if kind == "mlp":
         return nn.Sequential(nn.Linear(channels, 2 * channels), nn.GELU(), nn.Linear(2 * channels, channels))
     raise ValueError(f"mixer must be one of {MIXERS}, got {kind!r}.")
-
-
-@torch.no_grad()
-def forecast(network: nn.Module, windows: Tensor, batch_size: int = 256) -> Tensor:
-    """Forecasts of many windows ``[W, input_size, N]`` -> ``[W, h, N]``, a batch at a time."""
-    return torch.cat([network(batch) for batch in windows.split(batch_size)])

@@ -232,3 +232,15 @@ def test_time_zones_survive_polars(tiny, wide):
     out = tiny().fit(zoned).predict()
     assert out["ds"].dtype.time_zone == "Europe/Berlin"
     assert out["ds"][0] == zoned["ds"][-1] + pd.Timedelta(hours=1).to_pytimedelta()
+
+
+def test_new_series_bring_their_static_columns_wherever_they_are_read(fitted, long, static, future):
+    new, ahead, columns = (frame.assign(unique_id="new-" + frame["unique_id"]) for frame in (long, future, static))
+    with pytest.raises(ValueError, match="give their static columns in static_df"):
+        fitted.plot(new, futr_df=ahead)
+    figure = fitted.plot(new, futr_df=ahead, static_df=columns)
+    assert figure.axes[0].get_title(loc="left") == "new-a"
+    if fitted.memory_ is not None:
+        assert set(fitted.surprise(new, static_df=columns)["unique_id"]) == {"new-a", "new-b", "new-c"}
+    with pytest.raises(ValueError, match="df is None: the series of fit keep theirs"):
+        fitted.predict(futr_df=future, static_df=static)

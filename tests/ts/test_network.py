@@ -6,7 +6,7 @@ import torch
 
 from titans_core.train.batches import loader
 from titans_ts.einfft import EinFFT
-from titans_ts.simba import Simba, SimbaConfig, default_patch, forecast
+from titans_ts.simba import Simba, SimbaConfig, default_patch
 from titans_ts.windows import Table, all_windows, all_windows_of
 
 CONFIG = {"h": 5, "input_size": 24, "patch_size": 6, "dim": 8, "num_layers": 2, "num_heads": 2, "chunk_size": 2}
@@ -109,11 +109,6 @@ def test_a_mixer_that_does_not_exist_is_named():
         make(mixer="fourier")
     with pytest.raises(ValueError, match="multiple of num_blocks"):
         EinFFT(10, 4)
-
-
-def test_forecasts_do_not_depend_on_the_batch_they_are_made_in():
-    network, x = make(), windows(batch=7)
-    torch.testing.assert_close(forecast(network, x, batch_size=2), forecast(network, x, batch_size=100))
 
 
 def test_validation_windows_begin_a_lookback_before_the_border():

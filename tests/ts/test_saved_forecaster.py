@@ -118,3 +118,11 @@ def test_saving_again_replaces_the_model(tiny, wide, tmp_path):
     tiny().fit(wide).save(tmp_path)
     second = tiny(random_state=5, h=2).fit(wide)
     pd.testing.assert_frame_equal(saved_and_loaded(second, tmp_path).predict(), second.predict(), check_exact=True)
+
+
+@pytest.mark.parametrize("name", [("a", 1), pd.Timestamp("2024-01-01")])
+def test_a_name_that_cannot_be_saved_is_refused_by_its_kind(tiny, wide, tmp_path, name):
+    model = tiny().fit(wide.set_axis(pd.Index([name, "b", "c"], tupleize_cols=False, dtype=object), axis=1))
+    with pytest.raises(ValueError, match=f"a {type(name).__name__}: only strings and numbers can be saved"):
+        model.save(tmp_path)
+    assert not list(tmp_path.iterdir())
