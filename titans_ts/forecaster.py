@@ -436,11 +436,10 @@ class TitansForecaster(TitansEstimator):
         if model.memory is not None:
             streams = model.read_through(table) if from_start else self.position_.streams
             found = found.moved(model.recalled(streams, table.values)[None])
-        calibration = self.calibration_
-        if calibration is not None and panel.ids != self.context_.ids:
-            places = {name: i for i, name in enumerate(self.context_.ids)}
-            calibration = calibration.of_series([places.get(name) for name in panel.ids])
-        return units.restored(model.bounded(found, levels, calibration)[0], panel.future(config.h))
+        places = {name: i for i, name in enumerate(self.context_.ids)}
+        series = [places.get(name) for name in panel.ids]
+        values = model.bounded(found, levels, self.calibration_, series)[0]
+        return units.restored(values, panel.future(config.h))
 
     def _given(self, df: Any, static_df: Any) -> tuple[Panel, Columns]:
         """What ``fit`` is given, read by the arguments of the constructor."""

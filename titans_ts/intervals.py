@@ -6,6 +6,7 @@ stays below, for each step of the horizon.
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,22 +44,26 @@ class Calibration:
             scores = scores[:, :, scored_series(scores.shape[2])]
         return Calibration(scores.transpose(0, 2, 1).reshape(-1, scores.shape[1], 1), self.step)
 
-    def of_series(self, series: list[int | None]) -> "Calibration":
-        """Those of some series, by number; None, a new one, has the scores of all."""
-        if self.scores.shape[2] == 1:
-            return self
-        scores = [self.shared().scores[:, :, 0] if i is None else self.scores[:, :, i] for i in series]
-        most = max(map(len, scores))
-        padded = [np.pad(s, ((0, most - len(s)), (0, 0)), constant_values=np.nan) for s in scores]
-        return Calibration(np.stack(padded, axis=-1), self.step)
-
     def joined(self, newer: "Calibration") -> "Calibration":
         """With newer scores, and without the oldest beyond as many as there were."""
         most = max(len(self.scores), WINDOWS)
         return Calibration(np.concatenate((self.scores, newer.scores))[-most:], self.step)
 
-    def half_width(self, level: float, spread: np.ndarray) -> np.ndarray:
-        """Half the width ``[..., h, N]`` of intervals of ``level`` percent, for lookbacks of deviation ``[..., N]``."""
+    def half_width(self, level: float, spread: np.ndarray, series: Sequence[int | None] | None = None) -> np.ndarray:
+        """Half the width ``[..., h, N]`` of intervals of ``level`` percent, for lookbacks of deviation ``[..., N]``.
+
+        ``series`` says which ones the N are, by number; None is a new one, which has the scores of all. By default they
+        are all, in order.
+        """
+        scores = self._ranked(level)
+        if series is not None and scores.shape[1] > 1:
+            pooled = self.shared()._ranked(level) if None in series else scores[:, :0]
+            places = [scores.shape[1] if i is None else i for i in series]
+            scores = np.concatenate((scores, pooled), axis=1)[:, places]
+        return scores.astype(np.float64) * np.maximum(spread, FLOOR)[..., None, :]
+
+    def _ranked(self, level: float) -> np.ndarray:
+        """The score that ``level`` percent of the next ones will not exceed, ``[h, N or 1]``."""
         count = np.isfinite(self.scores).sum(axis=0)
         # the rank that keeps the promise in a finite sample: ceil((n + 1) level) of n
         rank = np.ceil((count + 1) * level / 100)
@@ -68,12 +73,11 @@ class Calibration:
                 f"intervals of {level:g} % need errors on more validation windows than the {fewest} there are, which "
                 f"give {100 * fewest / (fewest + 1):.0f} % at most; these are as wide as the largest error. Give fit a "
                 "larger val_size, or take a probabilistic loss such as loss='quantile'.",
-                stacklevel=2,
+                stacklevel=3,
             )
         ordered = np.sort(self.scores, axis=0)  # NaN last
         at = np.clip(rank.astype(int) - 1, 0, np.maximum(count - 1, 0))
-        scores = np.take_along_axis(ordered, at[None], axis=0)[0]
-        return scores.astype(np.float64) * np.maximum(spread, FLOOR)[..., None, :]
+        return np.take_along_axis(ordered, at[None], axis=0)[0]
 
 
 def scored_series(N: int) -> np.ndarray:

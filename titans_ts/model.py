@@ -74,8 +74,20 @@ class Model:
                 by[:, stream.series] = online.recall(self.memory, stream, values)
         return by
 
-    def bounded(self, found: Forecasts, levels: Sequence[float], calibration: Calibration | None) -> np.ndarray:
+    def bounded(
+        self,
+        found: Forecasts,
+        levels: Sequence[float],
+        calibration: Calibration | None,
+        series: Sequence[int | None] | None = None,
+    ) -> np.ndarray:
         """Points, lower bounds from wide to narrow, and upper ones, standardised: ``[K, h, N, 1 + 2 * len(levels)]``.
+
+        Args:
+            found: forecasts.
+            levels: of the intervals, in percent.
+            calibration: errors of past forecasts.
+            series: whose those are (:meth:`Calibration.half_width`).
 
         Raises:
             ValueError: a point forecast without a calibration.
@@ -91,7 +103,7 @@ class Model:
                 "val_size, or with a probabilistic loss such as loss='quantile'."
             )
         spread = found.spread.double().numpy()
-        half = [calibration.half_width(v, spread)[..., None] for v in levels]
+        half = [calibration.half_width(v, spread, series)[..., None] for v in levels]
         return np.concatenate((point, *(point - w for w in reversed(half)), *(point + w for w in half)), axis=-1)
 
     def scores(self, table: Table, origins: Tensor, step: int) -> Calibration:

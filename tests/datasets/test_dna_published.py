@@ -2,23 +2,11 @@
 
 import pytest
 
-from titans_datasets.dna import list_genomes, load_dna, load_genome
+from titans_datasets.dna import list_dna_datasets, list_genomes, load_dna, load_genome
 from titans_datasets.dna.benchmarks import official_intervals
 from titans_datasets.sources.dna import GB as GB_ENTRIES
 
-GUE = ["tf_0", "tf_1", "tf_2", "tf_3", "mouse_0", "mouse_2"]
-GUE += ["prom_core_all", "prom_core_notata", "prom_core_tata", "prom_300_tata"]
-GB = [
-    "human_nontata_promoters",
-    "human_enhancers_cohn",
-    "human_enhancers_ensembl",
-    "human_ocr_ensembl",
-    "human_ensembl_regulatory",
-    "demo_coding_vs_intergenomic_seqs",
-    "demo_human_or_worm",
-    "drosophila_enhancers_stark",
-    "dummy_mouse_enhancers_ensembl",
-]
+GUE = list_dna_datasets()[:10]
 
 
 @pytest.mark.real_data
@@ -55,7 +43,7 @@ def test_a_quarter_of_the_mouse_2_test_part_is_known_from_train(real_data):
 
 
 @pytest.mark.real_data
-@pytest.mark.parametrize("name", GB)
+@pytest.mark.parametrize("name", GB_ENTRIES)
 def test_official_coordinates_have_the_registered_counts(real_data, name):
     frame = official_intervals(GB_ENTRIES[name], real_data, download=False)
     counts = frame.groupby(["class", "split"]).size()
