@@ -436,9 +436,7 @@ class TitansForecaster(TitansEstimator):
         if model.memory is not None:
             streams = model.read_through(table) if from_start else self.position_.streams
             found = found.moved(model.recalled(streams, table.values)[None])
-        places = {name: i for i, name in enumerate(self.context_.ids)}
-        series = [places.get(name) for name in panel.ids]
-        values = model.bounded(found, levels, self.calibration_, series)[0]
+        values = model.bounded(found, levels, self.calibration_, self.context_.places(panel.ids))[0]
         return units.restored(values, panel.future(config.h))
 
     def _given(self, df: Any, static_df: Any) -> tuple[Panel, Columns]:
@@ -470,10 +468,9 @@ class TitansForecaster(TitansEstimator):
         """Of each series: one that fit knew keeps those it had there, a new one has those of what is known of it."""
         if panel.ids == self.context_.ids:
             return self.scaling_.units
-        known = {name: i for i, name in enumerate(self.context_.ids)}
-        columns = [column for column, name in enumerate(panel.ids) if name in known]
+        known = {column: i for column, i in enumerate(self.context_.places(panel.ids)) if i is not None}
         fresh = Units.of(panel.values, panel.index, self.scaling_.columns.profile)
-        return fresh.replaced(columns, self.scaling_.units, [known[panel.ids[column]] for column in columns])
+        return fresh.replaced(list(known), self.scaling_.units, list(known.values()))
 
     def _config(self, table: Table, objective: Objective) -> SimbaConfig:
         return SimbaConfig(

@@ -82,6 +82,11 @@ class Panel:
         """What has a NaN that only time makes known, of the series or of its columns known up to now: ``[T, N]``."""
         return np.isnan(self.values) | np.isnan(self.hist).any(axis=-1)
 
+    def places(self, names: list[Any]) -> list[int | None]:
+        """Where the series of these names stand; None for those that are not here."""
+        known = {name: i for i, name in enumerate(self.ids)}
+        return [known.get(name) for name in names]
+
     def clock(self) -> list[str]:
         """What time stamps say beside their order: the first one, the step, and the time zone."""
         return [str(self.index[0]), str(name_of(self.freq)), str(getattr(self.index, "tz", None))]

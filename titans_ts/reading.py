@@ -39,11 +39,11 @@ def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Pan
     if not names:
         return panel
     if static_df is None and known is not None:
-        rows = {name: i for i, name in enumerate(known.ids)}
-        new = [name for name in panel.ids if name not in rows]
+        rows = known.places(panel.ids)
+        new = [name for name, row in zip(panel.ids, rows, strict=True) if row is None]
         if new:
             raise ValueError(f"series {new[:8]} are new: give their static columns in static_df.")
-        return replace(panel, stat=known.stat[[rows[name] for name in panel.ids]])
+        return replace(panel, stat=known.stat[np.array(rows, dtype=int)])
     return replace(panel, stat=read_static(static_df, panel.ids, names))
 
 

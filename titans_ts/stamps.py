@@ -60,12 +60,10 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
     if len(wrong):
         i = int(wrong[0])
         after = f" after {index[i - 1]}" if i else ""
+        hint = "Pass" if gaps else "Fill the gap (for instance df.resample, or missing='interpolate'), or pass"
         raise ValueError(
             f"{where} has irregular time stamps for freq {name_of(step)!r}: "
-            f"expected {expected}{after}, got {index[i]}. "
-            + ("" if gaps else "Fill the gap (for instance df.resample, or missing='interpolate'), or ")
-            + ("Pass" if gaps else "pass")
-            + " the freq that the data has."
+            f"expected {expected}{after}, got {index[i]}. {hint} the freq that the data has."
         )
     return axis
 

@@ -32,13 +32,12 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
         ValueError: too few rows for either, or a series that has too few to train on.
     """
     T, least = len(panel.values), input_size + h
-    if val_size is not None:
-        at_least("val_size", val_size, 0)
     if val_size is None:
         val_size = max(h, (T - least) // 5)
         val_size = val_size if T - least >= val_size else 0
+    at_least("val_size", val_size, 0)
     border = T - val_size
-    if val_size < 0 or border < least or 0 < val_size < h:
+    if border < least or 0 < val_size < h:
         raise ValueError(
             f"val_size={val_size} of {T} rows: validation needs at least h={h} rows, and training at least "
             f"input_size + h = {least}. Use val_size=0 to train on all rows."

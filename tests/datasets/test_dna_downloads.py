@@ -8,12 +8,11 @@ import pandas as pd
 import pytest
 
 from titans_datasets import ChecksumError, OfflineError, cache
-from titans_datasets.dna import load_dna, load_genome
+from titans_datasets.dna import list_dna_datasets, load_dna, load_genome
 from titans_datasets.sources import dna_files
 from titans_datasets.sources.dna import GB as GB_ENTRIES
 
-GUE = ["tf_0", "tf_1", "tf_2", "tf_3", "mouse_0", "mouse_2"]
-GUE += ["prom_core_all", "prom_core_notata", "prom_core_tata", "prom_300_tata"]
+GUE = list_dna_datasets()[:10]
 PARTS = ("train", "dev", "test")
 OTHER_STRAND = str.maketrans("ACGT", "TGCA")
 

@@ -8,26 +8,9 @@ import sys
 import pytest
 
 from titans_datasets import ChecksumError
-from titans_datasets.dna import list_dna_datasets, load_dna, load_genome
+from titans_datasets.dna import load_dna, load_genome
 
-GUE = ["tf_0", "tf_1", "tf_2", "tf_3", "mouse_0", "mouse_2"]
-GUE += ["prom_core_all", "prom_core_notata", "prom_core_tata", "prom_300_tata"]
-GB = [
-    "human_nontata_promoters",
-    "human_enhancers_cohn",
-    "human_enhancers_ensembl",
-    "human_ocr_ensembl",
-    "human_ensembl_regulatory",
-    "demo_coding_vs_intergenomic_seqs",
-    "demo_human_or_worm",
-    "drosophila_enhancers_stark",
-    "dummy_mouse_enhancers_ensembl",
-]
 PARTS = ("train", "dev", "test")
-
-
-def test_every_set_of_gue_gb_and_cnnprom_has_a_name():
-    assert list_dna_datasets() == [*GUE, *GB, "ecoli_sigma70", "arabidopsis_tata", "arabidopsis_nontata"]
 
 
 def test_an_unknown_name_is_answered_with_the_closest():

@@ -10,12 +10,6 @@ from titans_datasets.dna import DNADataset, GenomeFiles
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "data"
-
-
-@pytest.fixture
 def sigma(home):
     folder = home / "dna" / "cnnprom" / "ecoli_sigma70"
     folder.mkdir(parents=True)

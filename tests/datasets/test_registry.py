@@ -9,6 +9,7 @@ import pytest
 
 import titans_datasets
 from titans_datasets import DatasetInfo, info, list_datasets, protocol_split
+from titans_datasets.dna import list_dna_datasets
 from titans_datasets.registry import sequence_info
 
 SERIES = ["ETTh1", "ETTh2", "ETTm1", "ETTm2", "weather", "ECL", "traffic", "AirPassengers"]
@@ -48,6 +49,10 @@ def test_the_public_names_are_few_and_pinned():
         "protocol_split",
     ]
     assert all(hasattr(titans_datasets, name) for name in titans_datasets.__all__)
+
+
+def test_every_set_of_gue_gb_and_cnnprom_has_a_name():
+    assert list_dna_datasets() == DNA
 
 
 def test_importing_loads_no_heavy_package():
