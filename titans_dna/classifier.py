@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ from titans_core.train.estimator import at_least, is_number
 from titans_core.train.fit import torch_device
 from titans_dna.classifier_data import Examples, Reads, reads_of
 from titans_dna.encoder import Encoder, EncoderConfig
-from titans_dna.fine_tuning import FINETUNE, LanguageEncoder, network_of
+from titans_dna.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, network_of
 from titans_dna.kmers import LONGEST
 from titans_dna.labels import class_weights, read_labels, sample_weights, stratified_cut
 from titans_dna.strands import NETWORKS, SequenceNetwork
@@ -226,19 +227,20 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; X and y as in ``fit``."""
         predicted = self.predict(X)
-        return float(np.average(predicted == read_labels(y, len(predicted), "y"), weights=sample_weight))
+        return float(accuracy_score(read_labels(y, len(predicted), "y"), predicted, sample_weight=sample_weight))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to the folder ``path`` (JSON and safetensors).
 
-        A language model that was given as ``pretrained`` is not named there: what was made of it is part of this model.
+        A language model that was given as ``pretrained`` is not written: what was made of it is part of this model. A
+        loaded model predicts; to be fitted again, it must be given its ``pretrained`` anew.
 
         Raises:
             NotFittedError: before ``fit``.
         """
         plain = copy.copy(self)
         folder = isinstance(self.pretrained, str | os.PathLike)
-        plain.pretrained = os.fspath(self.pretrained) if folder else None
+        plain.pretrained = os.fspath(self.pretrained) if folder else None if self.pretrained is None else NOT_STORED
         if isinstance(self.class_weight, Mapping):
             # JSON would make strings of a dict's keys
             plain.class_weight = list(self.class_weight.items())  # type: ignore[assignment]
@@ -290,10 +292,10 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
 
     def _config(self) -> EncoderConfig:
         return EncoderConfig(
-            dim=self.dim,
-            num_layers=self.num_layers,
-            kernel_size=self.kernel_size,
-            pool=self.pool,
+            dim=int(self.dim),  # a grid holds numpy's
+            num_layers=int(self.num_layers),
+            kernel_size=int(self.kernel_size),
+            pool=int(self.pool),
             dropout=self.dropout,
             memory_depth=1,
             positions=self.positions,

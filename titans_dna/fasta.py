@@ -13,11 +13,16 @@ import hashlib
 import os
 import shutil
 import tempfile
+import uuid
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from titans_dna.lines import DAMAGED, is_gzip, open_binary
 
@@ -141,29 +146,54 @@ def _fresh(files: FastaFiles) -> bool:
     written = files.file.stat().st_mtime_ns
     if not all(p.exists() and p.stat().st_mtime_ns >= written for p in (files.index, files.blocks) if p):
         return False
-    return files.blocks is not None or _fits(files)
+    return _fits(files)
 
 
 def _fits(files: FastaFiles) -> bool:
     """Whether an index is of this very file: times do not tell where an older file was moved in its place.
 
-    The first and the last record must stand where it says, and the last must end the file.
+    The first and the last record must stand where it says, and the last must end the file. The last line of each record
+    must begin where the others' lengths put it: it may be shorter than they, not longer.
     """
     try:
         records = [line.split("\t") for line in files.index.read_text().splitlines()]
-        with files.file.open("rb") as file:
+        with _reading(files) as read:
             for name, _, place, *_ in (records[0], records[-1]):
                 begin = max(0, int(place) - _HEAD)
-                file.seek(begin)
-                title = file.read(int(place) - begin).splitlines()[-1]
+                title = read(begin, int(place) - begin).splitlines()[-1]
                 if title[:1] != b">" or title[1:].split()[:1] != [name.encode()]:
                     return False
-            length, offset, bases, width = map(int, records[-1][1:])
-            lines, rest = divmod(length - 1, bases) if length else (0, -1)
-            file.seek(offset + lines * width + rest + 1)
-            return not file.read(_HEAD).strip()
-    except (ValueError, IndexError):
+            for _, *numbers in records:
+                length, offset, bases, width = map(int, numbers)
+                lines, rest = divmod(length - 1, bases) if length else (0, -1)
+                if lines and read(offset + lines * width - 1, 1) != b"\n":
+                    return False
+            return not read(offset + lines * width + rest + 1, _HEAD).strip()
+    except (ValueError, IndexError, *DAMAGED):
         return False
+
+
+@contextmanager
+def _reading(files: FastaFiles) -> Iterator[Callable[[int, int], bytes]]:
+    """A function of a place in the FASTA, in bytes, and a number of bytes that reads these."""
+    if files.blocks is None:
+        with files.file.open("rb") as file:
+            yield lambda place, size: file.read(size) if file.seek(place) == place else b""
+        return
+    from Bio.bgzf import BgzfReader, make_virtual_offset
+
+    # where each block begins, packed and unpacked; the first one is not in the index
+    blocks = np.fromfile(files.blocks, dtype="<u8")[1:].reshape(-1, 2).astype(np.int64)
+    packed, unpacked = np.concatenate(([[0, 0]], blocks)).T
+    with BgzfReader(str(files.file), "rb") as reader:
+
+        def read(place: int, size: int) -> bytes:
+            block = int(np.searchsorted(unpacked, place, side="right")) - 1
+            reader.seek(make_virtual_offset(int(packed[block]), place - int(unpacked[block])))
+            found: bytes = reader.read(size)
+            return found
+
+        yield read
 
 
 def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
@@ -175,20 +205,22 @@ def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
         )
     from pyfaidx import Faidx, FastaIndexingError
 
-    # built under another name and renamed when complete: another process never reads half an index
-    new = {p: _beside(p, f".{os.getpid()}.part") for p in (files.index, files.blocks) if p}
+    # built under a name of its own and renamed when complete: nobody else reads half an index
+    new = {p: _beside(p, f".{uuid.uuid4().hex}.part") for p in (files.index, files.blocks) if p}
     try:
         Faidx(
             str(files.file),
             indexname=str(new[files.index]),
             gzi_indexname=str(new[files.blocks]) if files.blocks else None,
         ).close()
+        if not _fits(FastaFiles(files.file, new[files.index], new[files.blocks] if files.blocks else None)):
+            raise FastaIndexingError("a sequence's last line is longer than the lines before it.")
         for target, built in new.items():
             os.replace(built, target)
     except FastaIndexingError as error:
         raise ValueError(
-            f"{path} cannot be indexed: {error} Every line of a sequence but its last must have the same length; "
-            "`seqkit seq -w 60` writes such a file."
+            f"{path} cannot be indexed: {error} A sequence needs a name behind '>', lines of one length (the last may "
+            "be shorter), and no blank line among them; `seqkit seq -w 60` writes such a file."
         ) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is no FASTA text ({error}).") from error

@@ -18,9 +18,11 @@ from titans_core import TitansConfig, TitansLM
 from titans_dna.encoder import within
 from titans_dna.tokenizer import VOCAB_SIZE, N
 
-__all__ = ["FINETUNE", "LanguageEncoder", "network_of"]
+__all__ = ["FINETUNE", "NOT_STORED", "LanguageEncoder", "network_of"]
 
 FINETUNE = ("full", "frozen", "gradual")
+# stands for a language model in the arguments of a classifier that was saved without it
+NOT_STORED = "not stored"
 
 
 def network_of(pretrained: Any) -> TitansLM:
@@ -30,6 +32,11 @@ def network_of(pretrained: Any) -> TitansLM:
         TypeError: something else.
         ValueError: not fitted, or a model over other tokens.
     """
+    if pretrained == NOT_STORED:
+        raise ValueError(
+            "this classifier was made from a language model that was not saved with it. To fit it again, give it one: "
+            "set_params(pretrained=...)."
+        )
     if isinstance(pretrained, str | os.PathLike):
         from titans_dna.language import DNALanguageModel
 

@@ -1,7 +1,7 @@
 """A genome in a FASTA file: any stretch of it by coordinates, on either strand, and windows over all of it."""
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from titans_datasets.cache import user_cache
 from titans_dna.fasta import FastaFiles, prepare
-from titans_dna.intervals import Interval
+from titans_dna.intervals import Interval, only_intervals
 from titans_dna.tokenizer import encode, reverse_complement, reverse_complement_ids
 
 if TYPE_CHECKING:
@@ -69,6 +69,10 @@ class Genome:
         self._check(interval)
         # pyfaidx counts from 1 and includes the end
         sequence: str = self._open().faidx.fetch(interval.chrom, interval.start + 1, interval.end)
+        if len(sequence) != len(interval):
+            raise ValueError(
+                f"{self.path} was changed while it was open, or is damaged: {len(sequence)} bases at {interval}."
+            )
         return reverse_complement(sequence) if interval.strand == "-" else sequence
 
     def ids(self, interval: Interval) -> "NDArray[np.uint8]":
@@ -86,8 +90,8 @@ class Genome:
         length: int,
         stride: int | None = None,
         *,
-        chroms: Collection[str] | None = None,
-        holdout: Collection[str] | None = None,
+        chroms: Iterable[str] | None = None,
+        holdout: Iterable[str] | None = None,
         regions: Iterable[Interval] | None = None,
         max_n_fraction: float = 1.0,
         drop_last: bool = False,
@@ -177,26 +181,39 @@ class Genome:
         near = [other] if other in self.lengths else get_close_matches(chrom, self.lengths, n=3, cutoff=0.5)
         return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
+    def named(self, chroms: Iterable[str] | None, what: str = "chroms") -> list[str]:
+        """Names of chromosomes that a caller gave, checked; those of all where that is None.
+
+        Raises:
+            TypeError: a name that is no string.
+            ValueError: one string instead of a list, or an unknown chromosome.
+        """
+        if chroms is None:
+            return list(self.lengths)
+        if isinstance(chroms, str):
+            raise ValueError(f"{what} is one string, {chroms!r}; give a list of names: [{chroms!r}].")
+        names = list(chroms)
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(f"{what} must hold names of chromosomes, strings, got {name!r}.")
+            self._length(name)
+        return names
+
     def _regions(
-        self, chroms: Collection[str] | None, holdout: Collection[str] | None, regions: Iterable[Interval] | None
+        self, chroms: Iterable[str] | None, holdout: Iterable[str] | None, regions: Iterable[Interval] | None
     ) -> list[Interval]:
-        for given, what in ((chroms, "chroms"), (holdout, "holdout")):
-            if isinstance(given, str):
-                raise ValueError(f"{what} is one string, {given!r}; give a list of names: [{given!r}].")
-            for name in () if given is None else given:
-                self._length(name)
-        wanted = set(self.lengths) if chroms is None else set(chroms)
-        wanted -= set() if holdout is None else set(holdout)
-        kept = [n for n in self.lengths if n in wanted]
+        wanted, left_out = self.named(chroms), self.named(() if holdout is None else holdout, "holdout")
+        kept = set(wanted) - set(left_out)
         if regions is None:
-            walked = [Interval(n, 0, self.lengths[n], "+") for n in kept if self.lengths[n]]
+            walked = [Interval(n, 0, size, "+") for n, size in self.lengths.items() if n in kept and size]
         else:
-            regions = list(regions)
-            for region in regions:
+            given = only_intervals(regions)
+            for region in given:
                 self._check(region)
-            walked = [region for region in regions if region.chrom in set(kept)]
+            walked = [region for region in given if region.chrom in kept]
         if not walked:
-            raise ValueError(f"chroms={chroms} without holdout={holdout} leaves nothing of {self.path.name} to walk.")
+            asked = "all chromosomes" if chroms is None else f"chroms={wanted}"
+            raise ValueError(f"{asked} without holdout={left_out} leave nothing of {self.path.name} to walk.")
         return walked
 
     def _walk(

@@ -20,7 +20,7 @@ from titans_dna.lines import BadLineError, fields
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Interval", "from_frame", "read_bed", "read_gff"]
+__all__ = ["Interval", "from_frame", "only_intervals", "read_bed", "read_gff"]
 
 _STRANDS = ("+", "-", ".")
 _GTF_ATTRIBUTE = re.compile(r'\s*(\S+)\s+(?:"([^"]*)"|([^";\s]+))\s*(?:;|$)')
@@ -68,6 +68,22 @@ class Interval:
 
     def __str__(self) -> str:
         return f"{self.chrom}:{self.start}-{self.end}({self.strand})"
+
+
+def only_intervals(given: Iterable[Any]) -> list[Interval]:
+    """What is given, in a list.
+
+    Raises:
+        TypeError: an item that is no :class:`Interval`.
+    """
+    found = list(given)
+    for item in found:
+        if not isinstance(item, Interval):
+            raise TypeError(
+                f"regions must be Interval(chrom, start, end), got {item!r:.40}. read_bed, read_gff and from_frame "
+                "make them of files and frames."
+            )
+    return found
 
 
 class _Feature(NamedTuple):
@@ -139,10 +155,18 @@ def from_frame(frame: "pd.DataFrame") -> list[Interval]:
     found = []
     for row, (chrom, start, end, strand, label) in enumerate(zip(*columns.values(), strict=True)):
         try:
-            found.append(Interval(str(chrom), int(start), int(end), strand, str(label)))
+            if int(start) != start or int(end) != end:
+                raise ValueError(f"start {start} and end {end} must be whole numbers.")
+            named, labelled = ("" if _missing(name) else str(name) for name in (chrom, label))
+            found.append(Interval(named, int(start), int(end), "." if _missing(strand) else strand, labelled))
         except (ValueError, TypeError) as error:
             raise ValueError(f"row {row} of the frame: {error}") from error
     return found
+
+
+def _missing(value: Any) -> bool:
+    """None, NaN or pandas' NA, as a frame has them."""
+    return value is None or type(value).__name__ == "NAType" or value != value
 
 
 def _bed_header(line: str) -> bool:
@@ -154,6 +178,7 @@ def _bed_interval(path: Path, number: int, row: list[str], require_strand: bool)
         row = row[0].split()
     if len(row) < 3:
         raise BadLineError(path, number, f"{len(row)} column(s); chrom, start and end are needed (tab-separated)")
+    row = [field.strip() for field in row]
     strand = row[5] if len(row) > 5 else "."
     if strand == "" or (require_strand and strand == "."):
         raise BadLineError(path, number, "the strand is missing; column 6 is '+' or '-' ('.' where it does not matter)")
@@ -187,10 +212,10 @@ def _attribute(text: str, names: tuple[str, ...]) -> str:
 
 
 def _integers(path: Path, number: int, start: str, end: str) -> tuple[int, int]:
-    try:
-        return int(start), int(end)
-    except ValueError:
-        raise BadLineError(path, number, f"start {start!r} and end {end!r} must be whole numbers") from None
+    if not all(text.removeprefix("-").isdecimal() for text in (start, end)):
+        hint = " (a line of names begins with #)" if number == 1 else ""
+        raise BadLineError(path, number, f"start {start!r} and end {end!r} must be whole numbers{hint}")
+    return int(start), int(end)
 
 
 def _interval(path: Path, number: int, chrom: str, start: int, end: int, strand: str, name: str) -> Interval:

@@ -4,11 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 __all__ = ["class_weights", "read_labels", "sample_weights", "stratified_cut"]
+
+# what labels are that came as objects, or in one of pandas' own types
+_KINDS = {"integer": np.int64, "boolean": np.bool_, "floating": np.float64}
 
 
 def read_labels(y: Any, n: int, what: str) -> NDArray[Any]:
@@ -17,14 +21,19 @@ def read_labels(y: Any, n: int, what: str) -> NDArray[Any]:
         raise ValueError(
             f"requires {what} to be passed, but the target {what} is None: give the class of each sequence."
         )
-    names = column_or_1d(y, warn=True)
+    given = np.asarray(y, dtype=object).reshape(-1)  # as they are: NaN among strings would become "nan"
+    missing = np.flatnonzero(pd.isna(given))
+    if len(missing):
+        raise ValueError(f"{what} has {len(missing)} missing labels, the first at {missing[0]} (0-based). Drop them.")
+    kind = _KINDS.get(pd.api.types.infer_dtype(given))
+    boxed = hasattr(y, "dtype") and (pd.api.types.is_extension_array_dtype(y) or pd.api.types.is_object_dtype(y))
+    names = column_or_1d(np.asarray(y, dtype=kind) if boxed and kind else y, warn=True)
     if len(names) != n:
         raise ValueError(
             f"X has {n} sequences and {what} {len(names)} labels: inconsistent lengths. Give one for each."
         )
-    missing = [i for i, name in enumerate(names.tolist()) if name is None or name != name]
-    if missing:
-        raise ValueError(f"{what} has {len(missing)} missing labels, the first at {missing[0]} (0-based). Drop them.")
+    if names.dtype.kind in "mM":
+        raise ValueError(f"{what} has times as labels ({names[0]}); give strings or integers.")
     check_classification_targets(names)
     return names
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         y: None = None,
         *,
         bed: Any = None,
-        holdout: Collection[str] | None = None,
+        holdout: Iterable[str] | None = None,
         checkpoint_dir: str | Path | None = None,
     ) -> Self:
         """Pretrain on windows of a genome.
@@ -155,7 +155,8 @@ class DNALanguageModel(Questions, TitansEstimator):
         began = time.perf_counter()
         self._check_params()
         source, regions = open_source(genome), read_regions(bed)
-        train, val = plan(source, self.length, regions, holdout)
+        left_out = source.named(() if holdout is None else holdout, "holdout")
+        train, val = plan(source, self.length, regions, left_out)
         seed = self._seed()
         # the caller's random state is borrowed
         with torch.random.fork_rng():
@@ -183,7 +184,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         }
         history = train_network(network, LOSSES[self.objective], batches, held, options, identity)
         self.model_, self.history_ = network, history
-        self.holdout_ = sorted(() if holdout is None else holdout)
+        self.holdout_ = sorted(left_out)
         self.n_bases_ = train.bases
         self.seconds_: float | None = time.perf_counter() - began
         return self

@@ -51,7 +51,8 @@ def fields(
     try:
         with open_binary(path) as stream:
             for number, raw in enumerate(stream, start=1):
-                line = raw.decode().rstrip("\r\n")
+                # some editors begin a file with a mark of its encoding
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 if not line.strip() or is_header(line):
                     continue
                 if until is not None and line.startswith(until):

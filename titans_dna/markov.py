@@ -30,6 +30,10 @@ _STRENGTHS = tuple(float(x) for x in np.geomspace(1e-3, 1e3, 19))
 _BLOCK, _PART, _VALIDATION_EVERY = 1 << 20, 1 << 10, 20
 # bases that the choice is made on, about
 _ENOUGH = 1 << 18
+# counts of words behind so many bases are of 32 bits
+_LONG_WORDS = 10
+
+Counts = NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,13 @@ class MarkovModels:
     """All Markov models of orders 0 to ``order``.
 
     Attributes:
-        counts: by order k, int32 [4^k, 4]: how often each base follows each context, the nearest base last (A 0, C 1,
-            G 2, T 3, to base 4).
+        counts: by order k, integers [4^k, 4]: how often each base follows each context, the nearest base last (A 0,
+            C 1, G 2, T 3, to base 4).
         additive: ``a`` by order.
         interpolated: ``t`` by order.
     """
 
-    counts: tuple[NDArray[np.int32], ...]
+    counts: tuple[Counts, ...]
     additive: tuple[float, ...]
     interpolated: tuple[float, ...]
 
@@ -55,7 +59,7 @@ class MarkovModels:
         self,
         source: Any,
         *,
-        chroms: Collection[str] | None = None,
+        chroms: Iterable[str] | None = None,
         regions: Any = None,
     ) -> pd.DataFrame:
         """Mean bits per known base by order: columns ``order, additive, interpolated``.
@@ -102,7 +106,7 @@ def fit_markov(
     order: int = MOST,
     *,
     bed: Any = None,
-    holdout: Collection[str] | None = None,
+    holdout: Iterable[str] | None = None,
 ) -> MarkovModels:
     """Count both strands and choose the strengths.
 
@@ -118,10 +122,9 @@ def fit_markov(
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or not 0 <= order <= MOST:
         raise ValueError(f"order must be an integer from 0 to {MOST}, got {order!r}.")
     genome, given = open_source(source), read_regions(bed)
-    genome.windows(1, holdout=holdout)  # checks the names
-    left_out = set(() if holdout is None else holdout)
+    left_out = set(genome.named(() if holdout is None else holdout, "holdout"))
     regions = [r for r in (whole(genome) if given is None else merged(given)) if r.chrom not in left_out]
-    top = np.zeros((4**order, 4), dtype=np.int32)
+    top = np.zeros((4**order, 4), dtype=_integers(order))
     kept: list[NDArray[np.uint8]] = []
     # so small that there are some for validation
     size = min(_PART, max(1, sum(map(len, regions)) // (2 * _VALIDATION_EVERY)))
@@ -167,9 +170,9 @@ def _contexts(ids: NDArray[np.uint8], order: int) -> tuple[NDArray[np.int32], ND
     return code, np.minimum(at - before - 1, order)
 
 
-def _count(ids: NDArray[np.uint8], fresh: int, wanted: NDArray[np.bool_], top: NDArray[np.int32]) -> None:
+def _count(ids: NDArray[np.uint8], fresh: int, wanted: NDArray[np.bool_], top: Counts) -> None:
     """Add the words of ``order + 1`` bases that end at the wanted places from ``fresh`` on, on either strand."""
-    order = (len(top).bit_length() - 1) // 2
+    order = _order(top)
     code, known = _contexts(ids, order)
     use = (ids < N) & (known == order) & wanted
     use[:fresh] = False
@@ -183,16 +186,25 @@ def _count(ids: NDArray[np.uint8], fresh: int, wanted: NDArray[np.bool_], top: N
     np.add.at(flat, other[use], 1)
 
 
-def _all_orders(top: NDArray[np.int32]) -> tuple[NDArray[np.int32], ...]:
+def _all_orders(top: Counts) -> tuple[Counts, ...]:
     """Counts of every order: the sum over the farthest base, which is the leading digit."""
     tables = [top]
-    while len(tables[0]) > 1:
-        tables.insert(0, tables[0].reshape(4, -1, 4).sum(axis=0, dtype=np.int32))
+    for order in reversed(range(_order(top))):
+        tables.insert(0, tables[0].reshape(4, -1, 4).sum(axis=0, dtype=_integers(order)))
     return tuple(tables)
 
 
+def _order(table: Counts) -> int:
+    return (len(table).bit_length() - 1) // 2
+
+
+def _integers(order: int) -> type[np.signedinteger[Any]]:
+    """Of counts: a word of few bases may stand more often than 32 bits can say."""
+    return np.int64 if order < _LONG_WORDS else np.int32
+
+
 def _lookups(
-    ids: NDArray[np.uint8], fresh: int, tables: Sequence[NDArray[np.int32]]
+    ids: NDArray[np.uint8], fresh: int, tables: Sequence[Counts]
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
     """By order: counts of the base that came, of its context, and where the context is known; for known bases only."""
     order = len(tables) - 1
@@ -207,7 +219,7 @@ def _lookups(
 def _bits(
     ids: NDArray[np.uint8],
     fresh: int,
-    tables: Sequence[NDArray[np.int32]],
+    tables: Sequence[Counts],
     additive: Sequence[float],
     interpolated: Sequence[float],
 ) -> tuple[NDArray[np.float64], int]:
@@ -225,7 +237,7 @@ def _bits(
 
 
 def _strengths(
-    parts: Iterable[NDArray[np.uint8]], tables: Sequence[NDArray[np.int32]]
+    parts: Iterable[NDArray[np.uint8]], tables: Sequence[Counts]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The strengths with the fewest bits on ``parts``, order by order: each order leans on the one before as chosen."""
     ids = np.concatenate([x for part in parts for x in (part, np.array([N], dtype=np.uint8))])

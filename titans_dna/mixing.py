@@ -18,7 +18,7 @@ The Markov models are counted without them for that, and with them afterwards.
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -92,7 +92,7 @@ class Mixture:
         self,
         source: Any,
         *,
-        chroms: Collection[str] | None = None,
+        chroms: Iterable[str] | None = None,
         regions: Any = None,
         context: int = 4096,
     ) -> float:
@@ -125,7 +125,7 @@ def fit_mixture(
     *,
     order: int = MOST,
     bed: Any = None,
-    holdout: Collection[str] | None = None,
+    holdout: Iterable[str] | None = None,
 ) -> Mixture:
     """Count the Markov models, and find the weights.
 
@@ -141,8 +141,7 @@ def fit_mixture(
         ValueError: a model of hidden bases; a holdout beside a model; another genome than the model's; an order out of
             range; or so little sequence that no window is left to find weights on.
     """
-    if order < 1:
-        raise ValueError(f"order must be from 1 to {MOST}, got {order!r}.")
+    at_least("order", order)
     source, regions, length = open_source(genome), read_regions(bed), _LENGTH
     if model is not None:
         check_is_fitted(model, "model_")
@@ -151,7 +150,8 @@ def fit_mixture(
         if holdout is not None:
             raise ValueError(f"leave holdout out: the model held out {model.holdout_}, and so does its mixture.")
         length, holdout = model.length, model.holdout_
-    training, validation = plan(source, length, regions, holdout)
+    left_out = source.named(() if holdout is None else holdout, "holdout")
+    training, validation = plan(source, length, regions, left_out)
     if model is not None and training.bases != model.n_bases_:
         raise ValueError(
             f"the model was fitted on {model.n_bases_:,} bases, and genome and bed have {training.bases:,} to fit on: "
@@ -163,10 +163,10 @@ def fit_mixture(
             f"{source.path.name} has a single window, and weights are found on one in twenty; give more sequence."
         )
     rest = without(whole(source) if regions is None else regions, tiles)
-    apart = fit_markov(source, order, bed=rest, holdout=holdout)
+    apart = fit_markov(source, order, bed=rest, holdout=left_out)
     reads = list(_read(source, tiles, model, apart))
     weights = _fit(_Read(*(torch.cat(part) for part in zip(*reads, strict=True))))
-    return Mixture(model, fit_markov(source, order, bed=regions, holdout=holdout), weights)
+    return Mixture(model, fit_markov(source, order, bed=regions, holdout=left_out), weights)
 
 
 def _read(

@@ -9,7 +9,8 @@ What is drawn in an epoch depends on the seed and the epoch alone, so that a run
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from titans_core.train.processes import processes
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import merged
-from titans_dna.tokenizer import PAD, N
+from titans_dna.tokenizer import PAD, N, encode
 
 __all__ = ["IGNORE", "Drawn", "Draws", "Tiles", "Windows", "batch_of", "loaders", "plan"]
 
@@ -74,33 +75,36 @@ class Tiles:
 
 
 def plan(
-    genome: Genome, length: int, regions: Sequence[Interval] | None, holdout: Collection[str] | None
+    genome: Genome, length: int, regions: Sequence[Interval] | None, holdout: Sequence[str]
 ) -> tuple[Tiles, Tiles]:
     """Tiles for training and for validation. The sequence is read once, one window at a time.
 
     Of a source with a single tile nothing is kept for validation.
 
     Raises:
-        ValueError: an unknown chromosome, a region off its end, or nothing left to train on.
+        ValueError: an unknown chromosome, a region off its end, a letter that is no base, or nothing left to train on.
     """
     walked = None if regions is None else merged(regions)
     names = {name: i for i, name in enumerate(genome.lengths)}
     digest = hashlib.sha256()
-    rows = []
-    for place, sequence in genome.windows(length, holdout=holdout, regions=walked, max_n_fraction=_MAX_N):
-        digest.update(f"{place.chrom}:{place.start}:{sequence.upper()};".encode())
-        rows.append((names[place.chrom], place.start, place.end))
-    if not rows:
+    places = array("q")
+    for place, sequence in genome.windows(length, holdout=holdout, regions=walked):
+        ids = encode(sequence, where=f"{place.chrom} of {genome.path.name}", start=place.start)
+        if np.count_nonzero(ids == N) <= _MAX_N * len(ids):
+            digest.update(f"{place.chrom}:{place.start}:{sequence.upper()};".encode())
+            places.extend((names[place.chrom], place.start, place.end))
+    if not places:
         raise ValueError(f"{genome.path.name}: more than half of every window is unknown (N); nothing to train on.")
-    chrom, start, end = np.array(rows, dtype=np.int64).T
-    held = np.zeros(len(rows), dtype=bool)
-    count = min(max(1, len(rows) // _VALIDATION), _MOST_VALIDATION) if len(rows) > 1 else 0
-    held[((np.arange(count) + 0.5) * len(rows) / max(count, 1)).astype(np.int64)] = True
+    chrom, start, end = np.array(places, dtype=np.int64).reshape(-1, 3).T
+    total = len(start)
+    held = np.zeros(total, dtype=bool)
+    count = min(max(1, total // _VALIDATION), _MOST_VALIDATION) if total > 1 else 0
+    held[((np.arange(count) + 0.5) * total / max(count, 1)).astype(np.int64)] = True
     # a stretch ends where the next tile is not adjacent, or is of the other part
     cut = (chrom[1:] != chrom[:-1]) | (start[1:] != end[:-1]) | held[1:] | held[:-1]
     stretch = np.concatenate(([0], np.cumsum(cut)))
     firsts = np.flatnonzero(np.concatenate(([True], cut)))
-    lasts = np.append(firsts[1:], len(rows)) - 1
+    lasts = np.append(firsts[1:], total) - 1
     tiles = Tiles(
         tuple(genome.lengths), chrom, start, end, start[firsts][stretch], end[lasts][stretch], digest.hexdigest()
     )

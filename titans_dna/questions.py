@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -46,7 +46,7 @@ class Questions:
         self,
         source: Any,
         *,
-        chroms: Collection[str] | None = None,
+        chroms: Iterable[str] | None = None,
         regions: Any = None,
         context: int | None = None,
     ) -> float:
@@ -94,7 +94,8 @@ class Questions:
         self,
         source: Any,
         *,
-        chroms: Collection[str],
+        chroms: Iterable[str],
+        bed: Any = None,
         max_order: int = 12,
         markov: "MarkovModels | None" = None,
         context: int | None = None,
@@ -104,7 +105,8 @@ class Questions:
         Args:
             source: the genome of ``fit``.
             chroms: what was held out.
-            max_order: highest order of the Markov models, counted on every other chromosome.
+            bed: the regions of ``fit``, if it was given any: the Markov models then count there only, too.
+            max_order: highest order of the Markov models, counted on every chromosome that was not held out.
             markov: Markov models counted before, instead.
             context: of this model, as in :meth:`bits_per_base`.
 
@@ -121,12 +123,13 @@ class Questions:
         if self.objective == "masked":
             raise ValueError("Markov models see one side of a base: compare a model with objective='next'.")
         genome = open_source(source)
-        if isinstance(chroms, str):
-            raise TypeError(f"chroms must be a list of names, such as [{chroms!r}], got the string {chroms!r}.")
+        chroms = genome.named(chroms)
         seen = [name for name in chroms if name not in self.holdout_]
         if seen:
-            raise ValueError(f"fit read {seen}: scores there would flatter it. It held out {self.holdout_}.")
-        markov = fit_markov(genome, max_order, holdout=self.holdout_) if markov is None else markov
+            raise ValueError(
+                f"fit was not told to hold out {seen}: scores there would flatter it. It held out {self.holdout_}."
+            )
+        markov = fit_markov(genome, max_order, bed=bed, holdout=self.holdout_) if markov is None else markov
         found = markov.bits_per_base(genome, chroms=chroms).melt("order", var_name="kind", value_name="bits_per_base")
         found["model"] = "Markov-" + found["order"].astype(str) + " " + found["kind"]
         bits = self.bits_per_base(genome, chroms=chroms, context=context)
@@ -136,7 +139,7 @@ class Questions:
 
     def embed(
         self,
-        sequences: Sequence[str] | Sequence[Interval],
+        sequences: Any,
         *,
         genome: Any = None,
         both_strands: bool = False,
@@ -147,7 +150,7 @@ class Questions:
         A sequence's vector does not depend on the others, nor on padding. Sequences of any length are read in a stream.
 
         Args:
-            sequences: strings, or intervals of ``genome`` (read on their strand).
+            sequences: strings; or intervals of ``genome``, a frame of them or a BED file, each read on its strand.
             genome: path of a FASTA file, or a Genome; for intervals.
             both_strands: the mean of the vectors of a sequence and of its reverse complement.
             layers: "last", or "all": what every block puts out too, and behind the means the standard deviations over
@@ -160,15 +163,13 @@ class Questions:
         self._fitted()
         if layers not in LAYERS:
             raise ValueError(f"layers must be one of {LAYERS}, got {layers!r}.")
-        given: list[Any] = [sequences] if isinstance(sequences, str | Interval) else list(sequences)
-        if given and isinstance(given[0], Interval):
-            if genome is None:
-                raise ValueError("sequences are intervals: name their FASTA file with genome=.")
-            source: Genome = open_source(genome)
-            intervals: list[Interval] = given
-        else:
-            source = InMemory(given)
+        if genome is None:
+            given: Any = [sequences] if isinstance(sequences, str | Interval) else sequences
+            source: Genome = InMemory(given)
             intervals = whole(source)
+        else:
+            source = open_source(genome)
+            intervals = asked(source, regions=sequences)
         with self._reading() as network:
             found = embed(network, source, intervals, self.batch_size, layers)
             if both_strands:
@@ -178,7 +179,7 @@ class Questions:
 
     def score_variants(
         self,
-        variants: str | os.PathLike[str] | Iterable[Variant],
+        variants: str | os.PathLike[str] | Variant | Iterable[Variant],
         genome: Any,
         *,
         context: int | None = 4096,
@@ -217,6 +218,10 @@ class Questions:
         source = open_source(genome)
         if isinstance(variants, str | os.PathLike):
             variants = read_vcf(Path(variants))
+        variants = [variants] if isinstance(variants, Variant) else list(variants)
+        for variant in variants:
+            if not isinstance(variant, Variant):
+                raise TypeError(f"variants must be Variant(chrom, start, ref, alt) or a VCF file, got {variant!r:.40}.")
         given, good = checked(variants, source, mismatch)
         if not good.all():
             warnings.warn(
@@ -320,6 +325,8 @@ def _other(interval: Interval) -> Interval:
 def _region(genome: Genome, region: Interval | str) -> Interval:
     if isinstance(region, Interval):
         return region
+    if not isinstance(region, str):
+        raise TypeError(f"region must be an Interval or text such as 'IV:1000-2000', got {region!r:.40}.")
     chrom, _, span = region.rpartition(":")
     first, _, last = span.replace(",", "").partition("-")
     if region in genome.lengths or not chrom:

@@ -1,12 +1,12 @@
 """What sequence methods read from: a FASTA file, a genome already open, or strings held in memory."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from titans_dna.genome import Genome
-from titans_dna.intervals import Interval, from_frame, read_bed
+from titans_dna.intervals import Interval, from_frame, only_intervals, read_bed
 from titans_dna.tokenizer import encode, reverse_complement
 
 __all__ = ["InMemory", "asked", "cut", "merged", "open_source", "part_of", "read_regions", "whole", "without"]
@@ -24,13 +24,20 @@ class InMemory(Genome):
         ValueError: no sequence, an empty one, or a letter outside the tokenizer's rules.
     """
 
-    def __init__(self, sequences: Sequence[str]) -> None:
+    def __init__(self, sequences: Iterable[str | bytes]) -> None:
         self.path = Path("sequences")
         self._handle, self._pid = None, -1
-        self.sequences = {str(i): sequence for i, sequence in enumerate(sequences)}
+        if hasattr(sequences, "columns"):
+            raise TypeError("a frame is read by the names of its columns: give the one that holds the sequences.")
+        self.sequences = {
+            str(i): sequence.decode(errors="replace") if isinstance(sequence, bytes) else sequence
+            for i, sequence in enumerate(sequences)
+        }
         if not self.sequences:
             raise ValueError("the list of sequences is empty; give one sequence or more.")
         for i, sequence in self.sequences.items():
+            if isinstance(sequence, Interval):
+                raise ValueError("sequences are intervals: name their FASTA file with genome=.")
             if len(encode(sequence, where=f"sequence {i}")) == 0:
                 raise ValueError(f"sequence {i} is empty; drop it, or give it at least one base.")
         self.lengths = {name: len(sequence) for name, sequence in self.sequences.items()}
@@ -60,7 +67,7 @@ def open_source(given: Any) -> Genome:
     if isinstance(given, str | os.PathLike):
         return Genome(given)
     if isinstance(given, Iterable) and not isinstance(given, bytes):
-        return InMemory(list(given))
+        return InMemory(given)
     raise TypeError(
         f"expected the path of a FASTA file, a Genome, or a list of sequences; got {type(given).__name__} "
         f"({given!r:.40})."
@@ -78,14 +85,10 @@ def read_regions(bed: Any) -> list[Interval] | None:
         return None if bed is None else read_bed(Path(bed))
     if hasattr(bed, "columns"):
         return from_frame(bed)
-    regions = [bed] if isinstance(bed, Interval) else list(bed)
-    for region in regions:
-        if not isinstance(region, Interval):
-            raise TypeError(f"regions must be Interval(chrom, start, end), got {region!r:.40}.")
-    return regions
+    return only_intervals([bed] if isinstance(bed, Interval) else bed)
 
 
-def asked(genome: Genome, chroms: Collection[str] | None = None, regions: Any = None) -> list[Interval]:
+def asked(genome: Genome, chroms: Iterable[str] | None = None, regions: Any = None) -> list[Interval]:
     """What is to be read: whole chromosomes; or the regions that are given, those in ``chroms`` where these are too.
 
     Raises:
@@ -94,8 +97,8 @@ def asked(genome: Genome, chroms: Collection[str] | None = None, regions: Any = 
     given = read_regions(regions)
     if given is None:
         return whole(genome, chroms)
-    genome.windows(1, chroms=chroms, regions=given)  # checks the names and the ends
-    wanted = set(genome.lengths) if chroms is None else set(chroms)
+    wanted = genome.named(chroms)
+    genome.windows(1, chroms=wanted, regions=given)  # checks the ends
     return [region for region in given if region.chrom in wanted]
 
 
@@ -142,10 +145,7 @@ def whole(genome: Genome, chroms: Iterable[str] | None = None) -> list[Interval]
     Raises:
         ValueError: an unknown chromosome, or one string instead of a list.
     """
-    # the genome's own walk checks the names, and suggests others
-    names = list(genome.lengths) if chroms is None else chroms
-    if chroms is not None:
-        genome.windows(1, chroms=chroms)  # type: ignore[arg-type]
+    names = genome.named(chroms)
     return [Interval(name, 0, genome.lengths[name], "+") for name in names if genome.lengths[name]]
 
 

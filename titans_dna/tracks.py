@@ -1,6 +1,7 @@
 """A track: one number for each base of a region, to look at, and to write for a genome browser."""
 
 import os
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,12 @@ _MOST_POINTS = 4000
 
 
 def write_bedgraph(
-    track: pd.DataFrame, path: str | os.PathLike[str], column: str | None = None, digits: int = 3
+    track: pd.DataFrame,
+    path: str | os.PathLike[str],
+    column: str | None = None,
+    digits: int = 3,
+    *,
+    header: bool = True,
 ) -> None:
     """Write a track as bedGraph: ``chrom start end value``, 0-based half-open, sorted; neighbours of one value joined.
 
@@ -27,6 +33,7 @@ def write_bedgraph(
         track: as ``DNALanguageModel.surprise`` returns it.
         column: which of its columns; default the first behind ``chrom, start, end``.
         digits: decimals kept.
+        header: begin with a ``track`` line, by which genome browsers name it; bedGraphToBigWig wants none.
 
     Raises:
         ValueError: no such column.
@@ -40,12 +47,18 @@ def write_bedgraph(
     first = np.flatnonzero(np.concatenate(([True], ~joined))) if len(frame) else np.empty(0, dtype=np.int64)
     last = np.append(first[1:], len(frame)) - 1 if len(frame) else first
     path = Path(path)
-    part = path.with_name(path.name + ".part")
-    with part.open("w") as sink:
-        sink.write(f'track type=bedGraph name="{column}"\n')
-        rows = pd.DataFrame({"c": chrom[first], "s": start[first], "e": end[last], "v": value[first]})
-        rows.to_csv(sink, sep="\t", header=False, index=False, lineterminator="\n")
-    os.replace(part, path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name the file to write in it.")
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with part.open("w") as sink:
+            if header:
+                sink.write(f'track type=bedGraph name="{column}"\n')
+            rows = pd.DataFrame({"c": chrom[first], "s": start[first], "e": end[last], "v": value[first]})
+            rows.to_csv(sink, sep="\t", header=False, index=False, lineterminator="\n")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def plot_track(

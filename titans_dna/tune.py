@@ -6,7 +6,7 @@
 Several processes, or machines with a common disk, share one study by naming one storage.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,13 +66,18 @@ def tune(
         A fitted classifier with the settings of the best trial; ``study_`` is the study.
 
     Raises:
+        TypeError: another model than a :class:`~titans_dna.TitansDNAClassifier`.
         ValueError: bad sequences or labels; nothing to judge trials by; no trial finished; or a study of other data in
             the storage.
     """
+    if not isinstance(classifier, TitansDNAClassifier | None):
+        raise TypeError(f"classifier must be a TitansDNAClassifier, got {type(classifier).__name__}.")
     base = TitansDNAClassifier() if classifier is None else clone(classifier)
     base.set_params(verbose=max(0, verbose - 1), random_state=0 if random_state is None else random_state)
     if validation is None and not base.validation_fraction > 0:
         raise ValueError("trials need sequences to be judged by: give validation, or a validation_fraction above 0.")
+    X = _to_read_again(X)
+    validation = None if validation is None else (_to_read_again(validation[0]), validation[1])
     parts = [(X, y)] if validation is None else [(X, y), validation]
     reads = [reads_of(sequences) for sequences, _ in parts]
     labels = [read_labels(named, len(read), "y") for (_, named), read in zip(parts, reads, strict=True)]
@@ -129,6 +134,11 @@ def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, 
         "kmers": trial.suggest_categorical("kmers", [0, 4, 6]),
         "learning_rate": trial.suggest_float("learning_rate", 5e-4, 6e-3, log=True),
     }
+
+
+def _to_read_again(sequences: Any) -> Any:
+    """Each trial reads them; an iterator gives them once."""
+    return list(sequences) if isinstance(sequences, Iterator) else sequences
 
 
 def _digest_of(pretrained: Any) -> str:

@@ -5,7 +5,8 @@ a complete header, and they pass on what htslib repaired where a score needs to 
 
     POS          1-based in the file, ``start`` is 0-based
     ALT A,C      two variants, in the file's order
-    <DEL>, *, . and breakends have no sequence to score: skipped with one warning that counts them, or refused
+    <DEL>, *, . and breakends have no sequence to score, nor have IUPAC codes: skipped with one warning that counts
+                 them, or refused
 """
 
 import warnings
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ReferenceCheck", "Variant", "check_reference", "check_sorted", "read_vcf"]
 
 _BASES = frozenset("ACGTNacgtn")
+_LETTERS = _BASES | frozenset("RYSWKMBDHVryswkmbdhv")
 _SHOWN = 5
 
 
@@ -97,10 +99,10 @@ def read_vcf(path: str | Path, *, symbolic: Literal["skip", "error"] = "skip") -
     A file without the ``##fileformat`` line is read by the order of its columns, with a warning.
 
     Args:
-        symbolic: what to do with alleles that are no sequence.
+        symbolic: what to do with alleles that are no sequence of A C G T N, and with all of a REF that is none.
 
     Raises:
-        ValueError: a bad line (too few columns, POS no number from 1 up, REF not made of bases), or with
+        ValueError: a bad line (too few columns, POS no number from 1 up, REF not made of letters of bases), or with
             ``symbolic="error"`` an allele that is no sequence. The message names file and line.
     """
     if symbolic not in ("skip", "error"):
@@ -175,22 +177,24 @@ def _read(path: Path, symbolic: str) -> Iterator[Variant]:
                 stacklevel=2,
             )
             warned = True
-        chrom, position, name, ref, alts = row[:5]
+        chrom, position, name, ref, alts = (field.strip() for field in row[:5])
         if not position.isdecimal() or int(position) < 1:
             raise BadLineError(path, number, f"POS is {position!r}; expected a whole number from 1 up")
-        if not ref or not _BASES.issuperset(ref):
+        if not ref or not _LETTERS.issuperset(ref):
             raise BadLineError(path, number, f"REF is {_short(ref)!r}; expected bases A C G T N")
-        for alt in alts.split(","):
-            if alt and _BASES.issuperset(alt):
+        for alt in map(str.strip, alts.split(",")):
+            if alt and _BASES.issuperset(alt) and _BASES.issuperset(ref):
                 yield Variant(chrom, int(position) - 1, ref, alt, "" if name == "." else name)
             elif symbolic == "error":
-                raise BadLineError(path, number, f"ALT is {_short(alt)!r}, no sequence; read with symbolic='skip'")
+                raise BadLineError(
+                    path, number, f"{_short(ref)} to {_short(alt)} is not of bases A C G T N; read with symbolic='skip'"
+                )
             else:
                 skipped, first_skipped = skipped + 1, first_skipped or number
     if skipped:
         warnings.warn(
-            f"{path}: skipped {skipped} alleles that are no sequence (such as <DEL>, * or .), first on line "
-            f"{first_skipped}.",
+            f"{path}: skipped {skipped} alleles that are no sequence of A C G T N (such as <DEL>, *, . or IUPAC "
+            f"codes), first on line {first_skipped}.",
             stacklevel=2,
         )
 

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -96,7 +97,9 @@ def _digest(head: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know, as what it does: numpy's numbers as Python's, a pandas offset by its name."""
+    """What JSON does not know, as what it does: numpy's numbers as Python's, pandas' offsets and devices by name."""
+    if isinstance(value, torch.device):
+        return str(value)
     if hasattr(value, "freqstr"):
         return value.freqstr
     if hasattr(value, "item"):

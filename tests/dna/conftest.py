@@ -50,6 +50,11 @@ def genome(write_fasta, records, tmp_path):
     return Genome(write_fasta(records), cache_dir=tmp_path / "cache")
 
 
+@pytest.fixture
+def open_genome(tmp_path):
+    return lambda path: Genome(path, cache_dir=tmp_path / "cache")
+
+
 @pytest.fixture(scope="session")
 def real_genome(real_data, tmp_path_factory):
     """``real_genome("yeast")``: unpacked once per session, away from the read-only data."""

@@ -43,10 +43,24 @@ def test_alleles_without_a_sequence_are_skipped_and_counted_or_refused(write):
     )
     with pytest.warns(UserWarning, match="skipped 4 alleles .*first on line 3"):
         assert [v.alt for v in read_vcf(path)] == ["C"]
-    with pytest.raises(ValueError, match=r"line 3: ALT is '<DEL>'"):
+    with pytest.raises(ValueError, match="line 3: A to <DEL> is not of bases"):
         list(read_vcf(path, symbolic="error"))
     with pytest.raises(ValueError, match="'skip' or 'error'"):
         read_vcf(path, symbolic="keep")
+
+
+def test_iupac_codes_are_skipped_and_counted_in_either_allele(write):
+    path = write(["chrI 5 . R C . . .", "chrI 6 . A Y,G . . .", "chrI 7 . AC A . . ."])
+    with pytest.warns(UserWarning, match="skipped 2 alleles .*IUPAC codes.*first on line 3"):
+        assert [(v.start, v.alt) for v in read_vcf(path)] == [(5, "G"), (6, "A")]
+    with pytest.raises(ValueError, match="line 3: R to C is not of bases"):
+        list(read_vcf(path, symbolic="error"))
+
+
+def test_blanks_around_fields_and_alleles_do_not_count(write, tmp_path):
+    path = tmp_path / "blanks.vcf"
+    path.write_text("##fileformat=VCFv4.2\nchrI\t5 \t.\tA \tC, G \n")
+    assert [(v.start, v.ref, v.alt) for v in read_vcf(path)] == [(4, "A", "C"), (4, "A", "G")]
 
 
 def test_a_file_without_header_is_read_by_its_columns_with_a_warning(write):
@@ -67,7 +81,7 @@ def test_an_ordinary_file_gives_no_warning(write):
         ("chrI 5 . A", "4 column"),
         ("chrI 0 . A C . . .", "POS is '0'"),
         ("chrI -3 . A C . . .", "POS is '-3'"),
-        ("chrI 5 . R C . . .", "REF is 'R'"),
+        ("chrI 5 . Z C . . .", "REF is 'Z'"),
         ("chrI 5 .  C . . .", "REF is ''"),
     ],
 )

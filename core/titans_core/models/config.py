@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from typing import Any
 
 from titans_core.ops.memory.api import check_forget_to
@@ -63,8 +64,10 @@ class TitansConfig:
         least = {"conv_size": 0, "num_persistent": 0, "vocab_size": 2}
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.type in ("int", int) and (isinstance(value, bool) or not isinstance(value, int)):
-                raise TypeError(f"{field.name} must be an integer, got {value!r}.")
+            if field.type in ("int", int):
+                if isinstance(value, bool) or not isinstance(value, Integral):
+                    raise TypeError(f"{field.name} must be an integer, got {value!r}.")
+                object.__setattr__(self, field.name, int(value))  # numpy's too: they come from grids and searches
             if field.type in ("int", int) and value < least.get(field.name, 1):
                 raise ValueError(f"{field.name} must be at least {least.get(field.name, 1)}, got {value}.")
         for name in ("momentum", "forget", "tie_embeddings"):
@@ -72,8 +75,9 @@ class TitansConfig:
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         for name in ("memory_expansion", "rope_base"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
                 raise ValueError(f"{name} must be a positive number, got {value!r}.")
+            object.__setattr__(self, name, value if isinstance(value, int) else float(value))
         if self.dim % (4 * self.num_heads):
             raise ValueError(
                 f"dim must be a multiple of 4 * num_heads, got dim={self.dim} and num_heads={self.num_heads}."

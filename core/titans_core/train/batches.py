@@ -19,7 +19,7 @@ class Batches(Sampler[list[int]]):
     """
 
     def __init__(self, count: int, batch_size: int, seed: int | None = None, most: int | None = None) -> None:
-        self.count, self.batch_size, self.seed, self.epoch = count, batch_size, seed, 0
+        self.count, self.batch_size, self.seed, self.epoch = count, int(batch_size), seed, 0
         self.batches = -(-count // batch_size) if most is None else min(most, -(-count // batch_size))
 
     def set_epoch(self, epoch: int) -> None:

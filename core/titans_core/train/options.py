@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ class TrainingOptions:
         progress: show a progress bar.
         checkpoint_dir: where to leave a checkpoint after each epoch, and to resume from one; None leaves nothing
             on disk.
+
+    Raises:
+        ValueError: numbers of epochs or steps that are no integers, or too low.
     """
 
     learning_rate: float = 1e-3
@@ -40,6 +44,13 @@ class TrainingOptions:
     precision: str = "auto"
     progress: bool = True
     checkpoint_dir: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_epochs", 1), ("patience", 0), ("average", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
+            object.__setattr__(self, name, int(value))
 
 
 @dataclass(frozen=True)

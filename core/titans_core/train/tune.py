@@ -1,6 +1,7 @@
 """Studies by Optuna, shared by the estimators: opened, resumed, pruned, shared between processes, drawn."""
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,14 +30,15 @@ def open_study(
     Raises:
         ValueError: the study there is of other data or settings.
     """
-    study = optuna.create_study(
-        study_name=name,
-        storage=_storage(storage),
-        load_if_exists=True,
-        direction="minimize",
-        sampler=optuna.samplers.TPESampler(seed=random_state),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
-    )
+    with _quiet():
+        study = optuna.create_study(
+            study_name=name,
+            storage=_storage(storage),
+            load_if_exists=True,
+            direction="minimize",
+            sampler=optuna.samplers.TPESampler(seed=random_state),
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
+        )
     there = study.user_attrs.get("identity")
     if there is None:
         study.set_user_attr("identity", dict(identity))
@@ -149,7 +151,7 @@ def plot_importance(study: optuna.Study) -> Any:
 def _storage(storage: str | Path | None) -> Any:
     if storage is None or "://" in str(storage):
         return storage
-    path = Path(storage)
+    path = Path(storage).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".journal":
         from optuna.storages import JournalStorage
@@ -162,10 +164,12 @@ def _storage(storage: str | Path | None) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Optuna's log, a line a trial, is silent: the bar says the same."""
+    """Optuna's log, a line a trial, is silent: the bar says the same, and the error of a trial that fails is raised."""
     before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(logging.WARNING)
+    optuna.logging.set_verbosity(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*heartbeat_interval.*", optuna.exceptions.ExperimentalWarning)
+            yield
     finally:
         optuna.logging.set_verbosity(before)

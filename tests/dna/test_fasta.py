@@ -1,0 +1,215 @@
+"""A FASTA file as it comes: packed or not, indexed by us or by others, changed since, damaged."""
+
+import gzip
+import os
+import shutil
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from titans_dna import Interval
+
+
+def bgzip(path, text):
+    bgzf = pytest.importorskip("Bio.bgzf")
+    with bgzf.BgzfWriter(str(path)) as sink:
+        sink.write(text)
+    return path
+
+
+def test_plain_gzip_and_bgzip_hold_the_same_genome(write_fasta, records, open_genome, tmp_path):
+    plain = open_genome(write_fasta(records))
+    with pytest.warns(UserWarning, match="is unpacked once"):
+        packed = open_genome(write_fasta(records, "packed.fa.gz"))
+    blocks = open_genome(bgzip(tmp_path / "blocks.fa.gz", write_fasta(records, "again.fa").read_text()))
+    for genome in (packed, blocks):
+        assert genome.lengths == plain.lengths
+        for place in (Interval("chrI", 0, 1000), Interval("chrII", 190, 310, "-"), Interval("chrIII", 119, 120)):
+            assert genome.fetch(place) == plain.fetch(place)
+
+
+def test_bgzip_of_many_blocks_is_read_in_place(open_genome, tmp_path):
+    bases = "ACGTTGCA" * 40_000
+    text = ">one\n" + "\n".join(bases[i : i + 70] for i in range(0, len(bases), 70)) + "\n"
+    genome = open_genome(bgzip(tmp_path / "blocks.fa.gz", text))
+    for start in (0, 65_270, 65_279, 65_280, 65_281, 200_000, len(bases) - 5):
+        assert genome.fetch(Interval("one", start, start + 5)) == bases[start : start + 5]
+    assert genome.fetch(Interval("one", 0, len(bases))) == bases
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_gzip_is_unpacked_once_and_anew_when_it_changes(write_fasta, records, open_genome, tmp_path):
+    path = write_fasta(records, "packed.fa.gz")
+    with pytest.warns(UserWarning, match="is unpacked once"):
+        open_genome(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_genome(path)
+    write_fasta({"other": "ACGT" * 100}, "packed.fa.gz")
+    with pytest.warns(UserWarning, match="is unpacked once"):
+        assert list(open_genome(path).lengths) == ["other"]
+    assert len(list((tmp_path / "cache").glob("*.fa"))) == 1
+    assert not list((tmp_path / "cache").glob("*.part"))
+
+
+def test_an_index_older_than_its_fasta_is_rebuilt_with_a_warning(write_fasta, records, open_genome):
+    path = write_fasta(records)
+    open_genome(path)
+    index = path.with_name("genome.fa.fai")
+    assert index.exists()
+    write_fasta({"chrI": "ACGT" * 50})
+    os.utime(index, (1, 1))
+    with pytest.warns(UserWarning, match=r"genome\.fa\.fai is older than .*: it is rebuilt"):
+        genome = open_genome(path)
+    assert genome.lengths == {"chrI": 200}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert open_genome(path).fetch(Interval("chrI", 198, 200)) == "GT"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"M": "G" * 10, "I": "A" * 10, "II": "C" * 10},  # one more before
+        {"I": "A" * 10, "II": "C" * 10, "III": "G" * 10},  # one more behind
+        {"I": "A" * 10, "II": "C" * 12},  # longer
+        {"I": "A" * 10, "X": "C" * 10},  # named otherwise
+    ],
+)
+def test_an_index_of_another_file_is_rebuilt_though_it_is_newer(write_fasta, open_genome, other):
+    path = write_fasta({"I": "A" * 10, "II": "C" * 10})
+    open_genome(path)
+    write_fasta(other)
+    os.utime(path, (1, 1))  # as mv, cp -p and tar leave it
+    with pytest.warns(UserWarning, match="or of another: it is rebuilt"):
+        genome = open_genome(path)
+    assert genome.lengths == {name: len(bases) for name, bases in other.items()}
+    assert genome.fetch(Interval("I", 0, 10)) == "A" * 10
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+@pytest.mark.parametrize("length", [7, 60, 120, 121])
+def test_an_index_that_fits_is_kept(tmp_path, open_genome, length, end):
+    path = tmp_path / "genome.fa"
+    lines = ["".join("ACGT"[i % 4] for i in range(length))[at : at + 60] for at in range(0, length, 60)]
+    path.write_text(">one of two\nACGT\n>two\n" + "\n".join(lines) + end)
+    open_genome(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert open_genome(path).lengths == {"one": 4, "two": length}
+
+
+def test_the_index_lies_in_the_cache_where_the_folder_is_read_only(
+    write_fasta, records, open_genome, tmp_path, monkeypatch
+):
+    path = write_fasta(records)
+    monkeypatch.setattr(os, "access", lambda folder, mode: folder != path.parent)
+    assert open_genome(path).fetch(Interval("chrIII", 0, 3)) == records["chrIII"][:3]
+    assert not path.with_name("genome.fa.fai").exists()
+    assert list((tmp_path / "cache").glob("genome-*.fai"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"genome\.fa is empty"),
+        ("\n\n", r"genome\.fa is empty"),
+        (">one\n>two\n", "has no bases"),
+        ("ACGT\n", r"is no FASTA: its first line is b'ACGT"),
+        (">one\nACGT\n>one\nACGT\n", "two sequences named 'one'"),
+        (">one\nAC\nACGT\n", "last line is longer"),
+        (">one\nAC\nACGT\n>two\nACGT\n", "last line is longer"),
+        (">\nACGT\n", "needs a name"),
+        (">one\nACGT\nACGTACGT\nAC\nACGT\n", "lines of one length"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:the index")
+def test_a_bad_fasta_says_what_is_wrong_and_leaves_nothing_half_made(tmp_path, open_genome, text, message):
+    path = tmp_path / "genome.fa"
+    for _ in range(2):  # the second time as the first
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            open_genome(path)
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_damaged_or_misnamed_files_are_told_apart(tmp_path, open_genome):
+    with pytest.raises(FileNotFoundError, match=r"no FASTA file .*absent\.fa"):
+        open_genome(tmp_path / "absent.fa")
+    (tmp_path / "plain.fa.gz").write_text(">one\nACGT\n")
+    with pytest.raises(ValueError, match="named as gzip but is not"):
+        open_genome(tmp_path / "plain.fa.gz")
+    (tmp_path / "cut.fa.gz").write_bytes(gzip.compress(os.urandom(10_000).hex().join([">one\n", "\n"]).encode())[:-100])
+    with pytest.warns(UserWarning, match="unpacked"), pytest.raises(ValueError, match="cut short or damaged"):
+        open_genome(tmp_path / "cut.fa.gz")
+    (tmp_path / "broken.fa.gz").write_bytes(gzip.compress(b">one\nACGT\n")[:11] + b"broken")
+    with pytest.raises(ValueError, match="cut short or damaged"):
+        open_genome(tmp_path / "broken.fa.gz")
+    assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("longer", [1, 40, 130])
+def test_a_last_line_longer_than_the_others_is_refused_though_an_index_was_made(tmp_path, open_genome, packed, longer):
+    from pyfaidx import Faidx
+
+    lines = ["ACGTA" * 12] * 3 + ["G" * (60 + longer)]
+    text = ">one\n" + "\n".join(lines) + "\n>two\n" + "AC" * 40 + "\n"
+    path = tmp_path / "genome.fa"
+    path.write_text(text)
+    if packed:
+        path = bgzip(tmp_path / "genome.fa.gz", text)
+    Faidx(str(path)).close()  # lets such a line pass, and reads other bases than are there
+    with pytest.warns(UserWarning, match="is rebuilt"), pytest.raises(ValueError, match="last line is longer"):
+        open_genome(path)
+
+
+def test_an_index_of_another_bgzip_is_rebuilt_though_it_is_newer(write_fasta, open_genome, tmp_path):
+    pytest.importorskip("Bio.bgzf")
+    path, bases = tmp_path / "genome.fa.gz", "ACGTTGCA" * 20_000
+    bgzip(path, write_fasta({"one": bases, "two": "G" * 70}, "first.fa").read_text())
+    open_genome(path)
+    other = bgzip(tmp_path / "other.fa.gz", write_fasta({"one": "T" + bases, "two": "C" * 70}, "second.fa").read_text())
+    shutil.move(other, path)
+    os.utime(path, (1, 1))
+    with pytest.warns(UserWarning, match="or of another: it is rebuilt"):
+        genome = open_genome(path)
+    assert genome.lengths == {"one": len(bases) + 1, "two": 70}
+    assert genome.fetch(Interval("one", 150_000, 150_008)) == bases[149_999:150_007]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert open_genome(path).fetch(Interval("two", 60, 70)) == "C" * 10
+
+
+def test_threads_that_open_a_file_at_once_all_get_it(tmp_path, open_genome):
+    path = tmp_path / "many.fa"
+    path.write_text("".join(f">record{i}\nACGT\n" for i in range(3000)))
+    for _ in range(3):
+        path.with_name("many.fa.fai").unlink(missing_ok=True)
+        with ThreadPoolExecutor(4) as pool:
+            opened = list(pool.map(open_genome, [path] * 4))
+        assert {len(genome.lengths) for genome in opened} == {3000}
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_file_that_changes_while_it_is_open_is_told(write_fasta, open_genome):
+    path = write_fasta({"one": "ACGT" * 100})
+    genome = open_genome(path)
+    path.write_text(">one\nACGT\n")
+    with pytest.raises(ValueError, match="was changed while it was open"):
+        genome.fetch(Interval("one", 300, 310))
+
+
+def test_without_biopython_a_bgzip_is_unpacked_as_a_gzip(write_fasta, records, open_genome, tmp_path, monkeypatch):
+    path = bgzip(tmp_path / "blocks.fa.gz", write_fasta(records).read_text())
+    monkeypatch.setattr("titans_dna.fasta.find_spec", lambda name: None if name == "Bio" else name)
+    with pytest.warns(UserWarning, match="is unpacked once"):
+        assert open_genome(path).fetch(Interval("chrI", 10, 20)) == records["chrI"][10:20]
+
+
+def test_without_pyfaidx_the_error_says_how_to_install_it(write_fasta, records, open_genome, monkeypatch):
+    path = write_fasta(records)
+    monkeypatch.setattr("titans_dna.fasta.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'titans-suite\[dna\]'"):
+        open_genome(path)
