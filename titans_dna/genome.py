@@ -213,7 +213,8 @@ class Genome:
             walked = [region for region in given if region.chrom in kept]
         if not walked:
             asked = "all chromosomes" if chroms is None else f"chroms={wanted}"
-            raise ValueError(f"{asked} without holdout={left_out} leave nothing of {self.path.name} to walk.")
+            without = f" without holdout={left_out}" if left_out else ""
+            raise ValueError(f"{asked}{without} leave nothing of {self.path.name} to walk.")
         return walked
 
     def _walk(

@@ -113,7 +113,7 @@ def test_fit_save_load_predict_gives_the_same_numbers_without_the_language_model
     model.save(tmp_path / "model")
     loaded = TitansDNAClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
-    assert loaded.pretrained is None
+    assert loaded.pretrained == "not stored"
 
 
 def test_a_clone_keeps_the_fitted_language_model():
@@ -156,3 +156,14 @@ def test_what_is_no_language_model_is_refused(tmp_path):
     other.model_ = TitansLM(TitansConfig(vocab_size=3, dim=16, num_layers=1, num_heads=1, hidden=16))
     with pytest.raises(ValueError, match="knows 3 tokens"):
         network_of(other)
+
+
+def test_a_loaded_model_is_not_fitted_again_without_its_language_model(tmp_path):
+    pretrained = Pretrained().fit()
+    classifier(pretrained).fit(X, Y).save(tmp_path)
+    loaded = TitansDNAClassifier.load(tmp_path)
+    loaded.save(tmp_path / "again")
+    for model in (loaded, clone(loaded), TitansDNAClassifier.load(tmp_path / "again")):
+        with pytest.raises(ValueError, match=r"was not saved with it.*set_params"):
+            model.fit(X, Y)
+    assert isinstance(loaded.set_params(pretrained=pretrained).fit(X, Y).network_.encoder, LanguageEncoder)

@@ -3,7 +3,9 @@
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from sklearn.exceptions import NotFittedError
 
 from titans_dna import Genome, Interval
@@ -166,3 +168,53 @@ def test_what_was_saved_knows_its_seed_and_its_seconds(tmp_path):
     again = TitansDNAClassifier.load(tmp_path / "model")
     assert again.random_state == 3
     assert again.seconds_ == model.seconds_
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.Series(["a", pd.NA] * 10, dtype="string"),
+        pd.Series(["a", None] * 10, dtype=object),
+        ["a", float("nan")] * 10,
+        pd.Series([1, pd.NA] * 10, dtype="Int64"),
+    ],
+)
+def test_a_missing_label_is_told_in_whatever_way_it_is_missing(labels):
+    with pytest.raises(ValueError, match=r"y has 10 missing labels, the first at 1 \(0-based\)"):
+        classifier().fit(X, labels)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (pd.Series([3, 1] * 10, dtype="Int64"), [1, 3]),
+        (pd.Series([True, False] * 10, dtype="boolean"), [False, True]),
+        (pd.Series([3, 1] * 10, dtype=object), [1, 3]),
+        (pd.Series(["b", "a"] * 10, dtype="category"), ["a", "b"]),
+        (pd.Series(["b", "a"] * 10, dtype="string"), ["a", "b"]),
+    ],
+)
+def test_labels_keep_their_kind_in_pandas_own_types(labels, classes):
+    model = classifier().fit(X, labels)
+    assert model.classes_.tolist() == classes
+    assert [type(name) for name in model.classes_.tolist()] == [type(name) for name in classes]
+    assert 0 <= model.score(X, labels) <= 1
+
+
+def test_times_are_no_labels():
+    with pytest.raises(ValueError, match="y has times as labels"):
+        classifier().fit(X, pd.to_datetime(["2020-01-01", "2020-01-02"] * 10))
+
+
+def test_labels_of_another_kind_have_no_score():
+    model = classifier().fit(X, [0, 1] * 10)
+    with pytest.raises(ValueError, match="Mix of label input types"):
+        model.score(X, ["0", "1"] * 10)
+
+
+def test_numbers_of_a_grid_are_numpys(tmp_path):
+    settings = {"dim": 16, "num_layers": 1, "kernel_size": 9, "pool": 2, "kmers": 2, "batch_size": 8, "max_epochs": 2}
+    model = classifier(**{name: np.int64(value) for name, value in settings.items()}, device=torch.device("cpu"))
+    model.fit(X, Y).save(tmp_path)
+    expected = classifier(**settings).fit(X, Y)
+    np.testing.assert_array_equal(TitansDNAClassifier.load(tmp_path).predict_proba(X), expected.predict_proba(X))

@@ -137,3 +137,38 @@ def test_a_bad_line_error_survives_another_process(write):
         read_bed(write("chr1\n"))
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value)
+
+
+def test_a_mark_of_the_encoding_and_blanks_do_not_count(tmp_path):
+    path = tmp_path / "places.bed"
+    path.write_bytes(b"\xef\xbb\xbfI\t10\t20 \tpeak\t0\t- \r\n")
+    assert read_bed(path) == [Interval("I", 10, 20, "-", "peak")]
+
+
+def test_a_line_of_names_is_told_as_such(tmp_path):
+    path = tmp_path / "places.bed"
+    path.write_text("chrom\tstart\tend\nI\t1\t2\n")
+    with pytest.raises(ValueError, match=r"line 1: start 'start' .* \(a line of names begins with #\)"):
+        read_bed(path)
+    path.write_text("I\t1_0\t20\n")
+    with pytest.raises(ValueError, match="start '1_0'"):
+        read_bed(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"start": 10.7}, r"row 0 of the frame: start 10\.7 and end 20 must be whole numbers"),
+        ({"chrom": None}, "row 0 of the frame: chrom is empty"),
+        ({"start": float("nan")}, "row 0 of the frame"),
+    ],
+)
+def test_a_row_of_a_frame_that_is_no_interval_is_named(changes, message):
+    row = {"chrom": "I", "start": 10, "end": 20} | changes
+    with pytest.raises(ValueError, match=message):
+        from_frame(pd.DataFrame([row]))
+
+
+def test_what_a_frame_does_not_know_is_empty():
+    frame = pd.DataFrame({"chrom": ["I"], "start": [1.0], "end": [2.0], "strand": [pd.NA], "name": [float("nan")]})
+    assert from_frame(frame) == [Interval("I", 1, 2, ".", "")]

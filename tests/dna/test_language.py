@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -10,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from titans_dna import Genome, Interval, language, questions, reverse_complement
 from titans_dna.language import DNALanguageModel
+from titans_dna.markov import fit_markov
 from titans_dna.sources import InMemory
 
 SMALL = dict(
@@ -190,9 +192,42 @@ def test_an_interval_is_embedded_as_its_sequence(fitted, genome):
         fitted.embed(places)
 
 
+def test_places_to_embed_come_in_a_file_or_a_frame_too(fitted, genome, tmp_path):
+    places = [Interval("chrI", 20, 90, "-"), Interval("chrIII", 0, 120)]
+    bed = tmp_path / "places.bed"
+    bed.write_text("chrI\t20\t90\t\t0\t-\nchrIII\t0\t120\n")
+    expected = fitted.embed(places, genome=genome)
+    np.testing.assert_array_equal(fitted.embed(bed, genome=genome.path), expected)
+    np.testing.assert_array_equal(fitted.embed(bed, genome=genome), expected)
+    frame = pd.DataFrame({"chrom": ["chrI", "chrIII"], "start": [20, 0], "end": [90, 120], "strand": ["-", "."]})
+    np.testing.assert_array_equal(fitted.embed(frame, genome=genome), expected)
+    with pytest.raises(TypeError, match=r"must be Interval\(chrom, start, end\), got 'ACGT'"):
+        fitted.embed(["ACGT"], genome=genome)
+
+
+def test_what_cannot_be_read_is_a_type_error(fitted, genome):
+    with pytest.raises(TypeError, match="give the one that holds the sequences"):
+        fitted.embed(pd.DataFrame({"sequence": ["ACGT"]}))
+    with pytest.raises(TypeError, match="region must be an Interval or text"):
+        fitted.surprise(genome, None)
+    with pytest.raises(TypeError, match=r"variants must be Variant\(chrom, start, ref, alt\)"):
+        fitted.score_variants([("chrI", 3, "A", "C")], genome)
+    np.testing.assert_array_equal(fitted.embed([b"ACGT"]), fitted.embed(["ACGT"]))
+
+
+def test_markov_models_beside_a_model_of_regions_count_there_only(write_fasta, tmp_path):
+    genome = Genome(write_fasta({"one": "A" * 600 + chain(600), "two": chain(400, seed=1)}), cache_dir=tmp_path)
+    bed = [Interval("one", 600, 1200)]
+    model = small(max_steps=1).fit(genome, bed=bed, holdout=["two"])
+    table = model.compare(genome, chroms=["two"], max_order=1, bed=bed)
+    by_hand = model.compare(genome, chroms=["two"], markov=fit_markov(genome, 1, bed=bed))
+    pd.testing.assert_frame_equal(table, by_hand)
+    assert table["bits_per_base"].min() < model.compare(genome, chroms=["two"], max_order=1)["bits_per_base"].min()
+
+
 def test_the_holdout_stands_apart(write_fasta, tmp_path):
     genome = Genome(write_fasta({"one": chain(3000), "two": chain(2000, seed=1)}), cache_dir=tmp_path)
-    model = small(max_steps=2).fit(genome, holdout=["two"])
+    model = small(max_steps=2).fit(genome, holdout=(name for name in ["two"]))
     assert model.holdout_ == ["two"]
     # the other chromosome's sequence has no influence at all
     alone = small(max_steps=2).fit(Genome(write_fasta({"one": chain(3000)}, "one.fa"), cache_dir=tmp_path))
@@ -200,7 +235,7 @@ def test_the_holdout_stands_apart(write_fasta, tmp_path):
     table = model.compare(genome, chroms=["two"], max_order=2)
     assert len(table) == 1 + 3 * 2
     assert table["bits_per_base"].is_monotonic_increasing
-    with pytest.raises(ValueError, match=r"fit read \['one'\]"):
+    with pytest.raises(ValueError, match=r"not told to hold out \['one'\]"):
         model.compare(genome, chroms=["one"])
 
 
@@ -226,7 +261,7 @@ def test_bad_input_is_refused(write_fasta, tmp_path, fitted):
         small().fit(path, holdout=["IV"])
     with pytest.raises(ValueError, match="give a list of names"):
         small().fit(path, holdout="chrIV")
-    with pytest.raises(ValueError, match="leaves nothing"):
+    with pytest.raises(ValueError, match="leave nothing"):
         small().fit(path, holdout=["chrIV", "chrV"])
     with pytest.raises(ValueError, match="more than half of every window is unknown"):
         small().fit(["N" * 500])

@@ -130,3 +130,16 @@ def test_names_of_chromosomes_come_in_any_collection(kind):
     found = [window.interval.chrom for window in genome.windows(100, holdout=names)]
     assert found == ["1"]
     assert [window.interval.chrom for window in genome.windows(100, chroms=names)] == ["0", "2"]
+
+
+def test_a_letter_that_is_no_base_is_told_before_training(write_fasta, tmp_path):
+    genome = Genome(write_fasta({"I": "ACGT" * 100, "II": "ACGT" * 50 + "X" + "ACGT" * 50}), cache_dir=tmp_path)
+    with pytest.raises(ValueError, match=r"II of genome\.fa has 'X' at position 200 "):
+        plan(genome, LENGTH, None, [])
+    assert plan(genome, LENGTH, None, ["II"])[0].bases == 350  # of 400, one window is for validation
+
+
+def test_a_protein_is_told_by_its_first_letter_that_is_no_base(write_fasta, tmp_path):
+    genome = Genome(write_fasta({"P": "MKLVEEPTFA" * 30}), cache_dir=tmp_path)
+    with pytest.raises(ValueError, match="has 'L' at position 2 "):
+        plan(genome, LENGTH, None, [])

@@ -110,7 +110,7 @@ def test_what_cannot_be_mixed_is_told(text, model):
         fit_mixture([text], DNALanguageModel())
     with pytest.raises(ValueError, match="leave holdout out"):
         fit_mixture([text], model, holdout=["0"])
-    with pytest.raises(ValueError, match="order must be from 1 to 12, got 0"):
+    with pytest.raises(ValueError, match="order must be an integer >= 1, got 0"):
         fit_mixture([text], order=0)
     with pytest.raises(ValueError, match="single window"):
         fit_mixture(["ACGT" * 10])
@@ -200,5 +200,5 @@ def test_chromosomes_hold_for_regions_too(text):
         np.testing.assert_array_equal(found, model.bits_per_base(texts, regions=regions[1:]))
         with pytest.raises(ValueError, match="no chromosome 'nope'"):
             model.bits_per_base(texts, regions=regions, chroms=["nope"])
-        with pytest.raises(ValueError, match="leaves nothing"):
+        with pytest.raises(ValueError, match="leave nothing"):
             model.bits_per_base(texts, regions=regions[:1], chroms=["1"])

@@ -140,3 +140,12 @@ def test_a_plot_shows_the_track_and_the_genes():
         plot_track(frame([1.0]), window=0)
     with pytest.raises(ValueError, match="a plot shows one chromosome, the track has 2"):
         plot_track(pd.concat([frame([1.0]), frame([1.0], chrom="d")]))
+
+
+def test_a_track_without_its_line_and_a_folder_in_the_way(tmp_path):
+    write_bedgraph(frame([1.0, 2.0]), tmp_path / "plain.bedgraph", header=False)
+    assert (tmp_path / "plain.bedgraph").read_text().splitlines() == ["c\t0\t1\t1.0", "c\t1\t2\t2.0"]
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError, match="is a folder; name the file"):
+        write_bedgraph(frame([1.0]), tmp_path / "folder")
+    assert {path.name for path in tmp_path.iterdir()} == {"plain.bedgraph", "folder"}

@@ -1,5 +1,7 @@
 """Laws of the classifier's search: the best trial comes back, a study goes on, other data are refused."""
 
+import warnings
+
 import numpy as np
 import optuna
 import pytest
@@ -100,3 +102,18 @@ def test_how_a_language_model_is_tuned_can_be_searched(tmp_path):
     language.fit(X[::-1])
     with pytest.raises(ValueError, match="pretrained differ"):
         tune(X, Y, small(pretrained=language, max_epochs=1), n_trials=2, storage=storage, verbose=0)
+
+
+def test_silence_is_silent(tmp_path, capfd):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tune(X, Y, small(max_epochs=1), n_trials=1, space=space, storage=tmp_path / "study.db", verbose=0)
+    printed = capfd.readouterr()
+    assert printed.out + printed.err == ""
+
+
+def test_sequences_may_come_once_and_the_model_must_be_a_classifier():
+    found = tune(iter(X), Y, small(max_epochs=1), n_trials=2, space=space, verbose=0)
+    assert len(found.study_.trials) == 2
+    with pytest.raises(TypeError, match="must be a TitansDNAClassifier, got DNALanguageModel"):
+        tune(X, Y, DNALanguageModel())
