@@ -140,6 +140,7 @@ def best_overlap(train: Spans, test: Spans, *, exclude_self: bool = False) -> tu
     """
     _check_spans(train, "train")
     _check_spans(test, "test")
+    _check_names(train, test)
     # one axis for all chromosomes: each begins where the one before ends
     chroms = np.unique(np.concatenate([np.asarray(s.chrom, dtype=str) for s in (train, test)]), return_inverse=True)[1]
     size = max(int(np.max(np.asarray(s.end))) for s in (train, test))
@@ -183,6 +184,16 @@ def _in_batches(counts: Ints) -> Iterator[slice]:
 
 def _lengths(spans: Spans) -> Ints:
     return np.asarray(spans.end, dtype=np.int64) - np.asarray(spans.start, dtype=np.int64)
+
+
+def _check_names(train: Spans, test: Spans) -> None:
+    """``chr1`` and ``1`` are one chromosome, and would count as two."""
+    names, others = ({str(name) for name in np.unique(np.asarray(s.chrom, dtype=str))} for s in (train, test))
+    if names & others:
+        return
+    alike = sorted(name for name in names if {name.removeprefix("chr"), f"chr{name}"} & others)
+    if alike:
+        raise ValueError(f"train names a chromosome {alike[0]!r}, and test has {min(others)!r}: give both one form.")
 
 
 def _check_spans(spans: Spans, what: str) -> None:

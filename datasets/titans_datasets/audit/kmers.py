@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from titans_datasets.audit.labels import commonest, per_class
-from titans_datasets.audit.packing import MAX_K, Words, sorted_kmers
+from titans_datasets.audit.packing import MAX_K, Words, sorted_kmers, whole_sequences
 
 __all__ = ["KmerAudit", "audit_kmers", "kmer_groups", "shared_kmers"]
 
@@ -32,6 +33,8 @@ class KmerAudit:
             share no k-mer with another one. None as before.
         commonest: accuracy of always answering the commonest class of test; None as before.
         n_groups, largest_group: groups of ``kmer_groups``, and sequences in the largest.
+        without: sequences that hold no k-mer, being shorter or full of unknown letters: of these only equal ones, on
+            either strand, count as sharing one.
         groups: int64 [n], for ``GroupKFold``.
         clean: bool [n], false for test rows that share a k-mer with train; true for every row of other parts.
     """
@@ -45,6 +48,7 @@ class KmerAudit:
     commonest: float | None
     n_groups: int
     largest_group: int
+    without: int
     groups: Ints = field(repr=False)
     clean: Mask = field(repr=False)
 
@@ -55,6 +59,10 @@ class KmerAudit:
             f"  {self.n_groups} groups, the largest of {self.largest_group}"
             + (": so many are joined by a common repeat rather than by copies" if self.largest_group > 100 else ""),
         ]
+        if self.without:
+            lines.append(
+                f"  {self.without} hold no {self.k}-mer (shorter, or with unknown letters): only equal ones are found"
+            )
         if self.shared_with_train is not None:
             lines.append(
                 f"  {self.shared_with_train:.1%} of test shares one with train; lookup accuracy "
@@ -73,6 +81,10 @@ def audit_kmers(
         labels: [n], class names or numbers.
         split: [n], part of each sequence: ``"train"``, ``"test"``, or others (``"dev"`` counts as neither).
         k: 1 to 64.
+
+    Raises:
+        TypeError: one string instead of a list, or an item that is no string.
+        ValueError: other numbers of labels or parts than of sequences, parts named as "Train", or k out of range.
     """
     labels = np.asarray(labels)
     split = np.full(len(labels), "") if split is None else np.asarray(split)
@@ -81,6 +93,9 @@ def audit_kmers(
             f"one label and one part per sequence are needed, and one sequence or more; got {len(sequences)} "
             f"sequences, {len(labels)} labels, {len(split)} parts."
         )
+    near = sorted({str(part) for part in split.tolist()} & {"Train", "TRAIN", "Test", "TEST", "training", "testing"})
+    if near:
+        raise ValueError(f"split has the parts {near}; those that are compared are named 'train' and 'test'.")
     train, test = split == "train", split == "test"
     ids = np.unique(labels, return_inverse=True)[1]
     found = _matches(sequences, k, train, ids)
@@ -102,6 +117,7 @@ def audit_kmers(
         commonest=None if lookup is None else commonest(labels[test]),
         n_groups=int(found.groups.max()) + 1,
         largest_group=int(np.bincount(found.groups).max()),
+        without=found.without,
         groups=found.groups,
         clean=~(test & found.in_reference),
     )
@@ -113,7 +129,8 @@ def shared_kmers(sequences: Sequence[str], reference: Sequence[str] | None = Non
     Args:
         sequences: n strings.
         reference: share with one of these; default with another one of ``sequences``.
-        k: 1 to 64. A k-mer with a letter other than A C G T (either case) is not counted.
+        k: 1 to 64. A k-mer with a letter other than A C G T (either case; U is T) is not counted. Sequences that hold
+            none share one where they are equal, on either strand.
 
     Returns:
         bool [n]. ``~shared_kmers(test, train)`` is the clean subset of test.
@@ -139,6 +156,7 @@ class _Matches(NamedTuple):
     """Per sequence: shares a k-mer with another one, with a reference one, and (a reference one) with another such.
 
     votes: [n, classes], for sequences that are no reference: votes of the labels of matching reference k-mers.
+    without: number of sequences that hold no k-mer.
     """
 
     shared: Mask
@@ -146,6 +164,7 @@ class _Matches(NamedTuple):
     shared_in_reference: Mask
     groups: Ints
     votes: NDArray[np.float64]
+    without: int
 
 
 def _matches(
@@ -159,17 +178,22 @@ def _matches(
     the mix could do is stand between two equal k-mers and hide one sharing: among 1e8 k-mers the odds that any two
     collide are below 3e-4.
     """
+    if isinstance(sequences, str):
+        raise TypeError("sequences is one string; give a list of sequences.")
     sequences = list(sequences)  # a Series is looked up by label
-    if not 1 <= k <= MAX_K:
-        raise ValueError(f"k must be from 1 to {MAX_K}, got {k}.")
-    n = len(sequences)
+    other = next((i for i, sequence in enumerate(sequences) if not isinstance(sequence, str)), None)
+    if other is not None:
+        raise TypeError(f"sequence {other} (0-based) is no string: {sequences[other]!r:.40}.")
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= MAX_K:
+        raise ValueError(f"k must be an integer from 1 to {MAX_K}, got {k!r}.")
+    k, n = int(k), len(sequences)
     reference = np.zeros(n, dtype=bool) if is_reference is None else is_reference
     ids = np.zeros(n, dtype=np.int64) if labels is None else labels
     shared, in_reference, shared_in_reference = np.zeros((3, n), dtype=bool)
     votes = np.zeros((n, int(ids.max(initial=0)) + 1))
     groups = np.arange(n)
-    for kmers in sorted_kmers(sequences, k):
-        run, owner = _repeated(*kmers)
+    whole = whole_sequences(sequences, k)
+    for run, owner in chain([whole], (_repeated(*kmers) for kmers in sorted_kmers(sequences, k))):
         left, right = _neighbours(run, owner)
         shared[left] = shared[right] = True
         pairs = np.unique(left * n + right)
@@ -185,7 +209,8 @@ def _matches(
         asking = ~of_reference & (with_reference[run] > 0)
         in_reference[owner[asking]] = True
         np.add.at(votes, owner[asking], in_run[run[asking]] / with_reference[run[asking], None])
-    return _Matches(shared, in_reference, shared_in_reference, np.unique(groups, return_inverse=True)[1], votes)
+    groups = np.unique(groups, return_inverse=True)[1]
+    return _Matches(shared, in_reference, shared_in_reference, groups, votes, len(whole[1]))
 
 
 def _repeated(high: Words, low: Words, owner: NDArray[np.int32]) -> tuple[Ints, NDArray[np.int32]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_K", "Words", "sorted_kmers"]
+__all__ = ["MAX_K", "Words", "sorted_kmers", "whole_sequences"]
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -17,59 +17,88 @@ _BUCKET = 1 << 24  # k-mers sorted at a time: about 1 GB
 _INVALID = 4  # code of a letter other than A C G T
 
 _CODES = np.full(256, _INVALID, dtype=np.uint8)
-for _code, _letter in enumerate("ACGT"):
-    _CODES[[ord(_letter), ord(_letter.lower())]] = _code
+for _code, _letters_of in enumerate(("Aa", "Cc", "Gg", "TtUu")):
+    _CODES[[ord(_letter) for _letter in _letters_of]] = _code
+_COMPLEMENT = str.maketrans("ACGTRYKMBDHV", "TGCAYRMKVHDB")
 
 
 def sorted_kmers(sequences: Sequence[str], k: int) -> Iterator[tuple[Words, Words, NDArray[np.int32]]]:
     """Canonical k-mers as two words, and the row of their sequence, in an order in which equal ones are neighbours.
 
-    Memory is bounded: of very many k-mers each bucket holds those whose mix falls into it, packed anew.
+    Memory is bounded, by about 1 GB: of very many k-mers each bucket holds those whose mix falls into it, packed anew.
     """
     total = sum(max(len(s) - k + 1, 0) for s in sequences)
     n_buckets = -(-total // _BUCKET)
     for bucket in range(n_buckets):
         parts = []
-        for first, codes, owner in _letters(sequences):
-            high, low, whole = _canonical(codes, k)
-            # a k-mer that runs over the end of a sequence holds the separator, which is no base
-            mix = _mix(high, low)
-            keep = whole if n_buckets == 1 else whole & (mix % np.uint64(n_buckets) == bucket)
-            parts.append((mix[keep], high[keep], low[keep], (owner[: len(keep)][keep] + first).astype(np.int32)))
+        for codes, owner in _letters(sequences, k):
+            high, low = _canonical(codes, k)
+            mix, keep = _mix(high, low), _known(codes, k)
+            if n_buckets > 1:
+                keep &= mix % np.uint64(n_buckets) == bucket
+            parts.append((mix[keep], high[keep], low[keep], owner[: len(keep)][keep]))
         mixes, highs, lows, owners = (np.concatenate(column) for column in zip(*parts, strict=True))
         del parts
         order = np.argsort(mixes)
         yield highs[order], lows[order], owners[order]
 
 
-def _letters(sequences: Sequence[str]) -> Iterator[tuple[int, NDArray[np.uint8], Ints]]:
-    """Batches of sequences joined by a separator: row of the first, codes [L], and row of each code from that one."""
-    begin = 0
-    while begin < len(sequences):
-        end, size = begin, 0
-        while end < len(sequences) and (size == 0 or size + len(sequences[end]) <= _BATCH):
-            size += len(sequences[end]) + 1
-            end += 1
-        text = "\n".join([*sequences[begin:end], ""]).encode("ascii", errors="replace")
-        lengths = [len(s) + 1 for s in sequences[begin:end]]
-        yield begin, _CODES[np.frombuffer(text, dtype=np.uint8)], np.repeat(np.arange(end - begin), lengths)
-        begin = end
+def whole_sequences(sequences: Sequence[str], k: int) -> tuple[Ints, NDArray[np.int32]]:
+    """Of the sequences that hold no k-mer at all: a number that is the same for equal ones, on either strand and in
+    either case, and their row; equal ones are neighbours."""
+    holds = np.zeros(len(sequences), dtype=bool)
+    for codes, owner in _letters(sequences, k):
+        known = _known(codes, k)
+        holds[owner[: len(known)][known]] = True
+    rows = np.flatnonzero(~holds).astype(np.int32)
+    texts = [sequences[row].upper().replace("U", "T") for row in rows.tolist()]
+    either = [min(text, text.translate(_COMPLEMENT)[::-1]) for text in texts]
+    numbers = np.unique(either, return_inverse=True)[1] if either else np.zeros(0, dtype=np.int64)
+    order = np.argsort(numbers, kind="stable")
+    return numbers[order], rows[order]
 
 
-def _canonical(codes: NDArray[np.uint8], k: int) -> tuple[Words, Words, Mask]:
-    """The smaller of each k-mer and its reverse complement: high word, low word, and whether it is all A C G T."""
+def _letters(sequences: Sequence[str], k: int) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int32]]]:
+    """Batches of sequences joined by a separator: codes [L], and the row of each. A long sequence comes in pieces that
+    overlap, so that each of its k-mers is in one of them."""
+    texts, rows, size = list[str](), list[int](), 0
+    for row, sequence in enumerate(sequences):
+        for first in range(0, max(1, len(sequence) - k + 1), _BATCH):
+            piece = sequence[first : first + _BATCH + k - 1]
+            if texts and size + len(piece) > _BATCH:
+                yield _joined(texts, rows)
+                texts, rows, size = [], [], 0
+            texts.append(piece)
+            rows.append(row)
+            size += len(piece) + 1
+    if texts:
+        yield _joined(texts, rows)
+
+
+def _joined(texts: list[str], rows: list[int]) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    letters = "\n".join([*texts, ""]).encode("ascii", errors="replace")
+    owner = np.repeat(np.array(rows, dtype=np.int32), [len(text) + 1 for text in texts])
+    return _CODES[np.frombuffer(letters, dtype=np.uint8)], owner
+
+
+def _known(codes: NDArray[np.uint8], k: int) -> Mask:
+    """Which k-mers are all of A C G T. One that runs over the end of a sequence holds the separator, which is none."""
+    bad = np.concatenate([[0], np.cumsum(codes == _INVALID, dtype=np.int64)])
+    return bad[k:] == bad[:-k]
+
+
+def _canonical(codes: NDArray[np.uint8], k: int) -> tuple[Words, Words]:
+    """The smaller of each k-mer and its reverse complement: high word, low word."""
     n = len(codes) - k + 1
     if n < 1:
-        return np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, bool)
-    bad = np.concatenate([[0], np.cumsum(codes == _INVALID, dtype=np.int64)])
-    whole = bad[k:] == bad[:-k]
+        return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
     bases = (codes & 3).astype(np.uint64)
     front, back = k - k // 2, k // 2
     forward, backward = _packed(bases, front), _packed(bases, front, reverse=True)
     high, low = forward[:n], _packed(bases, back)[front : front + n]
     other_high, other_low = backward[back : back + n], _packed(bases, back, reverse=True)[:n]
     smaller = (other_high < high) | ((other_high == high) & (other_low < low))
-    return np.where(smaller, other_high, high), np.where(smaller, other_low, low), whole
+    return np.where(smaller, other_high, high), np.where(smaller, other_low, low)
 
 
 def _packed(bases: Words, width: int, *, reverse: bool = False) -> Words:
