@@ -32,6 +32,7 @@ def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: 
     head = {"format": FORMAT, "kind": kind, "content": content, "tensors_sha256": hashlib.sha256(blob).hexdigest()}
     head = json.loads(json.dumps(head, default=_plain))  # as it will be read
     head["sha256"] = _digest(head)
+    _finish(folder)
     written = {"model.safetensors": blob, "model.json": json.dumps(head, indent=1).encode()}
     for name, data in written.items():
         (folder / f"{name}.part").write_bytes(data)
@@ -55,11 +56,7 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
             )
     blob = tensor_file.read_bytes()
     actual = hashlib.sha256(blob).hexdigest()
-    head, cut_off = _head(head_file), folder / "model.json.part"
-    if head.get("tensors_sha256") != actual and cut_off.is_file():
-        with contextlib.suppress(ArchiveError):
-            newer = _head(cut_off)
-            head = newer if newer.get("tensors_sha256") == actual else head
+    head = _cut_off(folder, actual) or _head(head_file)
     if head["format"] != FORMAT:
         newer = head["format"] > FORMAT
         by, then = ("a newer", "Upgrade.") if newer else ("an older", "Load it with that version, or fit it again.")
@@ -77,6 +74,21 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
         return head["content"], load(blob)
     except SafetensorError as error:
         raise ArchiveError(f"{tensor_file} cannot be read: {error}.") from error
+
+
+def _cut_off(folder: Path, actual: str) -> dict[str, Any] | None:
+    """What belongs to the tensors of checksum ``actual``, where it was written but not yet put in its place."""
+    with contextlib.suppress(ArchiveError, FileNotFoundError):
+        head = _head(folder / "model.json.part")
+        return head if head.get("tensors_sha256") == actual else None
+    return None
+
+
+def _finish(folder: Path) -> None:
+    """Puts in its place what a saving that was cut off left beside it."""
+    tensors, part = folder / "model.safetensors", folder / "model.json.part"
+    if tensors.is_file() and part.is_file() and _cut_off(folder, hashlib.sha256(tensors.read_bytes()).hexdigest()):
+        os.replace(part, folder / "model.json")
 
 
 def _head(file: Path) -> dict[str, Any]:

@@ -267,6 +267,12 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
                 labels = labels.clone()
                 labels[:, 1:][~mask[:, :-1]] = -100
         hidden = self._read(x, _tokens(mask, trailing=cache is None), cache)
+        if (
+            mask is not None and labels is None
+        ):  # behind a text stands what its last token gave: generate reads it there
+            last = mask.shape[1] - 1 - _behind(mask).sum(1)
+            columns = torch.arange(mask.shape[1], device=mask.device).minimum(last.clamp(min=0)[:, None])
+            hidden = hidden.gather(1, columns[..., None].expand_as(hidden))
         logits = self.model.head(
             hidden[:, slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep]
         )
@@ -360,8 +366,13 @@ def _tokens(mask: Tensor | None, trailing: bool) -> Tensor | None:
     nothing before it, so that a batch that goes nowhere from here is read at once."""
     if mask is None or not trailing:
         return mask
-    tokens = mask | (mask.flip(1).cumsum(1).flip(1) == 0)
+    tokens = mask | _behind(mask)
     return None if bool(tokens.all()) else tokens
+
+
+def _behind(tokens: Tensor) -> Tensor:
+    """Columns behind the last token of each row, ``[B, T]``."""
+    return tokens.flip(1).cumsum(1).flip(1) == 0
 
 
 def _refuse_packed(position_ids: Tensor | None, mask: Tensor | None) -> None:

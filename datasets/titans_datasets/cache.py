@@ -91,5 +91,7 @@ def place_for(file: PublishedFile, homes: list[Path]) -> Path:
 def writable(folder: Path) -> bool:
     """Whether ``folder`` could be made and written to: decided by the nearest folder above it that exists."""
     while not folder.exists() and folder != folder.parent:
+        if folder.is_symlink():  # to a place that is not there, such as a disk that is not mounted
+            return False
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

@@ -16,15 +16,20 @@ __all__ = ["advice", "download"]
 _BLOCK = 1 << 16
 _TIMEOUT = 30.0  # seconds without a byte
 _ATTEMPTS = 4  # at a transfer that began and broke off
+_BUSY = (408, 429, 500, 502, 503, 504)  # answers of a server that may give the file a little later
 _PAUSE = 1.0  # seconds before the second attempt, doubled before each further one
 
 
 class _BrokenOffError(Exception):
-    """The connection ended before the last byte: what came is kept, the rest can be asked for."""
+    """The connection ended before the last byte, or the server is busy: what came is kept, and the rest asked for."""
 
 
 class _RefusedError(Exception):
-    """No connection, or an answer that is not the file: asking again at once will not help."""
+    """An answer that is not the file: asking again will not help."""
+
+
+class _UnreachableError(_RefusedError):
+    """No connection at all: worth asking again only where there was one a moment ago."""
 
 
 def advice(file: PublishedFile, target: Path) -> str:
@@ -96,8 +101,8 @@ def _transfer_patiently(url: str, part: Path) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return _transfer(url, part)
-        except _BrokenOffError:
-            if attempt == _ATTEMPTS:
+        except (_BrokenOffError, _UnreachableError) as error:
+            if attempt == _ATTEMPTS or (attempt == 1 and isinstance(error, _UnreachableError)):
                 raise
             time.sleep(_PAUSE * 2 ** (attempt - 1))
 
@@ -155,11 +160,12 @@ def _open(url: str, begin: int) -> Any:
     except HTTPError as error:
         if error.code == 416 and begin:
             return error
-        raise _RefusedError(f"the server answered {error.code} {error.reason}") from error
+        kind = _BrokenOffError if error.code in _BUSY else _RefusedError
+        raise kind(f"the server answered {error.code} {error.reason}") from error
     except URLError as error:
-        raise _RefusedError(f"no connection ({error.reason})") from error
+        raise _UnreachableError(f"no connection ({error.reason})") from error
     except (OSError, HTTPException) as error:
-        raise _RefusedError(f"no answer ({error})") from error
+        raise _UnreachableError(f"no answer ({error})") from error
 
 
 class _NoBar:

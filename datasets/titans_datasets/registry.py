@@ -76,6 +76,8 @@ def text_info(name: str) -> TextInfo:
 
 
 def _find(name: str, kind: Kind | None = None) -> DatasetInfo:
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, one of {', '.join(list_datasets(kind))}; got {name!r}.")
     key = name.lower()
     entry = _REGISTRY.get(ALIASES.get(key, key))
     if entry is not None and kind in (None, entry.kind):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +17,19 @@ def saved(tmp_path):
     tensors = {"w": torch.randn(3, 4), "n": torch.arange(5), "t": torch.randn(4, 2, dtype=torch.float64).T}
     save_archive(tmp_path / "model", "Thing", CONTENT, tensors)
     return tmp_path / "model", tensors
+
+
+def cut_after(calls, function):
+    """The function, which after so many calls does its work no more: the process was killed."""
+    done = []
+
+    def cut(*args):
+        if len(done) == calls:
+            raise KeyboardInterrupt
+        done.append(args)
+        return function(*args)
+
+    return cut
 
 
 def test_what_was_saved_comes_back(saved):
@@ -36,18 +50,26 @@ def test_a_second_save_replaces_the_first(saved):
 @pytest.mark.parametrize("replaced", [0, 1])
 def test_a_save_that_is_cut_off_leaves_one_model_or_the_other(saved, monkeypatch, replaced):
     path, _ = saved
-    replace, done = os.replace, []
-
-    def cut(source, target):
-        if len(done) == replaced:
-            raise KeyboardInterrupt
-        done.append(target)
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", cut)
+    monkeypatch.setattr(os, "replace", cut_after(replaced, os.replace))
     with pytest.raises(KeyboardInterrupt):
         save_archive(path, "Thing", {"new": True}, {"w": torch.ones(1)})
     assert load_archive(path, "Thing")[0] == ({"new": True} if replaced else CONTENT)
+
+
+def test_two_saves_that_are_cut_off_leave_one_model_of_the_three(saved, monkeypatch):
+    path, _ = saved
+    replace, write = os.replace, Path.write_bytes
+    monkeypatch.setattr(os, "replace", cut_after(1, replace))
+    with pytest.raises(KeyboardInterrupt):
+        save_archive(path, "Thing", {"new": 1}, {"w": torch.ones(1)})
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(Path, "write_bytes", cut_after(0, lambda file, data: write(file, data[:10])))
+    with pytest.raises(KeyboardInterrupt):
+        save_archive(path, "Thing", {"new": 2}, {"w": torch.zeros(1)})
+    monkeypatch.setattr(Path, "write_bytes", cut_after(1, write))
+    with pytest.raises(KeyboardInterrupt):
+        save_archive(path, "Thing", {"new": 2}, {"w": torch.zeros(1)})
+    assert load_archive(path, "Thing")[0] == {"new": 1}
 
 
 def test_numbers_as_keys_come_back_as_json_has_them(tmp_path):

@@ -331,11 +331,12 @@ def test_texts_of_equal_length_can_go_on_by_unequal_lengths(architecture, side):
         torch.testing.assert_close(row, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("options", [{}, dict(num_beams=3), dict(use_cache=False)], ids=["greedy", "beams", "no cache"])
-def test_a_padded_batch_is_written_on_as_its_texts_alone(architecture, options):
+def test_a_padded_batch_is_written_on_as_its_texts_alone(architecture, options, side):
     hf = wrapped(architecture)
     texts = [random_ids(1, T, seed=T)[0] for T in (11, 4, 7)]
-    ids, mask = padded(texts)
+    ids, mask = padded(texts, side)
     options = dict(max_new_tokens=8, do_sample=False, eos_token_id=None, **options)
     found = hf.generate(ids, attention_mask=mask, **options)[:, 11:]
     for row, text in zip(found, texts, strict=True):

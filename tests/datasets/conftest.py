@@ -27,6 +27,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.knows_range = True
         self.cuts = []  # for the first requests: how many bytes of the body to send before hanging up
         self.status = None
+        self.statuses = []  # of the first requests; None: as the others
         self.pause = 0.0  # seconds before an answer, at most as long as the test lasts
         self.ending = threading.Event()
 
@@ -49,8 +50,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server.ranges.append(asked)
         server.ending.wait(server.pause)
         content = server.files.get(self.path, server.content)
-        if server.status is not None or content is None:
-            return self.send_error(server.status or 404)
+        status = (server.statuses.pop(0) if server.statuses else None) or server.status
+        if status is not None or content is None:
+            return self.send_error(status or 404)
         begin = int(re.fullmatch(r"bytes=(\d+)-", asked).group(1)) if asked and server.knows_range else 0
         if begin and begin >= len(content):
             return self.send_error(416)

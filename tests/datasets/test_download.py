@@ -335,6 +335,34 @@ def test_an_http_error_is_reported_with_its_number_and_not_repeated(traffic, ser
     assert files(home) == []
 
 
+def test_a_busy_server_is_asked_again(traffic, server, home):
+    server.cuts, server.statuses = [1000], [None, 503, 429]
+    load("traffic", data_home=home)
+    assert (home / "ts" / "traffic.txt.gz").read_bytes() == server.content
+    assert server.ranges == [None, *["bytes=1000-"] * 3]
+
+
+def test_a_connection_lost_in_the_middle_is_sought_again(traffic, server, home, monkeypatch):
+    server.cuts, asked, ask = [1000], [], download_module._open
+
+    def lost_once(url, begin):
+        asked.append(begin)
+        if len(asked) == 2:
+            raise download_module._UnreachableError("no connection (gone)")
+        return ask(url, begin)
+
+    monkeypatch.setattr(download_module, "_open", lost_once)
+    load("traffic", data_home=home)
+    assert asked == [0, 1000, 1000]
+
+
+def test_a_home_that_is_not_mounted_falls_back_to_the_user_cache(traffic, home, tmp_path):
+    home.symlink_to(tmp_path / "not mounted")
+    with pytest.warns(UserWarning, match="cannot be written to"):
+        load("traffic", data_home=home)
+    assert (tmp_path / "cache" / "titans_datasets" / "ts" / "traffic.txt.gz").exists()
+
+
 def test_a_silent_server_is_given_up(traffic, server, home, monkeypatch):
     monkeypatch.setattr(download_module, "_TIMEOUT", 0.1)
     server.pause = 60

@@ -172,7 +172,7 @@ def _tokenizer(tokenizer: Any, folder: str) -> Any:
     from titans_core.huggingface import hf_tokenizer
 
     if tokenizer is None:
-        if not (Path(folder) / "tokenizer_config.json").exists():
+        if not folder or not (Path(folder) / "tokenizer_config.json").exists():
             raise FileNotFoundError("the model came with no tokenizer: give 'bytes', a .model file, or a folder.")
         tokenizer = folder
     return hf_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer

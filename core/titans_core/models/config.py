@@ -1,6 +1,7 @@
 """What a language model is built from, and the sizes of the paper."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
@@ -83,6 +84,18 @@ class TitansConfig:
                 f"dim must be a multiple of 4 * num_heads, got dim={self.dim} and num_heads={self.num_heads}."
             )
 
+    @classmethod
+    def saved(cls, settings: Mapping[str, Any]) -> "TitansConfig":
+        """A configuration that was saved.
+
+        Raises:
+            ValueError: settings that this version does not know.
+        """
+        unknown = sorted({*settings} - {field.name for field in fields(cls)})
+        if unknown:
+            raise ValueError(f"it was saved by a newer version, whose models have the settings {unknown}: upgrade.")
+        return cls(**settings)
+
     def differences(self, here: "TitansConfig") -> str:
         """In words, where this configuration ("there") is not the other ("here")."""
         pairs = ((f.name, getattr(self, f.name), getattr(here, f.name)) for f in fields(self))
@@ -100,6 +113,8 @@ class TitansConfig:
         Raises:
             ValueError: an unknown name; the message lists those there are.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"preset must be a name such as 'mac-340m', got {name!r}.")
         architecture, _, size = name.lower().rpartition("-")
         if size not in _SIZES or architecture not in _HIDDEN:
             raise ValueError(f"preset must be one of {list(presets())}, got {name!r}.")

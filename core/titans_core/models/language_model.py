@@ -122,21 +122,25 @@ class TitansLM(Generation, nn.Module):
             ids: ``[B, T]``.
             targets: ``[B, T]``, the token that should follow each; None: the next of ``ids``.
             state: to go on from.
-            ignore_index: a target that does not count.
+            ignore_index: a target that does not count; where none counts, the loss is NaN.
             chunk: tokens whose logits are made at a time, and again in the backward pass.
         """
         if targets is None:
             if ids.shape[1] < 2:
                 raise ValueError("without targets, ids must hold at least two tokens: each is the target of the last.")
             ids, targets = ids[:, :-1], ids[:, 1:]
+        elif targets.shape != ids.shape:
+            raise ValueError(f"targets must have the shape of ids, {tuple(ids.shape)}, got {tuple(targets.shape)}.")
         hidden, targets = self.hidden(ids, state)[0].flatten(0, 1), targets.flatten().long()
-        total = hidden.new_zeros((), dtype=torch.float32)
+        total = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
         for h, t in zip(hidden.split(chunk), targets.split(chunk), strict=True):
             total = total + checkpoint(self._sum_of_losses, h, t, ignore_index, use_reentrant=False)
         return total / (targets != ignore_index).sum()
 
     def _sum_of_losses(self, hidden: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-        return F.cross_entropy(self.head(hidden).float(), targets, ignore_index=ignore_index, reduction="sum")
+        logits = self.head(hidden)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return F.cross_entropy(logits, targets, ignore_index=ignore_index, reduction="sum")
 
     def save(self, path: str | Path) -> None:
         """Write the model to the folder ``path`` (JSON and safetensors)."""
@@ -157,14 +161,20 @@ class TitansLM(Generation, nn.Module):
             ValueError: a model of another configuration than ``config``; the message says what differs.
         """
         content, tensors = load_archive(path, cls.__name__)
-        found = TitansConfig(**content["config"])
+        try:
+            found = TitansConfig.saved(content["config"])
+        except ValueError as error:
+            raise ArchiveError(f"{path}: {error}") from error
         if config is not None and config != found:
             raise ValueError(f"{path} holds another model: {found.differences(config)}.")
         with torch.device("meta"):
             model = cls(found)
-        missing = {*model.state_dict()} - {*tensors} - ({"head.weight"} if found.tie_embeddings else set())
-        if missing or {*tensors} - {*model.state_dict()}:
-            raise ArchiveError(f"{path} does not hold the tensors of its configuration: {sorted(missing)} are missing.")
+        missing = sorted({*model.state_dict()} - {*tensors} - ({"head.weight"} if found.tie_embeddings else set()))
+        surplus = sorted({*tensors} - {*model.state_dict()})
+        if missing or surplus:
+            raise ArchiveError(
+                f"{path} does not hold the tensors of its configuration: {missing} are missing, {surplus} too many."
+            )
         model.load_state_dict(tensors, strict=False, assign=True)  # of the names, a tied head.weight may be missing
         if found.tie_embeddings:
             model.head.weight = model.embedding.weight

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -70,7 +72,13 @@ class LMState:
         kept: dict[str, Tensor] = {}
         tree = _pack(self.blocks, kept)
         about = {"format": FORMAT, "tokens": self.tokens, "config": asdict(self.config), "tree": tree}
-        save_file(kept, path, metadata={"titans_state": json.dumps(about)})
+        # beside its place, and renamed when complete: the state that is there stays whole until then
+        part = Path(path).with_name(f"{Path(path).name}.{uuid.uuid4().hex}.part")
+        try:
+            save_file(kept, part, metadata={"titans_state": json.dumps(about)})
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path) -> "LMState":
@@ -85,12 +93,16 @@ class LMState:
         try:
             with safe_open(path, "pt") as file:
                 about = json.loads((file.metadata() or {}).get("titans_state", "null"))
-                kept = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                # copies: the file may be written anew while this state is used
+                kept = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, json.JSONDecodeError) as error:
             raise ValueError(f"{path} cannot be read as a saved state: {error}") from error
         if about is None or about.get("format") != FORMAT:
             raise ValueError(f"{path} is not a state that this version saved (format {FORMAT}); read the text again.")
-        return cls(TitansConfig(**about["config"]), _unpack(about["tree"], kept), about["tokens"])
+        try:
+            return cls(TitansConfig.saved(about["config"]), _unpack(about["tree"], kept), about["tokens"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path} is damaged, or of another version: {error!r}. Read the text again.") from error
 
 
 def tensors(state: Any) -> Iterator[Tensor]:

@@ -140,7 +140,10 @@ class Attention(_Projections):
         return self._attend(q, k, v, None if T == 1 else causal(T, before, q.device))
 
     def _windows(self, q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-        """Blocks of queries side by side in the batch, each with the keys that its tokens see: linear in T."""
+        """Blocks of queries side by side in the batch, each with the keys that its tokens see: linear in T.
+
+        Keys before the first token are in the first block only; all others share one mask.
+        """
         B, _, T, _ = q.shape
         block = min(window, T)
         blocks = -(-T // block)
@@ -148,16 +151,15 @@ class Attention(_Projections):
         length = window - 1 + block  # of the keys that a block sees
         q = F.pad(q, (0, 0, 0, blocks * block - T))
         k, v = (F.pad(x, (0, 0, missing, blocks * block - T)).unfold(2, length, block).mT for x in (k, v))
-        q = q.unflatten(2, (blocks, block))
-        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [B * blocks, H, ., d]
+        q, k, v = (x.transpose(1, 2) for x in (q.unflatten(2, (blocks, block)), k, v))  # [B, blocks, H, ., d]
         i, j = torch.arange(block, device=q.device)[:, None], torch.arange(length, device=q.device)
         band = (j >= i) & (j <= i + window - 1)
-        mask = band.expand(blocks, 1, block, length)
-        if missing > 0:  # before the first token; such keys are in the first block only
-            there = torch.arange(blocks, device=q.device)[:, None] > 0
-            mask = mask & (there | (j >= missing))[:, None, None]
-        y = self._attend(q, k, v, mask.repeat(B, 1, 1, 1) if blocks > 1 else mask)
-        return y.unflatten(0, (B, blocks)).flatten(1, 2)[:, :T]
+        y = self._attend(q[:, 0], k[:, 0], v[:, 0], band & (j >= missing))
+        if blocks > 1:
+            q, k, v = (x[:, 1:].flatten(0, 1) for x in (q, k, v))
+            others = self._attend(q, k, v, band)
+            y = torch.cat((y, others.unflatten(0, (B, blocks - 1)).flatten(1, 2)), dim=1)
+        return y[:, :T]
 
 
 class SegmentAttention(_Projections):

@@ -117,13 +117,14 @@ def train_network(
                 raise KeyboardInterrupt from None
             raise
     diverged = [e for e in keep.epochs if not all(math.isfinite(x) for x in e.values())]
+    network.to("cpu", dtype)
     if diverged or not all(w.isfinite().all() for w in keep.best_weights.values() if w.is_floating_point()):
         raise FloatingPointError(
             f"training diverged; losses of the epoch: {(diverged or keep.epochs)[0]}. "
             "Lower learning_rate or chunk_size, or check the scale of the data."
         )
     network.load_state_dict(keep.best_weights)
-    network.to("cpu", dtype).eval()
+    network.eval()
     return History(keep.epochs, keep.best_epoch)
 
 

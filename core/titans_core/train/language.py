@@ -8,6 +8,7 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.strategies import ModelParallelStrategy
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
@@ -50,6 +51,7 @@ class LanguageModelTraining(L.LightningModule):
             self.model = TitansLM(self.config)
         self._losses: list[Tensor] = []  # of the batches of this step
         self._clock: tuple[float, int] | None = None  # when the last step ended, and its number
+        self._kept: dict[str, Any] = {}  # the recipe of the checkpoint that training goes on from
 
     def configure_model(self) -> None:
         """FSDP2, where the trainer's strategy shards: each block is gathered when its turn comes, then the whole."""
@@ -112,6 +114,9 @@ class LanguageModelTraining(L.LightningModule):
         self.log("val_loss", loss, prog_bar=True, sync_dist=True, batch_size=count)
         self.log("val_bits_per_token", loss / math.log(2), sync_dist=True, batch_size=count)
 
+    def on_validation_end(self) -> None:
+        self._clock = None  # the time it took is no training's
+
     def on_train_batch_end(self, outputs: Any, batch: Tensor, batch_idx: int) -> None:
         """At the end of an optimiser step: its mean loss, tokens per second, and what part of the device's peak
         that is."""
@@ -140,9 +145,29 @@ class LanguageModelTraining(L.LightningModule):
                 "the learning rate falls until the last step, so the trainer must know it: give trainer.max_steps or "
                 "max_epochs, beside max_time too."
             )
-        total = int(steps)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, total))
+        self._steps = int(steps)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, self._steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_train_start(self) -> None:
+        """A run that goes on does so by its arguments: what a checkpoint kept of an earlier recipe is replaced."""
+        optimizer, schedule = self.trainer.optimizers[0], self.trainer.lr_scheduler_configs[0].scheduler
+        rate = self._rate(schedule.last_epoch, self._steps)
+        for group, decay in zip(optimizer.param_groups, (self.weight_decay, 0.0), strict=True):
+            group["betas"], group["weight_decay"] = tuple(self.betas), decay
+            group["initial_lr"], group["lr"] = self.learning_rate, self.learning_rate * rate
+        schedule.base_lrs = [self.learning_rate] * len(optimizer.param_groups)
+        recipe = self._recipe()
+        changed = {name: value for name, value in self._kept.items() if recipe.get(name, value) != value}
+        if changed:
+            before = ", ".join(f"{name} {value}" for name, value in changed.items())
+            now = ", ".join(f"{name} {recipe[name]}" for name in changed)
+            rank_zero_warn(f"the checkpoint was made with {before}; training goes on with {now}.")
+
+    def _recipe(self) -> dict[str, Any]:
+        """What the steps are made by, beside the data."""
+        names = ("learning_rate", "weight_decay", "warmup_steps", "final_rate")
+        return {name: getattr(self, name) for name in names} | {"betas": list(self.betas), "steps": self._steps}
 
     def _rate(self, step: int, total: int) -> float:
         warmup = min(self.warmup_steps, total // 2)
@@ -159,12 +184,14 @@ class LanguageModelTraining(L.LightningModule):
             "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         }
         checkpoint["titans_config"] = vars(self.config).copy()
+        checkpoint["titans_recipe"] = self._recipe()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        found = TitansConfig(**checkpoint.get("titans_config", {}))
+        found = TitansConfig.saved(checkpoint.get("titans_config", {}))
         if "titans_config" not in checkpoint or found != self.config:
             differ = found.differences(self.config) if "titans_config" in checkpoint else "it is not of this library"
             raise ValueError(f"the checkpoint is that of another model: {differ}. Give its config, or start anew.")
+        self._kept = checkpoint.get("titans_recipe", {})
         states = checkpoint["titans_random"]
         torch.set_rng_state(states["cpu"].cpu())
         if states["cuda"] and torch.cuda.is_available():

@@ -258,7 +258,8 @@ def _split(text: str, tails: bool, val_fraction: float, seed: int) -> Iterator[t
         yield "train", text
     elif tails:
         most = round(len(text) * (1 - val_fraction))
-        cut = text.rfind("\n", 0, most) + 1 or most
+        near = max(0, 2 * most - len(text))  # so that no more than twice the fraction is held out
+        cut = text.rfind("\n", near, most) + 1 or text.rfind(" ", near, most) + 1 or most
         yield "train", text[:cut]
         yield "val", text[cut:]
     else:

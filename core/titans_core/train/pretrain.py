@@ -1,6 +1,6 @@
 """Pretraining from one command.
 
-    python -m titans_core.train.prepare books.jsonl.gz --out tokens
+    python -m titans_core.train.prepare books.jsonl.gz tokens
     python -m titans_core.train.pretrain fit --config pretrain.yaml
     python -m titans_core.train.pretrain fit --config pretrain.yaml --ckpt_path last      # goes on after a stop
 

@@ -40,6 +40,9 @@ class TokenData(L.LightningDataModule):
     def setup(self, stage: str) -> None:
         """Opens the files, and tells the trainer how many batches make a step."""
         assert self.trainer is not None
+        for name in ("length", "batch_tokens", "micro_batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
         self.train = PackedTokens(self.path, "train", self.length, verify=self.verify)
         has_val = "val" in self.train.description["parts"]
         self.val = PackedTokens(self.path, "val", self.length, verify=self.verify) if has_val else None
@@ -50,7 +53,7 @@ class TokenData(L.LightningDataModule):
             raise ValueError(
                 f"batch_tokens={self.batch_tokens} is no multiple of the {at_once * self.length} tokens that are taken "
                 f"at once (micro_batch={self.micro_batch} x {self.trainer.world_size} processes x "
-                f"length={self.length}). The nearest below is {nearest}; or change micro_batch."
+                f"length={self.length}). The nearest is {nearest}; or change micro_batch."
             )
         self.trainer.accumulate_grad_batches = accumulate
         self.loader = TokenLoader(

@@ -349,20 +349,36 @@ def test_missing_data_is_named(model, tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"piqa\.jsonl was expected.*TITANS_DATA_HOME"):
         evaluate(model, ["titans_piqa"], tmp_path)
     monkeypatch.delenv("TITANS_DATA_HOME", raising=False)
-    with pytest.raises(FileNotFoundError, match="give the folder that holds it"):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"titans_datasets/lm/.*piqa\.jsonl was expected"):
         evaluate(model, ["titans_piqa"], None)
 
 
-def test_the_data_home_is_found(model, made, tmp_path, monkeypatch):
-    (tmp_path / "lm").symlink_to(made)
-    monkeypatch.setenv("TITANS_DATA_HOME", str(tmp_path))
+@pytest.mark.parametrize(
+    ("home", "variables"),
+    [
+        ("lm", {"TITANS_DATA_HOME": "{here}"}),
+        ("lm", {"TITANS_DATA_HOME": "~", "HOME": "{here}"}),
+        ("titans_datasets/lm", {"XDG_CACHE_HOME": "{here}"}),
+        (".cache/titans_datasets/lm", {"HOME": "{here}"}),
+    ],
+)
+def test_the_data_home_is_found_where_the_loaders_have_theirs(model, made, tmp_path, monkeypatch, home, variables):
+    for name in ("TITANS_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(here=tmp_path))
+    (tmp_path / home).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / home).symlink_to(made)
     assert evaluate(model, ["titans_siqa"], None)["n-samples"]["titans_siqa"]["original"] == 1
 
 
-def test_a_tokenizer_that_does_not_fit_is_refused(model, made, tmp_path):
+def test_a_tokenizer_that_does_not_fit_is_refused(model, made, tmp_path, monkeypatch):
     small = TitansLM(TitansConfig(architecture="lmm", vocab_size=100, dim=8, num_layers=1, num_heads=2, hidden=8))
     with pytest.raises(ValueError, match="tokenizer has 258 tokens and the model 100"):
         evaluate(small, ["titans_piqa"], made)
+    hf_tokenizer("bytes").save_pretrained(tmp_path / "of another")
+    monkeypatch.chdir(tmp_path / "of another")
     with pytest.raises(FileNotFoundError, match="came with no tokenizer: give 'bytes'"):
         evaluate(model, ["titans_piqa"], made, tokenizer=None)
     with pytest.raises(FileNotFoundError, match="is no folder"):

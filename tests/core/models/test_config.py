@@ -1,9 +1,14 @@
 """Configurations and what they refuse; sizes of the presets; errors of the model's door."""
 
+import json
+from dataclasses import asdict
+
+import numpy as np
 import pytest
 import torch
 
 from titans_core import LMState, TitansConfig, TitansLM
+from titans_core.archive import ArchiveError, save_archive
 from titans_core.models import presets
 
 SIZES = {"170m": 170e6, "340m": 340e6, "400m": 400e6, "760m": 760e6}
@@ -138,3 +143,53 @@ def test_a_file_that_is_no_state_is_refused(tmp_path):
     save_file({"a": torch.ones(1)}, tmp_path / "other.safetensors")
     with pytest.raises(ValueError, match="not a state"):
         LMState.load(tmp_path / "other.safetensors")
+
+
+def test_what_another_version_saved_is_told(make_model, tmp_path):
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    model, path = make_model("lmm"), tmp_path / "state.safetensors"
+    model.read(torch.ones(1, 3, dtype=torch.int64)).save(path)
+    with safe_open(path, "pt") as file:
+        kept = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        about = json.loads(file.metadata()["titans_state"])
+    save_file(dict(list(kept.items())[1:]), path, metadata={"titans_state": json.dumps(about)})
+    with pytest.raises(ValueError, match="is damaged, or of another version"):
+        LMState.load(path)
+    about["config"]["new_option"] = 1
+    save_file(kept, path, metadata={"titans_state": json.dumps(about)})
+    with pytest.raises(ValueError, match=r"newer version.*\['new_option'\]"):
+        LMState.load(path)
+    save_archive(tmp_path / "model", "TitansLM", {"config": about["config"]}, {})
+    with pytest.raises(ArchiveError, match=r"newer version.*\['new_option'\]: upgrade"):
+        TitansLM.load(tmp_path / "model")
+
+
+def test_tensors_that_are_too_many_are_named(make_model, tmp_path):
+    model = make_model("lmm")
+    tensors = dict(model.state_dict()) | {"other": torch.ones(1)}
+    del tensors["head.weight"]
+    save_archive(tmp_path, "TitansLM", {"config": asdict(model.config)}, tensors)
+    with pytest.raises(ArchiveError, match=r"\[\] are missing, \['other'\] too many"):
+        TitansLM.load(tmp_path)
+
+
+def test_numbers_of_numpy_are_taken_as_pythons():
+    config = TitansConfig(dim=np.int64(32), num_heads=np.int32(2), rope_base=np.float32(100))
+    assert config == TitansConfig(dim=32, num_heads=2, rope_base=100.0)
+    assert {type(config.dim), type(config.num_heads), type(config.rope_base)} == {int, float}
+
+
+def test_a_loss_is_as_exact_as_its_model(make_model):
+    model, ids = make_model("lmm"), torch.arange(6)[None]
+    expected = torch.nn.functional.cross_entropy(model(ids[:, :-1])[0].flatten(0, 1), ids[0, 1:])
+    assert model.loss(ids).dtype == torch.float64
+    torch.testing.assert_close(model.loss(ids), expected, rtol=1e-14, atol=0)
+    assert model.bfloat16().loss(ids).dtype == torch.float32
+
+
+def test_targets_of_another_shape_are_refused(make_model):
+    ids = torch.ones(2, 3, dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"targets must have the shape of ids, \(2, 3\), got \(3, 2\)"):
+        make_model("lmm").loss(ids, ids.T)

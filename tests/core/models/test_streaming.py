@@ -120,6 +120,23 @@ def test_a_saved_state_is_gone_on_from_alike(make_model, name, tmp_path):
     assert torch.equal(model(ids, loaded)[0], model(ids, state)[0])
 
 
+def test_a_state_in_use_does_not_change_when_its_file_does(make_model, tmp_path, monkeypatch):
+    from titans_core import LMState
+
+    model, ids, path = make_model("transformer"), ids_of(1, 40), tmp_path / "book.safetensors"
+    model.read(ids).save(path)
+    state = LMState.load(path)
+    expected = model(ids, state)[0]
+    model.read(ids[:, :3]).save(path)
+    assert torch.equal(model(ids, state)[0], expected)
+    # a saving that is cut off leaves what was there
+    monkeypatch.setattr("os.replace", lambda *paths: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        model.read(ids).save(path)
+    assert LMState.load(path).tokens == 3
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
 def test_selected_rows_go_on_as_those_sequences(make_model, name):
     model, ids = make_model(name), ids_of(3, 17)
     state = model.read(ids)

@@ -151,6 +151,16 @@ def test_a_text_file_is_cut_at_a_line_end_before_the_fraction(tmp_path):
     assert len(documents(tmp_path / "out", "val")[0]) == 25
 
 
+@pytest.mark.parametrize("body", ["some words and more " * 400, "x" * 8000])
+def test_a_line_end_far_from_the_fraction_does_not_hold_out_the_rest(tmp_path, body):
+    (tmp_path / "a.txt").write_text("A Title\n" + body)
+    quiet(tmp_path / "a.txt", tmp_path / "out", val_fraction=0.01)
+    (train,), (val,) = documents(tmp_path / "out"), documents(tmp_path / "out", "val")
+    assert train + val == "A Title\n" + body
+    assert 80 <= len(val) <= 2 * 81
+    assert " " not in body or train.endswith(" ")
+
+
 def test_hold_out_may_be_chosen(tmp_path):
     texts = ["a" * 10, "b" * 10]
     assert held_out(tmp_path / "a", texts, val_fraction=0.2, hold_out="tails") == (

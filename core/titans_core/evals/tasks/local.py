@@ -1,6 +1,7 @@
 """Local files as data sets of lm-evaluation-harness: what the task files beside this one name as ``custom_dataset``.
 
-A file is looked for in the folder ``data`` of the harness's metadata, else in ``$TITANS_DATA_HOME/lm``.
+A file is looked for in the folder ``data`` of the harness's metadata, else in ``$TITANS_DATA_HOME/lm``, else where
+``titans_datasets`` puts what it downloads: in ``titans_datasets/lm`` of the user's cache.
 """
 
 import json
@@ -31,10 +32,9 @@ def pages(file: str, data: str | None = None, **about: Any) -> dict[str, dataset
 
 def _read(file: str, data: str | None) -> str:
     home = os.environ.get("TITANS_DATA_HOME")
-    folder = data or (Path(home) / "lm" if home else None)
-    if folder is None:
-        raise FileNotFoundError(f"{file}: give the folder that holds it as data, or set TITANS_DATA_HOME.")
-    path = Path(folder) / file
+    if not home:
+        home = str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "titans_datasets")
+    path = (Path(data) if data else Path(home) / "lm").expanduser() / file
     if not path.is_file():
         raise FileNotFoundError(f"{path} was expected, and no such file is there: check data, or TITANS_DATA_HOME.")
     return path.read_text(encoding="utf-8")
