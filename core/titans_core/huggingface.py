@@ -267,9 +267,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
                 labels = labels.clone()
                 labels[:, 1:][~mask[:, :-1]] = -100
         hidden = self._read(x, _tokens(mask, trailing=cache is None), cache)
-        if (
-            mask is not None and labels is None
-        ):  # behind a text stands what its last token gave: generate reads it there
+        if mask is not None and labels is None:  # behind a text, what its last token gave: generate reads it there
             last = mask.shape[1] - 1 - _behind(mask).sum(1)
             columns = torch.arange(mask.shape[1], device=mask.device).minimum(last.clamp(min=0)[:, None])
             hidden = hidden.gather(1, columns[..., None].expand_as(hidden))

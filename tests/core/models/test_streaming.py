@@ -143,3 +143,18 @@ def test_selected_rows_go_on_as_those_sequences(make_model, name):
     rows = torch.tensor([2, 0, 2])
     expected = model(ids, state)[0][rows]
     torch.testing.assert_close(model(ids[rows], state.select(rows))[0], expected, rtol=1e-9, atol=1e-9)
+
+
+def test_all_windows_share_one_mask():
+    """Of the size of a window, whatever the length and the batch: nothing of it is kept for each block."""
+    layer, x = Attention(16, 2, window=32), torch.randn(4, 32 * 20, 16)
+    kept = []
+
+    def keep(t):
+        kept.append(t.untyped_storage().nbytes())
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        layer(x)[0].sum().backward()
+    queries = x.numel() * 4
+    assert max(kept) <= 3 * queries  # queries, keys and values of all heads, in one tensor

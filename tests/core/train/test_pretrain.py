@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import lightning as L
 import pytest
@@ -173,6 +174,49 @@ def test_a_checkpoint_of_another_model_is_refused(tokens, uninterrupted, tmp_pat
     code, output = run([*command(tokens, config={"hidden": 32}), "--ckpt_path", str(last)], tmp_path)
     assert code != 0
     assert "hidden 24 there and 32 here" in output.replace("\n", " ")
+
+
+@pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
+def test_a_run_that_goes_on_does_so_by_its_own_arguments(tokens, tmp_path, monkeypatch):
+    """As the error of a loss that is not finite advises: lower the learning rate, and go on."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pretrain"])
+    seen, step = [], torch.optim.AdamW.step
+
+    def watched(optimizer, *args, **options):
+        seen.append([(g["lr"], g["weight_decay"], g["betas"]) for g in optimizer.param_groups])
+        return step(optimizer, *args, **options)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    arguments = command(tokens, steps=3)[3:]
+    main([*arguments, "--trainer.max_steps", "3", "--checkpoint.every_n_train_steps", "1"])
+    changed = ["--model.learning_rate", "1e-5", "--model.weight_decay", "0", "--model.betas", "[0.8, 0.9]"]
+    with pytest.warns(UserWarning, match=r"made with learning_rate 0\.003.* steps 3; .* learning_rate 1e-05.* steps 6"):
+        main([*arguments, "--trainer.max_steps", "6", *changed, "--ckpt_path", "last"])
+    assert len(seen) == 6
+    fresh = LanguageModelTraining(TitansConfig(**CONFIG), 1e-5, 0.0, (0.8, 0.9), warmup_steps=3)
+    expected = [[(1e-5 * fresh._rate(i, 6), 0.0, (0.8, 0.9))] * 2 for i in range(3, 6)]
+    assert seen[3:] == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
+def test_the_settings_of_the_docs_train_on_little_text(tokens, tmp_path, monkeypatch):
+    yaml = Path(__file__).parents[3] / "docs" / "pretrain.yaml"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pretrain"])
+    small = [
+        "--model.config.dim",
+        "16",
+        "--model.config.num_layers",
+        "1",
+        "--data.length",
+        "64",
+        "--data.path",
+        str(tokens),
+    ]
+    quick = ["--data.batch_tokens", "512", "--trainer.max_steps", "2", "--trainer.accelerator", "cpu"]
+    main(["fit", "--config", str(yaml), *small, *quick, "--trainer.enable_progress_bar", "false"])
+    assert TitansLM.load(tmp_path / "pretraining" / "model").config.dim == 16
 
 
 def in_this_process(architecture, tmp_path, compile=False, **options):
