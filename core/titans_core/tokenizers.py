@@ -74,11 +74,12 @@ class ByteTokenizer:
     eos_id = 257
 
     def encode(self, text: str, bos: bool = False, eos: bool = False, *, continued: bool = False) -> list[int]:
+        _check_kind(text)
         # surrogatepass: a lone surrogate, which JSON can hold, is three bytes rather than an error
         return _framed(self, list(text.encode("utf-8", "surrogatepass")), bos, eos)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self.encode(text) for text in texts]
+        return [self.encode(text) for text in _listed(texts)]
 
     def decode(self, ids: Iterable[int]) -> str:
         data = bytes(i for i in _known(self, ids) if i < 256)
@@ -125,7 +126,7 @@ class SentencePieceTokenizer:
         return _framed(self, _continued(self._encode, text) if continued else self._encode(text), bos, eos)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        for text in texts:
+        for text in _listed(texts):
             _check_text(text)
         return self._model.encode(list(texts))
 
@@ -186,7 +187,7 @@ class HuggingFaceTokenizer:
         return _framed(self, _continued(self._encode, text) if continued else self._encode(text), bos, eos)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        for text in texts:
+        for text in _listed(texts):
             _check_text(text)
         return [found.ids for found in self._model.encode_batch(list(texts), add_special_tokens=False)]
 
@@ -271,7 +272,19 @@ def _known(tokenizer: Tokenizer, ids: Iterable[int]) -> list[int]:
     return known
 
 
+def _listed(texts: Sequence[str]) -> Sequence[str]:
+    if isinstance(texts, str):
+        raise TypeError("texts is one string; give a list of texts, or call encode for one.")
+    return texts
+
+
+def _check_kind(text: str) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a string, got {type(text).__name__}.")
+
+
 def _check_text(text: str) -> None:
+    _check_kind(text)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -148,6 +148,14 @@ def test_a_batch_is_its_texts_one_by_one(made, kind):
 
 
 @EACH
+def test_what_is_no_text_or_no_list_of_texts_is_refused(made, kind):
+    with pytest.raises(TypeError, match="text must be a string, got NoneType"):
+        made[kind].encode(None)
+    with pytest.raises(TypeError, match="texts is one string; give a list"):
+        made[kind].encode_batch("abc")
+
+
+@EACH
 def test_pieces_cut_at_line_ends_are_the_ids_of_the_whole(made, kind):
     tokenizer = made[kind]
     ids = []

@@ -1,6 +1,8 @@
 """Writing on: token after token from a state of constant size."""
 
+import math
 from collections.abc import Collection, Iterator
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,7 +42,7 @@ class Generation:
         temperature: float = 0.0,
         top_k: int | None = None,
         top_p: float | None = None,
-        stop: Collection[int] = (),
+        stop: Collection[int] | None = (),
         state: "LMState | None" = None,
         generator: torch.Generator | None = None,
     ) -> "Iterator[tuple[Tensor, LMState]]":
@@ -55,7 +57,7 @@ class Generation:
         if ids.shape[1] > 1:
             state = self.read(ids[:, :-1], state)
         token = ids[:, -1]
-        stops = torch.tensor(sorted(stop), device=ids.device, dtype=ids.dtype)
+        stops = torch.tensor(sorted(stop or ()), device=ids.device, dtype=ids.dtype)
         ended = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
         for _ in range(max_new_tokens):
             logits, state = self(token[:, None], state)
@@ -99,7 +101,7 @@ def draw(
     """One token for each row of logits ``[B, V]``."""
     if temperature == 0:
         return logits.argmax(-1)
-    logits = logits / temperature
+    logits = (logits - logits.amax(-1, keepdim=True)) / temperature  # of a low one, nothing becomes infinite but less
     if top_k is not None and top_k < logits.shape[-1]:
         least = logits.topk(top_k, dim=-1).values[:, -1:]
         logits = logits.masked_fill(logits < least, float("-inf"))
@@ -120,11 +122,11 @@ def _check_ids(ids: Tensor) -> None:
 
 
 def _check(max_new_tokens: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}.")
-    if temperature < 0:
-        raise ValueError(f"temperature must be at least 0 (0 takes the likeliest token), got {temperature}.")
-    if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
-        raise ValueError(f"top_k must be an integer of at least 1, got {top_k}.")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"top_p must be in (0, 1], got {top_p}.")
+    if not isinstance(max_new_tokens, Integral) or max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens must be an integer of at least 1, got {max_new_tokens!r}.")
+    if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature must be at least 0 (0 takes the likeliest token), got {temperature!r}.")
+    if top_k is not None and (not isinstance(top_k, Integral) or top_k < 1):
+        raise ValueError(f"top_k must be an integer of at least 1, got {top_k!r}.")
+    if top_p is not None and (not isinstance(top_p, Real) or not 0 < top_p <= 1):
+        raise ValueError(f"top_p must be in (0, 1], got {top_p!r}.")

@@ -2,6 +2,7 @@
 
 import math
 from itertools import pairwise
+from numbers import Integral
 
 import torch
 import torch.nn.functional as F
@@ -84,8 +85,8 @@ class NeuralMemory(nn.Module):
             ("conv_size", conv_size, 0),
             ("chunk_size", chunk_size, 1),
         ):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}.")
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
         if dim % num_heads:
             raise ValueError(f"dim must be a multiple of num_heads, got dim={dim} and num_heads={num_heads}.")
         hidden = round(dim // num_heads * expansion)
@@ -98,7 +99,7 @@ class NeuralMemory(nn.Module):
         check_backend(backend)
         if gates not in GATES:
             raise ValueError(f"gates must be one of {GATES}, got {gates!r}.")
-        self.dim, self.num_heads, self.chunk_size = dim, num_heads, chunk_size
+        self.dim, self.num_heads, self.chunk_size = int(dim), int(num_heads), int(chunk_size)
         self.gates, self.momentum, self.forget, self.forget_to = gates, momentum, forget, forget_to
         self.activation, self.unit_values, self.backend = activation, unit_values, backend
 

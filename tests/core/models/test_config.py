@@ -94,6 +94,9 @@ def test_a_state_of_another_model_or_batch_is_refused(make_model):
         ({"top_k": 0}, "top_k"),
         ({"top_p": 0.0}, "top_p"),
         ({"top_k": 2.5}, "top_k must be an integer"),
+        ({"max_new_tokens": 2.5}, "max_new_tokens must be an integer"),
+        ({"temperature": None}, "temperature must be at least 0"),
+        ({"temperature": float("nan")}, "temperature must be at least 0"),
         ({"stop": 5}, r"stop must be a collection of token ids, such as \[5\]"),
     ],
 )

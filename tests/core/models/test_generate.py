@@ -84,6 +84,12 @@ def test_top_k_and_top_p_leave_out_the_rest():
     torch.testing.assert_close(drawn(temperature=0.5), cold / cold.sum(), rtol=0, atol=0.04)
 
 
+def test_a_temperature_near_0_takes_the_likeliest_token():
+    logits = torch.tensor([[1.0, 3.0, 2.0], [60.0, -60.0, 0.0]])
+    for temperature in (1e-3, 1e-30, 1e-42):
+        assert draw(logits, temperature, None, 0.9, None).tolist() == [1, 0]
+
+
 def test_chunked_loss_and_its_gradient_are_those_of_whole_logits(make_model, name, prompt):
     model = make_model(name)
     targets = prompt.roll(-1, 1).masked_fill(prompt < 5, -100)
