@@ -147,7 +147,8 @@ class Questions:
     ) -> NDArray[np.float32]:
         """A vector for each sequence, float32 [N, dim]: the mean of the last hidden states over its bases.
 
-        A sequence's vector does not depend on the others, nor on padding. Sequences of any length are read in a stream.
+        A sequence's vector does not depend on the others, nor on padding. Sequences of any length are read in a stream,
+        in constant memory but for "transformer".
 
         Args:
             sequences: strings; or intervals of ``genome``, a frame of them or a BED file, each read on its strand.
@@ -261,7 +262,7 @@ class Questions:
         return (strands[0] + strands[1]) / 2
 
     def surprise(self, genome: Any, region: Interval | str, *, memory: bool = False) -> pd.DataFrame:
-        """How surprising each base of a region is, read in one stream in constant memory.
+        """How surprising each base of a region is, read in one stream in constant memory ("transformer": memory grows).
 
         ``bits`` is the surprise of the model: ``-log2 P(base | all bases of the region before it)``, NaN at an N.
         ``memory`` is the surprise of its memory: the norm of the momentary surprise, the inner gradient that the base

@@ -182,8 +182,10 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
 
     @classmethod
     def from_titans(cls, model: TitansLM, **options: Any) -> "TitansForCausalLM":
-        """The same network, not a copy. ``options`` go to :class:`TitansHFConfig`: ``eos_token_id=2``."""
-        return cls(TitansHFConfig(**asdict(model.config), dtype=model.embedding.weight.dtype, **options), model)
+        """The same network, not a copy, in the mode it is in. ``options`` go to :class:`TitansHFConfig`:
+        ``eos_token_id=2``."""
+        config = TitansHFConfig(**asdict(model.config), dtype=model.embedding.weight.dtype, **options)
+        return cls(config, model).train(model.training)
 
     @torch.no_grad()
     def initialize_weights(self) -> None:

@@ -60,6 +60,7 @@ def architecture(request):
 def test_the_network_is_held_and_not_copied(architecture):
     model = titans(architecture)
     hf = TitansForCausalLM.from_titans(model)
+    assert [TitansForCausalLM.from_titans(model.train(mode)).training for mode in (True, False)] == [True, False]
     assert hf.model is model
     assert hf.num_parameters() == model.num_parameters()
     ids = random_ids(2, 13)
