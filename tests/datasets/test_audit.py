@@ -18,23 +18,6 @@ from titans_datasets.audit import (
 )
 from titans_datasets.audit import intervals as intervals_module
 
-COMPLEMENT = str.maketrans("ACGT", "TGCA")
-
-
-def bases(n, seed):
-    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
-
-
-def other_strand(sequence):
-    return sequence.translate(COMPLEMENT)[::-1]
-
-
-def kmers(sequence, k):
-    """Canonical k-mers, as one would write them down."""
-    pieces = (sequence[i : i + k].upper() for i in range(len(sequence) - k + 1))
-    return {min(p, other_strand(p)) for p in pieces if set(p) <= set("ACGT")}
-
-
 # ---- intervals
 
 spans = st.lists(
