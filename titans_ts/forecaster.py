@@ -33,6 +33,8 @@ from titans_ts.windows import Table, first_rows
 
 COLUMN = "Titans"
 LEAST_MEMORY_STEPS = 40
+# values of forecasts that `score` holds at a time
+_SCORED = 1 << 24
 _COUNTS = ("patch_size", "dim", "num_layers", "chunk_size", "batch_size")
 
 
@@ -84,7 +86,7 @@ class TitansForecaster(TitansEstimator):
         context_: the newest rows, from where ``predict()`` goes on.
         seconds_: that ``fit`` took.
         has_calendar_: whether time stamps are an input.
-        mean_, scale_: mean and standard deviation of each series in the training part, less its profile.
+        mean_, scale_: mean, less its profile, and standard deviation of each series in the training part.
         n_features_in_: number of series.
 
     Example:
@@ -332,7 +334,8 @@ class TitansForecaster(TitansEstimator):
         unknown = torch.from_numpy(panel.unknown())
         total = count = 0.0
         origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
-        for part in origins.split(4096):
+        at_once = max(1, min(4096, _SCORED // (config.h * panel.values.shape[1])))
+        for part in origins.split(at_once):
             truth = came[part[:, None] + torch.arange(config.h)]
             error = (self.model_.rolling(table, part).point - truth).abs()
             known = error.isfinite()
@@ -340,6 +343,8 @@ class TitansForecaster(TitansEstimator):
             if self.missing == "interpolate":
                 known &= ~unknown[part - 1][:, None]
             total, count = total + float(error[known].double().sum()), count + float(known.sum())
+        if not count:
+            raise ValueError("there is nothing to score: no value is known behind any window of input_size rows.")
         return -total / count
 
     def surprise(self, df: Any, *, static_df: Any = None) -> Any:
@@ -469,7 +474,7 @@ class TitansForecaster(TitansEstimator):
         if panel.ids == self.context_.ids:
             return self.scaling_.units
         known = {column: i for column, i in enumerate(self.context_.places(panel.ids)) if i is not None}
-        fresh = Units.of(panel.values, panel.index, self.scaling_.columns.profile)
+        fresh = Units.of(panel.measured, panel.index, self.scaling_.columns.profile)
         return fresh.replaced(list(known), self.scaling_.units, list(known.values()))
 
     def _config(self, table: Table, objective: Objective) -> SimbaConfig:

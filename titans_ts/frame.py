@@ -82,6 +82,11 @@ class Panel:
         """What has a NaN that only time makes known, of the series or of its columns known up to now: ``[T, N]``."""
         return np.isnan(self.values) | np.isnan(self.hist).any(axis=-1)
 
+    @property
+    def measured(self) -> np.ndarray:
+        """The values, NaN where they are lines through holes, ``[T, N]``; of a series that has no others, these."""
+        return np.where(self.drawn & ~self.drawn.all(axis=0), np.nan, self.values)
+
     def places(self, names: list[Any]) -> list[int | None]:
         """Where the series of these names stand; None for those that are not here."""
         known = {name: i for i, name in enumerate(self.ids)}

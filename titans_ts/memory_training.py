@@ -118,7 +118,8 @@ class _Streams:
 
     @property
     def enough(self) -> bool:
-        return len(self.able) > 0
+        """Whether there is something to learn from; series that are mixed are read together, so each must be long."""
+        return len(self.able) == len(self.tokens) if self.together else len(self.able) > 0
 
     def run(self, memory: online.OnlineMemory) -> Iterator[Tensor]:
         """One pass of :data:`LANES` streams: yields the loss of each segment, and goes on from its state."""

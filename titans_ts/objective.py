@@ -114,8 +114,8 @@ class Family:
         return 3 if self.name == "student_t" else 2
 
     def error(self, raw: Tensor, target: Tensor, scale: Tensor) -> Tensor:
-        # in other units the log likelihood differs by a constant, so the window's are as good as any
-        return -self._distribution(raw).log_prob(target)
+        # the density is of a number in units of the window; in units of the series it is as much thinner as they differ
+        return scale.log() - self._distribution(raw).log_prob(target)
 
     def point(self, raw: Tensor) -> Tensor:
         return raw[..., 0]

@@ -23,7 +23,10 @@ class Units:
     """What is taken from each series before the network sees it, and given back to its forecasts.
 
     Attributes:
-        mean, scale: of each series less its profile, ``[N]``; a thousandth of its size for one that does not change.
+        mean: of each series less its profile, ``[N]``.
+        scale: deviation of each series, ``[N]``; a thousandth of its size for one that does not change. Of the series
+            as it is: errors with a profile and without are in one unit, and a series that its profile explains wholly
+            does not count more than others.
         profile: the mean shape of a series' days, weeks or years, as weights of the waves of ``cycles``: ``[F, N]``.
         cycles: of the time stamps; none for no profile.
     """
@@ -41,6 +44,8 @@ class Units:
         if cycles:
             cycle_of = np.repeat(cycles, [2 * FINER * CYCLES[cycle] for cycle in cycles])
             for column, known in enumerate(np.isfinite(values).T):
+                if not known.any():
+                    continue
                 # a series has no shape of a cycle that it does not go through twice
                 kept = np.isin(cycle_of, spanned_twice(index[known], cycles))
                 table = np.concatenate((np.ones((known.sum(), 1)), waves[known][:, kept]), axis=1)
@@ -48,7 +53,8 @@ class Units:
                 profile[kept, column] = np.linalg.lstsq(table, values[known, column], rcond=1e-6)[0][1:]
         rest = values - waves @ profile if cycles else values
         size = size_of(values)
-        return cls(*level_of(rest, size, np.where(size > 0, STILL * size, 1.0)), profile, cycles)
+        scale = level_of(values, size, np.where(size > 0, STILL * size, 1.0))[1]
+        return cls(level_of(rest)[0], scale, profile, cycles)
 
     def shape(self, index: pd.Index) -> np.ndarray:
         """The profile at these time stamps: ``[T, N]``, or without one ``[1, 1]``, a zero."""
@@ -89,12 +95,12 @@ class Scaling:
 
     @classmethod
     def of(cls, panel: Panel, columns: Columns) -> "Scaling":
-        """Of the rows of a panel."""
+        """Of the rows of a panel: of what was measured there, not of lines through holes."""
         tables = {"hist": panel.hist, "futr": panel.futr, "stat": panel.stat}
         exogenous = {
             name: np.stack(level_of(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]))) for name, x in tables.items()
         }
-        return cls(columns, Units.of(panel.values, panel.index, columns.profile), exogenous)
+        return cls(columns, Units.of(panel.measured, panel.index, columns.profile), exogenous)
 
     def table(self, panel: Panel, units: Units | None = None) -> Table:
         """A panel, standardised; its series are those of ``fit`` where no other ``units`` are given."""
