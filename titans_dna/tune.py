@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import clone
 
 from titans_core.train import digest
+from titans_core.train.estimator import at_least
 from titans_core.train.tune import best_again, open_study, plot_history, plot_importance, report_to, run_study
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of
@@ -73,6 +74,8 @@ def tune(
     if not isinstance(classifier, TitansDNAClassifier | None):
         raise TypeError(f"classifier must be a TitansDNAClassifier, got {type(classifier).__name__}.")
     base = TitansDNAClassifier() if classifier is None else clone(classifier)
+    shown = base.verbose
+    at_least("n_trials", n_trials)
     base.set_params(verbose=max(0, verbose - 1), random_state=0 if random_state is None else random_state)
     if validation is None and not base.validation_fraction > 0:
         raise ValueError("trials need sequences to be judged by: give validation, or a validation_fraction above 0.")
@@ -112,6 +115,7 @@ def tune(
     run_study(study, objective, n_trials, timeout, verbose > 0)
     best = clone(base).set_params(**searched(best_again(study), facts))
     best.fit(X, y, validation=validation)
+    best.set_params(verbose=shown)
     best.study_ = study
     return best
 

@@ -1,5 +1,6 @@
 """Forecasts beside what came: rolling origins in a frame, with or without training anew."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,11 @@ from sklearn.base import clone
 from titans_core.train.estimator import at_least
 from titans_ts.exogenous import read_columns
 from titans_ts.frame import Panel, from_pandas, long_frame
-from titans_ts.intervals import Calibration, check_levels, level_names, scored_origins
-from titans_ts.windows import Table
+from titans_ts.intervals import NO_SCORES, Calibration, bounds_of, check_levels, level_names, scored_origins
+from titans_ts.objective import objective_of
+from titans_ts.scaling import tensor
+from titans_ts.training_rows import border_row, trainable
+from titans_ts.windows import Table, first_rows
 
 if TYPE_CHECKING:
     from titans_ts.forecaster import TitansForecaster
@@ -48,12 +52,44 @@ def backtest(
         )
     every = len(cutoffs) if refit is False else 1 if refit is True else max(1, int(refit))
     frames = []
+    _check_levels(forecaster, levels, cutoffs[0], val_size)
     for begin in range(0, len(cutoffs), every):
         mine = cutoffs[begin : begin + every]
-        before = whole.rows(None, mine[0]).filled(forecaster.missing)
+        known = _of_old_series(whole, forecaster, mine[0], val_size)
+        before = known.rows(None, mine[0]).filled(forecaster.missing)
         model = clone(forecaster)._fit(before, columns, val_size)
-        frames.append(backtest_frame(model, whole, mine, levels, fitted=mine[0], library="pandas"))
+        frames.append(backtest_frame(model, known, mine, levels, fitted=mine[0], library="pandas"))
     return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
+
+
+def _check_levels(forecaster: "TitansForecaster", levels: list[float], rows: int, val_size: int | None) -> None:
+    """Levels that no model could give are told before one is trained.
+
+    Raises:
+        ValueError: levels beyond those of the loss; or a point loss, and no row of the first ``rows`` for validation.
+    """
+    if not levels:
+        return
+    objective, least = objective_of(forecaster.loss), forecaster.input_size + forecaster.h
+    if objective.probabilistic:
+        objective.quantiles(torch.zeros(1, objective.outputs), bounds_of(levels))
+    elif border_row(rows, least, forecaster.h, val_size) == rows:
+        raise ValueError(NO_SCORES)
+
+
+def _of_old_series(whole: Panel, forecaster: "TitansForecaster", cutoff: int, val_size: int | None) -> Panel:
+    """The panel of those series that begin early enough to train on what is before the cutoff."""
+    before = whole.rows(None, cutoff)
+    kept = trainable(before, forecaster.input_size, forecaster.h, val_size)
+    if not kept or len(kept) == len(whole.ids):  # of none, training says which is too short
+        return whole
+    left_out = [name for i, name in enumerate(whole.ids) if i not in set(kept)]
+    warnings.warn(
+        f"{len(left_out)} series begin too late to train on before {whole.index[cutoff]} and are left out there: "
+        f"{left_out[:8]}.",
+        stacklevel=4,
+    )
+    return whole.of_series(kept)
 
 
 def backtest_frame(
@@ -72,7 +108,8 @@ def backtest_frame(
     model._check_series(panel, "a backtest")
     h, T = model._fitted().h, len(panel.values)
     given, panel = panel, panel.filled(model.missing)
-    unknown = given.unknown()
+    begun = np.arange(T)[:, None] >= first_rows(tensor(given.values)).numpy()
+    unknown = given.unknown() & begun
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, torch.tensor(origins), levels)
     rolling = _RollingCalibration(model, table, fitted if levels else None)

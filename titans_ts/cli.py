@@ -59,6 +59,10 @@ Lookback = Annotated[int, typer.Option("--lookback", help="Steps that a forecast
 Dates = Annotated[
     str | None, typer.Option("--date-format", help="Form of the time stamps: '%d.%m.%Y'. Default: read from them.")
 ]
+Zone = Annotated[
+    str | None,
+    typer.Option("--timezone", help="Place whose clock is meant, of stamps with an offset: 'Europe/Berlin'."),
+]
 Freq = Annotated[str | None, typer.Option(help="Step of the time axis: 'h', '15min', 'D', 'MS' ... Default: inferred.")]
 LossOption = Annotated[Loss, typer.Option(help="What is learned: a point, quantiles, or a distribution.")]
 MissingOption = Annotated[Missing, typer.Option(help="What empty cells and left-out rows mean.")]
@@ -82,6 +86,7 @@ def fit(
     id: Id = None,
     target: Target = None,
     date_format: Dates = None,
+    timezone: Zone = None,
     freq: Freq = None,
     loss: LossOption = Loss.mae,
     missing: MissingOption = Missing.error,
@@ -95,7 +100,7 @@ def fit(
 ) -> None:
     """Train on all series of a file and save the model."""
     _told(lambda: writable(model, "folder"))
-    frame = _told(lambda: read_series(data, time, id, target, date_format))
+    frame = _told(lambda: read_series(data, time, id, target, date_format, timezone))
     made = _made(horizon, lookback, freq, loss, missing, hist, futr, calendar, profile, epochs, seed, quiet)
     fitted = _told(lambda: made.fit(frame))
     _told(lambda: fitted.save(model))
@@ -128,6 +133,7 @@ def predict(
     id: Id = None,
     target: Target = None,
     date_format: Dates = None,
+    timezone: Zone = None,
 ) -> None:
     """Forecast the steps that follow, from a saved model."""
     from titans_ts import TitansForecaster
@@ -135,8 +141,8 @@ def predict(
     _told(lambda: writable(out))
     _told(lambda: writable(plot, "picture"))
     fitted = _told(lambda: TitansForecaster.load(model))
-    frame = None if data is None else _told(lambda: read_series(data, time, id, target, date_format))
-    ahead = None if future is None else _told(lambda: read_ahead(future, time, id, date_format))
+    frame = None if data is None else _told(lambda: read_series(data, time, id, target, date_format, timezone))
+    ahead = None if future is None else _told(lambda: read_ahead(future, time, id, date_format, timezone))
     found = _told(lambda: fitted.predict(frame, ahead, level or None))
     _told(lambda: _write(found, out))
     if plot is not None:
@@ -158,6 +164,7 @@ def backtest(
     id: Id = None,
     target: Target = None,
     date_format: Dates = None,
+    timezone: Zone = None,
     freq: Freq = None,
     loss: LossOption = Loss.mae,
     missing: MissingOption = Missing.error,
@@ -173,7 +180,7 @@ def backtest(
     """Train on the past, forecast what followed, and print the errors."""
     _told(lambda: writable(out))
     _told(lambda: writable(plot, "picture"))
-    frame = _told(lambda: read_series(data, time, id, target, date_format))
+    frame = _told(lambda: read_series(data, time, id, target, date_format, timezone))
     made = _made(horizon, lookback, freq, loss, missing, hist, futr, calendar, profile, epochs, seed, quiet)
     found = _told(
         lambda: made.cross_validation(frame, n_windows=windows, step_size=step, refit=refit, level=level or None)
@@ -211,6 +218,7 @@ def tune(
     id: Id = None,
     target: Target = None,
     date_format: Dates = None,
+    timezone: Zone = None,
     freq: Freq = None,
     loss: LossOption = Loss.mae,
     missing: MissingOption = Missing.error,
@@ -222,7 +230,7 @@ def tune(
     from titans_ts import tune as search
 
     _told(lambda: writable(model, "folder"))
-    frame = _told(lambda: read_series(data, time, id, target, date_format))
+    frame = _told(lambda: read_series(data, time, id, target, date_format, timezone))
     made = _made(horizon, 96, freq, loss, missing, None, None, False, False, epochs, seed, True)
     best = _told(
         lambda: search.tune(

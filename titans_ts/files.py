@@ -1,11 +1,16 @@
 """Time series in CSV and Parquet files, as frames that the forecaster takes; and where its answers can be written."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 PARQUET = (".parquet", ".pq")
+# what stands for no value, in any column but that of names: a series may be called "NA"
+NOTHING = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None")
+# of time stamps that are meant: others come of text that was taken for what it is not
+_YEARS = (1700, 2200)
 
 
 def read_series(
@@ -14,6 +19,7 @@ def read_series(
     id: str | None = None,
     target: str | None = None,
     date_format: str | None = None,
+    timezone: str | None = None,
 ) -> pd.DataFrame:
     """A wide or a long frame, as the columns of the file say.
 
@@ -23,27 +29,31 @@ def read_series(
         id: column that names the series of a long file; None: "unique_id", and without it the file is wide.
         target: column of values of a long file; None: "y".
         date_format: of the time stamps, such as "%d.%m.%Y"; None: read from them.
+        timezone: the place whose clock and days are meant, such as "Europe/Berlin", of stamps that have an offset from
+            UTC; None: as they are, or UTC where their offsets change.
 
     Raises:
         ValueError: a column that is not there, or stamps that are none or can be read in two ways.
         ImportError: a Parquet file, and no pyarrow.
     """
-    table = _table(path)
+    table = _table(path, id)
     if id is not None:
         _check_column(table, id, "--id")
     if (id or "unique_id") in table.columns:
-        return _long(table, time, id, target, date_format)
+        return _long(table, time, id, target, date_format, timezone)
     if target is not None:
         raise ValueError(
             f"--target names a column of a long file, and {path} has none that names the series (--id, 'unique_id'). "
             "Of a wide file every column is a series."
         )
-    return _stamped(table, time, (), date_format).set_index("ds")
+    return _stamped(table, time, (), date_format, timezone).set_index("ds")
 
 
-def read_ahead(path: Path, time: str | None, id: str | None, date_format: str | None) -> pd.DataFrame:
+def read_ahead(
+    path: Path, time: str | None, id: str | None, date_format: str | None, timezone: str | None = None
+) -> pd.DataFrame:
     """Columns that are known in the horizon: a long frame without values."""
-    return _long(_table(path), time, id, None, date_format, values=False)
+    return _long(_table(path, id), time, id, None, date_format, timezone, values=False)
 
 
 def writable(path: Path | None, kind: str = "file") -> None:
@@ -71,16 +81,16 @@ def writable(path: Path | None, kind: str = "file") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _table(path: Path) -> pd.DataFrame:
-    table = _read(path)
+def _table(path: Path, id: str | None) -> pd.DataFrame:
+    table = _read(path, id or "unique_id")
     if len(table) == 0:
         raise ValueError(f"{path} has no rows but its header {list(table.columns)[:8]}.")
     return table
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path, id: str) -> pd.DataFrame:
     if path.suffix.lower() not in PARQUET:
-        return _csv(path)
+        return _csv(path, id)
     try:
         table = pd.read_parquet(path)
     except ImportError as error:
@@ -93,13 +103,15 @@ def _read(path: Path) -> pd.DataFrame:
     return table.reset_index()
 
 
-def _csv(path: Path) -> pd.DataFrame:
+def _csv(path: Path, id: str) -> pd.DataFrame:
     header = str(pd.read_csv(path, sep="\x01", nrows=0).columns[0])
     separator = max(",;\t", key=header.count)
-    table = pd.read_csv(path, sep=separator)
+    names = pd.read_csv(path, sep=separator, nrows=0).columns
+    nothing = {name: [""] if name == id else list(NOTHING) for name in names}
+    table = pd.read_csv(path, sep=separator, keep_default_na=False, na_values=nothing)
     text = table.iloc[:, 1:].select_dtypes(exclude="number")
     if separator != "," and any(text[name].astype(str).str.fullmatch(r"\s*-?\d*,\d+\s*").any() for name in text):
-        table = pd.read_csv(path, sep=separator, decimal=",")
+        table = pd.read_csv(path, sep=separator, decimal=",", keep_default_na=False, na_values=nothing)
     first = table.columns[0]
     counts = first == "Unnamed: 0" and table.shape[1] > 1 and table[first].equals(pd.Series(np.arange(len(table))))
     second = table.columns[min(1, table.shape[1] - 1)]
@@ -114,20 +126,24 @@ def _long(
     id: str | None,
     target: str | None,
     date_format: str | None,
+    timezone: str | None,
     values: bool = True,
 ) -> pd.DataFrame:
     names = {id or "unique_id": "unique_id", **({target or "y": "y"} if values else {})}
     for name, option in zip(names, ("--id", "--target"), strict=False):
         _check_column(table, name, option)
-    return _stamped(_renamed(table, names), time, ("unique_id", "y"), date_format)
+    return _stamped(_renamed(table, names), time, ("unique_id", "y"), date_format, timezone)
 
 
-def _stamped(table: pd.DataFrame, time: str | None, taken: tuple[str, ...], date_format: str | None) -> pd.DataFrame:
+def _stamped(
+    table: pd.DataFrame, time: str | None, taken: tuple[str, ...], date_format: str | None, timezone: str | None
+) -> pd.DataFrame:
     free = [str(name) for name in table.columns if name not in taken]
     dated = [name for name in free if not pd.api.types.is_numeric_dtype(table[name])]
     name = time or ("ds" if "ds" in free else next(iter(dated or free), "ds"))
     _check_column(table, name, "--time")
-    return _renamed(table.assign(**{name: _stamps(table[name], date_format)}), {name: "ds"})
+    stamps = _of_place(_stamps(table[name], date_format, timezone is None), timezone)
+    return _renamed(table.assign(**{name: stamps}), {name: "ds"})
 
 
 def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
@@ -141,7 +157,33 @@ def _renamed(table: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
     return table.drop(columns=others).rename(columns=names)
 
 
-def _stamps(column: pd.Series, date_format: str | None) -> pd.Series:
+def _of_place(stamps: pd.Series, timezone: str | None) -> pd.Series:
+    if timezone is None:
+        return stamps
+    if not isinstance(stamps.dtype, pd.DatetimeTZDtype):
+        raise ValueError(
+            f"--timezone is for time stamps with an offset from UTC, such as 2024-01-01T00:00+01:00, and column "
+            f"{stamps.name!r} has none ({stamps.iloc[0]}): leave it out, they are taken as they stand."
+        )
+    try:
+        return stamps.dt.tz_convert(timezone)
+    except (KeyError, ValueError) as error:  # of zoneinfo, which knows no such name
+        raise ValueError(f"{timezone!r} is no time zone; expected a name such as 'Europe/Berlin'.") from error
+
+
+def _stamps(column: pd.Series, date_format: str | None, warn: bool = True) -> pd.Series:
+    found = _read_stamps(column, date_format, warn)
+    if pd.api.types.is_datetime64_any_dtype(found):
+        odd = np.flatnonzero(~found.dt.year.between(*_YEARS))
+        if len(odd):
+            raise ValueError(
+                f"column {column.name!r} does not hold time stamps that can be read: {column.iloc[odd[0]]!r} would be "
+                f"in the year {found.dt.year.iloc[odd[0]]:.0f}. Name their form with --date-format, such as '%b-%y'."
+            )
+    return found
+
+
+def _read_stamps(column: pd.Series, date_format: str | None, warn: bool) -> pd.Series:
     what = f"column {column.name!r} does not hold time stamps"
     hint = "Name the column with --time, or the form of its dates with --date-format."
     try:
@@ -160,10 +202,19 @@ def _stamps(column: pd.Series, date_format: str | None) -> pd.Series:
             day_first, month_first = (numbers[i].astype(int).max() > 12 for i in (0, 1))
             if not day_first and not month_first:
                 raise ValueError(f"{text.iloc[0]!r} may begin with the day or with the month")
+            if day_first and text.str.fullmatch(r"\d{1,2}[./-]\d{1,2}[./-]\d\d(\D.*)?").all():
+                raise ValueError(f"{text.iloc[0]!r} may begin with the day or with the year")
             return pd.to_datetime(text, dayfirst=bool(day_first))
         try:
             return pd.to_datetime(column)
         except ValueError:
-            return pd.to_datetime(column, utc=True)  # offsets that change, as with summer time
+            found = pd.to_datetime(column, utc=True)  # offsets that change, as with summer time
+            if warn:
+                warnings.warn(
+                    f"the offsets of column {column.name!r} change, as with summer time: it is read in UTC. For the "
+                    "days and the clock of a place, name it: --timezone Europe/Berlin.",
+                    stacklevel=2,
+                )
+            return found
     except (ValueError, TypeError) as error:
         raise ValueError(f"{what}: {error}. {hint}") from error

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ from titans_ts.intervals import check_levels, level_names
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import Objective, objective_of
-from titans_ts.reading import is_frame, of_frame, read_newer, with_static
+from titans_ts.reading import is_frame, of_frame, of_values, read_newer, with_static
 from titans_ts.rolling import forecast_rows
-from titans_ts.scaling import Units
+from titans_ts.scaling import Units, tensor
 from titans_ts.simba import Simba, SimbaConfig, default_patch
 from titans_ts.training import train
 from titans_ts.training_rows import check_length
@@ -57,8 +58,8 @@ class TitansForecaster(TitansEstimator):
             the mean shape that a series has in these cycles is taken from it, and added to its forecasts.
         missing: NaN in the frame, and rows left out of it: "error"; "interpolate" them; or "mask": the network is told
             what is not known.
-        multivariate: also mix the series with each other; then all series must have the same length, and ``predict``
-            needs the series of ``fit``.
+        multivariate: also mix the series with each other; then ``predict`` needs the series of ``fit``, and all must
+            have the same length, unless ``missing`` says what is not known of the shorter ones.
         patch_size: steps in a patch; patches overlap by half. None: a twelfth of the lookback, from 16 to 64.
         dim: width of the network; a multiple of 4.
         num_layers: blocks of memory and mixer.
@@ -79,14 +80,15 @@ class TitansForecaster(TitansEstimator):
 
     Attributes:
         network_: the trained :class:`~titans_ts.simba.Simba`, on the CPU.
-        history_: losses by epoch (:class:`~titans_core.train.History`); in standardised units.
+        history_: losses by epoch (:class:`~titans_core.train.History`): "train_loss" in units of ``scale_``, "val_loss"
+            in standard deviations of the series.
         memory_: the online memory (:class:`~titans_ts.online.OnlineMemory`), or None where it did not lower the
             validation error; ``memory_report_`` says by how much it did.
         calibration_: errors on the validation rows, from which intervals are made; None without such rows.
         context_: the newest rows, from where ``predict()`` goes on.
         seconds_: that ``fit`` took.
         has_calendar_: whether time stamps are an input.
-        mean_, scale_: mean, less its profile, and standard deviation of each series in the training part.
+        mean_, scale_: mean and standard deviation of each series in the training part, less its profile.
         n_features_in_: number of series.
 
     Example:
@@ -307,7 +309,8 @@ class TitansForecaster(TitansEstimator):
 
         Returns:
             A long frame ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level; ``cutoff`` is the last row
-            known. Whatever the layout of ``df``.
+            known. Whatever the layout of ``df``. Series that begin too late to train on before a cutoff are left out
+            of what is trained there, with a warning.
 
         Raises:
             ValueError: bad arguments or a bad frame, or one too short for so many windows.
@@ -318,7 +321,7 @@ class TitansForecaster(TitansEstimator):
         """Minus the mean absolute error of all rolling forecasts in a frame. Higher is better, 0 is perfect.
 
         Every window of ``input_size + h`` rows is scored, at stride 1; each series counts in units of its standard
-        deviation in ``fit`` (``scale_``). What is not known is not scored, nor with ``missing="interpolate"`` a
+        deviation in ``fit``, profile and all. What is not known is not scored, nor with ``missing="interpolate"`` a
         forecast from inside a hole.
 
         Raises:
@@ -331,17 +334,18 @@ class TitansForecaster(TitansEstimator):
         check_length(panel, config.input_size + config.h, "input_size + h")
         came = self.scaling_.table(panel).values
         table = self.scaling_.table(panel.filled(self.missing))
-        unknown = torch.from_numpy(panel.unknown())
+        unknown, told = torch.from_numpy(panel.unknown()), tensor(self.scaling_.units.told)
         total = count = 0.0
         origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
         at_once = max(1, min(4096, _SCORED // (config.h * panel.values.shape[1])))
         for part in origins.split(at_once):
             truth = came[part[:, None] + torch.arange(config.h)]
-            error = (self.model_.rolling(table, part).point - truth).abs()
+            error = (self.model_.rolling(table, part).point - truth).abs() * told
             known = error.isfinite()
             # the line through a hole that goes on behind the origin was drawn to what came later
             if self.missing == "interpolate":
-                known &= ~unknown[part - 1][:, None]
+                inside = unknown[part - 1]
+                known &= ~(inside if config.num_series is None else inside.any(dim=1, keepdim=True))[:, None]
             total, count = total + float(error[known].double().sum()), count + float(known.sum())
         if not count:
             raise ValueError("there is nothing to score: no value is known behind any window of input_size rows.")
@@ -408,7 +412,9 @@ class TitansForecaster(TitansEstimator):
         past = self._asked(df, static_df)
         levels = [] if level is None else check_levels(level)
         values = self._continue(past, futr_df, levels, from_start=df is not None)
-        truth = None if actual is None else self._read(actual, Columns(), None, reset=False)
+        truth = None if actual is None else self._read(of_values(actual), Columns(), None, reset=False)
+        if truth is not None and not is_frame(actual):  # a matrix is of the rows that follow
+            truth = replace(truth, index=past.future(len(truth.values)))
         return plot_forecast(past, past.future(h), values, levels, truth, series, history or 2 * h)
 
     def _asked(self, df: Any, static_df: Any) -> Panel:
@@ -537,6 +543,8 @@ class TitansForecaster(TitansEstimator):
                 missing=self.missing,
                 fill=fill,
             )
+            if not reset and len(panel.ids) == len(self.context_.ids):  # a matrix names no series: those of fit
+                panel = replace(panel, ids=self.context_.ids)
         return with_static(panel, columns.stat, static_df, None if reset else self.context_)
 
     def _fitted(self) -> SimbaConfig:

@@ -8,7 +8,18 @@ import numpy as np
 import pandas as pd
 
 from titans_ts.exogenous import Columns, read_static, to_pandas
-from titans_ts.stamps import Freq, Step, check_order, check_regular, find_step, following, in_zone, name_of, stamps_of
+from titans_ts.stamps import (
+    Freq,
+    Step,
+    check_order,
+    check_regular,
+    find_step,
+    following,
+    in_zone,
+    name_of,
+    stamps_of,
+    ticks,
+)
 
 Layout = Literal["long", "wide", "matrix"]
 
@@ -57,6 +68,18 @@ class Panel:
         for name, shape in (("hist", (T, N, 0)), ("futr", (T, N, 0)), ("stat", (N, 0))):
             if getattr(self, name).shape[:-1] != shape[:-1]:
                 object.__setattr__(self, name, np.empty(shape))
+
+    def of_series(self, columns: list[int]) -> "Panel":
+        """The panel of some series, by their numbers."""
+        return replace(
+            self,
+            values=self.values[:, columns],
+            ids=[self.ids[i] for i in columns],
+            hist=self.hist[:, columns],
+            futr=self.futr[:, columns],
+            stat=self.stat[columns],
+            drawn=self.drawn[:, columns],
+        )
 
     def rows(self, start: int | None, stop: int | None = None) -> "Panel":
         """The panel of a part of the rows."""
@@ -140,6 +163,9 @@ class Panel:
         if self.layout == "wide":
             endings = ["", *(name.removeprefix(names[0]) for name in names[1:])]
             columns = [i if not end else f"{i}{end}" for i in self.ids for end in endings]
+            if len(set(columns)) < len(columns):
+                taken = sorted({str(name) for name in columns if columns.count(name) > 1})
+                raise ValueError(f"the bounds of a level have the names of other series, {taken}: rename those.")
             return self._own(pd.DataFrame(values.reshape(len(index), -1), index=index, columns=pd.Index(columns)))
         return self._own(long_frame(self.ids, index, dict(zip(names, np.moveaxis(values, -1, 0), strict=True))))
 
@@ -337,7 +363,7 @@ def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: s
         wrong = rows < 0
     else:  # each series ends at the end of the axis
         rows = np.arange(len(codes)) - ends[codes] + T - 1
-        wrong = axis.to_numpy()[rows] != ds.to_numpy()
+        wrong = ticks(axis)[rows] != ticks(ds)
     if wrong.any():
         n = codes[np.flatnonzero(wrong)[0]]
         check_regular(ds[starts[n] : ends[n] + 1], step, f"series {ids[n]!r}", gaps=gaps)
@@ -361,6 +387,9 @@ def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: s
 
 
 def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
+    twice = [c for c in (*LONG_COLUMNS, *beside) if list(df.columns).count(c) > 1]
+    if twice:
+        raise ValueError(f"df has more than one column named {twice}. Drop or rename all but one.")
     missing = [c for c in (*LONG_COLUMNS, *beside) if c not in df.columns]
     if missing:
         raise ValueError(

@@ -17,6 +17,11 @@ WINDOWS = 512  # scores kept of each series and step
 SERIES = 64  # more series than these share their scores
 FLOOR = 0.1  # least deviation of a lookback, in standard deviations of its series
 
+NO_SCORES = (
+    "this model has no errors to make intervals of: it is fitted without validation rows. Fit with val_size, or with a "
+    "probabilistic loss such as loss='quantile'."
+)
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -114,3 +119,9 @@ def check_levels(level: Any) -> list[float]:
 def level_names(column: str, levels: list[float]) -> list[str]:
     """Names of the bounds in the order of neuralforecast: lower bounds from wide to narrow, then upper ones."""
     return [f"{column}-lo-{v:g}" for v in reversed(levels)] + [f"{column}-hi-{v:g}" for v in levels]
+
+
+def bounds_of(levels: Sequence[float]) -> list[float]:
+    """Probabilities of the bounds of intervals: lower ones from wide to narrow, then upper ones."""
+    low = [(100 - v) / 200 for v in reversed(levels)]
+    return [*low, *(1 - p for p in reversed(low))]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from titans_ts import online
 from titans_ts.frame import Panel
-from titans_ts.intervals import Calibration, scored_origins, scored_series, scoring_step
+from titans_ts.intervals import NO_SCORES, Calibration, bounds_of, scored_origins, scored_series, scoring_step
 from titans_ts.objective import Objective
 from titans_ts.rolling import Forecasts, corrections, forecast_rows
 from titans_ts.scaling import Scaling
@@ -52,11 +52,8 @@ class Model:
         return found if self.memory is None else found.moved(corrections(self.memory, table, origins))
 
     def probabilities(self, levels: Sequence[float]) -> list[float]:
-        """Of the bounds of intervals, lower ones from wide to narrow, then upper ones; none for a point forecast."""
-        if not self.objective.probabilistic:
-            return []
-        low = [(100 - v) / 200 for v in reversed(levels)]
-        return [*low, *(1 - p for p in reversed(low))]
+        """Of the bounds of intervals (:func:`bounds_of`); none for a point forecast."""
+        return bounds_of(levels) if self.objective.probabilistic else []
 
     def read_through(self, table: Table) -> list[online.Stream]:
         """The online memory at the end of a table."""
@@ -98,10 +95,7 @@ class Model:
         if found.quantiles is not None:
             return np.concatenate((point, found.quantiles.double().numpy()), axis=-1)
         if calibration is None:
-            raise ValueError(
-                "this model has no errors to make intervals of: it was fitted without validation rows. Fit with "
-                "val_size, or with a probabilistic loss such as loss='quantile'."
-            )
+            raise ValueError(NO_SCORES)
         spread = found.spread.double().numpy()
         half = [calibration.half_width(v, spread, series)[..., None] for v in levels]
         return np.concatenate((point, *(point - w for w in reversed(half)), *(point + w for w in half)), axis=-1)
@@ -120,7 +114,10 @@ class Model:
         horizon = origins[:, None] + torch.arange(self.h)
         truth = table.values[horizon]
         if table.drawn is not None:
-            truth = truth.masked_fill(table.drawn[horizon] | table.drawn[origins - 1][:, None], float("nan"))
+            begins = table.drawn[origins - 1]
+            if self.network.config.num_series is not None:  # each forecast is made of all series
+                begins = begins.any(dim=1, keepdim=True).expand_as(begins)
+            truth = truth.masked_fill(table.drawn[horizon] | begins[:, None], float("nan"))
         return Calibration.of(found.point.numpy(), truth.numpy(), found.spread.numpy(), step)
 
 

@@ -208,7 +208,9 @@ class AutoTitans(BaseAuto):
         optuna_options: Any = None,
     ) -> None:
         if config is None:
-            config = self.get_default_config(h=h, backend=backend, n_series=n_series)
+            # a distribution's parameters are read in units of a scaler
+            scaler = "standard" if loss.is_distribution_output else "identity"
+            config = self.get_default_config(h=h, backend=backend, n_series=n_series, scaler_type=scaler)
         if backend == "ray":
             config = {**config, "n_series": n_series}
         elif config(MockTrial()).get("n_series") != n_series:
@@ -234,9 +236,9 @@ class AutoTitans(BaseAuto):
         )
 
     @classmethod
-    def get_default_config(cls, h: int, backend: str, n_series: int) -> Any:
-        """The search space: a dict for Ray, a function of a trial for Optuna."""
-        config: Any = cls.default_config.copy()
+    def get_default_config(cls, h: int, backend: str, n_series: int, **fixed: Any) -> Any:
+        """The search space: a dict for Ray, a function of a trial for Optuna. ``fixed`` are settings beside it."""
+        config: Any = cls.default_config | fixed
         config["input_size"] = tune.choice([h * x for x in config.pop("input_size_multiplier")])
         if backend == "optuna":
             config["n_series"] = n_series

@@ -177,7 +177,8 @@ class DecayingError:
         raw, center, scale = network.normalised(batch.x, batch.hist, batch.futr, batch.stat)
         target = (batch.y - center) / scale
         known = target.isfinite()
-        error = self.objective.error(raw, target.where(known, 0.0), scale.expand_as(target))
+        told = scale if batch.unit is None else scale * batch.unit
+        error = self.objective.error(raw, target.where(known, 0.0), told.expand_as(target))
         weight = torch.arange(1, error.shape[1] + 1, device=error.device).rsqrt()
         weight = (weight / weight.mean())[:, None] * known
         return (error * weight).sum() / weight.sum().clamp(min=1e-9), max(1, int(known.sum()))

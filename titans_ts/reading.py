@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from titans_ts.exogenous import Columns, read_static
-from titans_ts.frame import Panel, read_frame
+from titans_ts.frame import LONG_COLUMNS, Panel, read_frame
 from titans_ts.stamps import following
 
 
@@ -50,3 +50,9 @@ def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Pan
 def of_frame(columns: Columns) -> Columns:
     """Those that stand in the frame itself."""
     return Columns(columns.hist, columns.futr)
+
+
+def of_values(df: Any) -> Any:
+    """Of a long frame the values only; of any other, all of it."""
+    named = is_frame(df) and set(LONG_COLUMNS) <= set(df.columns)
+    return df[list(LONG_COLUMNS)] if named else df

@@ -62,6 +62,7 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "context_drawn": context.drawn,
         "mean": model.mean_,
         "scale": model.scale_,
+        "deviation": model.scaling_.units.deviation,
         "profile": model.scaling_.units.profile,
         **{f"scaling.{name}": both for name, both in model.scaling_.exogenous.items()},
     }
@@ -112,9 +113,9 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         memory.load_state_dict(weights)
         memory.eval()
     columns = Columns(**{kind: tuple(names) for kind, names in learned["columns"].items()})
-    # models saved before there were profiles have none
+    # models saved before there were profiles, or two units, have none
     profile = tensors["profile"].numpy() if "profile" in tensors else np.zeros((0, len(mean)))
-    units = Units(mean, scale, profile, columns.profile)
+    units = Units(mean, scale, tensors.get("deviation", tensors["scale"]).numpy(), profile, columns.profile)
     scaling = Scaling(columns, units, {name: both.numpy() for name, both in part("scaling.").items()})
     history = History(**learned["history"])
     model.n_features_in_ = len(mean)

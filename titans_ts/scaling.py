@@ -15,6 +15,7 @@ from titans_ts.windows import Table
 # a profile has so many times the harmonics of the calendar that the network is told: an hour of a day has its own value
 FINER = 4
 ROUNDING = 1e-12  # of a sum of many numbers in double precision, relative to them
+LEAST_REST = 0.1  # unit of a series that its profile explains, in deviations of the series
 STILL = 1e-3  # unit of a series that does not change, relative to its size
 
 
@@ -24,17 +25,24 @@ class Units:
 
     Attributes:
         mean: of each series less its profile, ``[N]``.
-        scale: deviation of each series, ``[N]``; a thousandth of its size for one that does not change. Of the series
-            as it is: errors with a profile and without are in one unit, and a series that its profile explains wholly
-            does not count more than others.
+        scale: the unit that the network sees, ``[N]``: the deviation of each series less its profile, and not less than
+            a tenth of ``deviation``, so that one that its profile explains wholly does not count more than others.
+        deviation: of each series, profile and all, ``[N]``; a thousandth of its size for one that does not change. In
+            this unit errors are told: it is the same with a profile and without.
         profile: the mean shape of a series' days, weeks or years, as weights of the waves of ``cycles``: ``[F, N]``.
         cycles: of the time stamps; none for no profile.
     """
 
     mean: np.ndarray
     scale: np.ndarray
+    deviation: np.ndarray
     profile: np.ndarray
     cycles: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> np.ndarray:
+        """What an error in units of the network is multiplied by to be one in units of the deviation, ``[N]``."""
+        return self.scale / self.deviation
 
     @classmethod
     def of(cls, values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) -> "Units":
@@ -53,8 +61,9 @@ class Units:
                 profile[kept, column] = np.linalg.lstsq(table, values[known, column], rcond=1e-6)[0][1:]
         rest = values - waves @ profile if cycles else values
         size = size_of(values)
-        scale = level_of(values, size, np.where(size > 0, STILL * size, 1.0))[1]
-        return cls(level_of(rest)[0], scale, profile, cycles)
+        deviation = level_of(values, size, np.where(size > 0, STILL * size, 1.0))[1]
+        mean, scale = level_of(rest, size, deviation)
+        return cls(mean, np.maximum(scale, LEAST_REST * deviation) if cycles else deviation, deviation, profile, cycles)
 
     def shape(self, index: pd.Index) -> np.ndarray:
         """The profile at these time stamps: ``[T, N]``, or without one ``[1, 1]``, a zero."""
@@ -70,13 +79,14 @@ class Units:
 
     def replaced(self, columns: list[int], other: "Units", those: list[int]) -> "Units":
         """With some series as ``other`` has them."""
-        mean, scale, profile = self.mean.copy(), self.scale.copy(), self.profile.copy()
-        mean[columns], scale[columns], profile[:, columns] = (
+        mean, scale, deviation, profile = (x.copy() for x in (self.mean, self.scale, self.deviation, self.profile))
+        mean[columns], scale[columns], deviation[columns], profile[:, columns] = (
             other.mean[those],
             other.scale[those],
+            other.deviation[those],
             other.profile[:, those],
         )
-        return Units(mean, scale, profile, self.cycles)
+        return Units(mean, scale, deviation, profile, self.cycles)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,11 @@ def find_step(index: pd.Index, freq: Freq | None, where: str) -> Step:
         raise ValueError(f"unknown freq {freq!r}: use a pandas frequency such as 'h', '15min', 'D', 'MS'.") from error
 
 
+def ticks(index: pd.Index) -> np.ndarray:
+    """Time stamps, or integers, to compare and to count with; those of a zone as they are in UTC."""
+    return (index.tz_convert(None) if isinstance(index, pd.DatetimeIndex) and index.tz else index).to_numpy()
+
+
 def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -> pd.Index:
     """The regular axis that a sorted index lies on; with ``gaps``, stamps may be missing from it.
 
@@ -55,7 +60,7 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
         wrong = np.flatnonzero(axis.get_indexer(index) < 0)
         expected = f"every stamp to be {name_of(step)!r} steps after {index[0]}"
     else:
-        wrong = np.flatnonzero(axis.to_numpy() != index.to_numpy())
+        wrong = np.flatnonzero(ticks(axis) != ticks(index))
         expected = str(axis[int(wrong[0])]) if len(wrong) else ""
     if len(wrong):
         i = int(wrong[0])
@@ -139,7 +144,7 @@ def _guess(index: pd.Index, is_integer: bool, where: str) -> Freq:
         raise ValueError(
             f"freq cannot be inferred from {len(index)} time stamps of {where}. Pass freq, such as freq='h'."
         )
-    steps = np.diff(index.to_numpy())
+    steps = np.diff(ticks(index))
     if is_integer:
         return int(np.median(steps))
     with warnings.catch_warnings():

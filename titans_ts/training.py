@@ -1,12 +1,13 @@
 """The outer loop of a forecaster: from a panel to a trained network."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from titans_core.train import History, TrainingOptions, digest, train_network
@@ -14,7 +15,7 @@ from titans_core.train.batches import loader
 from titans_ts.exogenous import Columns
 from titans_ts.frame import Panel
 from titans_ts.objective import DecayingError, Objective, objective_of
-from titans_ts.scaling import Scaling
+from titans_ts.scaling import Scaling, tensor
 from titans_ts.simba import Simba
 from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, windows_in_batch
 from titans_ts.windows import Table, all_windows_of
@@ -89,7 +90,9 @@ def train(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = forecaster._network(forecaster._config(table, objective))
-    batches, val, max_epochs = _batches(forecaster, table, border, seed)
+    # errors are told in one unit, whatever the settings; without a profile it is that of the table
+    told = tensor(scaling.units.told) if columns.profile else None
+    batches, val, max_epochs = _batches(forecaster, table, border, seed, told)
     history = train_network(
         network,
         DecayingError(objective),
@@ -118,14 +121,15 @@ def train(
 
 
 def _batches(
-    forecaster: "TitansForecaster", table: Table, border: int, seed: int
+    forecaster: "TitansForecaster", table: Table, border: int, seed: int, told: Tensor | None
 ) -> tuple[DataLoader, DataLoader | None, int]:
-    """Windows to train on, windows to validate on where there are rows for it, and for how many epochs."""
+    """Windows to train on, windows to validate on where there are rows for it, in units ``told``, and for how many
+    epochs."""
     (T, N), h, together = table.values.shape, forecaster.h, forecaster.multivariate
     size = windows_in_batch(forecaster.batch_size, N) if together else forecaster.batch_size
     windows = all_windows_of(table, forecaster.input_size, h, 0, border, together)
     most = EPOCH * forecaster.batch_size  # windows of one series
     step = max(1, -(-(T - h + 1 - border) * N // most))
-    val = all_windows_of(table, forecaster.input_size, h, border, T, together, step)
+    val = all_windows_of(replace(table, unit=told), forecaster.input_size, h, border, T, together, step)
     max_epochs = forecaster.max_epochs or default_epochs(-(-len(windows) // size), together)
     return loader(windows, size, seed, most=EPOCH), loader(val, size) if len(val) else None, max_epochs

@@ -32,6 +32,32 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
         ValueError: too few rows for either, or a series that has too few to train on.
     """
     T, least = len(panel.values), input_size + h
+    border = border_row(T, least, h, val_size)
+    val_size = T - border
+    if val_size and not np.isfinite(panel.values[border:]).any():
+        raise ValueError(
+            f"the last val_size={val_size} rows, which are for validation, have no value: a training cannot be judged "
+            "by them. Cut them off, or set val_size=0."
+        )
+    rows = _rows_before(panel, border)
+    if rows.min() < least:
+        raise ValueError(
+            f"series {panel.ids[int(rows.argmin())]!r} has {rows.min()} rows for training (before the last "
+            f"{val_size}, which are for validation), but input_size + h = {least} are needed. "
+            "Give more of its past, leave it out, or lower input_size or h."
+        )
+    return border
+
+
+def trainable(panel: Panel, input_size: int, h: int, val_size: int | None) -> list[int]:
+    """The series that have rows enough to train on, by number; raises as :func:`border_of` where no panel has."""
+    border = border_row(len(panel.values), input_size + h, h, val_size)
+    enough: list[int] = np.flatnonzero(_rows_before(panel, border) >= input_size + h).tolist()
+    return enough
+
+
+def border_row(T: int, least: int, h: int, val_size: int | None) -> int:
+    """As :func:`border_of`, of ``T`` rows of any series."""
     if val_size is None:
         val_size = max(h, (T - least) // 5)
         val_size = val_size if T - least >= val_size else 0
@@ -42,19 +68,12 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
             f"val_size={val_size} of {T} rows: validation needs at least h={h} rows, and training at least "
             f"input_size + h = {least}. Use val_size=0 to train on all rows."
         )
-    if val_size and not np.isfinite(panel.values[border:]).any():
-        raise ValueError(
-            f"the last val_size={val_size} rows, which are for validation, have no value: a training cannot be judged "
-            "by them. Cut them off, or set val_size=0."
-        )
-    rows = border - first_rows(tensor(panel.values[:border])).numpy()
-    if rows.min() < least:
-        raise ValueError(
-            f"series {panel.ids[int(rows.argmin())]!r} has {rows.min()} rows for training (before the last "
-            f"{val_size}, which are for validation), but input_size + h = {least} are needed. "
-            "Give more of its past, leave it out, or lower input_size or h."
-        )
     return border
+
+
+def _rows_before(panel: Panel, border: int) -> np.ndarray:
+    """Of each series before the border, from its first value on."""
+    return border - first_rows(tensor(panel.values[:border])).numpy()
 
 
 def windows_in_batch(batch_size: int, series: int) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.base import clone
 
 from titans_core.train import digest
+from titans_core.train.estimator import at_least
 from titans_core.train.tune import best_again, open_study, plot_history, plot_importance, report_to, run_study
 from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
@@ -69,6 +70,8 @@ def tune(
         ValueError: a bad frame; no trial finished; or a study of other data in the storage.
     """
     base = TitansForecaster() if forecaster is None else clone(forecaster)
+    at_least("n_trials", n_trials)
+    shown = base.verbose
     base.set_params(verbose=max(0, verbose - 1))
     if random_state is not None:
         base.set_params(random_state=random_state)
@@ -78,6 +81,7 @@ def tune(
     rows = len(panel.values)
     if val_size is None:
         val_size = max(base.h, rows // 5)
+    at_least("val_size", val_size, 0)
     if val_size < base.h:
         raise ValueError(f"val_size={val_size}: trials are judged by at least h={base.h} rows.")
     facts = {
@@ -107,6 +111,7 @@ def tune(
     run_study(study, objective, n_trials, timeout, verbose > 0)
     best = clone(base).set_params(**searched(best_again(study), facts))
     best.fit(df, val_size=val_size, static_df=static_df)
+    best.set_params(verbose=shown)
     best.study_ = study
     return best
 

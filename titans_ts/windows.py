@@ -18,6 +18,7 @@ class Batch(NamedTuple):
         hist: ``[B, input_size, M, X]``, or None where there is none.
         futr: ``[B, input_size + h, M, F]``; M is 1 for columns that all series share.
         stat: ``[B, M, S]``.
+        unit: ``[B, 1, M]``, what errors are multiplied by; None for 1.
     """
 
     x: Tensor
@@ -25,6 +26,7 @@ class Batch(NamedTuple):
     hist: Tensor | None = None
     futr: Tensor | None = None
     stat: Tensor | None = None
+    unit: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Table:
         futr: ``[T, N or 1, F]``.
         stat: ``[N, S]``.
         drawn: bool ``[T, N]``, which values are lines through a hole and no measurements; None where none is.
+        unit: ``[N]``, what errors of windows of this table are multiplied by; None for 1.
     """
 
     values: Tensor
@@ -44,6 +47,7 @@ class Table:
     futr: Tensor | None = None
     stat: Tensor | None = None
     drawn: Tensor | None = None
+    unit: Tensor | None = None
 
     def of_series(self, series: Tensor) -> "Table":
         """The table of some of the series, by number."""
@@ -99,6 +103,7 @@ class Windows(Dataset):
             columns(self.table.hist, past),
             columns(self.table.futr, rows),
             stat,
+            None if self.table.unit is None else self.table.unit[series].expand(len(chosen), 1, -1),
         )
 
 
