@@ -73,7 +73,7 @@ class Panel:
         """The panel of some series, by their numbers."""
         return replace(
             self,
-            values=self.values[:, columns],
+            values=np.ascontiguousarray(self.values[:, columns]),  # last digits depend on the layout in memory
             ids=[self.ids[i] for i in columns],
             hist=self.hist[:, columns],
             futr=self.futr[:, columns],

@@ -195,5 +195,6 @@ class _Validation:
             memory.eval()
             found = found + corrections(memory, self.table, self.origins)
         error = (found - self.truth).abs()
+        error = error if self.table.unit is None else error * self.table.unit
         weight = torch.arange(1, error.shape[1] + 1).rsqrt()[:, None] * error.isfinite()
         return float((error.nan_to_num(0.0) * weight).sum() / weight.sum().clamp(min=1e-9))

@@ -15,8 +15,7 @@ from titans_ts.windows import Table
 # a profile has so many times the harmonics of the calendar that the network is told: an hour of a day has its own value
 FINER = 4
 ROUNDING = 1e-12  # of a sum of many numbers in double precision, relative to them
-LEAST_REST = 0.1  # unit of a series that its profile explains, in deviations of the series
-STILL = 1e-3  # unit of a series that does not change, relative to its size
+STILL = 1e-3  # unit of a series that does not change, relative to its size, or to its deviation but for its profile
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Units:
     Attributes:
         mean: of each series less its profile, ``[N]``.
         scale: the unit that the network sees, ``[N]``: the deviation of each series less its profile, and not less than
-            a tenth of ``deviation``, so that one that its profile explains wholly does not count more than others.
+            a thousandth of ``deviation``: where the profile explains a series wholly, what is left is rounding.
         deviation: of each series, profile and all, ``[N]``; a thousandth of its size for one that does not change. In
             this unit errors are told: it is the same with a profile and without.
         profile: the mean shape of a series' days, weeks or years, as weights of the waves of ``cycles``: ``[F, N]``.
@@ -62,8 +61,8 @@ class Units:
         rest = values - waves @ profile if cycles else values
         size = size_of(values)
         deviation = level_of(values, size, np.where(size > 0, STILL * size, 1.0))[1]
-        mean, scale = level_of(rest, size, deviation)
-        return cls(mean, np.maximum(scale, LEAST_REST * deviation) if cycles else deviation, deviation, profile, cycles)
+        mean, scale = level_of(rest, size, STILL * deviation)
+        return cls(mean, np.maximum(scale, STILL * deviation) if cycles else deviation, deviation, profile, cycles)
 
     def shape(self, index: pd.Index) -> np.ndarray:
         """The profile at these time stamps: ``[T, N]``, or without one ``[1, 1]``, a zero."""

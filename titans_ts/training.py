@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader
 
 from titans_core.train import History, TrainingOptions, digest, train_network
@@ -85,14 +84,14 @@ def train(
 
     scaling = Scaling.of(panel.rows(None, border), columns)
     table = scaling.table(panel)
+    if columns.profile:  # errors are told in one unit, whatever the settings
+        table = replace(table, unit=tensor(scaling.units.told))
     objective = objective_of(forecaster.loss)
     seed = forecaster._seed()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = forecaster._network(forecaster._config(table, objective))
-    # errors are told in one unit, whatever the settings; without a profile it is that of the table
-    told = tensor(scaling.units.told) if columns.profile else None
-    batches, val, max_epochs = _batches(forecaster, table, border, seed, told)
+    batches, val, max_epochs = _batches(forecaster, table, border, seed)
     history = train_network(
         network,
         DecayingError(objective),
@@ -121,15 +120,15 @@ def train(
 
 
 def _batches(
-    forecaster: "TitansForecaster", table: Table, border: int, seed: int, told: Tensor | None
+    forecaster: "TitansForecaster", table: Table, border: int, seed: int
 ) -> tuple[DataLoader, DataLoader | None, int]:
-    """Windows to train on, windows to validate on where there are rows for it, in units ``told``, and for how many
-    epochs."""
+    """Windows to train on, in units of the network; windows to validate on where there are rows for it; and for how
+    many epochs."""
     (T, N), h, together = table.values.shape, forecaster.h, forecaster.multivariate
     size = windows_in_batch(forecaster.batch_size, N) if together else forecaster.batch_size
-    windows = all_windows_of(table, forecaster.input_size, h, 0, border, together)
+    windows = all_windows_of(replace(table, unit=None), forecaster.input_size, h, 0, border, together)
     most = EPOCH * forecaster.batch_size  # windows of one series
     step = max(1, -(-(T - h + 1 - border) * N // most))
-    val = all_windows_of(replace(table, unit=told), forecaster.input_size, h, border, T, together, step)
+    val = all_windows_of(table, forecaster.input_size, h, border, T, together, step)
     max_epochs = forecaster.max_epochs or default_epochs(-(-len(windows) // size), together)
     return loader(windows, size, seed, most=EPOCH), loader(val, size) if len(val) else None, max_epochs

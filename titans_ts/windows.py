@@ -54,7 +54,8 @@ class Table:
         futr = self.futr if self.futr is None or self.futr.shape[1] == 1 else self.futr[:, series]
         hist = None if self.hist is None else self.hist[:, series]
         drawn = None if self.drawn is None else self.drawn[:, series]
-        return Table(self.values[:, series], hist, futr, None if self.stat is None else self.stat[series], drawn)
+        stat, unit = (None if x is None else x[series] for x in (self.stat, self.unit))
+        return Table(self.values[:, series], hist, futr, stat, drawn, unit)
 
     def extended(self, futr: Tensor | None, h: int) -> "Table":
         """With h rows more, of which only the future columns ``[h, N or 1, F]`` are known."""

@@ -133,3 +133,31 @@ def test_no_series_is_forecast_before_it_has_begun(tiny, wide, to_long, multivar
 def test_a_step_that_is_none_is_named(tiny, wide, step):
     with pytest.raises(ValueError, match="step_size must be an integer >= 1"):
         tiny().fit(wide).predict_insample(wide, step_size=step)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "says"),
+    [
+        ({"loss": "quantile"}, {"level": [99]}, "learns levels up to"),
+        ({}, {"level": [80], "val_size": 0}, "without validation rows"),
+    ],
+)
+def test_a_level_that_cannot_be_given_is_told_before_training(tiny, wide, monkeypatch, settings, options, says):
+    monkeypatch.setattr(TitansForecaster, "_fit", lambda *args: pytest.fail("it trained"))
+    with pytest.raises(ValueError, match=says):
+        tiny(**settings).cross_validation(wide, **options)
+
+
+@pytest.mark.parametrize("multivariate", [False, True])
+def test_a_series_that_is_too_young_for_a_cutoff_is_left_out_there(tiny, wide, to_long, multivariate):
+    frame = to_long(wide)
+    frame = frame[(frame["unique_id"] != "c") | (frame["ds"] >= wide.index[96])]
+    model = tiny(multivariate=multivariate, missing="mask")
+    with pytest.warns(UserWarning, match=rf"1 series begin too late to train on before {wide.index[108]}.*\['c'\]"):
+        found = model.cross_validation(frame, n_windows=3, val_size=0, refit=True)
+    counts = found.groupby(["cutoff", "unique_id"]).size().unstack()
+    assert counts.loc[wide.index[107], ["a", "b"]].tolist() == [4, 4]
+    assert counts["c"].isna().tolist() == [True, False, False]
+    alone = model.cross_validation(to_long(wide[["a", "b"]]), n_windows=3, val_size=0, refit=True)
+    first = found["cutoff"] == wide.index[107]
+    np.testing.assert_array_equal(found[first]["Titans"], alone[alone["cutoff"] == wide.index[107]]["Titans"])

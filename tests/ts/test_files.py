@@ -90,7 +90,8 @@ def test_dates_that_can_be_read_in_two_ways_are_asked_for(tmp_path):
 def test_offsets_that_change_are_read_as_moments(tmp_path):
     stamps = pd.date_range("2024-03-31", periods=6, freq="h", tz="Europe/Berlin", name="ds")
     path = stored(pd.DataFrame({"a": np.arange(6.0)}, index=stamps), tmp_path, "x.csv")
-    assert (read_series(path).index == stamps).all()
+    with pytest.warns(UserWarning, match="it is read in UTC"):
+        assert (read_series(path).index == stamps).all()
 
 
 @pytest.mark.parametrize(
@@ -122,3 +123,39 @@ def test_decimal_commas_may_be_more_in_a_later_row(tmp_path, separator):
     (tmp_path / "x.csv").write_text("\n".join(rows).replace(";", separator) + "\n")
     found = read_series(tmp_path / "x.csv")
     assert found.to_numpy().tolist() == [[1.5, 10.0], [1.5, 2.5]]
+
+
+@pytest.mark.parametrize(
+    ("stamps", "says"),
+    [
+        (["Jan-16", "Feb-16", "Mar-16"], "'Jan-16' would be in the year 1. Name their form with --date-format"),
+        (["24-01-05", "24-01-06", "24-01-07"], "may begin with the day or with the year"),
+    ],
+)
+def test_dates_that_lack_a_year_are_asked_for(tmp_path, stamps, says):
+    path = stored(pd.DataFrame({"ds": stamps, "a": [1.0, 2.0, 3.0]}), tmp_path, "x.csv", index=False)
+    with pytest.raises(ValueError, match=says):
+        read_series(path)
+    form = "%b-%y" if "Jan" in stamps[0] else "%y-%m-%d"
+    assert read_series(path, date_format=form).index.year.unique().tolist() == [2016 if "Jan" in stamps[0] else 2024]
+
+
+def test_days_of_a_place_are_days(tmp_path):
+    days = pd.date_range("2024-03-25", periods=14, freq="D", tz="Europe/Berlin", name="ds")
+    path = stored(pd.DataFrame({"a": np.arange(14.0)}, index=days), tmp_path, "x.csv")
+    with pytest.warns(UserWarning, match=r"offsets of column 'ds' change.*--timezone"):
+        assert (read_series(path).index.hour != 0).all()
+    found = read_series(path, timezone="Europe/Berlin").index
+    assert found.tolist() == days.tolist()
+    with pytest.raises(ValueError, match="'Berlin' is no time zone; expected"):
+        read_series(path, timezone="Berlin")
+    with pytest.raises(ValueError, match=r"has none .* leave it out"):
+        read_series(stored(WIDE, tmp_path, "y.csv"), timezone="Europe/Berlin")
+
+
+def test_a_series_may_be_called_na(tmp_path):
+    frame = LONG.replace({"unique_id": {"meter": "NA"}})
+    frame.loc[frame.index[3], "y"] = np.nan
+    found = read_series(stored(frame, tmp_path, "x.csv", index=False, na_rep="NA"))
+    assert set(found["unique_id"]) == {"NA", "b"}
+    assert found["y"].isna().sum() == 1

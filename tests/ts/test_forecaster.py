@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -269,6 +270,19 @@ def test_the_plot_shows_the_forecast_behind_the_past(tiny, wide):
     with pytest.raises(ValueError, match="series is empty: name some of"):
         model.plot(series=[])
     assert len(model.plot(series="b").axes) == 1
+
+
+def test_what_came_is_drawn_behind_the_past_of_a_matrix_too(tiny, wide, to_long):
+    values = wide.to_numpy()
+    model = tiny().fit(values[:100])
+    lines = {line.get_label(): line.get_xdata() for line in model.plot(actual=values[100:104]).axes[0].get_lines()}
+    assert lines["actual"].tolist() == [100, 101, 102, 103]
+    # of a frame with the model's own columns, without a word on them
+    frame = to_long(wide).assign(price=1.0)
+    model = tiny(exogenous={"hist": ["price"]}).fit(frame[frame["ds"] < wide.index[100]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.plot(actual=frame[frame["ds"] >= wide.index[100]])
 
 
 @pytest.mark.parametrize(

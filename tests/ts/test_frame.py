@@ -166,3 +166,16 @@ def test_columns_of_several_levels_are_refused_with_how_to_name_them(wide):
     wide.columns = pd.MultiIndex.from_product([["x"], wide.columns])
     with pytest.raises(ValueError, match="columns of 2 levels; each series needs one name"):
         read_frame(wide)
+
+
+def test_two_columns_of_one_name_are_refused(long):
+    frame = pd.concat([long, long[["y"]]], axis=1)
+    with pytest.raises(ValueError, match=r"more than one column named \['y'\]"):
+        read_frame(frame)
+
+
+def test_bounds_that_have_the_name_of_a_series_are_refused(wide):
+    panel = read_frame(wide.set_axis(["a", "b", "a-lo-80"], axis=1))
+    with pytest.raises(ValueError, match=r"names of other series, \['a-lo-80'\]"):
+        panel.output(panel.index[:1], np.zeros((1, 3, 2)), ["Titans", "Titans-lo-80"])
+    panel.output(panel.index[:1], np.zeros((1, 3, 2)), ["Titans", "Titans-hi-80"])

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from neuralforecast import NeuralForecast
-from neuralforecast.common._base_auto import RayOptions
+from neuralforecast.common._base_auto import MockTrial, RayOptions
 from neuralforecast.losses.pytorch import MAE, MSE, DistributionLoss, MQLoss
 from neuralforecast.models import DLinear
 from neuralforecast.utils import AirPassengersPanel, AirPassengersStatic
@@ -143,6 +143,13 @@ def test_settings_are_searched_by_either_back_end(backend, tmp_path):
     np.testing.assert_allclose(
         loaded.predict().iloc[:, -1].to_numpy(), nf.predict()["AutoTitans"].to_numpy(), rtol=1e-5
     )
+
+
+@pytest.mark.parametrize("backend", ["optuna", "ray"])
+def test_the_default_space_of_a_distribution_has_a_scaler(backend):
+    auto = AutoTitans(h=12, n_series=2, loss=DistributionLoss("Normal"), backend=backend)
+    config = auto.config(MockTrial()) if backend == "optuna" else auto.config
+    assert config["scaler_type"] == "standard"
 
 
 def test_a_config_for_other_series_is_refused():

@@ -144,3 +144,10 @@ def test_a_study_of_other_stamps_or_static_columns_is_refused(tiny, wide, to_lon
     for what, df, beside in cases:
         with pytest.raises(ValueError, match=f"of another search: {what} differ"):
             tune(df, base, static_df=beside, **options)
+
+
+def test_what_comes_back_talks_as_the_forecaster_did(tiny, wide):
+    found = tune(wide, tiny(verbose=1), n_trials=1, verbose=0, space=lambda trial, facts: {})
+    assert found.verbose == 1
+    with pytest.raises(ValueError, match=r"n_trials must be an integer >= 1, got 2\.5"):
+        tune(wide, tiny(), n_trials=2.5)

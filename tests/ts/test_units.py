@@ -1,0 +1,132 @@
+"""In which units series are learned, and errors told: of what was measured, and the same whatever the settings."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+from titans_ts import TitansForecaster, forecaster
+from titans_ts.memory_training import _Streams
+from titans_ts.objective import DecayingError, objective_of
+from titans_ts.simba import Simba, SimbaConfig
+from titans_ts.windows import Batch
+
+DAY = {"profile": ["day"]}
+HOURS = pd.date_range("2024-01-01", periods=20 * 24, freq="h", name="ds")
+
+
+def daily(noise, seed=0):
+    """Two series with a shape of the day, and noise on top."""
+    rng = np.random.default_rng(seed)
+    days = np.tile(rng.normal(size=(24, 2)), (20, 1)) * [1, 50]
+    return pd.DataFrame(days + noise * rng.normal(size=days.shape) * [1, 20], index=HOURS, columns=["a", "b"])
+
+
+@pytest.mark.parametrize("exogenous", [None, DAY])
+def test_errors_are_told_in_deviations_of_the_series_profile_and_all(tiny, exogenous):
+    frame, cut = daily(0.5), 400
+    model = tiny(exogenous=exogenous).fit(frame, val_size=len(frame) - cut)
+    deviation = frame.iloc[:cut].std(ddof=0)
+    forecasts = model.predict_insample(frame, step_size=1)
+    error = (forecasts["y"] - forecasts["Titans"]).abs() / forecasts["unique_id"].map(deviation)
+    assert model.score(frame) == pytest.approx(-error.mean(), rel=1e-5)
+    # of the network alone, step t of the horizon weighs t ** -0.5
+    rows = np.arange(cut, len(frame) - model.h + 1)
+    windows = np.stack([frame.iloc[t - model.input_size : t] for t in rows])
+    truth = np.stack([frame.iloc[t : t + model.h] for t in rows])
+    wrong = np.abs(model.predict_windows(windows, frame.index[rows]) - truth) / deviation.to_numpy()
+    weight = np.arange(1, model.h + 1) ** -0.5
+    expected = (wrong * weight[:, None]).mean() / weight.mean()
+    assert model.history_.epochs[model.history_.best_epoch]["val_loss"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_series_that_its_profile_explains_counts_as_others_do(tiny):
+    frame = daily(0.5)
+    frame["tariff"] = np.where((HOURS.hour >= 8) & (HOURS.hour < 20), 0.30, 0.18)
+    frame.iloc[-60:-36, 2] = 0.18  # a day off
+    model = tiny(exogenous=DAY).fit(frame, val_size=80)
+    tariff = frame["tariff"].iloc[:400].std(ddof=0)
+    assert model.scale_[2] == pytest.approx(1e-3 * tariff, rel=1e-6)
+    assert min(epoch["val_loss"] for epoch in model.history_.epochs) < 2
+    assert model.memory_report_.without < 2
+    assert model.score(frame) > -2
+    pd.testing.assert_series_equal(
+        model.predict()["tariff"], frame["tariff"].iloc[:4].set_axis(model.predict().index), rtol=2e-3, check_freq=False
+    )
+
+
+def test_units_are_of_what_was_measured_not_of_lines_through_holes(tiny):
+    frame = daily(0.1)
+    frame.iloc[100:200, 0] = np.nan
+    drawn, told = (tiny(exogenous=DAY, missing=how).fit(frame) for how in ("interpolate", "mask"))
+    for name in ("mean_", "scale_"):
+        np.testing.assert_allclose(getattr(drawn, name), getattr(told, name), rtol=1e-9)
+    np.testing.assert_allclose(drawn.scaling_.units.profile, told.scaling_.units.profile, rtol=1e-9, atol=1e-12)
+    holes = frame.copy()
+    holes.iloc[:200, 0] = np.nan  # a new series, of which half is a hole
+    new = holes.rename(columns={"a": "x"})
+    np.testing.assert_allclose(
+        drawn.predict(new)["x"].std(), told.predict(new)["x"].std(), rtol=0.5
+    )  # its daily wave is in both
+
+
+@pytest.mark.parametrize("loss", ["normal", "laplace", "student_t"])
+def test_a_density_is_in_units_of_the_series(loss):
+    """So that lookbacks, whose deviations differ, can be compared."""
+    torch.manual_seed(0)
+    objective = objective_of(loss)
+    network = Simba(SimbaConfig(3, 8, patch_size=4, dim=8, num_layers=1, outputs=objective.outputs)).eval()
+    x, y = torch.randn(5, 8, 1) * 4 + 2, torch.randn(5, 3, 1)
+    with torch.no_grad():
+        found, _ = DecayingError(objective)(network, Batch(x, y))
+    raw, center, scale = network.normalised(x)
+    loc = (raw[..., 0] * scale + center).detach()
+    spread = ((torch.nn.functional.softplus(raw[..., 1]) + 1e-3) * scale).detach()
+    if loss == "student_t":
+        freedom = (torch.nn.functional.softplus(raw[..., 2]) + 2).detach()
+        density = stats.t.logpdf(y, freedom, loc, spread)
+    else:
+        density = (stats.norm if loss == "normal" else stats.laplace).logpdf(y, loc, spread)
+    weight = np.arange(1, 4)[:, None] ** -0.5
+    assert float(found) == pytest.approx(-(density * weight).mean() / weight.mean(), rel=1e-5)
+
+
+def test_a_score_in_pieces_is_the_same_score(tiny, wide, monkeypatch):
+    model = tiny().fit(wide)
+    whole = model.score(wide)
+    monkeypatch.setattr(forecaster, "_SCORED", 3 * 4 * 10)  # ten origins at a time
+    assert model.score(wide) == pytest.approx(whole, rel=1e-6)
+
+
+def test_nothing_to_score_is_said(tiny, wide):
+    model = tiny(missing="mask").fit(wide)
+    silent = wide.iloc[:16].copy()
+    silent.iloc[-4:] = np.nan
+    with pytest.raises(ValueError, match="nothing to score"):
+        model.score(silent)
+
+
+@pytest.mark.parametrize("rows", [16, 56])
+def test_a_memory_of_mixed_series_reads_no_row_behind_the_border(tiny, rows, monkeypatch):
+    """Whose youngest series is too short to learn from."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(400, 2)).cumsum(0), index=HOURS[:400], columns=["a", "b"])
+    frame.iloc[: 400 - rows, 1] = np.nan
+    read = []
+    known = _Streams._known
+    monkeypatch.setattr(
+        _Streams, "_known", lambda s, origins, series: read.append(origins) or known(s, origins, series)
+    )
+    model = tiny(multivariate=True, missing="mask").fit(frame, val_size=0 if rows == 16 else 40)
+    assert model.memory_report_.steps == 0
+    assert not read
+    together = tiny(multivariate=True, missing="mask").fit(frame.iloc[:, :1].assign(c=frame["a"]), val_size=40)
+    assert together.memory_report_.steps > 0
+    assert int(torch.cat([t.flatten() for t in read]).max()) + together.h <= 360
+
+
+def test_a_matrix_is_of_the_series_of_fit(wide, tiny):
+    model = tiny().fit(wide)
+    np.testing.assert_array_equal(model.predict(wide.to_numpy()), model.predict(wide).to_numpy())
+    assert isinstance(model, TitansForecaster)
