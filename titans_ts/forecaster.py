@@ -275,7 +275,7 @@ class TitansForecaster(TitansEstimator):
             ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level; ``cutoff`` is the last row known.
         """
         config = self._fitted()
-        panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False)
+        panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False).ordered_as(self.context_.ids)
         check_length(panel, config.input_size + config.h, "input_size + h")
         step = config.h if step_size is None else step_size
         at_least("step_size", step)
@@ -329,7 +329,7 @@ class TitansForecaster(TitansEstimator):
             ValueError: a bad frame, other series than those of ``fit``, or fewer than ``input_size + h`` rows.
         """
         config = self._fitted()
-        panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False)
+        panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False).ordered_as(self.context_.ids)
         self._check_series(panel, "score")
         check_length(panel, config.input_size + config.h, "input_size + h")
         came = self.scaling_.table(panel).values
@@ -519,7 +519,7 @@ class TitansForecaster(TitansEstimator):
     def _check_series(self, panel: Panel, what: str) -> None:
         if panel.ids != self.context_.ids:
             raise ValueError(
-                f"{what} needs the series of fit, in their order: {self.context_.ids[:8]}, got {panel.ids[:8]}."
+                f"{what} needs the series of fit, all and no others: {self.context_.ids[:8]}, got {panel.ids[:8]}."
             )
 
     def _read(self, df: Any, columns: Columns, static_df: Any, reset: bool, fill: bool = True) -> Panel:
@@ -545,7 +545,9 @@ class TitansForecaster(TitansEstimator):
             )
             if not reset and len(panel.ids) == len(self.context_.ids):  # a matrix names no series: those of fit
                 panel = replace(panel, ids=self.context_.ids)
-        return with_static(panel, columns.stat, static_df, None if reset else self.context_)
+        panel = with_static(panel, columns.stat, static_df, None if reset else self.context_)
+        # series that are mixed have their places
+        return panel if reset or self._fitted().num_series is None else panel.ordered_as(self.context_.ids)
 
     def _fitted(self) -> SimbaConfig:
         """What the network was built from: ``fit`` decides, not what ``set_params`` said since."""

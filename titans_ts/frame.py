@@ -81,6 +81,13 @@ class Panel:
             drawn=self.drawn[:, columns],
         )
 
+    def ordered_as(self, ids: list[Any]) -> "Panel":
+        """The panel with its series in the order of ``ids``, if it has just these; else as it is."""
+        places = self.places(ids)
+        if self.ids == ids or len(ids) != len(self.ids) or None in places:
+            return self
+        return self.of_series([place for place in places if place is not None])
+
     def rows(self, start: int | None, stop: int | None = None) -> "Panel":
         """The panel of a part of the rows."""
         part = slice(start, stop)
@@ -136,7 +143,7 @@ class Panel:
             ValueError: other series, or rows that do not follow.
         """
         if newer.ids != self.ids:
-            raise ValueError(f"the new rows must be of the series {self.ids[:8]}, in their order, got {newer.ids[:8]}.")
+            raise ValueError(f"the new rows must be of the series {self.ids[:8]}, got {newer.ids[:8]}.")
         expected = following(self.index[-1], self.freq, 1)[0]
         if newer.index[0] != expected:
             raise ValueError(

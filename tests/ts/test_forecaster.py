@@ -195,7 +195,7 @@ def test_new_series_are_welcome_unless_series_are_mixed(tiny, wide):
     mixed = tiny(multivariate=True).fit(wide)
     with pytest.raises(
         ValueError,
-        match=r"multivariate model needs the series of fit, in their order: \['a', 'b', 'c'\], got \['new'\]",
+        match=r"multivariate model needs the series of fit, all and no others: \['a', 'b', 'c'\], got \['new'\]",
     ):
         mixed.predict(new)
 
