@@ -60,9 +60,12 @@ class Units:
                 profile[kept, column] = np.linalg.lstsq(table, values[known, column], rcond=1e-6)[0][1:]
         rest = values - waves @ profile if cycles else values
         size = size_of(values)
-        deviation = level_of(values, size, np.where(size > 0, STILL * size, 1.0))[1]
-        mean, scale = level_of(rest, size, STILL * deviation)
-        return cls(mean, np.maximum(scale, STILL * deviation) if cycles else deviation, deviation, profile, cycles)
+        still = np.where(size > 0, STILL * size, 1.0)
+        changes = level_of(values, size, 0.0)[1]
+        deviation = np.where(changes > 0, changes, still)
+        least = np.where(changes > 0, STILL * changes, still)
+        mean, scale = level_of(rest, size, least)
+        return cls(mean, np.maximum(scale, least) if cycles else deviation, deviation, profile, cycles)
 
     def shape(self, index: pd.Index) -> np.ndarray:
         """The profile at these time stamps: ``[T, N]``, or without one ``[1, 1]``, a zero."""
