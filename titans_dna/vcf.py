@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["ReferenceCheck", "Variant", "check_reference", "check_sorted", "read_vcf"]
 
 _BASES = frozenset("ACGTNacgtn")
-_LETTERS = _BASES | frozenset("RYSWKMBDHVryswkmbdhv")
+# what a letter of a genome may stand for; VCF writes one of these bases in its place
+_MEANT = dict(R="AG", Y="CT", S="CG", W="AT", K="GT", M="AC", B="CGT", D="AGT", H="ACT", V="ACG")
+_LETTERS = _BASES | frozenset("".join(_MEANT) + "".join(_MEANT).lower())
 _SHOWN = 5
 
 
@@ -65,7 +67,8 @@ class ReferenceCheck:
 
     Attributes:
         n: variants looked at.
-        matching: those whose REF is what the genome holds there, case aside.
+        matching: those whose REF is what the genome holds there, case aside; or a base that an IUPAC code there stands
+            for.
         swapped: those where the genome holds ALT instead (another individual, or REF and ALT exchanged).
         shifted: those where REF stands one base further left or right (positions counted from 0, or twice from 1).
         absent: those on a chromosome the genome does not have, or off its end.
@@ -148,7 +151,7 @@ def check_reference(variants: Iterable[Variant], genome: "Genome") -> ReferenceC
             around = genome.fetch(Interval(variant.chrom, left, right)).upper()
             at = variant.start - left
             here, ref, alt = around[at : at + len(variant.ref)], variant.ref.upper(), variant.alt.upper()
-            if here == ref:
+            if all(base in _MEANT.get(letter, letter) for base, letter in zip(ref, here, strict=True)):
                 matching += 1
                 continue
             swapped += around[at : at + len(alt)] == alt

@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 
+from titans_dna import Genome
 from titans_dna.vcf import Variant, check_reference, check_sorted, read_vcf
 
 HEADER = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
@@ -144,3 +145,11 @@ def test_a_wrong_ref_is_counted_and_explained(genome, records):
     assert f"the genome holds {piece[here]}" in str(check)
     assert "the genome ends at 1000" in str(check)
     assert "has no such chromosome" in str(check)
+
+
+def test_ref_may_be_a_base_that_the_genomes_letter_stands_for(write_fasta, tmp_path):
+    genome = Genome(write_fasta({"3": "ACGTMRNACGT"}), cache_dir=tmp_path)
+    agree = [Variant("3", 4, "A", "G"), Variant("3", 4, "CA", "C"), Variant("3", 3, "TAG", "T")]
+    other = [Variant("3", 4, "T", "G"), Variant("3", 4, "CT", "C"), Variant("3", 6, "A", "G")]
+    assert check_reference(agree, genome).matching == 3
+    assert check_reference(other, genome).matching == 0
