@@ -239,8 +239,10 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             NotFittedError: before ``fit``.
         """
         plain = copy.copy(self)
-        folder = isinstance(self.pretrained, str | os.PathLike)
-        plain.pretrained = os.fspath(self.pretrained) if folder else None if self.pretrained is None else NOT_STORED
+        if isinstance(self.pretrained, str | os.PathLike):
+            plain.pretrained = os.fspath(self.pretrained)
+        elif self.pretrained is not None:
+            plain.pretrained = NOT_STORED
         if isinstance(self.class_weight, Mapping):
             # JSON would make strings of a dict's keys
             plain.class_weight = list(self.class_weight.items())  # type: ignore[assignment]

@@ -199,10 +199,14 @@ class Genome:
             self._length(name)
         return names
 
+    def left_out(self, holdout: Iterable[str] | None) -> list[str]:
+        """As :meth:`named`, of chromosomes that are held out; None: none is."""
+        return self.named(() if holdout is None else holdout, "holdout")
+
     def _regions(
         self, chroms: Iterable[str] | None, holdout: Iterable[str] | None, regions: Iterable[Interval] | None
     ) -> list[Interval]:
-        wanted, left_out = self.named(chroms), self.named(() if holdout is None else holdout, "holdout")
+        wanted, left_out = self.named(chroms), self.left_out(holdout)
         kept = set(wanted) - set(left_out)
         if regions is None:
             walked = [Interval(n, 0, size, "+") for n, size in self.lengths.items() if n in kept and size]

@@ -155,7 +155,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         began = time.perf_counter()
         self._check_params()
         source, regions = open_source(genome), read_regions(bed)
-        left_out = source.named(() if holdout is None else holdout, "holdout")
+        left_out = source.left_out(holdout)
         train, val = plan(source, self.length, regions, left_out)
         seed = self._seed()
         # the caller's random state is borrowed

@@ -122,7 +122,7 @@ def fit_markov(
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or not 0 <= order <= MOST:
         raise ValueError(f"order must be an integer from 0 to {MOST}, got {order!r}.")
     genome, given = open_source(source), read_regions(bed)
-    left_out = set(genome.named(() if holdout is None else holdout, "holdout"))
+    left_out = set(genome.left_out(holdout))
     regions = [r for r in (whole(genome) if given is None else merged(given)) if r.chrom not in left_out]
     top = np.zeros((4**order, 4), dtype=_integers(order))
     kept: list[NDArray[np.uint8]] = []

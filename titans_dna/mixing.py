@@ -150,7 +150,7 @@ def fit_mixture(
         if holdout is not None:
             raise ValueError(f"leave holdout out: the model held out {model.holdout_}, and so does its mixture.")
         length, holdout = model.length, model.holdout_
-    left_out = source.named(() if holdout is None else holdout, "holdout")
+    left_out = source.left_out(holdout)
     training, validation = plan(source, length, regions, left_out)
     if model is not None and training.bases != model.n_bases_:
         raise ValueError(

@@ -219,11 +219,7 @@ class Questions:
         source = open_source(genome)
         if isinstance(variants, str | os.PathLike):
             variants = read_vcf(Path(variants))
-        variants = [variants] if isinstance(variants, Variant) else list(variants)
-        for variant in variants:
-            if not isinstance(variant, Variant):
-                raise TypeError(f"variants must be Variant(chrom, start, ref, alt) or a VCF file, got {variant!r:.40}.")
-        given, good = checked(variants, source, mismatch)
+        given, good = checked([variants] if isinstance(variants, Variant) else variants, source, mismatch)
         if not good.all():
             warnings.warn(
                 f"{int((~good).sum())} of {len(given)} variants are not scored: REF is another.", stacklevel=2

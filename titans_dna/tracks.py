@@ -1,12 +1,13 @@
 """A track: one number for each base of a region, to look at, and to write for a genome browser."""
 
 import os
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+
+from titans_core.files import written_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,16 +50,11 @@ def write_bedgraph(
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name the file to write in it.")
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with part.open("w") as sink:
-            if header:
-                sink.write(f'track type=bedGraph name="{column}"\n')
-            rows = pd.DataFrame({"c": chrom[first], "s": start[first], "e": end[last], "v": value[first]})
-            rows.to_csv(sink, sep="\t", header=False, index=False, lineterminator="\n")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with written_whole(path) as part, part.open("w") as sink:
+        if header:
+            sink.write(f'track type=bedGraph name="{column}"\n')
+        rows = pd.DataFrame({"c": chrom[first], "s": start[first], "e": end[last], "v": value[first]})
+        rows.to_csv(sink, sep="\t", header=False, index=False, lineterminator="\n")
 
 
 def plot_track(

@@ -69,11 +69,15 @@ def checked(variants: Iterable[Variant], genome: Genome, mismatch: str) -> tuple
     """All variants, and which of them the genome agrees with.
 
     Raises:
+        TypeError: something that is no variant.
         ValueError: with ``mismatch="error"``, a REF that is not what the genome holds; the message counts and shows.
     """
     if mismatch not in ("error", "skip"):
         raise ValueError(f"mismatch is 'error' or 'skip', got {mismatch!r}.")
     variants = list(variants)
+    for variant in variants:
+        if not isinstance(variant, Variant):
+            raise TypeError(f"variants must be Variant(chrom, start, ref, alt) or a VCF file, got {variant!r:.40}.")
     check = check_reference(variants, genome)
     if check.ok:
         return variants, np.ones(len(variants), dtype=bool)

@@ -68,9 +68,9 @@ class TitansConfig:
             if field.type in ("int", int):
                 if isinstance(value, bool) or not isinstance(value, Integral):
                     raise TypeError(f"{field.name} must be an integer, got {value!r}.")
+                if value < least.get(field.name, 1):
+                    raise ValueError(f"{field.name} must be at least {least.get(field.name, 1)}, got {value}.")
                 object.__setattr__(self, field.name, int(value))  # numpy's too: they come from grids and searches
-            if field.type in ("int", int) and value < least.get(field.name, 1):
-                raise ValueError(f"{field.name} must be at least {least.get(field.name, 1)}, got {value}.")
         for name in ("momentum", "forget", "tie_embeddings"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}.")

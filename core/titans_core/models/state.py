@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from titans_core.files import written_whole
 from titans_core.models.config import TitansConfig
 from titans_core.models.mac import ContextState
 from titans_core.models.mag import GatedState
@@ -72,13 +71,8 @@ class LMState:
         kept: dict[str, Tensor] = {}
         tree = _pack(self.blocks, kept)
         about = {"format": FORMAT, "tokens": self.tokens, "config": asdict(self.config), "tree": tree}
-        # beside its place, and renamed when complete: the state that is there stays whole until then
-        part = Path(path).with_name(f"{Path(path).name}.{uuid.uuid4().hex}.part")
-        try:
+        with written_whole(path) as part:  # the state that is there stays whole until then
             save_file(kept, part, metadata={"titans_state": json.dumps(about)})
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path) -> "LMState":
