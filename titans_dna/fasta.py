@@ -12,11 +12,9 @@ hold the size and time of the source, so that a changed source is never answered
 import hashlib
 import os
 import shutil
-import tempfile
-import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from titans_core.files import written_whole
 from titans_dna.lines import DAMAGED, is_gzip, open_binary
 
 if TYPE_CHECKING:
@@ -120,16 +119,11 @@ def _unpacked(path: Path, cache_dir: Path) -> Path:
         "A plain or bgzip file is read in place.",
         stacklevel=4,
     )
-    # beside its target, and renamed when complete: another process never reads half a file
-    handle, name = tempfile.mkstemp(dir=cache_dir, suffix=".part")
     try:
-        with os.fdopen(handle, "wb") as sink, open_binary(path) as source:
+        with written_whole(target) as part, part.open("wb") as sink, open_binary(path) as source:
             shutil.copyfileobj(source, sink, _BLOCK)
-        os.replace(name, target)
     except DAMAGED as error:
         raise ValueError(f"{path} is cut short or damaged ({error}); fetch it again.") from error
-    finally:
-        Path(name).unlink(missing_ok=True)
     # copies of what the source was before
     place = target.name.rsplit("-", 2)[0]
     for old in cache_dir.glob(f"{place}-*"):
@@ -205,18 +199,13 @@ def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
         )
     from pyfaidx import Faidx, FastaIndexingError
 
-    # built under a name of its own and renamed when complete: nobody else reads half an index
-    new = {p: _beside(p, f".{uuid.uuid4().hex}.part") for p in (files.index, files.blocks) if p}
     try:
-        Faidx(
-            str(files.file),
-            indexname=str(new[files.index]),
-            gzi_indexname=str(new[files.blocks]) if files.blocks else None,
-        ).close()
-        if not _fits(FastaFiles(files.file, new[files.index], new[files.blocks] if files.blocks else None)):
-            raise FastaIndexingError("a sequence's last line is longer than the lines before it.")
-        for target, built in new.items():
-            os.replace(built, target)
+        with ExitStack() as parts:
+            index = parts.enter_context(written_whole(files.index))
+            blocks = parts.enter_context(written_whole(files.blocks)) if files.blocks else None
+            Faidx(str(files.file), indexname=str(index), gzi_indexname=str(blocks) if blocks else None).close()
+            if not _fits(FastaFiles(files.file, index, blocks)):
+                raise FastaIndexingError("a sequence's last line is longer than the lines before it.")
     except FastaIndexingError as error:
         raise ValueError(
             f"{path} cannot be indexed: {error} A sequence needs a name behind '>', lines of one length (the last may "
@@ -231,7 +220,4 @@ def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
         raise ValueError(
             f"{path} has two sequences named {name!r} (the name is the first word after '>'); rename or remove one."
         ) from error
-    finally:
-        for built in new.values():
-            built.unlink(missing_ok=True)
     return files

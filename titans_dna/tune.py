@@ -14,7 +14,6 @@ import numpy as np
 from sklearn.base import clone
 
 from titans_core.train import digest
-from titans_core.train.estimator import at_least
 from titans_core.train.tune import best_again, open_study, plot_history, plot_importance, report_to, run_study
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of
@@ -75,7 +74,6 @@ def tune(
         raise TypeError(f"classifier must be a TitansDNAClassifier, got {type(classifier).__name__}.")
     base = TitansDNAClassifier() if classifier is None else clone(classifier)
     shown = base.verbose
-    at_least("n_trials", n_trials)
     base.set_params(verbose=max(0, verbose - 1), random_state=0 if random_state is None else random_state)
     if validation is None and not base.validation_fraction > 0:
         raise ValueError("trials need sequences to be judged by: give validation, or a validation_fraction above 0.")

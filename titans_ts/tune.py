@@ -70,7 +70,6 @@ def tune(
         ValueError: a bad frame; no trial finished; or a study of other data in the storage.
     """
     base = TitansForecaster() if forecaster is None else clone(forecaster)
-    at_least("n_trials", n_trials)
     shown = base.verbose
     base.set_params(verbose=max(0, verbose - 1))
     if random_state is not None:

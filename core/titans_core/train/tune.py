@@ -12,6 +12,8 @@ try:
 except ImportError as error:
     raise ImportError("tuning needs optuna: pip install 'titans-suite[tune]'") from error
 
+from titans_core.train.estimator import at_least
+
 FINISHED = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
 
 
@@ -64,6 +66,7 @@ def run_study(
     """
     from optuna.study import MaxTrialsCallback
 
+    at_least("n_trials", n_trials)
     left = n_trials - sum(t.state in FINISHED for t in study.get_trials(deepcopy=False))
     if left <= 0:
         return
