@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from titans_ts.exogenous import to_pandas
-from titans_ts.files import read_ahead, read_series, writable
+from titans_ts.files import read_ahead, read_facts, read_series, writable
 
 app = typer.Typer(
     help=(
@@ -74,6 +74,14 @@ Epochs = Annotated[int | None, typer.Option(help="Passes over the data, at most.
 Level = Annotated[list[float] | None, typer.Option("--level", help="Interval in percent, such as 80 (repeat).")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same model.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+Static = Annotated[
+    Path | None,
+    typer.Option("--static", help="File with one row a series: its name, and numbers.", exists=True, dir_okay=False),
+]
+Multivariate = Annotated[bool, typer.Option("--multivariate", help="Mix the series with each other.")]
+ValSize = Annotated[
+    int | None, typer.Option("--val-size", help="Rows at the end that are not trained on. Default: a fifth.", min=0)
+]
 
 
 @app.command()
@@ -92,8 +100,14 @@ def fit(
     missing: MissingOption = Missing.error,
     hist: Hist = None,
     futr: Futr = None,
+    static: Static = None,
     calendar: Calendar = False,
     profile: Profile = False,
+    multivariate: Multivariate = False,
+    val_size: ValSize = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option("--checkpoint", help="Folder from which the same call goes on if it was stopped.")
+    ] = None,
     epochs: Epochs = None,
     seed: Seed = 0,
     quiet: Quiet = False,
@@ -101,8 +115,10 @@ def fit(
     """Train on all series of a file and save the model."""
     _told(lambda: writable(model, "folder"))
     frame = _told(lambda: read_series(data, time, id, target, date_format, timezone))
-    made = _made(horizon, lookback, freq, loss, missing, hist, futr, calendar, profile, epochs, seed, quiet)
-    fitted = _told(lambda: made.fit(frame))
+    facts = _told(lambda: read_facts(static, id))
+    made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet,
+                 hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
+    fitted = _told(lambda: made.fit(frame, static_df=facts, val_size=val_size, checkpoint_dir=checkpoint))
     _told(lambda: fitted.save(model))
     best = fitted.history_.epochs[fitted.history_.best_epoch]
     losses = ", ".join(f"{name} {value:.4f}" for name, value in best.items() if name.endswith("_loss"))
@@ -128,6 +144,7 @@ def predict(
             "--future", help="File of the future columns: unique_id, ds and them.", exists=True, dir_okay=False
         ),
     ] = None,
+    static: Static = None,
     level: Level = None,
     time: Time = None,
     id: Id = None,
@@ -143,10 +160,12 @@ def predict(
     fitted = _told(lambda: TitansForecaster.load(model))
     frame = None if data is None else _told(lambda: read_series(data, time, id, target, date_format, timezone))
     ahead = None if future is None else _told(lambda: read_ahead(future, time, id, date_format, timezone))
-    found = _told(lambda: fitted.predict(frame, ahead, level or None))
+    facts = _told(lambda: read_facts(static, id))
+    found = _told(lambda: fitted.predict(frame, ahead, level or None, static_df=facts))
     _told(lambda: _write(found, out))
     if plot is not None:
-        _told(lambda: fitted.plot(frame, level=level or None, futr_df=ahead).savefig(plot, dpi=150))
+        picture = _told(lambda: fitted.plot(frame, level=level or None, futr_df=ahead, static_df=facts))
+        _told(lambda: picture.savefig(plot, dpi=150))
         typer.echo(f"drew {plot}", err=True)
 
 
@@ -170,8 +189,11 @@ def backtest(
     missing: MissingOption = Missing.error,
     hist: Hist = None,
     futr: Futr = None,
+    static: Static = None,
     calendar: Calendar = False,
     profile: Profile = False,
+    multivariate: Multivariate = False,
+    val_size: ValSize = None,
     epochs: Epochs = None,
     level: Level = None,
     seed: Seed = 0,
@@ -181,9 +203,19 @@ def backtest(
     _told(lambda: writable(out))
     _told(lambda: writable(plot, "picture"))
     frame = _told(lambda: read_series(data, time, id, target, date_format, timezone))
-    made = _made(horizon, lookback, freq, loss, missing, hist, futr, calendar, profile, epochs, seed, quiet)
+    facts = _told(lambda: read_facts(static, id))
+    made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet,
+                 hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
     found = _told(
-        lambda: made.cross_validation(frame, n_windows=windows, step_size=step, refit=refit, level=level or None)
+        lambda: made.cross_validation(
+            frame,
+            n_windows=windows,
+            step_size=step,
+            refit=refit,
+            val_size=val_size,
+            level=level or None,
+            static_df=facts,
+        )
     )
     if out is not None:
         _told(lambda: _write(found, out))
@@ -222,19 +254,37 @@ def tune(
     freq: Freq = None,
     loss: LossOption = Loss.mae,
     missing: MissingOption = Missing.error,
+    hist: Hist = None,
+    futr: Futr = None,
+    static: Static = None,
+    multivariate: Multivariate = False,
+    val_size: ValSize = None,
     epochs: Epochs = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Search settings by the validation error, and save the best model."""
+    """Search settings by the validation error, and save the best model.
+
+    Calendar and profile are searched too, unless there are columns beside the series.
+    """
     from titans_ts import tune as search
 
     _told(lambda: writable(model, "folder"))
     frame = _told(lambda: read_series(data, time, id, target, date_format, timezone))
-    made = _made(horizon, 96, freq, loss, missing, None, None, False, False, epochs, seed, True)
+    facts = _told(lambda: read_facts(static, id))
+    made = _made(horizon, 96, freq, loss, missing, multivariate, epochs, seed, True,
+                 hist=hist, futr=futr, stat=_names(facts))  # fmt: skip
     best = _told(
         lambda: search.tune(
-            frame, made, n_trials=trials, storage=storage, timeout=timeout, random_state=seed, verbose=not quiet
+            frame,
+            made,
+            n_trials=trials,
+            storage=storage,
+            timeout=timeout,
+            val_size=val_size,
+            static_df=facts,
+            random_state=seed,
+            verbose=not quiet,
         )
     )
     _told(lambda: best.save(model))
@@ -249,17 +299,17 @@ def _made(
     freq: str | None,
     loss: Loss,
     missing: Missing,
-    hist: list[str] | None,
-    futr: list[str] | None,
-    calendar: bool,
-    profile: bool,
+    multivariate: bool,
     epochs: int | None,
     seed: int,
     quiet: bool,
+    calendar: bool = False,
+    profile: bool = False,
+    **columns: list[str] | None,
 ) -> Any:
     from titans_ts import TitansForecaster
 
-    exogenous: dict[str, Any] = {"hist": hist or [], "futr": futr or []}
+    exogenous: dict[str, Any] = {kind: names for kind, names in columns.items() if names}
     exogenous |= {kind: "auto" for kind, wanted in (("calendar", calendar), ("profile", profile)) if wanted}
     return TitansForecaster(
         h=horizon,
@@ -267,11 +317,16 @@ def _made(
         freq=int(freq) if freq is not None and freq.isdecimal() else freq,
         loss=loss.value,
         missing=missing.value,
-        exogenous=exogenous if any(exogenous.values()) else None,
+        exogenous=exogenous or None,
+        multivariate=multivariate,
         max_epochs=epochs,
         random_state=seed,
         verbose=0 if quiet else 1,
     )
+
+
+def _names(facts: pd.DataFrame | None) -> list[str]:
+    return [] if facts is None else [str(name) for name in facts.columns if name != "unique_id"]
 
 
 def _write(found: Any, out: Path | None) -> None:

@@ -56,6 +56,15 @@ def read_ahead(
     return _long(_table(path, id), time, id, None, date_format, timezone, values=False)
 
 
+def read_facts(path: Path | None, id: str | None) -> pd.DataFrame | None:
+    """Static columns: one row a series, its name in ``unique_id``; None of no file."""
+    if path is None:
+        return None
+    table = _table(path, id)
+    _check_column(table, id or "unique_id", "--id")
+    return _renamed(table, {id or "unique_id": "unique_id"})
+
+
 def writable(path: Path | None, kind: str = "file") -> None:
     """Makes the folder of an output, before any work is done for it.
 

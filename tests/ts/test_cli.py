@@ -47,12 +47,7 @@ def test_fit_and_predict_are_those_of_the_library(run, wide, wide_file, tmp_path
 
 def test_calendar_and_profile_are_switches(run, wide_file, tmp_path):
     run("fit", wide_file, "--model", tmp_path / "m", *SMALL, "--calendar", "--profile")
-    assert TitansForecaster.load(tmp_path / "m").exogenous == {
-        "hist": [],
-        "futr": [],
-        "calendar": "auto",
-        "profile": "auto",
-    }
+    assert TitansForecaster.load(tmp_path / "m").exogenous == {"calendar": "auto", "profile": "auto"}
 
 
 def test_a_long_file_with_names_of_its_own(run, wide, to_long, tmp_path):
@@ -65,6 +60,48 @@ def test_a_long_file_with_names_of_its_own(run, wide, to_long, tmp_path):
     assert "inside 80 %" in out
     assert len(pd.read_csv(tmp_path / "b.csv")) == 2 * 4 * 3
     assert (tmp_path / "b.png").exists()
+
+
+def test_static_columns_are_those_of_a_file(run, wide, to_long, tmp_path):
+    to_long(wide).rename(columns={"unique_id": "shop"}).to_csv(tmp_path / "long.csv", index=False)
+    facts = pd.DataFrame({"shop": list(wide), "area": [1.0, 2.0, 4.0], "floors": [1, 1, 2]})
+    facts.to_csv(tmp_path / "facts.csv", index=False)
+    static = ["--id", "shop", "--static", tmp_path / "facts.csv"]
+    run("fit", tmp_path / "long.csv", "--model", tmp_path / "m", *static, *SMALL)
+    assert TitansForecaster.load(tmp_path / "m").exogenous == {"stat": ["area", "floors"]}
+    for more in ([], [tmp_path / "long.csv", *static]):
+        out = ["--out", tmp_path / "f.csv", "--plot", tmp_path / "f.png"]
+        run("predict", "--model", tmp_path / "m", *more, *out)
+    assert len(pd.read_csv(tmp_path / "f.csv")) == 4 * 3
+    run("backtest", tmp_path / "long.csv", "--windows", "1", *static, *SMALL)
+    run("tune", tmp_path / "long.csv", "--model", tmp_path / "t", "--trials", "1", *static,
+        "--horizon", "4", "--epochs", "1", "--quiet")  # fmt: skip
+    assert TitansForecaster.load(tmp_path / "t").exogenous == {"stat": ["area", "floors"]}
+    facts.iloc[:2].to_csv(tmp_path / "facts.csv", index=False)
+    said = run("fit", tmp_path / "long.csv", "--model", tmp_path / "m2", *static, *SMALL, code=1).output
+    assert "static_df lacks 1 series" in said
+
+
+def test_series_are_mixed_and_rows_kept_as_asked(run, wide, wide_file, tmp_path):
+    run("fit", wide_file, "--model", tmp_path / "m", *SMALL, "--multivariate", "--val-size", "0")
+    expected = TitansForecaster(h=4, input_size=12, max_epochs=1, multivariate=True, random_state=0, verbose=0).fit(
+        wide, val_size=0
+    )
+    found = TitansForecaster.load(tmp_path / "m")
+    assert found.multivariate
+    np.testing.assert_allclose(found.predict(), expected.predict(), rtol=1e-6)
+
+
+def test_a_fit_that_was_stopped_goes_on(run, wide_file, tmp_path, monkeypatch):
+    call = ["fit", wide_file, "--model", tmp_path / "m", "--checkpoint", tmp_path / "c", *SMALL]
+    with monkeypatch.context() as stopped:
+        stopped.setattr(TitansForecaster, "_train_memory", lambda *a, **b: 1 / 0)
+        CliRunner().invoke(app, [str(a) for a in call])
+    assert not (tmp_path / "m").exists()
+    assert list((tmp_path / "c").iterdir())
+    assert "saved in" in run(*call).output
+    other = run(*call, "--seed", "1", code=1).output
+    assert "Error" in other
 
 
 def test_tune_saves_the_best(run, wide_file, tmp_path):
