@@ -22,8 +22,7 @@ def environment() -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return {
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": _commit(),
+        "commit": COMMIT,
         "machine": f"{_cpu()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         "versions": versions,
     }
@@ -32,13 +31,24 @@ def environment() -> dict[str, Any]:
 def append(file: Path, row: dict[str, Any]) -> None:
     """Add a finished cell; what is in the file already stays."""
     file.parent.mkdir(parents=True, exist_ok=True)
+    date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     with file.open("a") as stream:
-        stream.write(json.dumps({**row, **environment()}) + "\n")
+        stream.write(json.dumps({**row, "date": date, **environment()}) + "\n")
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """All cells of a result file; none if there is no file yet."""
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    """All cells of a result file; none if there is no file yet.
+
+    Raises:
+        ValueError: a line that is no row, as a full disk leaves one.
+    """
+    rows = []
+    for number, line in enumerate(file.read_text().splitlines() if file.exists() else [], 1):
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{file}, line {number} is no whole row: delete it, its cell is run again.") from error
+    return rows
 
 
 def _cpu() -> str:
@@ -53,7 +63,8 @@ def _commit() -> str:
     def git(*args: str) -> str:
         return subprocess.run(["git", *args], capture_output=True, text=True, cwd=RESULTS.parent, check=False).stdout
 
-    changed = (
-        "+changes" if git("status", "--porcelain", "--untracked-files=no", "--", "../core", "../titans_ts") else ""
-    )
-    return git("rev-parse", "--short", "HEAD").strip() + changed
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude)results")
+    return git("rev-parse", "--short", "HEAD").strip() + ("+changes" if changed else "")
+
+
+COMMIT = _commit()  # when the process starts: of the code that it runs, whatever is checked out meanwhile
