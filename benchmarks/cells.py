@@ -16,7 +16,7 @@ def work(file: Path, keys: Iterable[Key], fields: tuple[str, ...], run: Callable
     """Run the cells that are neither in the file nor taken by a living process, in their order.
 
     Args:
-        file: of results; a row has the ``fields`` of its key.
+        file: of results; a row has the ``fields`` of its key. Rows of before a field was one are of no key.
         keys: which cells there are.
         fields: names of a key's parts.
         run: a key to its result.
@@ -27,7 +27,7 @@ def work(file: Path, keys: Iterable[Key], fields: tuple[str, ...], run: Callable
         try:
             # ends with the process, however that ends
             with FileLock(claims / hashlib.sha256(repr(key).encode()).hexdigest()[:16], timeout=0):
-                if key in {tuple(_plain(row[f]) for f in fields) for row in read(file)}:
+                if key in {tuple(_plain(row.get(f)) for f in fields) for row in read(file)}:
                     continue
                 result = run(key)
                 append(file, {**dict(zip(fields, key, strict=True)), **result})

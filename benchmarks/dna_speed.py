@@ -8,6 +8,7 @@ turns, and the median of five steps counts. Streaming: pieces of 4,096 bases wit
 after 262,144 bases. HyenaDNA's layer is not among the packages that can be installed, so it is not beside them.
 """
 
+import argparse
 import statistics
 import time
 from typing import Any
@@ -72,5 +73,6 @@ def streaming(model: TitansLM) -> dict[int, int]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     torch.set_num_threads(1)
     work(FILE, [("training",), ("streaming",)], FIELDS, run)

@@ -80,6 +80,7 @@ def score(name: str, seed: int, genome: str | None, rows: int | None) -> dict[st
         "seconds_to_audit": round(audited, 1),
         "training_bases": bases,
         "trained_on": len(X),
+        "genome_bytes": Path(genome).stat().st_size if genome else None,
         "parameters": sum(p.numel() for p in model.network_.parameters()),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }

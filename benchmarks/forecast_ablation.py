@@ -7,6 +7,7 @@ differs: the memory along time, or the mixer across channels. Cells that are don
 """
 
 import argparse
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from records import RESULTS
 from torch import Tensor, nn
 
 FILE = RESULTS / "forecast_ablation.jsonl"
-FIELDS = ("variant", "dataset", "seed")
+FIELDS = ("variant", "dataset", "seed", "settings")
 SETS = ("ETTh1", "weather")
 
 
@@ -64,10 +65,9 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts.evaluation import evaluate_protocol
     from titans_ts.simba import Simba, SimbaConfig
 
-    variant, dataset, seed = key
+    variant, dataset, seed, text = key
     in_its_place, config_of = VARIANTS[variant]
-    settings = chosen(dataset)
-    assert settings is not None  # main asked
+    settings = json.loads(text)
     model = forecaster(**settings)
 
     class Changed(type(model)):  # type: ignore[misc]
@@ -80,7 +80,7 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
 
     changed = Changed(**model.get_params())
     found = evaluate_protocol(changed, dataset, input_size=96, h=96, seed=seed)
-    return {k: v for k, v in found.items() if k not in (*FIELDS, "model")}
+    return {**{k: v for k, v in found.items() if k not in (*FIELDS, "model")}, "settings": settings}
 
 
 def main() -> None:
@@ -91,10 +91,12 @@ def main() -> None:
     torch.set_num_threads(1)
     for seed in args.seeds:
         for dataset in args.sets:
-            if chosen(dataset) is None:
+            settings = chosen(dataset)
+            if settings is None:
                 print(f"{dataset}: its settings are not chosen yet; run forecast_search.py")
                 continue
-            work(FILE, [(variant, dataset, seed) for variant in VARIANTS], FIELDS, run)
+            text = json.dumps(settings, sort_keys=True)
+            work(FILE, [(variant, dataset, seed, text) for variant in VARIANTS], FIELDS, run)
 
 
 if __name__ == "__main__":

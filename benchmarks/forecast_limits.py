@@ -1,11 +1,13 @@
 """How far it goes on one CPU thread: very long lookbacks, many series, and data of the shape of ECL and Traffic.
 
-    python benchmarks/forecast_limits.py
+    python benchmarks/forecast_limits.py [--case long_lookback]
 
-Each case runs in a process of its own, so that its peak memory is its own. ECL and Traffic are generated data of their
-exact shape; where the real sets are in the data home, ``forecast_table3.py --sets`` takes them too.
+Each case runs in a process of its own (``--case``, and prints its row), so that its peak memory is its own. ECL and
+Traffic are generated data of their exact shape; where the real sets are in the data home,
+``forecast_table3.py --sets ECL traffic`` scores them.
 """
 
+import argparse
 import json
 import resource
 import subprocess
@@ -92,15 +94,18 @@ CASES = {f.__name__: f for f in (long_lookback, many_series, ecl_shape, traffic_
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", choices=CASES, help="this one, and print its row")
+    case = parser.parse_args().case
+    if case:
         torch.set_num_threads(1)
-        row = CASES[sys.argv[1]]()
+        row = CASES[case]()
         print(json.dumps({**row, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
         return
     done = {row["case"] for row in read(FILE)}
     for name in CASES:
         if name not in done:
-            command = [sys.executable, "-W", "ignore", __file__, name]
+            command = [sys.executable, "-W", "ignore", __file__, "--case", name]
             out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             row = json.loads(out.splitlines()[-1])
             append(FILE, {"case": name, **{k: round(v, 2) if isinstance(v, float) else v for k, v in row.items()}})

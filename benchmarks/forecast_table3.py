@@ -3,24 +3,28 @@
     python benchmarks/forecast_table3.py [--searched] [--models titans DLinear] [--seeds 0 1 2] [--sets ETTh1]
 
 The lookback is 96; with ``--searched``, of the forecaster, the one that ``forecast_search.py --lookbacks`` chose.
-Settings of the forecaster are those that ``forecast_search.py`` chose in a rehearsal; peers, models of
-neuralforecast, have the published ones of their papers' scripts (``table3_peers.py``) and one seed. Cells that are done
-are skipped, and several processes share the work.
+Settings of the forecaster are those that ``forecast_search.py`` chooses on validation rows and in a rehearsal; what it
+has not asked yet is asked first. Peers, models of neuralforecast, have those of public scripts (``table3_peers.py``)
+and one seed; "last-value" repeats the last value. ``--sets ECL traffic`` runs the forecaster on the large ones, where
+they can be loaded. Cells that are done are skipped, and several processes share the work.
 """
 
 import argparse
 import json
 from typing import Any
 
+import numpy as np
 import torch
 from cells import work
-from forecast_search import LOOKBACKS, SETS, chosen, chosen_lookback, forecaster
+from forecast_search import LARGE, LOOKBACKS, SETS, chosen, chosen_lookback, forecaster, search
 from records import RESULTS
-from table3_peers import PEERS, run_peer
+from table3_peers import HORIZONS, SCRIPTS, run_peer
+from table3_peers import settings as settings_of_peer
 
 FILE = RESULTS / "forecast_table3.jsonl"
 FIELDS = ("model", "dataset", "input_size", "h", "seed", "settings")
-HORIZONS = (96, 192, 336, 720)
+LAST_VALUE = "last-value"
+MODELS = ("titans", LAST_VALUE, *SCRIPTS)
 
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
@@ -28,33 +32,53 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
 
     model, dataset, input_size, h, seed, text = key
     settings = json.loads(text)
+    if model == LAST_VALUE:
+        return _last_value(dataset, input_size, h)
     if model != "titans":
         return run_peer(model, dataset, input_size, h, seed, settings)
     found = evaluate_protocol(forecaster(**settings), dataset, input_size=input_size, h=h, seed=seed)
     return {**{k: v for k, v in found.items() if k not in FIELDS}, "settings": settings}
 
 
+def _last_value(dataset: str, input_size: int, h: int) -> dict[str, Any]:
+    from titans_ts.evaluation import load_protocol, score_windows
+
+    windows = load_protocol(dataset).windows("test", input_size, h)
+    return {**score_windows(lambda past: np.repeat(past[:, -1:], h, axis=1), *windows), "settings": {}}
+
+
+def settings_of(model: str, dataset: str, h: int) -> dict[str, Any] | None:
+    """What a cell is run with; None while the search has not chosen it."""
+    if model == "titans":
+        return chosen(dataset)
+    return {} if model == LAST_VALUE else settings_of_peer(model, dataset, h)
+
+
 def _key(model: str, dataset: str, input_size: int, h: int, seed: int) -> tuple[Any, ...]:
-    settings = chosen(dataset) if model == "titans" else PEERS[model](dataset, h)
-    return (model, dataset, input_size, h, seed, json.dumps(settings, sort_keys=True))
+    return (model, dataset, input_size, h, seed, json.dumps(settings_of(model, dataset, h), sort_keys=True))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searched", action="store_true", help="the lookback too, of the forecaster")
-    parser.add_argument("--models", nargs="+", choices=("titans", *PEERS), default=("titans", *PEERS))
+    parser.add_argument("--models", nargs="+", choices=MODELS)
     parser.add_argument("--seeds", nargs="+", type=int, default=(0, 1, 2))
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--sets", nargs="+", choices=(*SETS, *LARGE), default=SETS)
     args = parser.parse_args()
-    if args.searched:
-        args.models = ("titans",)
+    if args.searched and args.models not in (None, ["titans"]):
+        parser.error("--searched is of the forecaster alone: leave --models out")
     torch.set_num_threads(1)
-    for model in args.models:
+    for model in ("titans",) if args.searched else args.models or MODELS:
         for seed in args.seeds if model == "titans" else (0,):
             for dataset in args.sets:
+                if model in SCRIPTS and dataset in LARGE:
+                    print(f"{dataset}: no settings of {model} are written down for it")
+                    continue
+                if model == "titans":
+                    search([dataset], args.searched)
                 lookback = chosen_lookback(dataset) if args.searched else LOOKBACKS[0]
-                if lookback is None or (model == "titans" and chosen(dataset) is None):
-                    print(f"{dataset}: its settings are not chosen yet; run forecast_search.py")
+                if lookback is None or settings_of(model, dataset, HORIZONS[0]) is None:
+                    print(f"{dataset}: another process is still at the search of its settings")
                     continue
                 work(FILE, [_key(model, dataset, lookback, h, seed) for h in HORIZONS], FIELDS, run)
 

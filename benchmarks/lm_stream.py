@@ -1,11 +1,12 @@
 """Two million tokens through a small model in one stream: resident memory and time per token as it goes.
 
-    python benchmarks/lm_stream.py
+    python benchmarks/lm_stream.py [--models lmm mac]
 
 Books, byte by byte, in pieces of 4,096 tokens; a row for each model, with a measurement every 100,000 tokens. The model
 is untrained: what is measured does not depend on its weights. Each model runs in a process of its own.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -67,12 +68,15 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, help="a single one runs in this process")
+    models = parser.parse_args().models
     torch.set_num_threads(1)
-    if len(sys.argv) > 1:
-        work(FILE, [(sys.argv[1],)], FIELDS, run)
+    if len(models) == 1:
+        work(FILE, [(models[0],)], FIELDS, run)
         return
-    for model in MODELS:
-        subprocess.run([sys.executable, __file__, model], check=True)
+    for model in models:
+        subprocess.run([sys.executable, __file__, "--models", model], check=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ a long stream through language models.
 python benchmarks/pictures.py
 """
 
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -95,4 +96,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     main()

@@ -3,6 +3,7 @@
 python benchmarks/readme_example.py
 """
 
+import argparse
 import contextlib
 import io
 import os
@@ -44,4 +45,5 @@ def _is_progress(line: str) -> bool:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     main()

@@ -1,62 +1,114 @@
-"""The peers of Table 3: models of neuralforecast with the settings of their papers' scripts for a lookback of 96.
+"""The peers of Table 3: models of neuralforecast with the settings of public scripts for a lookback of 96.
 
-Widths, layers and learning rates are those that the scripts of iTransformer, Time-Series-Library, TimeMixer, TimeXer
-and SOFTS give for each set; training ends as there: at most 10 epochs, 3 without a better validation error.
+Of iTransformer and SOFTS the scripts of their authors; of DLinear, PatchTST, TimeMixer and TimeXer those of
+Time-Series-Library, which has a script of DLinear for ETTh1 alone: its settings are taken for all sets. Widths, layers,
+heads, dropout, batches, learning rates and their schedules, epochs and patience are as there; as there the weights of
+the best validation epoch are scored. The networks are neuralforecast's, not in all things those of the papers.
 """
 
+import copy
+from dataclasses import dataclass, field
 from typing import Any
 
 from peers import QUIET, score_neuralforecast
 
-EPOCHS, PATIENCE = 10, 3
+HORIZONS = (96, 192, 336, 720)
 
 
-def _itransformer(dataset: str, h: int) -> dict[str, Any]:
-    if dataset == "ETTh1":
-        size = {"hidden_size": 256 if h <= 192 else 512, "d_ff": 256 if h <= 192 else 512, "e_layers": 2}
-    elif dataset == "weather":
-        size = {"hidden_size": 512, "d_ff": 512, "e_layers": 3}
-    else:
-        size = {"hidden_size": 128, "d_ff": 128, "e_layers": 2}
-    return {**size, "n_heads": 8, "learning_rate": 1e-4, "batch_size": 32, "windows_batch_size": 32}
+@dataclass(frozen=True)
+class Script:
+    """What a script gives.
+
+    Attributes:
+        network: arguments of the model.
+        batch: windows, each of all series.
+        decay: of the learning rate: halved behind each epoch, or "cosine" to 0.
+        patience: epochs without a better validation error.
+    """
+
+    network: dict[str, Any] = field(default_factory=dict)
+    batch: int = 32
+    learning_rate: float = 1e-4
+    decay: str = "half"
+    epochs: int = 10
+    patience: int = 3
 
 
-def _patchtst(dataset: str, h: int) -> dict[str, Any]:
-    small = dataset.startswith("ETTh")
-    size = {"hidden_size": 16, "n_heads": 4, "linear_hidden_size": 128} if small else {
-        "hidden_size": 128, "n_heads": 16, "linear_hidden_size": 256
-    }  # fmt: skip
-    return {**size, "encoder_layers": 3, "dropout": 0.3 if small else 0.2, "fc_dropout": 0.3 if small else 0.2,
-            "patch_len": 16, "stride": 8, "learning_rate": 1e-4, "windows_batch_size": 896}  # fmt: skip
+def _dlinear(dataset: str, h: int) -> Script:
+    return Script({"moving_avg_window": 25})
 
 
-def _dlinear(dataset: str, h: int) -> dict[str, Any]:
-    return {"moving_avg_window": 25, "learning_rate": 5e-3 if dataset.startswith("ETTh") else 1e-4,
-            "windows_batch_size": 224}  # fmt: skip
-
-
-def _timemixer(dataset: str, h: int) -> dict[str, Any]:
-    layers = {"ETTh1": 2, "ETTh2": 2, "weather": 3, "ETTm1": 2, "ETTm2": 4}[dataset]
-    width = 32 if dataset == "ETTm2" else 16
-    return {"d_model": width, "d_ff": 32, "e_layers": layers, "down_sampling_layers": 3, "down_sampling_window": 2,
-            "learning_rate": 1e-2, "windows_batch_size": 128}  # fmt: skip
-
-
-def _timexer(dataset: str, h: int) -> dict[str, Any]:
-    width = {"ETTh1": 256, "ETTh2": 256, "weather": 256, "ETTm1": 256, "ETTm2": 256}[dataset]
-    layers = 1 if dataset in ("ETTm1", "ETTm2", "weather") else 2
-    return {"hidden_size": width, "d_ff": 512, "e_layers": layers, "patch_len": 16, "learning_rate": 1e-4,
-            "windows_batch_size": 32}  # fmt: skip
-
-
-def _softs(dataset: str, h: int) -> dict[str, Any]:
-    width = 512 if dataset == "weather" else 128 if dataset.startswith("ETTm") else 256
+def _itransformer(dataset: str, h: int) -> Script:
+    width = {"ETTh1": 256 if h <= 192 else 512, "weather": 512}.get(dataset, 128)
     layers = 3 if dataset == "weather" else 2
-    return {"hidden_size": width, "d_core": width // 4 if dataset == "ETTh1" else 64, "d_ff": width, "e_layers": layers,
-            "learning_rate": 3e-4, "windows_batch_size": 32}  # fmt: skip
+    return Script({"hidden_size": width, "d_ff": width, "e_layers": layers, "n_heads": 8, "dropout": 0.1})
 
 
-PEERS = {
+def _softs(dataset: str, h: int) -> Script:
+    layers, width, core, inner = {
+        "ETTh1": (1, 256, 256, 256 if h <= 192 else 512),
+        "ETTh2": (2, 128, 64, 128),
+        "ETTm1": (2, 128, 64, 128),
+        "ETTm2": (2, 256, 256, 128),
+        "weather": (3, 512, 128, 512),
+    }[dataset]
+    epochs, patience = {"ETTm1": (50, 3), "weather": (10, 10)}.get(dataset, (20, 3))
+    return Script(
+        {"hidden_size": width, "d_core": core, "d_ff": inner, "e_layers": layers, "dropout": 0.0},
+        batch=16 if dataset in ("ETTm1", "weather") else 32,
+        learning_rate=3e-4,
+        decay="cosine",
+        epochs=epochs,
+        patience=patience,
+    )
+
+
+def _timemixer(dataset: str, h: int) -> Script:
+    return Script(
+        {
+            "d_model": 32 if dataset == "ETTm2" else 16,
+            "d_ff": 32,
+            "e_layers": 3 if dataset == "weather" else 2,
+            "down_sampling_layers": 3,
+            "down_sampling_window": 2,
+            "channel_independence": 1,
+            "dropout": 0.1,
+        },
+        batch={"ETTh2": 32, "ETTm1": 16}.get(dataset, 128),
+        learning_rate=1e-2,
+        epochs=20 if dataset == "weather" else 10,
+        patience=10 if dataset in ("ETTh1", "weather") else 3,
+    )
+
+
+def _timexer(dataset: str, h: int) -> Script:
+    layers, width, inner, batch = {
+        "ETTh1": ((1, 256, 2048, 4), (2, 128, 2048, 4), (1, 512, 1024, 16), (1, 256, 1024, 16)),
+        "ETTh2": ((1, 256, 1024, 16), (1, 256, 1024, 32), (2, 512, 1024, 4), (2, 256, 1024, 16)),
+        "ETTm1": ((1, 256, 2048, 4), (1, 256, 256, 4), (1, 256, 1024, 4), (1, 256, 512, 4)),
+        "ETTm2": ((1, 256, 2048, 32), (1, 256, 1024, 16), (1, 512, 1024, 32), (1, 512, 2048, 32)),
+        "weather": ((1, 256, 512, 4), (3, 128, 1024, 4), (1, 256, 2048, 4), (1, 128, 2048, 4)),
+    }[dataset][HORIZONS.index(h)]
+    network = {"hidden_size": width, "d_ff": inner, "e_layers": layers, "n_heads": 8, "patch_len": 16, "dropout": 0.1}
+    return Script(network, batch=batch)
+
+
+def _patchtst(dataset: str, h: int) -> Script:
+    layers, heads, batch = {
+        "ETTh1": ((1, 2, 32), (1, 8, 32), (1, 8, 32), (1, 16, 32)),
+        "ETTh2": ((3, 4, 32), (3, 4, 32), (3, 4, 32), (3, 4, 32)),
+        "ETTm1": ((1, 2, 32), (3, 2, 128), (1, 4, 128), (3, 4, 128)),
+        "ETTm2": ((3, 16, 32), (3, 2, 128), (1, 4, 32), (3, 4, 128)),
+        "weather": ((2, 4, 32), (2, 16, 32), (2, 4, 128), (2, 4, 128)),
+    }[dataset][HORIZONS.index(h)]
+    network = {"hidden_size": 512, "linear_hidden_size": 2048, "encoder_layers": layers, "n_heads": heads,
+               "patch_len": 16, "stride": 8, "dropout": 0.1, "fc_dropout": 0.1, "attn_dropout": 0.1,
+               "head_dropout": 0.1, "res_attention": False, "batch_normalization": True,
+               "revin_subtract_last": False}  # fmt: skip
+    return Script(network, batch=batch, epochs=3 if dataset == "weather" else 10)
+
+
+SCRIPTS = {
     "DLinear": _dlinear,
     "iTransformer": _itransformer,
     "SOFTS": _softs,
@@ -66,35 +118,77 @@ PEERS = {
 }
 
 
-def run_peer(name: str, dataset: str, input_size: int, h: int, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """Train a peer and score every test window."""
+def settings(name: str, dataset: str, h: int) -> dict[str, Any]:
+    """Of a peer, as they stand in result files."""
+    return copy.deepcopy(vars(SCRIPTS[name](dataset, h)))
+
+
+def peer(name: str, script: Script, data: Any, h: int, input_size: int, seed: int, epochs: int | None = None) -> Any:
+    """An untrained model of neuralforecast that trains as a script says; ``epochs`` ends it there, unstopped."""
+    import torch
     from neuralforecast import models
     from neuralforecast.losses.pytorch import MSE
 
-    from titans_ts.evaluation import load_protocol
-
-    data = load_protocol(dataset)
     series = data.values.shape[1]
     kind = getattr(models, name)
-    windows = data.split.train.stop - input_size - h + 1
-    a_batch = settings["windows_batch_size"]
-    # a univariate model's batch counts windows of one series
-    epoch = max(1, (windows if kind.MULTIVARIATE else windows * series) // a_batch)
-    model = kind(
+    # an epoch is a pass over the training windows; a univariate model's batch counts windows of one series
+    steps = max(1, (data.split.train.stop - input_size - h + 1) // script.batch)
+    rounds = script.epochs if epochs is None else epochs
+    decay = (
+        {"num_lr_decays": rounds}
+        if script.decay == "half"
+        else {
+            "lr_scheduler": torch.optim.lr_scheduler.CosineAnnealingLR,
+            "lr_scheduler_kwargs": {"T_max": rounds * steps},
+        }
+    )
+    return kind(
         h=h,
         input_size=input_size,
         **({"n_series": series} if kind.MULTIVARIATE else {}),
-        **settings,
+        **script.network,
+        **decay,
         loss=MSE(),
-        max_steps=EPOCHS * epoch,
-        val_check_steps=epoch,
-        early_stop_patience_steps=PATIENCE,
+        max_steps=rounds * steps,
+        val_check_steps=steps,
+        early_stop_patience_steps=script.patience if epochs is None else -1,
+        batch_size=series,
+        windows_batch_size=script.batch * (1 if kind.MULTIVARIATE else series),
+        inference_windows_batch_size=256,
+        learning_rate=script.learning_rate,
         random_seed=seed + 1,
         scaler_type="identity",
-        inference_windows_batch_size=256,
         accelerator="cpu",
+        callbacks=[best_weights()],
         **QUIET,
     )
+
+
+def best_weights() -> Any:
+    """Lightning's callback that puts the weights of the best validation back when training ends."""
+    from pytorch_lightning import Callback
+
+    class BestWeights(Callback):
+        least, weights = float("inf"), None
+
+        def on_validation_end(self, trainer: Any, module: Any) -> None:
+            error = float(trainer.callback_metrics.get("ptl/val_loss", "inf"))
+            if not trainer.sanity_checking and error < self.least:
+                self.least, self.weights = error, copy.deepcopy(module.state_dict())
+
+        def on_train_end(self, trainer: Any, module: Any) -> None:
+            if self.weights is not None:
+                module.load_state_dict(self.weights)
+
+    return BestWeights()
+
+
+def run_peer(name: str, dataset: str, input_size: int, h: int, seed: int, given: dict[str, Any]) -> dict[str, Any]:
+    """Train a peer and score every test window."""
+    from titans_ts.evaluation import load_protocol
+
+    data = load_protocol(dataset)
+    model = peer(name, Script(**given), data, h, input_size, seed)
     found = score_neuralforecast(model, data)
     size = sum(p.numel() for p in model.parameters())
-    return {**found, "seconds": round(found["seconds"], 1), "parameters": size, "settings": settings}
+    return {**found, "seconds": round(found["seconds"], 1), "parameters": size, "settings": given}
