@@ -283,7 +283,7 @@ def tune(
             timeout=timeout,
             val_size=val_size,
             static_df=facts,
-            random_state=seed,
+            random_state=None if storage else seed,  # processes that share a study draw trials of their own
             verbose=not quiet,
         )
     )

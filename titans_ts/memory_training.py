@@ -4,8 +4,10 @@ Streams run through the training rows; their state is carried from one segment t
 """
 
 import copy
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +32,7 @@ class MemoryReport:
     Attributes:
         steps: updates of the outer loop; 0 where the series are too short for a memory.
         without: validation error of the network alone (absolute, in standard deviations, near steps weighing more).
-        with_memory: the same with the memory as it was kept.
+        with_memory: the same with the memory where it was best; None where it was never a number.
         kept: whether the memory is used: if it lowered the error, or if there was no validation to ask.
     """
 
@@ -75,32 +77,28 @@ def train_memory(
             return None, MemoryReport(0)
         val = _Validation.of(network, objective, table, memory, border)
         without = val.error(None) if val else None
-        best, best_error = copy.deepcopy(memory.state_dict()), without
+        best, lowest = memory.state_dict(), math.inf
         optimizer = torch.optim.AdamW(memory.parameters(), lr=learning_rate, weight_decay=0.1)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=max(2, steps))
-        bar = tqdm(total=steps, desc="Memory", disable=not progress, leave=True)
-        done, kept = 0, val is None
-        while done < steps:
-            for loss in streams.run(memory):
+        with tqdm(total=steps, desc="Memory", disable=not progress, leave=True) as bar:
+            for done, loss in enumerate(islice(streams.losses(memory.train()), steps), 1):
                 optimizer.zero_grad()
                 loss.backward()
                 nn.utils.clip_grad_norm_(memory.parameters(), 1.0)
                 optimizer.step()
                 schedule.step()
-                done += 1
                 bar.update()
                 if val and done % max(1, steps // CHECKS) == 0:
                     error = val.error(memory)
                     bar.set_postfix(val_loss=f"{error:.4f}", without=f"{without:.4f}")
-                    if best_error is not None and error < best_error:
-                        best, best_error, kept = copy.deepcopy(memory.state_dict()), error, True
-                if done == steps:
-                    break
-        bar.close()
-        if val:
-            memory.load_state_dict(best)
-        memory.eval()
-        return (memory if kept else None), MemoryReport(done, without, best_error, kept)
+                    if error < lowest:
+                        best, lowest = copy.deepcopy(memory.state_dict()), error
+        if without is None:
+            return memory.eval(), MemoryReport(steps, kept=True)
+        memory.load_state_dict(best)
+        kept = lowest < without
+        report = MemoryReport(steps, without, lowest if math.isfinite(lowest) else None, kept)
+        return (memory.eval() if kept else None), report
 
 
 class _Streams:
@@ -110,21 +108,27 @@ class _Streams:
         self, network: Simba, objective: Objective, table: Table, memory: online.OnlineMemory, border: int
     ) -> None:
         self.forecasts, self.table = KeptForecasts(network, objective, table), table
-        self.first = first_rows(table.values)
+        self.together = network.config.num_series is not None
+        first = first_rows(table.values)
+        # series that are mixed are forecast together, so they are read from where all of them have begun
+        self.first = first.max().expand_as(first) if self.together else first
         self.lead = max(memory.span + memory.stride, network.config.input_size)
         self.tokens = ((border - network.config.h - memory.stride) - (self.first + self.lead)) // memory.stride
         self.able = torch.nonzero(self.tokens >= SEGMENT // 2).squeeze(1)
-        self.together = network.config.num_series is not None
 
     @property
     def enough(self) -> bool:
         """Whether there is something to learn from; series that are mixed are read together, so each must be long."""
         return len(self.able) == len(self.tokens) if self.together else len(self.able) > 0
 
-    def run(self, memory: online.OnlineMemory) -> Iterator[Tensor]:
-        """One pass of :data:`LANES` streams: yields the loss of each segment, and goes on from its state."""
+    def losses(self, memory: online.OnlineMemory) -> Iterator[Tensor]:
+        """Without end: the loss of each segment, of one pass after the other."""
+        while True:
+            yield from self._pass(memory)
+
+    def _pass(self, memory: online.OnlineMemory) -> Iterator[Tensor]:
+        """:data:`LANES` streams from their begin to their end, the state going on from segment to segment."""
         S, N = memory.stride, self.table.values.shape[1]
-        memory.train()
         if self.together:
             phases = torch.randint(S, (max(1, LANES // N),))
             series, phase = torch.arange(N).repeat(len(phases)), phases.repeat_interleave(N)
@@ -192,8 +196,9 @@ class _Validation:
     def error(self, memory: online.OnlineMemory | None) -> float:
         found = self.forecast
         if memory is not None:
-            memory.eval()
-            found = found + corrections(memory, self.table, self.origins)
+            mode = memory.training
+            found = found + corrections(memory.eval(), self.table, self.origins)
+            memory.train(mode)
         error = (found - self.truth).abs()
         error = error if self.table.unit is None else error * self.table.unit
         weight = torch.arange(1, error.shape[1] + 1).rsqrt()[:, None] * error.isfinite()

@@ -9,6 +9,7 @@ import optuna
 import pandas as pd
 import pytest
 
+from titans_core.train.tune import open_study, run_study
 from titans_ts import forecaster
 from titans_ts.tune import default_space, plot_history, plot_importance, tune
 
@@ -95,6 +96,18 @@ def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_pa
     states = [t.state.name for t in optuna.load_study(study_name="titans_ts", storage=storage).trials]
     assert states.count("RUNNING") == 1  # the one that was killed
     assert 6 <= states.count("COMPLETE") + states.count("PRUNED") <= 7  # two may finish at once
+
+
+def test_a_study_that_goes_on_draws_trials_of_its_own(tmp_path):
+    def drawn(n):
+        study = open_study(tmp_path / "s.db", "s", {}, 0)
+        run_study(study, lambda trial: trial.suggest_float("x", 0, 1), n, None, False)
+        return [t.params["x"] for t in study.trials]
+
+    first = drawn(5)
+    both = drawn(10)
+    assert both[:5] == first
+    assert len(set(both)) == 10
 
 
 def test_trials_worse_than_the_median_end_early(tiny, wide):

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from titans_ts import TitansForecaster, online
-from titans_ts.memory_training import MemoryReport
+from titans_ts.memory_training import MemoryReport, _Streams
+from titans_ts.rolling import forecast_rows
 
 
 @pytest.fixture
@@ -174,10 +175,13 @@ def test_the_surprise_is_what_the_memory_did_not_expect(fitted, waves):
 
 def test_a_memory_that_does_not_help_is_left_out_and_the_report_says_so(tiny):
     noise = pd.DataFrame({"a": np.random.default_rng(0).normal(size=300)})
-    model = tiny().fit(noise)
+    waves = np.sin(np.arange(240) * np.pi / 3) + 0.3 * noise["a"][:240]  # which the network has learned
+    model = tiny(max_epochs=60, learning_rate=1e-2).fit(pd.DataFrame({"a": waves}))
     report = model.memory_report_
     assert report.steps > 0
-    assert report.kept == (model.memory_ is not None) == (report.with_memory < report.without)
+    assert not report.kept
+    assert model.memory_ is None
+    assert report.with_memory > report.without  # what it came to, not what it was refused for
     short = tiny().fit(noise.iloc[:60])
     assert short.memory_ is None
     assert short.memory_report_ == MemoryReport(0)
@@ -185,6 +189,44 @@ def test_a_memory_that_does_not_help_is_left_out_and_the_report_says_so(tiny):
         short.surprise(noise)
     short.update(noise.iloc[60:].set_axis(range(60, 300), axis=0))
     assert short.predict().index[0] == 300
+
+
+def test_a_memory_of_mixed_series_is_told_the_forecasts_of_its_own_rows(tiny, monkeypatch):
+    """Whatever row each of the series begins at."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(400, 2)).cumsum(0), columns=["a", "b"])
+    frame.iloc[:50, 1] = np.nan
+    seen = []
+    known = _Streams._known
+
+    def recorded(streams, origins, series):
+        seen.append((streams, origins, series, known(streams, origins, series)))
+        return seen[-1][-1]
+
+    monkeypatch.setattr(_Streams, "_known", recorded)
+    model = tiny(multivariate=True, missing="mask").fit(frame, val_size=40)
+    assert seen
+    for streams, origins, series, (forecast, truth) in seen[:3]:
+        for lane, column in enumerate(series.tolist()):
+            own = forecast_rows(model.network_, model.model_.objective, streams.table, origins[lane])
+            torch.testing.assert_close(forecast[lane], own.point[:, :, column])
+            ahead = origins[lane][:, None] + torch.arange(model.h)
+            torch.testing.assert_close(truth[lane], streams.table.values[ahead, column], equal_nan=True)
+
+
+def test_validation_leaves_a_memory_in_training(tiny, monkeypatch):
+    modes = []
+    forward = online.OnlineMemory.forward
+
+    def recorded(memory, *given):
+        if torch.is_grad_enabled():
+            modes.append(memory.training)
+        return forward(memory, *given)
+
+    monkeypatch.setattr(online.OnlineMemory, "forward", recorded)
+    model = tiny().fit(pd.DataFrame({"a": np.random.default_rng(0).normal(size=600).cumsum()}))
+    assert len(modes) == model.memory_report_.steps
+    assert all(modes)
 
 
 def test_a_stream_of_any_length_stays_finite():

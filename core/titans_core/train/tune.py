@@ -27,7 +27,8 @@ def open_study(
             processes, on a network drive too; any other path an SQLite file; a URL is taken as it is.
         name: of the study.
         identity: what must be the same for a study to be continued, such as the data's ``digest``.
-        random_state: of the sampler; processes that share a study need different ones, or None.
+        random_state: of the sampler, which goes on where trials are there; processes that share a study need different
+            ones, or None.
 
     Raises:
         ValueError: the study there is of other data or settings.
@@ -38,9 +39,11 @@ def open_study(
             storage=_storage(storage),
             load_if_exists=True,
             direction="minimize",
-            sampler=optuna.samplers.TPESampler(seed=random_state),
             pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
         )
+        # the same seed again would draw the first trials again
+        seed = None if random_state is None else random_state + len(study.get_trials(deepcopy=False))
+        study.sampler = optuna.samplers.TPESampler(seed=seed)
     there = study.user_attrs.get("identity")
     if there is None:
         study.set_user_attr("identity", dict(identity))
