@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shutil
 import subprocess
 from datetime import datetime, timezone
 from pathlib import Path
@@ -63,6 +64,8 @@ def _commit() -> str:
     def git(*args: str) -> str:
         return subprocess.run(["git", *args], capture_output=True, text=True, cwd=RESULTS.parent, check=False).stdout
 
+    if shutil.which("git") is None:
+        return "unknown"
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude)results")
     return git("rev-parse", "--short", "HEAD").strip() + ("+changes" if changed else "")
 

@@ -10,7 +10,9 @@ python="${PYTHON:-python3}"
 "$python" -c 'import torch, sys; sys.exit(None if torch.cuda.is_available() else "there is no CUDA device here")' || exit 1
 failed=0
 if "$python" -c 'import pytest' 2>/dev/null; then
-  timeout 150 "$python" -m pytest -q -p no:cacheprovider -o addopts="--import-mode=importlib" -o timeout= \
+  # most of their time is compiling, which runs side by side where there is pytest-xdist
+  workers=$("$python" -c 'import xdist; print("-n 8")' 2>/dev/null)
+  timeout 150 "$python" -m pytest -q -p no:cacheprovider -o addopts="--import-mode=importlib" -o timeout= $workers \
     tests/core/ops/test_triton_coefficients.py tests/core/ops/test_triton_decode.py tests/core/ops/test_triton_memory.py || failed=1
 else
   echo "pytest is not installed: the kernels are measured, and not tested" >&2

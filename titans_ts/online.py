@@ -120,7 +120,7 @@ class OnlineMemory(nn.Module):
 
     def _heads(self, layer: nn.Module, code: Tensor, unit: bool = False) -> Tensor:
         heads = F.silu(layer(code)).unflatten(-1, (HEADS, -1))
-        return F.normalize(heads, dim=-1) if unit else heads
+        return F.normalize(heads, dim=-1).to(heads.dtype) if unit else heads  # autocast on CUDA gives float32
 
     def _correct(self, out: Tensor, asked: Tensor, scale: Tensor) -> Tensor:
         recalled = self.out_norm(out).flatten(-2) * F.silu(self.out_gate(asked))

@@ -229,6 +229,17 @@ def test_validation_leaves_a_memory_in_training(tiny, monkeypatch):
     assert all(modes)
 
 
+def test_a_memory_under_autocast_that_takes_norms_in_float32(monkeypatch):
+    """As that of CUDA does."""
+    normalize = torch.nn.functional.normalize
+    memory, windows = online.OnlineMemory(12, 3), torch.randn(2, 5, 12)
+    expected = memory(windows, windows, windows)[0]
+    monkeypatch.setattr(torch.nn.functional, "normalize", lambda x, **options: normalize(x.float(), **options))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = memory(windows, windows, windows)[0]
+    torch.testing.assert_close(found.float(), expected, rtol=0.1, atol=0.1)
+
+
 def test_a_stream_of_any_length_stays_finite():
     """The linear memory's step is bounded whatever the gates say."""
     torch.manual_seed(0)

@@ -69,7 +69,7 @@ class LMState:
     def save(self, path: str | Path) -> None:
         """Write it to one safetensors file."""
         kept: dict[str, Tensor] = {}
-        tree = _pack(self.blocks, kept)
+        tree = _pack(self.blocks, kept, {})
         about = {"format": FORMAT, "tokens": self.tokens, "config": asdict(self.config), "tree": tree}
         with written_whole(path) as part:  # the state that is there stays whole until then
             save_file(kept, part, metadata={"titans_state": json.dumps(about)})
@@ -106,15 +106,17 @@ def tensors(state: Any) -> Iterator[Tensor]:
     return iter(found)
 
 
-def _pack(x: Any, kept: dict[str, Tensor]) -> Any:
-    """A state as JSON, its tensors by number in ``kept``."""
+def _pack(x: Any, kept: dict[str, Tensor], names: dict[int, str]) -> Any:
+    """A state as JSON, its tensors by number in ``kept``; ``names`` has the numbers of those that are there by id."""
     if isinstance(x, Tensor):
-        kept[str(len(kept))] = x.detach().cpu().contiguous().clone()
-        return {"tensor": str(len(kept) - 1)}
+        if id(x) not in names:
+            names[id(x)] = str(len(kept))
+            kept[names[id(x)]] = x.detach().cpu().contiguous().clone()
+        return {"tensor": names[id(x)]}
     if isinstance(x, tuple):
-        return [_pack(y, kept) for y in x]
+        return [_pack(y, kept, names) for y in x]
     if dataclasses.is_dataclass(x):
-        parts = {f.name: _pack(getattr(x, f.name), kept) for f in dataclasses.fields(x)}
+        parts = {f.name: _pack(getattr(x, f.name), kept, names) for f in dataclasses.fields(x)}
         return {"kind": type(x).__name__, "parts": parts}
     return x
 

@@ -23,7 +23,8 @@ def _logit(p: float) -> float:
 
 def _unit(x: Tensor) -> Tensor:
     # torch's own bound of the norm is 0 in float16, and a row of zeros then has a gradient of NaN
-    return F.normalize(x, dim=-1, eps=max(1e-12, torch.finfo(x.dtype).tiny))
+    # autocast on CUDA takes the norm in float32, and gives that back
+    return F.normalize(x, dim=-1, eps=max(1e-12, torch.finfo(x.dtype).tiny)).to(x.dtype)
 
 
 class NeuralMemory(nn.Module):

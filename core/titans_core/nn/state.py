@@ -15,7 +15,8 @@ class NeuralMemoryState:
     Attributes:
         memory: the memory itself: weights, momentum, and its place in the current chunk.
         tail: the last ``conv_size - 1`` inputs of the convolution, ``[B, conv_size - 1, 3 dim]``; or None.
-        gates: alpha, eta and theta of the chunk at hand, ``[B, 1, gates * H]``; None with gates per token.
+        gates: logits of theta, alpha and eta (those there are) of the chunk at hand, ``[B, 1, gates * H]``; None with
+            gates per token.
     """
 
     memory: MemoryState

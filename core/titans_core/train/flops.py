@@ -1,5 +1,6 @@
 """How much arithmetic a token takes: what tokens per second are held against (MFU)."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -14,7 +15,7 @@ def flops_per_token(model: TitansLM, length: int) -> float:
     """Multiplications and additions of one token, forward and backward, in sequences of ``length``.
 
     Twice the weights of every matrix product forward and twice that again backward; attention over the tokens that are
-    seen; the memory's products of each chunk (``22 d h + 4 C (d + h) + 2 C^2`` for two layers, with C tokens a chunk).
+    seen; the memory's products of each chunk (``22 d h + 4 C (d + h)`` for two layers, with C tokens a chunk).
     """
     config = model.config
     matrices = sum(p.numel() for name, p in model.named_parameters() if p.ndim == 2 and "persistent" not in name)
@@ -43,16 +44,18 @@ def _attention(config: TitansConfig, length: int) -> float:
     return 4 * config.dim * (config.num_persistent + 2 * min(config.window, length))
 
 
+def memory_flops(widths: Sequence[int], chunk_size: int, momentum: bool = True) -> float:
+    """Of a token's forward pass through the memory of one head; ``widths`` from input to output, two for one layer."""
+    products = sum(a * b for a, b in pairwise(widths))
+    # keys forward, errors back but through the first layer, M and S read, both written
+    carried = 2 * products * (5 + momentum) - 2 * widths[0] * widths[1]
+    return carried + 2 * chunk_size * sum(a + b for a, b in pairwise(widths))
+
+
 def _memory(config: TitansConfig) -> float:
     if config.architecture == "transformer":
         return 0.0
     d = config.dim // config.num_heads
-    h = round(d * config.memory_expansion)
-    C = max(config.chunk_size, 16)
-    widths = [d, *[h] * (config.memory_depth - 1), d]
-    products = sum(a * b for a, b in pairwise(widths))
-    # keys forward, errors back but through the first layer, M and S read, both written
-    per_layer = 2 * products * (5 + config.momentum) - 2 * widths[0] * widths[1]
-    within = 2 * C * sum(a + b for a, b in pairwise(widths))
-    asked = 2 * products if config.architecture == "mac" else 0
-    return config.num_heads * (per_layer + within + asked)
+    widths = [d, *[round(d * config.memory_expansion)] * (config.memory_depth - 1), d]
+    asked = 2 * sum(a * b for a, b in pairwise(widths)) if config.architecture == "mac" else 0
+    return config.num_heads * (memory_flops(widths, max(config.chunk_size, 16), config.momentum) + asked)

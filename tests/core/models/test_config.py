@@ -14,6 +14,14 @@ from titans_core.models import presets
 SIZES = {"170m": 170e6, "340m": 340e6, "400m": 400e6, "760m": 760e6}
 
 
+def test_changes_of_a_preset_are_what_is_asked_for():
+    changes = {"chunk_size": 64, "momentum": True, "memory_depth": 2, "num_persistent": 8}
+    for preset in ("gated-deltanet-170m", "lmm-170m"):
+        config = TitansConfig.preset(preset, **changes)
+        assert {name: getattr(config, name) for name in changes} == changes
+    assert TitansConfig.preset("gated-deltanet-170m").chunk_size == 1
+
+
 @pytest.mark.parametrize("preset", presets())
 def test_a_preset_has_the_parameters_that_its_name_says(preset):
     config = TitansConfig.preset(preset)

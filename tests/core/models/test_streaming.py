@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from titans_core.models.state import tensors
+from titans_core.models.state import LMState, tensors
 from titans_core.nn.attention import Attention
 
 
@@ -107,6 +107,16 @@ def test_a_state_can_be_asked_many_times_and_stays_as_it_is(make_model, name):
     model(ids[:, 4:9], state)
     assert torch.equal(model(ids[:, :4], state)[0], first)
     assert all(torch.equal(a, b) for a, b in zip(tensors(state.blocks), before, strict=True))
+
+
+@pytest.mark.parametrize("tokens", [24, 25])
+def test_what_a_state_holds_twice_it_holds_once(make_model, name, tokens, tmp_path):
+    """At the ends of chunks and segments weights stand where gradients are taken, too."""
+    state = make_model(name).read(ids_of(2, tokens))
+    state.save(tmp_path / "state")
+    loaded = LMState.load(tmp_path / "state")
+    assert loaded.nbytes == state.select(torch.tensor([1, 0])).nbytes == state.nbytes
+    assert (tmp_path / "state").stat().st_size < state.nbytes + 20_000
 
 
 def test_a_saved_state_is_gone_on_from_alike(make_model, name, tmp_path):

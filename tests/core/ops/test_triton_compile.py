@@ -17,11 +17,12 @@ from triton import compile, next_power_of_2
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from titans_core.ops.memory.triton import backward, forward
+from titans_core.ops.memory.triton.launch import CHOICES
 
 def compiled(tuned, bf16, base, K, H, C):
-    kernel = tuned.fn
-    constants = {"K": K, "V": K, "H": H, "n": 2, "BLOCK_C": max(16, next_power_of_2(C)), "BLOCK": 32,
-                 "ACTIVATION": "silu", "BF16": bf16, "PRECISION": "tf32"}
+    kernel, (block, warps) = tuned.fn, CHOICES[-1]
+    constants = {"K": K, "V": K, "H": H, "n": 2, "BLOCK_C": max(16, next_power_of_2(C)), "BLOCK": block,
+                 "ACTIVATION": "silu", "BF16": bf16}
     constants |= {} if base else {"B1": None, "B2": None}
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
     tokens = "*bf16" if bf16 else "*fp32"
@@ -30,7 +31,7 @@ def compiled(tuned, bf16, base, K, H, C):
     # torch aligns what it allocates
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
-    return compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8, "num_stages": 1})
+    return compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": 1})
 
 modules = {"forward": forward, "backward": backward}
 module, name, *rest = json.loads(sys.argv[1])

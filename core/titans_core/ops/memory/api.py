@@ -50,7 +50,7 @@ def neural_memory(
             and it learns no more; near ``M_0``, where the outer loop has put it, it does.
         backend: "naive" (the definition, slow; its backward pass follows autocast where that is on, and it has second
             derivatives), "chunk" (exact and fast in plain PyTorch, on every device; first derivatives only), "triton"
-            (kernels for CUDA, with products in tf32 or bf16; first derivatives only), or "auto": "triton" on CUDA
+            (kernels for CUDA, with products of float32 or bf16; first derivatives only), or "auto": "triton" on CUDA
             where it can run, else "chunk".
 
     Returns:

@@ -40,6 +40,7 @@ def chunk_memory(
         run = partial(chunk_memory, chunk_size=chunk_size, activation=activation, base=None, backend=backend)
         return _as_difference(run, q, k, v, alpha, eta, theta, state=state, base=base[0])
     if is_online(eta, len(state.weights), chunk_size):
+        q, k, v = (x.to(theta.dtype) for x in (q, k, v))  # which may be bf16, for the kernels
         return online_memory(q, k, v, alpha, theta, state)
     B, T, H, _ = q.shape
     kinds = (state.weights,) if eta is None else (state.weights, state.momentum)  # without momentum S is not carried
@@ -66,7 +67,8 @@ def chunk_memory(
     anchor = [w.unflatten(0, (B, H)) for w in anchor]
     parts = [split(ws.unflatten(0, (B, H)), len(kinds)) for ws in WS]
     if eta is None:
-        S = _last_surprise(k[:, -1], v[:, -1], theta[:, -1], anchor, ACTIVATIONS[activation])
+        last_k, last_v = (x[:, -1].to(theta.dtype) for x in (k, v))
+        S = _last_surprise(last_k, last_v, theta[:, -1], anchor, ACTIVATIONS[activation])
     else:
         S = tuple(s for _, s in parts)
     W = tuple(w for w, *_ in parts)

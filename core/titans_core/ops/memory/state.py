@@ -43,11 +43,17 @@ State = TypeVar("State")
 
 
 def map_state(fn: Callable[[Tensor], Tensor], state: State) -> State:
-    """The same state with ``fn`` applied to each of its tensors: through dataclasses and tuples, to the leaves."""
+    """The same state with ``fn`` applied to each of its tensors: through dataclasses and tuples, to the leaves.
+
+    A tensor that stands in several places is asked once, and stands in them again.
+    """
+    done: dict[int, Tensor] = {}
 
     def visit(x: Any) -> Any:
         if isinstance(x, Tensor):
-            return fn(x)
+            if id(x) not in done:
+                done[id(x)] = fn(x)
+            return done[id(x)]
         if isinstance(x, tuple):
             return tuple(map(visit, x))
         if is_dataclass(x) and not isinstance(x, type):

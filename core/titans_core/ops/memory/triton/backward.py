@@ -135,7 +135,7 @@ def _read_linear(
     dq_, dk_, dG_, dread_, ddelta_, dWS,
     P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     piece = tl.program_id(0).to(tl.int64)
     rows, ks = tl.arange(0, BLOCK_C), tl.arange(0, K)
@@ -145,7 +145,7 @@ def _read_linear(
     q = load(q_ + piece * C * K, rows, ks, K, mask)
     k = load(k_ + piece * C * K, rows, ks, K, mask)
     G = tl.load(G_ + at_square, mask=square, other=0.0)
-    seen = dot(q, tl.trans(k), BF16, PRECISION)
+    seen = dot(q, tl.trans(k), BF16)
     a = column(read_ + piece * C * n, rows, n, mask)
     da = tl.zeros((BLOCK_C,), tl.float32)
     db = tl.zeros((BLOCK_C,), tl.float32)
@@ -156,22 +156,22 @@ def _read_linear(
         vs = first + tl.arange(0, BLOCK)
         dy = load(dy_ + piece * C * V, rows, vs, V, mask)
         delta = load(delta_ + piece * C * V, rows, vs, V, mask)
-        to_read += dot(dy, tl.trans(delta), BF16, PRECISION)
-        save(ddelta_ + piece * C * V, rows, vs, V, -dot(tl.trans(G * seen), dy, BF16, PRECISION), mask)
-        at = dot(dy, tl.trans(load_all(W, ks, vs, V)), BF16, PRECISION)
+        to_read += dot(dy, tl.trans(delta), BF16)
+        save(ddelta_ + piece * C * V, rows, vs, V, -dot(tl.trans(G * seen), dy, BF16), mask)
+        at = dot(dy, tl.trans(load_all(W, ks, vs, V)), BF16)
         dq += a * at
         da += tl.sum(at * q, axis=1)
-        save_all(dW, ks, vs, V, dot(tl.trans(q * a), dy, BF16, PRECISION))
+        save_all(dW, ks, vs, V, dot(tl.trans(q * a), dy, BF16))
         if n == 2:
             b = column(read_ + piece * C * n + 1, rows, n, mask)
-            at = dot(dy, tl.trans(load_all(W + K * V, ks, vs, V)), BF16, PRECISION)
+            at = dot(dy, tl.trans(load_all(W + K * V, ks, vs, V)), BF16)
             dq += b * at
             db += tl.sum(at * q, axis=1)
-            save_all(dW + K * V, ks, vs, V, dot(tl.trans(q * b), dy, BF16, PRECISION))
+            save_all(dW + K * V, ks, vs, V, dot(tl.trans(q * b), dy, BF16))
     tl.store(dG_ + at_square, -to_read * seen, mask=square)
     dseen = -to_read * G
-    save(dq_ + piece * C * K, rows, ks, K, dq + dot(dseen, k, BF16, PRECISION), mask)
-    save(dk_ + piece * C * K, rows, ks, K, dot(tl.trans(dseen), q, BF16, PRECISION), mask)
+    save(dq_ + piece * C * K, rows, ks, K, dq + dot(dseen, k, BF16), mask)
+    save(dk_ + piece * C * K, rows, ks, K, dot(tl.trans(dseen), q, BF16), mask)
     tl.store(dread_ + (piece * C + rows) * n, da, mask=mask)
     if n == 2:
         tl.store(dread_ + (piece * C + rows) * n + 1, db, mask=mask)
@@ -184,7 +184,7 @@ def _read_deep(
     dq_, dk_, dG_, dread_, ddelta_, ddelta1_, dX2_, dWS1, dWS2,
     P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     piece = tl.program_id(0).to(tl.int64)
     rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
@@ -200,10 +200,10 @@ def _read_deep(
     a = column(read_ + piece * C * m, rows, m, mask)
 
     seen2 = tl.load(seen_ + at_square, mask=square, other=0.0)
-    to_read2 = dot(dy, tl.trans(delta), BF16, PRECISION)
-    save(ddelta_ + piece * C * V, rows, vs, V, -dot(tl.trans(G * seen2), dy, BF16, PRECISION), mask)
+    to_read2 = dot(dy, tl.trans(delta), BF16)
+    save(ddelta_ + piece * C * V, rows, vs, V, -dot(tl.trans(G * seen2), dy, BF16), mask)
     dseen2 = -to_read2 * G
-    seen1 = dot(q, tl.trans(k), BF16, PRECISION)
+    seen1 = dot(q, tl.trans(k), BF16)
 
     start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
     at1, at2 = start1, start2
@@ -218,59 +218,59 @@ def _read_deep(
     for first in range(0, H, BLOCK):
         hs = first + tl.arange(0, BLOCK)
         # forward again
-        x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16, PRECISION), ACTIVATION)
-        delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16, PRECISION) * slope
+        x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
+        delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16) * slope
         W1 = load_all(start1, ks, hs, H)
-        z = dot(q * a, W1, BF16, PRECISION) - dot(G * seen1, delta1, BF16, PRECISION)
+        z = dot(q * a, W1, BF16) - dot(G * seen1, delta1, BF16)
         if n == 2:
             b = column(read_ + piece * C * m + 1, rows, m, mask)
             S1 = load_all(start1 + K * H, ks, hs, H)
-            z += dot(q * b, S1, BF16, PRECISION)
+            z += dot(q * b, S1, BF16)
         if B1 is not None:
             rest = column(read_ + piece * C * m + n, rows, m, mask)
             base1, base2 = load_all(B1 + piece % P * K * H, ks, hs, H), load_all(B2 + piece % P * H * V, hs, vs, V)
-            z += dot(q * rest, base1, BF16, PRECISION)
+            z += dot(q * rest, base1, BF16)
         hidden, read_slope, _ = activate(z, ACTIVATION)
 
         # second layer
-        at = dot(dy, tl.trans(load_all(start2, hs, vs, V)), BF16, PRECISION)
+        at = dot(dy, tl.trans(load_all(start2, hs, vs, V)), BF16)
         da += tl.sum(at * hidden, axis=1)
-        dhidden = a * at + dot(dseen2, x, BF16, PRECISION)
-        save_all(dstart2, hs, vs, V, dot(tl.trans(hidden * a), dy, BF16, PRECISION))
+        dhidden = a * at + dot(dseen2, x, BF16)
+        save_all(dstart2, hs, vs, V, dot(tl.trans(hidden * a), dy, BF16))
         if n == 2:
-            at = dot(dy, tl.trans(load_all(start2 + H * V, hs, vs, V)), BF16, PRECISION)
+            at = dot(dy, tl.trans(load_all(start2 + H * V, hs, vs, V)), BF16)
             db += tl.sum(at * hidden, axis=1)
             dhidden += b * at
-            save_all(dstart2 + H * V, hs, vs, V, dot(tl.trans(hidden * b), dy, BF16, PRECISION))
+            save_all(dstart2 + H * V, hs, vs, V, dot(tl.trans(hidden * b), dy, BF16))
         if B1 is not None:
-            at = dot(dy, tl.trans(base2), BF16, PRECISION)
+            at = dot(dy, tl.trans(base2), BF16)
             drest += tl.sum(at * hidden, axis=1)
             dhidden += rest * at
-            save_all(dstart2 + n * H * V, hs, vs, V, dot(tl.trans(hidden * rest), dy, BF16, PRECISION))
-        save(dX2_ + piece * C * H, rows, hs, H, dot(tl.trans(dseen2), hidden, BF16, PRECISION), mask)
+            save_all(dstart2 + n * H * V, hs, vs, V, dot(tl.trans(hidden * rest), dy, BF16))
+        save(dX2_ + piece * C * H, rows, hs, H, dot(tl.trans(dseen2), hidden, BF16), mask)
 
         # first layer
         dz = dhidden * read_slope
-        to_read1 += dot(dz, tl.trans(delta1), BF16, PRECISION)
-        save(ddelta1_ + piece * C * H, rows, hs, H, -dot(tl.trans(G * seen1), dz, BF16, PRECISION), mask)
-        at = dot(dz, tl.trans(W1), BF16, PRECISION)
+        to_read1 += dot(dz, tl.trans(delta1), BF16)
+        save(ddelta1_ + piece * C * H, rows, hs, H, -dot(tl.trans(G * seen1), dz, BF16), mask)
+        at = dot(dz, tl.trans(W1), BF16)
         da += tl.sum(at * q, axis=1)
         dq += a * at
-        save_all(dstart1, ks, hs, H, dot(tl.trans(q * a), dz, BF16, PRECISION))
+        save_all(dstart1, ks, hs, H, dot(tl.trans(q * a), dz, BF16))
         if n == 2:
-            at = dot(dz, tl.trans(S1), BF16, PRECISION)
+            at = dot(dz, tl.trans(S1), BF16)
             db += tl.sum(at * q, axis=1)
             dq += b * at
-            save_all(dstart1 + K * H, ks, hs, H, dot(tl.trans(q * b), dz, BF16, PRECISION))
+            save_all(dstart1 + K * H, ks, hs, H, dot(tl.trans(q * b), dz, BF16))
         if B1 is not None:
-            at = dot(dz, tl.trans(base1), BF16, PRECISION)
+            at = dot(dz, tl.trans(base1), BF16)
             drest += tl.sum(at * q, axis=1)
             dq += rest * at
-            save_all(dstart1 + n * K * H, ks, hs, H, dot(tl.trans(q * rest), dz, BF16, PRECISION))
+            save_all(dstart1 + n * K * H, ks, hs, H, dot(tl.trans(q * rest), dz, BF16))
     tl.store(dG_ + at_square, -to_read2 * seen2 - to_read1 * seen1, mask=square)
     dseen1 = -to_read1 * G
-    save(dq_ + piece * C * K, rows, ks, K, dq + dot(dseen1, k, BF16, PRECISION), mask)
-    save(dk_ + piece * C * K, rows, ks, K, dot(tl.trans(dseen1), q, BF16, PRECISION), mask)
+    save(dq_ + piece * C * K, rows, ks, K, dq + dot(dseen1, k, BF16), mask)
+    save(dk_ + piece * C * K, rows, ks, K, dot(tl.trans(dseen1), q, BF16), mask)
     tl.store(dread_ + (piece * C + rows) * m, da, mask=mask)
     if n == 2:
         tl.store(dread_ + (piece * C + rows) * m + 1, db, mask=mask)
@@ -285,7 +285,7 @@ def _store_linear(
     dk_, dv_, dwrite_, dcarry_, dA,
     N, P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     p = tl.program_id(0).to(tl.int64)
     rows, ks = tl.arange(0, BLOCK_C), tl.arange(0, K)
@@ -313,8 +313,8 @@ def _store_linear(
             delta = load(delta_ + piece * C * V, rows, vs, V, mask)
             ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask)
             dW = load_all(old, ks, vs, V)
-            ddelta -= dot(k * g, dW, BF16, PRECISION)
-            at = dot(delta, tl.trans(dW), BF16, PRECISION)
+            ddelta -= dot(k * g, dW, BF16)
+            at = dot(delta, tl.trans(dW), BF16)
             dg -= tl.sum(at * k, axis=1)
             dk -= g * at
             da += tl.sum(dW * load_all(start, ks, vs, V))
@@ -323,8 +323,8 @@ def _store_linear(
                 s = column(write_ + piece * C * n + 1, rows, n, mask)
                 b, e = tl.load(carry + 1), tl.load(carry + 2)
                 dS = load_all(old + K * V, ks, vs, V)
-                ddelta -= dot(k * s, dS, BF16, PRECISION)
-                at = dot(delta, tl.trans(dS), BF16, PRECISION)
+                ddelta -= dot(k * s, dS, BF16)
+                at = dot(delta, tl.trans(dS), BF16)
                 ds -= tl.sum(at * k, axis=1)
                 dk -= s * at
                 S = load_all(start + K * V, ks, vs, V)
@@ -333,8 +333,8 @@ def _store_linear(
                 dS_new = b * dW + e * dS + load_all(dWS_read + (piece * n + 1) * K * V, ks, vs, V)
                 save_all(new + K * V, ks, vs, V, dS_new)
             save(dv_ + piece * C * V, rows, vs, V, -ddelta, mask)
-            dk += dot(ddelta, tl.trans(load_all(at_A, ks, vs, V)), BF16, PRECISION)
-            at_anchor = dot(tl.trans(k), ddelta, BF16, PRECISION)
+            dk += dot(ddelta, tl.trans(load_all(at_A, ks, vs, V)), BF16)
+            at_anchor = dot(tl.trans(k), ddelta, BF16)
             if i == 0:
                 save_all(dA + p * K * V, ks, vs, V, at_anchor)
             else:
@@ -359,7 +359,7 @@ def _store_deep(
     dk_, dv_, dwrite_, dcarry_, dA1, dA2,
     N, P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     p = tl.program_id(0).to(tl.int64)
     rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
@@ -384,15 +384,15 @@ def _store_deep(
         ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask)
         for first in range(0, H, BLOCK):
             hs = first + tl.arange(0, BLOCK)
-            x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16, PRECISION), ACTIVATION)
+            x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
             ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask)
-            ddelta1 -= dot(k * g, load_all(old1, ks, hs, H), BF16, PRECISION)
-            ddelta -= dot(x * g, load_all(old2, hs, vs, V), BF16, PRECISION)
+            ddelta1 -= dot(k * g, load_all(old1, ks, hs, H), BF16)
+            ddelta -= dot(x * g, load_all(old2, hs, vs, V), BF16)
             if n == 2:
                 s = column(write_ + piece * C * n + 1, rows, n, mask)
-                ddelta1 -= dot(k * s, load_all(old1 + K * H, ks, hs, H), BF16, PRECISION)
-                ddelta -= dot(x * s, load_all(old2 + H * V, hs, vs, V), BF16, PRECISION)
-            ddelta += dot(ddelta1 * slope, load_all(at2, hs, vs, V), BF16, PRECISION)
+                ddelta1 -= dot(k * s, load_all(old1 + K * H, ks, hs, H), BF16)
+                ddelta -= dot(x * s, load_all(old2 + H * V, hs, vs, V), BF16)
+            ddelta += dot(ddelta1 * slope, load_all(at2, hs, vs, V), BF16)
         save(dv_ + piece * C * V, rows, vs, V, -ddelta, mask)
 
         # the activations, and what was written and carried on
@@ -406,16 +406,16 @@ def _store_deep(
         for first in range(0, H, BLOCK):
             hs = first + tl.arange(0, BLOCK)
             A1_s, A2_s = load_all(at1, ks, hs, H), load_all(at2, hs, vs, V)
-            x, slope, bend = activate(dot(k, A1_s, BF16, PRECISION), ACTIVATION)
-            error = dot(delta, tl.trans(A2_s), BF16, PRECISION)
+            x, slope, bend = activate(dot(k, A1_s, BF16), ACTIVATION)
+            error = dot(delta, tl.trans(A2_s), BF16)
             dW1, dW2 = load_all(old1, ks, hs, H), load_all(old2, hs, vs, V)
-            ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask) - dot(k * g, dW1, BF16, PRECISION)
-            dx = load(dX2_read + piece * C * H, rows, hs, H, mask) + dot(ddelta, tl.trans(A2_s), BF16, PRECISION)
+            ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask) - dot(k * g, dW1, BF16)
+            dx = load(dX2_read + piece * C * H, rows, hs, H, mask) + dot(ddelta, tl.trans(A2_s), BF16)
 
-            at = dot(delta, tl.trans(dW2), BF16, PRECISION)
+            at = dot(delta, tl.trans(dW2), BF16)
             dg -= tl.sum(at * x, axis=1)
             dx -= g * at
-            at = dot(error * slope, tl.trans(dW1), BF16, PRECISION)
+            at = dot(error * slope, tl.trans(dW1), BF16)
             dg -= tl.sum(at * k, axis=1)
             dk -= g * at
             da += tl.sum(dW1 * load_all(start1, ks, hs, H)) + tl.sum(dW2 * load_all(start2, hs, vs, V))
@@ -425,11 +425,11 @@ def _store_deep(
                 s = column(write_ + piece * C * n + 1, rows, n, mask)
                 b, e = tl.load(carry + 1), tl.load(carry + 2)
                 dS1, dS2 = load_all(old1 + K * H, ks, hs, H), load_all(old2 + H * V, hs, vs, V)
-                ddelta1 -= dot(k * s, dS1, BF16, PRECISION)
-                at = dot(delta, tl.trans(dS2), BF16, PRECISION)
+                ddelta1 -= dot(k * s, dS1, BF16)
+                at = dot(delta, tl.trans(dS2), BF16)
                 ds -= tl.sum(at * x, axis=1)
                 dx -= s * at
-                at = dot(error * slope, tl.trans(dS1), BF16, PRECISION)
+                at = dot(error * slope, tl.trans(dS1), BF16)
                 ds -= tl.sum(at * k, axis=1)
                 dk -= s * at
                 S1, S2 = load_all(start1 + K * H, ks, hs, H), load_all(start2 + H * V, hs, vs, V)
@@ -450,10 +450,10 @@ def _store_deep(
                 save_all(new1 + n * K * H, ks, hs, H, dB1)
                 save_all(new2 + n * H * V, hs, vs, V, dB2)
             dz = dx * slope + ddelta1 * error * bend
-            dk += dot(dz, tl.trans(A1_s), BF16, PRECISION)
-            at_A1 = dot(tl.trans(k), dz, BF16, PRECISION)
-            at_A2 = dot(tl.trans(ddelta1 * slope), delta, BF16, PRECISION)
-            at_A2 += dot(tl.trans(x), ddelta, BF16, PRECISION)
+            dk += dot(dz, tl.trans(A1_s), BF16)
+            at_A1 = dot(tl.trans(k), dz, BF16)
+            at_A2 = dot(tl.trans(ddelta1 * slope), delta, BF16)
+            at_A2 += dot(tl.trans(x), ddelta, BF16)
             if i == 0:
                 save_all(dA1 + p * K * H, ks, hs, H, at_A1)
                 save_all(dA2 + p * H * V, hs, vs, V, at_A2)

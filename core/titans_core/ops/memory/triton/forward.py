@@ -91,7 +91,7 @@ def _store_linear(
     k_, v_, write_, carry_, WS, A, delta_,
     N, P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     p = tl.program_id(0).to(tl.int64)
     rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -104,15 +104,15 @@ def _store_linear(
     for i in tl.range(0, N, num_stages=1):
         piece = i * P + p
         k = load(k_ + piece * C * K, rows, ks, K, mask)
-        delta = dot(k, at, BF16, PRECISION) - load(v_ + piece * C * V, rows, vs, V, mask)
+        delta = dot(k, at, BF16) - load(v_ + piece * C * V, rows, vs, V, mask)
         save(delta_ + piece * C * V, rows, vs, V, delta, mask)
         g = column(write_ + piece * C * n, rows, n, mask)
         carry = carry_ + piece * (2 * n - 1)
-        W = tl.load(carry) * W - dot(tl.trans(k * g), delta, BF16, PRECISION)
+        W = tl.load(carry) * W - dot(tl.trans(k * g), delta, BF16)
         if n == 2:
             W += tl.load(carry + 1) * S
             s = column(write_ + piece * C * n + 1, rows, n, mask)
-            S = tl.load(carry + 2) * S - dot(tl.trans(k * s), delta, BF16, PRECISION)
+            S = tl.load(carry + 2) * S - dot(tl.trans(k * s), delta, BF16)
         end = WS + ((piece + P) * n) * K * V
         save_all(end, ks, vs, V, W)
         if n == 2:
@@ -126,7 +126,7 @@ def _store_deep(
     k_, v_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_,
     N, P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     p = tl.program_id(0).to(tl.int64)
     rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
@@ -138,29 +138,29 @@ def _store_deep(
         delta = -load(v_ + piece * C * V, rows, vs, V, mask)
         for first in range(0, H, BLOCK):
             hs = first + tl.arange(0, BLOCK)
-            x, _, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16, PRECISION), ACTIVATION)
-            delta += dot(x, load_all(at2, hs, vs, V), BF16, PRECISION)
+            x, _, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
+            delta += dot(x, load_all(at2, hs, vs, V), BF16)
         save(delta_ + piece * C * V, rows, vs, V, delta, mask)
 
         g = column(write_ + piece * C * n, rows, n, mask)
         carry = carry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
         a = tl.load(carry)
         start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
-        end1, end2 = start1 + P * n * K * H, start2 + P * n * H * V
+        end1, end2 = WS1 + (piece + P) * n * K * H, WS2 + (piece + P) * n * H * V  # no offset of 32 bits
         for first in range(0, H, BLOCK):
             hs = first + tl.arange(0, BLOCK)
-            x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16, PRECISION), ACTIVATION)
-            delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16, PRECISION) * slope
-            W1 = a * load_all(start1, ks, hs, H) - dot(tl.trans(k * g), delta1, BF16, PRECISION)
-            W2 = a * load_all(start2, hs, vs, V) - dot(tl.trans(x * g), delta, BF16, PRECISION)
+            x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
+            delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16) * slope
+            W1 = a * load_all(start1, ks, hs, H) - dot(tl.trans(k * g), delta1, BF16)
+            W2 = a * load_all(start2, hs, vs, V) - dot(tl.trans(x * g), delta, BF16)
             if n == 2:
                 s = column(write_ + piece * C * n + 1, rows, n, mask)
                 b, e = tl.load(carry + 1), tl.load(carry + 2)
                 S1, S2 = load_all(start1 + K * H, ks, hs, H), load_all(start2 + H * V, hs, vs, V)
                 W1 += b * S1
                 W2 += b * S2
-                S1 = e * S1 - dot(tl.trans(k * s), delta1, BF16, PRECISION)
-                S2 = e * S2 - dot(tl.trans(x * s), delta, BF16, PRECISION)
+                S1 = e * S1 - dot(tl.trans(k * s), delta1, BF16)
+                S2 = e * S2 - dot(tl.trans(x * s), delta, BF16)
                 save_all(end1 + K * H, ks, hs, H, S1)
                 save_all(end2 + H * V, hs, vs, V, S2)
             if B1 is not None:
@@ -179,7 +179,7 @@ def _read_linear(
     q_, k_, G_, read_, WS, delta_, y_,
     P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     piece = tl.program_id(0).to(tl.int64)
     rows, ks = tl.arange(0, BLOCK_C), tl.arange(0, K)
@@ -187,15 +187,15 @@ def _read_linear(
     q = load(q_ + piece * C * K, rows, ks, K, mask)
     k = load(k_ + piece * C * K, rows, ks, K, mask)
     G = tl.load(G_ + piece * C * C + rows[:, None] * C + rows[None, :], mask=mask[:, None] & mask[None, :], other=0.0)
-    seen = G * dot(q, tl.trans(k), BF16, PRECISION)
+    seen = G * dot(q, tl.trans(k), BF16)
     a = column(read_ + piece * C * n, rows, n, mask)
     for first in range(0, V, BLOCK):
         vs = first + tl.arange(0, BLOCK)
-        y = dot(q * a, load_all(WS + piece * n * K * V, ks, vs, V), BF16, PRECISION)
+        y = dot(q * a, load_all(WS + piece * n * K * V, ks, vs, V), BF16)
         if n == 2:
             b = column(read_ + piece * C * n + 1, rows, n, mask)
-            y += dot(q * b, load_all(WS + (piece * n + 1) * K * V, ks, vs, V), BF16, PRECISION)
-        y -= dot(seen, load(delta_ + piece * C * V, rows, vs, V, mask), BF16, PRECISION)
+            y += dot(q * b, load_all(WS + (piece * n + 1) * K * V, ks, vs, V), BF16)
+        y -= dot(seen, load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
         save(y_ + piece * C * V, rows, vs, V, y, mask)
 
 
@@ -205,7 +205,7 @@ def _read_deep(
     q_, k_, G_, read_, WS1, WS2, A1, A2, B1, B2, delta_, y_, seen_,
     P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr, PRECISION: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     piece = tl.program_id(0).to(tl.int64)
     rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
@@ -215,7 +215,7 @@ def _read_deep(
     k = load(k_ + piece * C * K, rows, ks, K, mask)
     delta = load(delta_ + piece * C * V, rows, vs, V, mask)
     G = tl.load(G_ + piece * C * C + rows[:, None] * C + rows[None, :], mask=square, other=0.0)
-    seen1 = G * dot(q, tl.trans(k), BF16, PRECISION)
+    seen1 = G * dot(q, tl.trans(k), BF16)
     m: tl.constexpr = n if B1 is None else n + 1
     a = column(read_ + piece * C * m, rows, m, mask)
     at1, at2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
@@ -226,23 +226,23 @@ def _read_deep(
     seen = tl.zeros((BLOCK_C, BLOCK_C), tl.float32)
     for first in range(0, H, BLOCK):
         hs = first + tl.arange(0, BLOCK)
-        x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16, PRECISION), ACTIVATION)
-        delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16, PRECISION) * slope
-        z = dot(q * a, load_all(start1, ks, hs, H), BF16, PRECISION) - dot(seen1, delta1, BF16, PRECISION)
+        x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
+        delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16) * slope
+        z = dot(q * a, load_all(start1, ks, hs, H), BF16) - dot(seen1, delta1, BF16)
         if n == 2:
             b = column(read_ + piece * C * m + 1, rows, m, mask)
-            z += dot(q * b, load_all(start1 + K * H, ks, hs, H), BF16, PRECISION)
+            z += dot(q * b, load_all(start1 + K * H, ks, hs, H), BF16)
         if B1 is not None:
             rest = column(read_ + piece * C * m + n, rows, m, mask)
-            z += dot(q * rest, load_all(B1 + piece % P * K * H, ks, hs, H), BF16, PRECISION)
+            z += dot(q * rest, load_all(B1 + piece % P * K * H, ks, hs, H), BF16)
         hidden, _, _ = activate(z, ACTIVATION)
-        seen += dot(hidden, tl.trans(x), BF16, PRECISION)
-        y += dot(hidden * a, load_all(start2, hs, vs, V), BF16, PRECISION)
+        seen += dot(hidden, tl.trans(x), BF16)
+        y += dot(hidden * a, load_all(start2, hs, vs, V), BF16)
         if n == 2:
-            y += dot(hidden * b, load_all(start2 + H * V, hs, vs, V), BF16, PRECISION)
+            y += dot(hidden * b, load_all(start2 + H * V, hs, vs, V), BF16)
         if B1 is not None:
-            y += dot(hidden * rest, load_all(B2 + piece % P * H * V, hs, vs, V), BF16, PRECISION)
-    y -= dot(G * seen, delta, BF16, PRECISION)
+            y += dot(hidden * rest, load_all(B2 + piece % P * H * V, hs, vs, V), BF16)
+    y -= dot(G * seen, delta, BF16)
     save(y_ + piece * C * V, rows, vs, V, y, mask)
     if seen_ is not None:
         tl.store(seen_ + piece * C * C + rows[:, None] * C + rows[None, :], seen, mask=square)

@@ -15,7 +15,8 @@ MAX_HIDDEN = 512
 
 # Slices of the sliced width, and warps, among which the first call on a shape chooses by trying; Triton keeps the
 # choice on disk. Compiled ahead of time for Hopper, the first spills least; one more costs every new shape seconds.
-CHOICES = ((32, 8), (32, 4), (16, 8))
+# With float32 products only the last fits where memories are widest.
+CHOICES = ((32, 8), (32, 4), (16, 4))
 
 
 def tuned(*changed: str) -> Callable[[Any], Any]:
@@ -24,7 +25,7 @@ def tuned(*changed: str) -> Callable[[Any], Any]:
     def decorate(kernel: Any) -> Any:
         # the interpreter has nothing to try; the narrowest slices fit every layer
         choices = ((16, 4),) if INTERPRETED.value else CHOICES
-        constants = ("K", "V", "H", "n", "BLOCK_C", "ACTIVATION", "BF16", "PRECISION")
+        constants = ("K", "V", "H", "n", "BLOCK_C", "ACTIVATION", "BF16")
         return triton.autotune(
             [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=1) for block, warps in choices],
             key=[name for name in constants if name in kernel.arg_names],
@@ -41,13 +42,16 @@ def _no_wider_than_the_layer(configs: list[Any], arguments: dict[str, Any], **co
     return [config for config in configs if config.kwargs["BLOCK"] <= given.get("H", given["V"])]
 
 
+# Shared memory of a block on Hopper, for which it was seen what fits.
+HOPPER = 232_448
+
+
 def settings(C: int, tokens: Tensor, activation: str) -> dict[str, Any]:
     """Constants of every launch: rows of a piece as a power of two that the matrix units take, and the arithmetic."""
     return {
         "BLOCK_C": max(16, triton.next_power_of_2(C)),
         "ACTIVATION": activation,
         "BF16": tokens.dtype == torch.bfloat16,
-        "PRECISION": "tf32",
     }
 
 
@@ -55,6 +59,10 @@ def unsupported(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int
     """Why the kernels cannot run on these (as :func:`titans_core.neural_memory` is given them), or None if they can."""
     if q.dtype == torch.float64:
         return "they have no float64"
+    if q.is_cuda:
+        room = torch.cuda.get_device_properties(q.device).shared_memory_per_block_optin  # type: ignore[attr-defined]
+        if room < HOPPER:
+            return f"they were fitted to the {HOPPER} bytes of shared memory of Hopper, and this device has {room}"
     depth, K, V, h = len(weights), weights[0].shape[-2], weights[-1].shape[-1], weights[0].shape[-1]
     if depth > 2:
         return f"they have memories of 1 or 2 layers, not {depth}"
@@ -65,7 +73,7 @@ def unsupported(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int
     if depth == 2 and (h < 16 or h > MAX_HIDDEN or h & (h - 1)):
         return f"they have hidden widths that are powers of two from 16 to {MAX_HIDDEN}, not {h}"
     if q.dtype != torch.bfloat16:
-        # what was seen to fit the 227 KB of shared memory on Hopper, compiled ahead of time
+        # what was seen to fit, compiled ahead of time
         widest = max(K, V)
         fits = chunk_size <= 32 or (chunk_size <= 64 and (widest <= 64 or depth == 1)) or (depth == 1 and widest <= 64)
         if not fits:
