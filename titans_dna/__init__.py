@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from titans_dna.classifier_data import read_sequences
     from titans_dna.genome import Genome
     from titans_dna.interpret import attribute
-    from titans_dna.intervals import Interval, read_bed, read_gff
+    from titans_dna.intervals import Interval, from_frame, read_bed, read_gff
     from titans_dna.language import DNALanguageModel
     from titans_dna.logo import plot_logo
     from titans_dna.markov import fit_markov
@@ -34,6 +34,7 @@ __all__ = [
     "encode_batch",
     "fit_markov",
     "fit_mixture",
+    "from_frame",
     "plot_logo",
     "plot_track",
     "read_bed",
@@ -57,6 +58,7 @@ _HOME = {
     "encode_batch": "titans_dna.tokenizer",
     "fit_markov": "titans_dna.markov",
     "fit_mixture": "titans_dna.mixing",
+    "from_frame": "titans_dna.intervals",
     "plot_logo": "titans_dna.logo",
     "plot_track": "titans_dna.tracks",
     "read_bed": "titans_dna.intervals",

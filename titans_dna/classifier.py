@@ -362,16 +362,14 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         classes = np.array(learned["classes"], dtype=np.dtype(learned["dtype"]))
         if isinstance(self.class_weight, list):
             self.class_weight = dict(self.class_weight)
-        # a network is drawn before its weights are read
-        with torch.random.fork_rng(devices=[]):
-            if learned["encoder"] is not None:
-                encoder = Encoder(EncoderConfig(**learned["encoder"]))
-            else:
-                encoder = LanguageEncoder.of(learned["language"])
-            network = NETWORKS[learned["strand"]](encoder, len(classes), learned["dropout"], learned["kmers"])
+        if learned["encoder"] is not None:
+            encoder = Encoder(EncoderConfig(**learned["encoder"]))
+        else:
+            encoder = LanguageEncoder.of(learned["language"])
+        network = NETWORKS[learned["strand"]](encoder, len(classes), learned["dropout"], learned["kmers"])
         network.load_state_dict(tensors)
         self._settle(network.eval(), classes, np.array(learned["class_weight"]), History(**learned["history"]))
-        self.seconds_ = learned.get("seconds")  # models saved before do not know it
+        self.seconds_ = learned["seconds"]
 
 
 def weighted_error(network: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, int]:

@@ -39,11 +39,12 @@ def embed(
             lengths = np.array([len(intervals[i]) for i in piece.rows])
             position = piece.first + np.arange(piece.tokens.shape[1])
             real = (position >= 1) & (position <= lengths[:, None])
-            outputs = [*heard.values(), piece.hidden]
-            hidden = np.concatenate([output.double().cpu().numpy() for output in outputs], axis=-1)
-            sums[piece.rows] += np.einsum("bp,bpd->bd", real, hidden)
-            if blocks:
-                squares[piece.rows] += np.einsum("bp,bpd->bd", real, hidden**2)
+            for layer, output in enumerate([*heard.values(), piece.hidden]):
+                part = slice(layer * network.config.dim, (layer + 1) * network.config.dim)
+                hidden = output.double().cpu().numpy()  # one layer at a time: of all, it would be large
+                sums[piece.rows, part] += np.einsum("bp,bpd->bd", real, hidden)
+                if blocks:
+                    squares[piece.rows, part] += np.einsum("bp,bpd,bpd->bd", real, hidden, hidden)
     lengths = np.array([[len(interval)] for interval in intervals])
     mean = sums / lengths
     if not blocks:

@@ -84,7 +84,7 @@ class LanguageEncoder(nn.Module):
     @classmethod
     def of(cls, config: dict[str, Any]) -> "LanguageEncoder":
         """An untrained one, to take saved weights."""
-        return cls(TitansLM(TitansConfig(**config)), "full", 1)
+        return cls(TitansLM(TitansConfig.saved(config)), "full", 1)
 
     @property
     def about(self) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class Genome:
         Raises:
             ValueError: unknown chromosome (the message lists the nearest names), or an end beyond the chromosome's.
         """
-        self._check(interval)
+        self.check(interval)
         # pyfaidx counts from 1 and includes the end
         sequence: str = self._open().faidx.fetch(interval.chrom, interval.start + 1, interval.end)
         if len(sequence) != len(interval):
@@ -155,7 +155,8 @@ class Genome:
             self._handle, self._pid = self._files.open(), os.getpid()
         return self._handle
 
-    def _check(self, interval: Interval) -> None:
+    def check(self, interval: Interval) -> None:
+        """Raises ValueError for an interval off its chromosome's end, or of a chromosome that is not there."""
         size = self._length(interval.chrom)
         if interval.end > size:
             raise ValueError(
@@ -213,7 +214,7 @@ class Genome:
         else:
             given = only_intervals(regions)
             for region in given:
-                self._check(region)
+                self.check(region)
             walked = [region for region in given if region.chrom in kept]
         if not walked:
             asked = "all chromosomes" if chroms is None else f"chroms={wanted}"

@@ -70,8 +70,8 @@ def class_weights(given: Any, classes: NDArray[Any], labels: NDArray[np.int64]) 
     if unknown:
         raise ValueError(f"class_weight names {unknown}, but y has the classes {known}.")
     weights = np.array([given.get(name, 1.0) for name in known], dtype=np.float64)
-    if not np.isfinite(weights).all() or weights.min() < 0:
-        raise ValueError(f"class_weight must be 0 or more for each class, got {dict(given)}.")
+    if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
+        raise ValueError(f"class_weight must be 0 or more for each class, and not 0 for all; got {dict(given)}.")
     return weights
 
 

@@ -184,6 +184,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         }
         history = train_network(network, LOSSES[self.objective], batches, held, options, identity)
         self.model_, self.history_ = network, history
+        self.objective_, self.length_ = self.objective, self.length
         self.holdout_ = sorted(left_out)
         self.n_bases_ = train.bases
         self.seconds_: float | None = time.perf_counter() - began
@@ -222,6 +223,8 @@ class DNALanguageModel(Questions, TitansEstimator):
         learned = {
             "network": asdict(network.config),
             "history": {"epochs": self.history_.epochs, "best_epoch": self.history_.best_epoch},
+            "objective": self.objective_,
+            "length": self.length_,
             "holdout": self.holdout_,
             "n_bases": self.n_bases_,
             "seconds": self.seconds_,
@@ -231,10 +234,11 @@ class DNALanguageModel(Questions, TitansEstimator):
         return learned, tensors
 
     def _unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        network = TitansLM(TitansConfig(**learned["network"]))
+        network = TitansLM(TitansConfig.saved(learned["network"]))
         network.load_state_dict(tensors)
         self.model_ = network.eval()
         self.history_ = History(**learned["history"])
+        self.objective_, self.length_ = learned["objective"], learned["length"]
         self.holdout_, self.n_bases_, self.seconds_ = learned["holdout"], learned["n_bases"], learned["seconds"]
 
 

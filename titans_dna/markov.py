@@ -36,7 +36,7 @@ _LONG_WORDS = 10
 Counts = NDArray[np.signedinteger[Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MarkovModels:
     """All Markov models of orders 0 to ``order``.
 

@@ -74,7 +74,7 @@ class _Read(NamedTuple):
         return all_of_them.gather(-1, self.bases[:, None, None].expand(-1, all_of_them.shape[1], 1))[..., 0].exp()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mixture:
     """A language model mixed with Markov models; made by :func:`fit_mixture`.
 
@@ -145,11 +145,11 @@ def fit_mixture(
     source, regions, length = open_source(genome), read_regions(bed), _LENGTH
     if model is not None:
         check_is_fitted(model, "model_")
-        if model.objective == "masked":
+        if model.objective_ == "masked":
             raise ValueError("Markov models see one side of a base: mix them with a model with objective='next'.")
         if holdout is not None:
             raise ValueError(f"leave holdout out: the model held out {model.holdout_}, and so does its mixture.")
-        length, holdout = model.length, model.holdout_
+        length, holdout = model.length_, model.holdout_
     left_out = source.left_out(holdout)
     training, validation = plan(source, length, regions, left_out)
     if model is not None and training.bases != model.n_bases_:

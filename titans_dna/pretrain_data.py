@@ -36,7 +36,7 @@ _MAX_N = 0.5
 Drawn = tuple[int, int, bool]  # tile, shift in bases, whether the other strand is read
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tiles:
     """Places of windows.
 

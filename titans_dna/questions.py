@@ -35,11 +35,11 @@ class Questions:
     """The half of :class:`~titans_dna.DNALanguageModel` that reads with what the other half, ``fit``, has learned."""
 
     architecture: str
-    objective: str
-    length: int
     batch_size: int
     device: str
     model_: TitansLM
+    objective_: str
+    length_: int
     holdout_: list[str]
 
     def bits_per_base(
@@ -71,9 +71,9 @@ class Questions:
         """
         genome = open_source(source)
         intervals = asked(genome, chroms, regions)
-        masked = self.objective == "masked"
+        masked = self.objective_ == "masked"
         if context is None and (masked or self._fitted().config.architecture == "transformer"):
-            context = self.length
+            context = self.length_
         if context is not None:
             at_least("context", context)
             intervals = cut(intervals, context)
@@ -94,7 +94,7 @@ class Questions:
         self,
         source: Any,
         *,
-        chroms: Iterable[str],
+        chroms: Iterable[str] | None = None,
         bed: Any = None,
         max_order: int = 12,
         markov: "MarkovModels | None" = None,
@@ -104,7 +104,7 @@ class Questions:
 
         Args:
             source: the genome of ``fit``.
-            chroms: what was held out.
+            chroms: of those that were held out; default all of them.
             bed: the regions of ``fit``, if it was given any: the Markov models then count there only, too.
             max_order: highest order of the Markov models, counted on every chromosome that was not held out.
             markov: Markov models counted before, instead.
@@ -120,10 +120,12 @@ class Questions:
         from titans_dna.markov import fit_markov
 
         self._fitted()
-        if self.objective == "masked":
+        if self.objective_ == "masked":
             raise ValueError("Markov models see one side of a base: compare a model with objective='next'.")
         genome = open_source(source)
-        chroms = genome.named(chroms)
+        chroms = genome.named(self.holdout_ if chroms is None else chroms)
+        if not chroms:
+            raise ValueError("fit held out no chromosome, so there is none to compare on: fit with holdout=[...].")
         seen = [name for name in chroms if name not in self.holdout_]
         if seen:
             raise ValueError(
@@ -234,7 +236,7 @@ class Questions:
         self, source: Genome, scored: list[Variant], context: int | None, context_after: int
     ) -> NDArray[np.float64]:
         with self._reading() as network:
-            if self.objective == "masked":
+            if self.objective_ == "masked":
                 lengths = sum(len(v.ref) != len(v.alt) for v in scored)
                 if lengths:
                     warnings.warn(
@@ -242,7 +244,7 @@ class Questions:
                         "objective='next'.",
                         stacklevel=3,
                     )
-                return variant_scores(network, source, scored, self.length, self.batch_size)
+                return variant_scores(network, source, scored, self.length_, self.batch_size)
             strands = [
                 strand_scores(
                     network,
@@ -281,13 +283,13 @@ class Questions:
                 hidden bases, which reads nothing in one direction.
         """
         self._fitted()
-        if self.objective == "masked":
+        if self.objective_ == "masked":
             raise ValueError(
                 "surprise is of a model that reads a stream: fit one with objective='next'. bits_per_base scores this."
             )
         source = open_source(genome)
         interval = _region(source, region)
-        source.windows(1, regions=[interval])  # off the end is told before anything is read
+        source.check(interval)  # before anything is read
         with self._reading() as network:
             found = surprise_of(network, source, interval, memory)
         if interval.strand == "-":
@@ -297,7 +299,7 @@ class Questions:
         return pd.DataFrame({"chrom": chrom, "start": start, "end": start + 1, **found})
 
     def _bits(self, network: TitansLM, genome: Genome, intervals: list[Interval]) -> Iterator[NDArray[np.float64]]:
-        if self.objective == "masked":
+        if self.objective_ == "masked":
             yield from bits_of_hidden(network, genome, intervals, self.batch_size)
         else:
             for piece in stream(network, genome, intervals, batch_size=self.batch_size):

@@ -43,7 +43,7 @@ class InMemory(Genome):
         self.lengths = {name: len(sequence) for name, sequence in self.sequences.items()}
 
     def fetch(self, interval: Interval) -> str:
-        self._check(interval)
+        self.check(interval)
         sequence = self.sequences[interval.chrom][interval.start : interval.end]
         return reverse_complement(sequence) if interval.strand == "-" else sequence
 
@@ -97,9 +97,15 @@ def asked(genome: Genome, chroms: Iterable[str] | None = None, regions: Any = No
     given = read_regions(regions)
     if given is None:
         return whole(genome, chroms)
-    wanted = genome.named(chroms)
-    genome.windows(1, chroms=wanted, regions=given)  # checks the ends
-    return [region for region in given if region.chrom in wanted]
+    wanted = set(genome.named(chroms))
+    for region in given:
+        genome.check(region)
+    left = [region for region in given if region.chrom in wanted]
+    if not left:
+        raise ValueError(
+            f"none of the {len(given)} regions lies in chroms={sorted(wanted)[:8]}: nothing is left to read."
+        )
+    return left
 
 
 def merged(regions: Iterable[Interval]) -> list[Interval]:

@@ -63,7 +63,7 @@ def stream(
                 assert state is not None
                 rows, state = rows[:going], state.select(torch.arange(going))
             pairs = [_tokens(genome, intervals[i], first, piece) for i in rows]
-            tokens, following = (_padded([pair[k] for pair in pairs]).to(device) for k in (0, 1))
+            tokens, following = (padded([pair[k] for pair in pairs]).to(device) for k in (0, 1))
             hidden, state = network.hidden(tokens, state)
             yield Piece(rows, first, tokens, following, hidden)
 
@@ -105,7 +105,8 @@ def _tokens(genome: Genome, interval: Interval, first: int, piece: int) -> tuple
     return ids[:-1], ids[1:]
 
 
-def _padded(rows: list[NDArray[np.uint8]]) -> Tensor:
+def padded(rows: Sequence[NDArray[np.uint8]]) -> Tensor:
+    """Ids of different lengths side by side, int64 ``[B, T]``."""
     ids = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
     for i, row in enumerate(rows):
         ids[i, : len(row)] = row

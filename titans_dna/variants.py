@@ -28,9 +28,9 @@ from titans_core import LMState, TitansLM
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import part_of
-from titans_dna.stream import PIECE, log_probabilities
-from titans_dna.tokenizer import PAD, N, encode, reverse_complement
-from titans_dna.vcf import Variant, check_reference
+from titans_dna.stream import PIECE, log_probabilities, padded
+from titans_dna.tokenizer import N, encode, reverse_complement
+from titans_dna.vcf import Variant, check_reference, verdict
 
 __all__ = ["checked", "strand_scores"]
 
@@ -78,12 +78,11 @@ def checked(variants: Iterable[Variant], genome: Genome, mismatch: str) -> tuple
     for variant in variants:
         if not isinstance(variant, Variant):
             raise TypeError(f"variants must be Variant(chrom, start, ref, alt) or a VCF file, got {variant!r:.40}.")
-    check = check_reference(variants, genome)
-    if check.ok:
-        return variants, np.ones(len(variants), dtype=bool)
-    if mismatch == "error":
+    agree = np.array([verdict(variant, genome) == "matching" for variant in variants], dtype=bool)
+    if mismatch == "error" and not agree.all():
+        check = check_reference(variants, genome)
         raise ValueError(f"{check}\nWas the file made for this genome? mismatch='skip' leaves such variants unscored.")
-    return variants, np.array([check_reference([v], genome).ok for v in variants], dtype=bool)
+    return variants, agree
 
 
 @torch.no_grad()
@@ -128,7 +127,8 @@ def _read(
             blocks, state = blocks[:going], None if state is None else state.select(torch.arange(going))
         for start in range(done, cell * CELL, PIECE):
             stop = min(start + PIECE, cell * CELL)
-            state = network.hidden(_on(network, [_tokens(genome, block, start, stop) for block in blocks]), state)[1]
+            tokens = padded([_tokens(genome, block, start, stop) for block in blocks])
+            state = network.hidden(tokens.to(network.embedding.weight.device), state)[1]
         done = cell * CELL
         some = max(1, batch_size // 2)  # each variant is two sequences
         for first in range(0, len(sites[cell]), some):
@@ -181,7 +181,7 @@ def _branch(
             rows.append(row)
             sequences.append(np.concatenate((lead, allele, after)))
             counted.append(len(lead))
-    ids = _on(network, sequences)
+    ids = padded(sequences).to(network.embedding.weight.device)
     if state is not None:
         state = state.select(torch.tensor(rows))
     hidden, _ = network.hidden(ids[:, :-1], state)
@@ -199,10 +199,3 @@ def _sums(log_p: Tensor, following: Tensor, counted: Sequence[int]) -> NDArray[n
     use = (following < N) & (at + 1 >= begin[:, None])
     found = log_p.gather(-1, following.clamp(max=3).unsqueeze(-1)).squeeze(-1).double()
     return torch.where(use, found, 0.0).sum(-1).cpu().numpy()
-
-
-def _on(network: TitansLM, sequences: Sequence[NDArray[np.uint8]]) -> Tensor:
-    ids = np.full((len(sequences), max(map(len, sequences))), PAD, dtype=np.int64)
-    for i, sequence in enumerate(sequences):
-        ids[i, : len(sequence)] = sequence
-    return torch.from_numpy(ids).to(network.embedding.weight.device)

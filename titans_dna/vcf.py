@@ -10,6 +10,7 @@ a complete header, and they pass on what htslib repaired where a score needs to 
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +22,14 @@ from titans_dna.lines import BadLineError, fields
 if TYPE_CHECKING:
     from titans_dna.genome import Genome
 
-__all__ = ["ReferenceCheck", "Variant", "check_reference", "check_sorted", "read_vcf"]
+__all__ = ["ReferenceCheck", "Variant", "check_reference", "check_sorted", "read_vcf", "verdict"]
 
 _BASES = frozenset("ACGTNacgtn")
 # what a letter of a genome may stand for; VCF writes one of these bases in its place
 _MEANT = dict(R="AG", Y="CT", S="CG", W="AT", K="GT", M="AC", B="CGT", D="AGT", H="ACT", V="ACG")
 _LETTERS = _BASES | frozenset("".join(_MEANT) + "".join(_MEANT).lower())
 _SHOWN = 5
+Verdict = Literal["matching", "swapped", "shifted", "absent", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,9 @@ class Variant:
         start: 0-based position of the first base of ``ref``.
         ref, alt: bases of the genome, and those that replace them; as written, A C G T N in either case.
         id: name of the variant, or empty.
+
+    Raises:
+        ValueError: a start before the first base, or an allele without bases.
     """
 
     chrom: str
@@ -46,6 +51,13 @@ class Variant:
     ref: str
     alt: str
     id: str = ""
+
+    def __post_init__(self) -> None:
+        if self.start < 0 or not self.ref or not self.alt:
+            raise ValueError(
+                f"a variant has a start of 0 or more and at least one base in ref and alt, as in VCF; got start="
+                f"{self.start}, ref={self.ref!r}, alt={self.alt!r}."
+            )
 
     @property
     def end(self) -> int:
@@ -70,7 +82,7 @@ class ReferenceCheck:
         matching: those whose REF is what the genome holds there, case aside; or a base that an IUPAC code there stands
             for.
         swapped: those where the genome holds ALT instead (another individual, or REF and ALT exchanged).
-        shifted: those where REF stands one base further left or right (positions counted from 0, or twice from 1).
+        shifted: others, where REF stands one base further left or right (positions counted from 0, or twice from 1).
         absent: those on a chromosome the genome does not have, or off its end.
         first: the first few that do not match, with what the genome holds.
     """
@@ -133,33 +145,42 @@ def check_sorted(variants: Iterable[Variant]) -> Iterator[Variant]:
         before = variant
 
 
+def verdict(variant: Variant, genome: "Genome") -> Verdict:
+    """How one variant's REF compares with a genome: as the fields of :class:`ReferenceCheck`, or "other"."""
+    size = genome.lengths.get(variant.chrom, 0)
+    if variant.end > size:
+        return "absent"
+    # one base to either side, so that a shifted file is recognised
+    left, right = max(variant.start - 1, 0), min(variant.end + 1, size)
+    around = genome.fetch(Interval(variant.chrom, left, right)).upper()
+    at, ref, alt = variant.start - left, variant.ref.upper(), variant.alt.upper()
+    here = around[at : at + len(ref)]
+    if all(base in _MEANT.get(letter, letter) for base, letter in zip(ref, here, strict=True)):
+        return "matching"
+    if around[at : at + len(alt)] == alt:
+        return "swapped"
+    return "shifted" if ref in (around[: len(ref)] if at else "", around[at + 1 :]) else "other"
+
+
 def check_reference(variants: Iterable[Variant], genome: "Genome") -> ReferenceCheck:
     """Compare the REF of every variant with the genome; nothing is raised for a mismatch, all are counted."""
-    n = matching = swapped = shifted = absent = 0
+    counts: Counter[Verdict] = Counter()
     first: list[str] = []
     for variant in variants:
-        n += 1
-        size = genome.lengths.get(variant.chrom, 0)
-        if variant.end > size:
-            absent += 1
-            if len(first) == _SHOWN:  # names that are near are looked for only where they are shown
-                continue
-            holds = f"ends at {size}" if size else f"has no such chromosome.{genome.meant(variant.chrom)}"
-        else:
-            # one base to either side, so that a shifted file is recognised
-            left, right = max(variant.start - 1, 0), min(variant.end + 1, size)
-            around = genome.fetch(Interval(variant.chrom, left, right)).upper()
-            at = variant.start - left
-            here, ref, alt = around[at : at + len(variant.ref)], variant.ref.upper(), variant.alt.upper()
-            if all(base in _MEANT.get(letter, letter) for base, letter in zip(ref, here, strict=True)):
-                matching += 1
-                continue
-            swapped += around[at : at + len(alt)] == alt
-            shifted += ref in (around[: len(ref)] if at else "", around[at + 1 :])
-            holds = f"holds {_short(here)}"
-        if len(first) < _SHOWN:
-            first.append(f"{variant}: the genome {holds}")
-    return ReferenceCheck(n, matching, swapped, shifted, absent, tuple(first))
+        found = verdict(variant, genome)
+        counts[found] += 1
+        if found != "matching" and len(first) < _SHOWN:
+            first.append(f"{variant}: the genome {_holds(variant, genome, found)}")
+    return ReferenceCheck(
+        counts.total(), counts["matching"], counts["swapped"], counts["shifted"], counts["absent"], tuple(first)
+    )
+
+
+def _holds(variant: Variant, genome: "Genome", found: Verdict) -> str:
+    if found != "absent":
+        return f"holds {_short(genome.fetch(Interval(variant.chrom, variant.start, variant.end)).upper())}"
+    size = genome.lengths.get(variant.chrom)
+    return f"ends at {size}" if size else f"has no such chromosome.{genome.meant(variant.chrom)}"
 
 
 def _read(path: Path, symbolic: str) -> Iterator[Variant]:

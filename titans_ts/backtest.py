@@ -38,10 +38,10 @@ def backtest(
     step = h if step_size is None else step_size
     for name, value in (("n_windows", n_windows), ("step_size", step)):
         at_least(name, value)
-    if not isinstance(refit, (bool, int, np.integer)) or refit < 0:
+    if not isinstance(refit, (bool, np.bool_, int, np.integer)) or refit < 0:
         raise ValueError(f"refit must be False, True or a number of windows, got {refit!r}.")
     columns = read_columns(forecaster.exogenous)
-    whole = clone(forecaster)._read(df, columns, static_df, reset=True, fill=False)
+    whole = forecaster._read(df, columns, static_df, reset=True, fill=False)
     T = len(whole.values)
     cutoffs = [T - h - i * step for i in reversed(range(n_windows))]
     least = forecaster.input_size + h
@@ -50,7 +50,7 @@ def backtest(
             f"{n_windows} windows of h={h} at step_size={step} leave {max(0, cutoffs[0])} rows before the first, but "
             f"input_size + h = {least} are needed to train. Lower n_windows or step_size, or give a longer frame."
         )
-    every = len(cutoffs) if refit is False else 1 if refit is True else max(1, int(refit))
+    every = int(refit) or len(cutoffs)
     frames = []
     _check_levels(forecaster, levels, cutoffs[0], val_size)
     for begin in range(0, len(cutoffs), every):
@@ -83,7 +83,8 @@ def _of_old_series(whole: Panel, forecaster: "TitansForecaster", cutoff: int, va
     kept = trainable(before, forecaster.input_size, forecaster.h, val_size)
     if not kept or len(kept) == len(whole.ids):  # of none, training says which is too short
         return whole
-    left_out = [name for i, name in enumerate(whole.ids) if i not in set(kept)]
+    young = set(range(len(whole.ids))) - set(kept)
+    left_out = [whole.ids[i] for i in sorted(young)]
     warnings.warn(
         f"{len(left_out)} series begin too late to train on before {whole.index[cutoff]} and are left out there: "
         f"{left_out[:8]}.",

@@ -1,6 +1,8 @@
 """The forecaster from the command line, built on typer. ``python -m titans_ts --help`` explains it."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,7 +86,18 @@ ValSize = Annotated[
 ]
 
 
+@contextmanager
+def _told() -> Iterator[None]:
+    """What is wrong with the data, or with the training, is said in words, without a traceback."""
+    try:
+        yield
+    except (ValueError, TypeError, ImportError, OSError, ArithmeticError) as error:
+        typer.secho(f"Error: {error}", fg="red", err=True)
+        raise typer.Exit(1) from error
+
+
 @app.command()
+@_told()
 def fit(
     data: Data,
     model: Annotated[Path, typer.Option("--model", help="Folder to save the model in.")],
@@ -113,19 +126,20 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Train on all series of a file and save the model."""
-    _told(lambda: writable(model, "folder"))
-    frame = _told(lambda: read_series(data, time, id, target, date_format, timezone))
-    facts = _told(lambda: read_facts(static, id))
+    writable(model, "folder")
+    frame = read_series(data, time, id, target, date_format, timezone)
+    facts = read_facts(static, id)
     made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet,
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
-    fitted = _told(lambda: made.fit(frame, static_df=facts, val_size=val_size, checkpoint_dir=checkpoint))
-    _told(lambda: fitted.save(model))
+    fitted = made.fit(frame, static_df=facts, val_size=val_size, checkpoint_dir=checkpoint)
+    fitted.save(model)
     best = fitted.history_.epochs[fitted.history_.best_epoch]
     losses = ", ".join(f"{name} {value:.4f}" for name, value in best.items() if name.endswith("_loss"))
     typer.echo(f"trained for {len(fitted.history_.epochs)} epochs, {losses}; saved in {model}")
 
 
 @app.command()
+@_told()
 def predict(
     model: Annotated[Path, typer.Option("--model", help="Folder of a saved model.")],
     data: Annotated[
@@ -155,21 +169,22 @@ def predict(
     """Forecast the steps that follow, from a saved model."""
     from titans_ts import TitansForecaster
 
-    _told(lambda: writable(out))
-    _told(lambda: writable(plot, "picture"))
-    fitted = _told(lambda: TitansForecaster.load(model))
-    frame = None if data is None else _told(lambda: read_series(data, time, id, target, date_format, timezone))
-    ahead = None if future is None else _told(lambda: read_ahead(future, time, id, date_format, timezone))
-    facts = _told(lambda: read_facts(static, id))
-    found = _told(lambda: fitted.predict(frame, ahead, level or None, static_df=facts))
-    _told(lambda: _write(found, out))
+    writable(out)
+    writable(plot, "picture")
+    fitted = TitansForecaster.load(model)
+    frame = None if data is None else read_series(data, time, id, target, date_format, timezone)
+    ahead = None if future is None else read_ahead(future, time, id, date_format, timezone)
+    facts = read_facts(static, id)
+    found = fitted.predict(frame, ahead, level or None, static_df=facts)
+    _write(found, out)
     if plot is not None:
-        picture = _told(lambda: fitted.plot(frame, level=level or None, futr_df=ahead, static_df=facts))
-        _told(lambda: picture.savefig(plot, dpi=150))
+        picture = fitted.plot(frame, level=level or None, futr_df=ahead, static_df=facts)
+        picture.savefig(plot, dpi=150)
         typer.echo(f"drew {plot}", err=True)
 
 
 @app.command()
+@_told()
 def backtest(
     data: Data,
     windows: Annotated[int, typer.Option(help="How many forecasts, one after the other.", min=1)] = 5,
@@ -200,25 +215,23 @@ def backtest(
     quiet: Quiet = False,
 ) -> None:
     """Train on the past, forecast what followed, and print the errors."""
-    _told(lambda: writable(out))
-    _told(lambda: writable(plot, "picture"))
-    frame = _told(lambda: read_series(data, time, id, target, date_format, timezone))
-    facts = _told(lambda: read_facts(static, id))
+    writable(out)
+    writable(plot, "picture")
+    frame = read_series(data, time, id, target, date_format, timezone)
+    facts = read_facts(static, id)
     made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet,
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
-    found = _told(
-        lambda: made.cross_validation(
-            frame,
-            n_windows=windows,
-            step_size=step,
-            refit=refit,
-            val_size=val_size,
-            level=level or None,
-            static_df=facts,
-        )
+    found = made.cross_validation(
+        frame,
+        n_windows=windows,
+        step_size=step,
+        refit=refit,
+        val_size=val_size,
+        level=level or None,
+        static_df=facts,
     )
     if out is not None:
-        _told(lambda: _write(found, out))
+        _write(found, out)
     error = found["y"] - found["Titans"]
     table = pd.DataFrame({"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2})
     table = table.groupby("unique_id", sort=False).mean()
@@ -231,11 +244,12 @@ def backtest(
     if plot is not None:
         from titans_ts.plots import plot_backtest
 
-        _told(lambda: plot_backtest(found).savefig(plot, dpi=150))
+        plot_backtest(found).savefig(plot, dpi=150)
         typer.echo(f"drew {plot}", err=True)
 
 
 @app.command()
+@_told()
 def tune(
     data: Data,
     model: Annotated[Path, typer.Option("--model", help="Folder to save the best model in.")],
@@ -269,25 +283,23 @@ def tune(
     """
     from titans_ts import tune as search
 
-    _told(lambda: writable(model, "folder"))
-    frame = _told(lambda: read_series(data, time, id, target, date_format, timezone))
-    facts = _told(lambda: read_facts(static, id))
+    writable(model, "folder")
+    frame = read_series(data, time, id, target, date_format, timezone)
+    facts = read_facts(static, id)
     made = _made(horizon, 96, freq, loss, missing, multivariate, epochs, seed, True,
                  hist=hist, futr=futr, stat=_names(facts))  # fmt: skip
-    best = _told(
-        lambda: search.tune(
-            frame,
-            made,
-            n_trials=trials,
-            storage=storage,
-            timeout=timeout,
-            val_size=val_size,
-            static_df=facts,
-            random_state=None if storage else seed,  # processes that share a study draw trials of their own
-            verbose=not quiet,
-        )
+    best = search.tune(
+        frame,
+        made,
+        n_trials=trials,
+        storage=storage,
+        timeout=timeout,
+        val_size=val_size,
+        static_df=facts,
+        random_state=None if storage else seed,  # processes that share a study draw trials of their own
+        verbose=not quiet,
     )
-    _told(lambda: best.save(model))
+    best.save(model)
     typer.echo(f"best of {len(best.study_.trials)} trials: {best.study_.best_value:.4f} with")
     typer.echo(json.dumps(best.study_.best_params, indent=1))
     typer.echo(f"saved in {model}")
@@ -338,12 +350,3 @@ def _write(found: Any, out: Path | None) -> None:
     else:
         frame.to_csv(out, index=index)
         typer.echo(f"wrote {out}", err=True)
-
-
-def _told(work: Any) -> Any:
-    """What is wrong with the data is said in words, without a traceback."""
-    try:
-        return work()
-    except (ValueError, TypeError, ImportError, OSError) as error:
-        typer.secho(f"Error: {error}", fg="red", err=True)
-        raise typer.Exit(1) from error

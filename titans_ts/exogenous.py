@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from titans_ts.stamps import Step
-
 # harmonics of each cycle of the calendar: a daily curve has corners, a year's is smooth
 CYCLES = {"day": 3, "week": 2, "year": 2}
 CYCLIC = ("calendar", "profile")
@@ -115,8 +113,11 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...]) -> np.nd
     """The static columns of each series, ``[N, S]``.
 
     Raises:
-        ValueError: no frame although columns were declared, missing columns or series, or values that are no numbers.
+        ValueError: no frame although columns were declared, or the other way round; missing columns or series, or
+            values that are no numbers.
     """
+    if not names and static_df is not None:
+        raise ValueError("static_df is given, and exogenous declares no static columns: name them, {'stat': [...]}.")
     if not names:
         return np.empty((len(ids), 0))
     if static_df is None:
@@ -137,12 +138,14 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...]) -> np.nd
     return values
 
 
-def read_future(futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str, ...], step: Step) -> np.ndarray:
+def read_future(futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str, ...]) -> np.ndarray:
     """The future columns of each series at each stamp of the horizon, ``[h, N, F]``.
 
     Raises:
-        ValueError: no frame although columns were declared; missing columns, stamps or values.
+        ValueError: no frame although columns were declared, or the other way round; missing columns, stamps or values.
     """
+    if not names and futr_df is not None:
+        raise ValueError("futr_df is given, and exogenous declares no future columns: name them, {'futr': [...]}.")
     if not names:
         return np.empty((len(index), len(ids), 0))
     if futr_df is None:

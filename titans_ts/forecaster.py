@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 from typing_extensions import Self
 
-from titans_core.train import History, TitansEstimator
+from titans_core.train import TitansEstimator
 from titans_core.train.estimator import at_least, is_number
 from titans_ts import online
 from titans_ts.arrays import forecast_arrays
@@ -140,6 +140,16 @@ class TitansForecaster(TitansEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    # parts of what was learned, and of where it stands
+    network_ = property(lambda self: self.model_.network)
+    memory_ = property(lambda self: self.model_.memory)
+    scaling_ = property(lambda self: self.model_.scaling)
+    mean_ = property(lambda self: self.scaling_.units.mean)
+    scale_ = property(lambda self: self.scaling_.units.scale)
+    has_calendar_ = property(lambda self: bool(self.scaling_.columns.calendar or self.scaling_.columns.profile))
+    context_ = property(lambda self: self.position_.context)
+    calibration_ = property(lambda self: self.position_.calibration)
+
     def fit(
         self,
         df: Any,
@@ -162,10 +172,12 @@ class TitansForecaster(TitansEstimator):
                 leaves a window.
             checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
                 data and settings, training goes on from there; any other is refused.
-            on_epoch: told the number and the validation loss of each epoch; what it raises ends the training.
+            on_epoch: told the number and the validation loss of each epoch, where there are validation rows; what it
+                raises ends the training.
 
         Raises:
             ValueError: bad arguments or a bad frame; the message says where, and what to do.
+            FloatingPointError: the training diverged.
         """
         begin = time.perf_counter()
         panel, columns = self._given(df, static_df)
@@ -181,15 +193,16 @@ class TitansForecaster(TitansEstimator):
         checkpoint_dir: str | Path | None = None,
         on_epoch: Callable[[int, float], None] | None = None,
     ) -> Self:
-        """Train on a panel, whose values are filled."""
-        self.n_features_in_ = panel.values.shape[1]
+        """Train on a panel, whose values are filled; until that is done, what was fitted before stays."""
         trained = train(self, panel, columns, val_size, checkpoint_dir, on_epoch)
         network, objective, table, border = trained.network, trained.objective, trained.table, trained.border
         memory, report = self._train_memory(
             network, objective, table, border, steps=max(LEAST_MEMORY_STEPS, trained.batches // 4), seed=trained.seed
         )
-        self._settle(Model(network, objective, trained.scaling, memory), trained.history, report)
-        self._move(Position.after(self.model_, panel, table, border))
+        model = Model(network, objective, trained.scaling, memory)
+        self.position_ = Position.after(model, panel, table, border)
+        self.model_, self.history_, self.memory_report_ = model, trained.history, report
+        self.n_features_in_ = panel.values.shape[1]
         return self
 
     def predict(
@@ -230,7 +243,8 @@ class TitansForecaster(TitansEstimator):
         """Take in new observations: the online memory learns them, and forecasts go on from their end.
 
         No weight of the outer loop changes, and the time it takes does not depend on how much was read before.
-        Afterwards ``predict()`` gives what ``predict(whole_history)`` would. Intervals follow the errors that have
+        Afterwards ``predict()`` gives what ``predict(whole_history)`` would, but for ``missing="interpolate"`` where a
+        hole goes on behind ``new_df``: it is filled without what comes later. Intervals follow the errors that have
         become known.
 
         Args:
@@ -245,7 +259,7 @@ class TitansForecaster(TitansEstimator):
         newer = read_newer(self.context_, new_df, self.scaling_.columns, self.missing)
         if self.missing != "mask" and np.isnan(newer.values).any():
             raise ValueError("the new rows have series that begin later: each row must have a value of each series.")
-        self._move(self.position_.moved(self.model_, newer))
+        self.position_ = self.position_.moved(self.model_, newer)
         return self
 
     def predict_windows(self, windows: np.ndarray, origins: pd.DatetimeIndex | None = None) -> np.ndarray:
@@ -432,7 +446,7 @@ class TitansForecaster(TitansEstimator):
             self._check_series(panel, "a multivariate model")
         check_length(panel, config.input_size, "input_size")
         units = self._units(panel)
-        futr = read_future(futr_df, panel.ids, panel.future(config.h), self.scaling_.columns.futr, panel.freq)
+        futr = read_future(futr_df, panel.ids, panel.future(config.h), self.scaling_.columns.futr)
         table = self.scaling_.table(panel, units)
         ahead = table.extended(self.scaling_.future(panel.future(config.h), futr), config.h)
         origin = torch.tensor([len(panel.values)])
@@ -463,17 +477,6 @@ class TitansForecaster(TitansEstimator):
         self, network: Simba, objective: Objective, table: Table, border: int, *, steps: int, seed: int
     ) -> tuple[online.OnlineMemory | None, MemoryReport]:
         return train_memory(network, objective, table, border, steps=steps, seed=seed, progress=self.verbose > 0)
-
-    def _settle(self, model: Model, history: History, report: MemoryReport) -> None:
-        """Takes what was learned."""
-        self.model_, self.history_, self.memory_report_ = model, history, report
-        self.network_, self.memory_, self.scaling_ = model.network, model.memory, model.scaling
-        self.mean_, self.scale_ = model.scaling.units.mean, model.scaling.units.scale
-        self.has_calendar_ = bool(model.scaling.columns.calendar or model.scaling.columns.profile)
-
-    def _move(self, position: Position) -> None:
-        """Stands elsewhere in the series."""
-        self.position_, self.context_, self.calibration_ = position, position.context, position.calibration
 
     def _units(self, panel: Panel) -> Units:
         """Of each series: one that fit knew keeps those it had there, a new one has those of what is known of it."""
@@ -535,14 +538,14 @@ class TitansForecaster(TitansEstimator):
             stamps = None if reset else self.context_.index
             panel = read_frame(df, known, of_frame(columns), self.missing, fill=fill, known=stamps)
         else:
-            # sklearn's own checks and messages for matrices
+            # sklearn's own checks and messages for matrices; a first one is remembered when it is fitted
             allowed = True if self.missing == "error" else "allow-nan"
-            panel = read_frame(
-                validate_data(self, df, reset=reset, dtype=np.float64, ensure_all_finite=allowed),
-                columns=of_frame(columns),
-                missing=self.missing,
-                fill=fill,
+            given = (
+                check_array(df, dtype=np.float64, ensure_all_finite=allowed, estimator=self, input_name="X")
+                if reset
+                else validate_data(self, df, reset=False, dtype=np.float64, ensure_all_finite=allowed)
             )
+            panel = read_frame(given, columns=of_frame(columns), missing=self.missing, fill=fill)
             if not reset and len(panel.ids) == len(self.context_.ids):  # a matrix names no series: those of fit
                 panel = replace(panel, ids=self.context_.ids)
         panel = with_static(panel, columns.stat, static_df, None if reset else self.context_)
@@ -551,9 +554,8 @@ class TitansForecaster(TitansEstimator):
 
     def _fitted(self) -> SimbaConfig:
         """What the network was built from: ``fit`` decides, not what ``set_params`` said since."""
-        check_is_fitted(self, "network_")
-        config: SimbaConfig = self.network_.config
-        return config
+        check_is_fitted(self, "model_")
+        return self.model_.network.config
 
     def _why_no_memory(self) -> str:
         report = self.memory_report_

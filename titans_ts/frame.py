@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from titans_ts.exogenous import Columns, read_static, to_pandas
+from titans_ts.exogenous import Columns, to_pandas
 from titans_ts.stamps import (
     Freq,
     Step,
@@ -32,7 +32,7 @@ def _nothing() -> np.ndarray:
     return np.empty((0, 0, 0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Panel:
     """Series side by side on one time axis.
 
@@ -217,7 +217,6 @@ def read_frame(
     freq: Freq | None = None,
     columns: Columns = NO_COLUMNS,
     missing: str = "error",
-    static_df: Any = None,
     fill: bool = True,
     known: pd.Index | None = None,
 ) -> Panel:
@@ -231,7 +230,6 @@ def read_frame(
         columns: the exogenous columns to read; a long frame must have them.
         missing: what NaN and missing rows mean: "error"; "interpolate", in a straight line between neighbours, and
             behind the last as the last; "mask", not known.
-        static_df: one row a series: ``unique_id`` and the static columns.
         fill: False leaves NaN where "interpolate" would draw lines; :meth:`Panel.filled` draws them.
         known: time stamps into whose time zone those of the frame are brought: a day begins there, and a profile goes
             by the clock there.
@@ -251,7 +249,6 @@ def read_frame(
         panel,
         values=np.array(panel.values, order="C"),  # a copy: the frame may be changed after fit
         library="pandas" if plain is df else "polars",
-        stat=read_static(static_df, panel.ids, columns.stat),
     )
 
 

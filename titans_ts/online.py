@@ -6,6 +6,7 @@ loop of Titans (Eq. 13-14) with momentum and forgetting; no weight of the outer 
 (one layer): its step is bounded, so a stream of any length stays finite, which deeper ones do not promise.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,7 +18,7 @@ from titans_core.ops.memory import read_memory
 
 SPAN = 96
 DIM, HEADS, CHUNK = 64, 4, 4
-FLOATS = 1 << 24  # of one piece of a rolling pass
+FLOATS = 1 << 24  # about, of what is made of the windows of one piece of a stream
 
 
 class OnlineMemory(nn.Module):
@@ -159,9 +160,10 @@ def advance(memory: OnlineMemory, stream: Stream, recent: Tensor, new_rows: int)
     if due > done:
         values = filled(recent[:, stream.series])
         offset = rows - len(values)  # of the first row at hand
-        at = torch.arange(done, due) * memory.stride + memory.span + memory.stride - offset
-        now, before = _windows(values, at, memory.span), _windows(values, at - memory.stride, memory.span)
-        state = memory(now, before, now, state)[1]
+        for writes in _pieces(memory, done, due, values.shape[1]):
+            at = writes * memory.stride + memory.span + memory.stride - offset
+            now, before = _windows(values, at, memory.span), _windows(values, at - memory.stride, memory.span)
+            state = memory(now, before, now, state)[1]
     return replace(stream, rows=rows, state=state)
 
 
@@ -195,13 +197,13 @@ def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
             continue
         most = int(written[late].max())
         state = None
-        size = max(1, FLOATS // (n * memory.h))
-        for begin in range(0, most, size):
-            at = torch.arange(begin, min(begin + size, most)) * S + memory.span + S
+        for writes in _pieces(memory, 0, most, n):
+            begin, end = int(writes[0]), int(writes[-1]) + 1
+            at = writes * S + memory.span + S
             read = _windows(values, (at + offset).clamp(max=len(values)), memory.span)
             now, before = _windows(values, at, memory.span), _windows(values, at - S, memory.span)
             corrections, state = memory(read, before, now, state)
-            here = late[(written[late] > begin) & (written[late] <= begin + size)]
+            here = late[(written[late] > begin) & (written[late] <= end)]
             found[here] = corrections[:, written[here] - 1 - begin].permute(1, 2, 0)
     return found
 
@@ -210,11 +212,20 @@ def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
 def surprises(memory: OnlineMemory, values: Tensor) -> tuple[Tensor, Tensor]:
     """The rows of all writes in values ``[T, n]``, ``[W]``, and the surprise at each, ``[W, n]``."""
     values = filled(values)
-    at = torch.arange(_writes(memory, len(values))) * memory.stride + memory.span + memory.stride
-    if not len(at):
-        return at, values.new_empty(0, values.shape[1])
-    before = _windows(values, at - memory.stride, memory.span)
-    return at, memory.surprise(before, _windows(values, at, memory.span))[0].T
+    rows, found, state = [torch.empty(0, dtype=torch.long)], [values.new_empty(0, values.shape[1])], None
+    for writes in _pieces(memory, 0, _writes(memory, len(values)), values.shape[1]):
+        at = writes * memory.stride + memory.span + memory.stride
+        before, now = _windows(values, at - memory.stride, memory.span), _windows(values, at, memory.span)
+        surprise, state = memory.surprise(before, now, state)
+        rows.append(at)
+        found.append(surprise.T)
+    return torch.cat(rows), torch.cat(found)
+
+
+def _pieces(memory: OnlineMemory, first: int, last: int, series: int) -> Iterator[Tensor]:
+    """The numbers of writes from ``first`` to before ``last``, as many at once as :data:`FLOATS` allows."""
+    each = series * (memory.h + 3 * memory.span + 6 * DIM)
+    return iter(torch.arange(first, last).split(max(1, FLOATS // each)) if last > first else ())
 
 
 def _writes(memory: OnlineMemory, rows: int) -> int:

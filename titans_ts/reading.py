@@ -37,7 +37,7 @@ def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Pan
     Raises:
         ValueError: no frame, and series that are not known; or a bad frame.
     """
-    if not names:
+    if not names and static_df is None:
         return panel
     if static_df is None and known is not None:
         rows = known.places(panel.ids)

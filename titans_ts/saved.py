@@ -1,5 +1,6 @@
 """What a fitted forecaster is, as JSON values and tensors, and back."""
 
+from collections import defaultdict
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from titans_ts.model import Model, Position
 from titans_ts.objective import objective_of
 from titans_ts.scaling import Scaling, Units
 from titans_ts.simba import Simba, SimbaConfig
-from titans_ts.stamps import Step
+from titans_ts.stamps import Step, date_range
 
 if TYPE_CHECKING:
     from titans_ts.forecaster import TitansForecaster
@@ -47,6 +48,7 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "loss": model.model_.objective.name,
         "history": {"epochs": model.history_.epochs, "best_epoch": model.history_.best_epoch},
         "memory_report": asdict(model.memory_report_),
+        "seconds": getattr(model, "seconds_", None),
         "calibration_step": None if model.calibration_ is None else model.calibration_.step,
         "pending": list(model.position_.pending),
         "streams": [
@@ -84,8 +86,14 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
 def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Give a forecaster what :func:`pack` took."""
 
-    def part(prefix: str) -> dict[str, Tensor]:
-        return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+    parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
+    for name, tensor in tensors.items():
+        of, _, rest = name.partition(".")
+        parts[of][rest] = tensor
+    streams: dict[str, dict[str, Tensor]] = defaultdict(dict)
+    for name, tensor in parts["stream"].items():
+        number, _, rest = name.partition(".")
+        streams[number][rest] = tensor
 
     context, hist, futr, stat, mean, scale = (
         tensors[k].numpy() for k in ("context", "context_hist", "context_futr", "context_stat", "mean", "scale")
@@ -100,36 +108,30 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
             freq = pd.DateOffset(**freq)
             model.freq = None if model.freq is None else freq
         freq = pd.tseries.frequencies.to_offset(freq)
-        index = pd.date_range(end=last, periods=rows, freq=freq, unit=learned["unit"], name="ds")
+        index = date_range(freq, end=last, periods=rows).as_unit(learned["unit"])
     layout, library, drawn = learned["layout"], learned["library"], tensors["context_drawn"].numpy()
     panel = Panel(context, learned["ids"], index, freq, layout, library, hist, futr, stat, drawn)
 
     network = Simba(SimbaConfig(**learned["network"]))
-    network.load_state_dict(part("network."))
+    network.load_state_dict(parts["network"])
     network.eval()
     memory = None
-    if weights := part("memory."):
+    if "memory" in parts:
         memory = online.OnlineMemory(network.config.input_size, network.config.h)
-        memory.load_state_dict(weights)
+        memory.load_state_dict(parts["memory"])
         memory.eval()
     columns = Columns(**{kind: tuple(names) for kind, names in learned["columns"].items()})
-    # models saved before there were profiles, or two units, have none
-    profile = tensors["profile"].numpy() if "profile" in tensors else np.zeros((0, len(mean)))
-    units = Units(mean, scale, tensors.get("deviation", tensors["scale"]).numpy(), profile, columns.profile)
-    scaling = Scaling(columns, units, {name: both.numpy() for name, both in part("scaling.").items()})
-    history = History(**learned["history"])
-    model.n_features_in_ = len(mean)
-    model._settle(
-        Model(network, objective_of(learned["loss"]), scaling, memory),
-        history,
-        MemoryReport(**learned["memory_report"]),
-    )
+    units = Units(mean, scale, tensors["deviation"].numpy(), tensors["profile"].numpy(), columns.profile)
+    scaling = Scaling(columns, units, {name: both.numpy() for name, both in parts["scaling"].items()})
+    model.model_ = Model(network, objective_of(learned["loss"]), scaling, memory)
+    model.history_, model.memory_report_ = History(**learned["history"]), MemoryReport(**learned["memory_report"])
+    model.n_features_in_, model.seconds_ = len(mean), learned["seconds"]
     calibration = None
     if "calibration" in tensors:
         calibration = Calibration(tensors["calibration"].numpy(), learned["calibration_step"])
     pending = dict(zip(learned["pending"], tensors.get("pending", ()), strict=True))
-    streams = [_stream(stream, part(f"stream.{i}.")) for i, stream in enumerate(learned["streams"])]
-    model._move(Position(panel, learned["rows"], streams, calibration, pending))
+    stood = [_stream(stream, streams[str(i)]) for i, stream in enumerate(learned["streams"])]
+    model.position_ = Position(panel, learned["rows"], stood, calibration, pending)
 
 
 def _stream(said: dict[str, Any], tensors: dict[str, Tensor]) -> online.Stream:

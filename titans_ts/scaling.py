@@ -18,7 +18,7 @@ ROUNDING = 1e-12  # of a sum of many numbers in double precision, relative to th
 STILL = 1e-3  # unit of a series that does not change, relative to its size, or to its deviation but for its profile
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Units:
     """What is taken from each series before the network sees it, and given back to its forecasts.
 
@@ -91,7 +91,7 @@ class Units:
         return Units(mean, scale, deviation, profile, self.cycles)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scaling:
     """Units of everything, from the training rows.
 

@@ -104,7 +104,32 @@ def following(last: object, step: Step, h: int) -> pd.Index:
     if isinstance(step, int):
         begin = int(last)  # type: ignore[call-overload]
         return pd.RangeIndex(begin + step, begin + (h + 1) * step, step, name="ds")
-    return pd.date_range(last, periods=h + 1, freq=step, name="ds")[1:]  # type: ignore[call-overload]
+    return date_range(step, start=last, periods=h + 1)[1:]
+
+
+def date_range(step: pd.offsets.BaseOffset, **between: Any) -> pd.DatetimeIndex:
+    """``pd.date_range`` between ``start``, ``end`` and ``periods``, also where days begin at an hour that the clock of
+    their zone skips once a year: that day begins behind it."""
+    stamps = {name: pd.Timestamp(between[name]) for name in ("start", "end") if name in between}
+    zone = next(stamp.tz for stamp in stamps.values())
+    if zone is None or (isinstance(step, pd.offsets.Tick) and not isinstance(step, pd.offsets.Day)):
+        return pd.date_range(**between, freq=step, name="ds")
+    between |= {name: on_the_wall(pd.DatetimeIndex([stamp]))[0] for name, stamp in stamps.items()}
+    return _in(zone, pd.date_range(**between, freq=step, name="ds"))
+
+
+def on_the_wall(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    """Without the time zone; days that the clock let begin an hour late begin at midnight."""
+    if index.tz is None:
+        return index
+    wall = index.tz_localize(None)
+    days = wall.normalize()
+    late = (days != wall) & (_in(index.tz, days) == index)
+    return wall.where(~late, days)
+
+
+def _in(zone: Any, wall: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    return wall.tz_localize(zone, nonexistent="shift_forward", ambiguous=np.ones(len(wall), dtype=bool))
 
 
 def name_of(step: Step) -> str | int:
@@ -121,12 +146,12 @@ def around(
         ValueError: origins that do not lie on one axis of this step.
     """
     first, last = origins.min(), origins.max()
-    axis = pd.date_range(first, last, freq=step)
+    axis = date_range(step, start=first, end=last)
     at = axis.get_indexer(origins)
     if (at < 0).any():
         raise ValueError(f"origins must be time stamps of freq {step!r}.")
-    earlier = pd.date_range(end=first, periods=before + 1, freq=step)[:-1]
-    later = pd.date_range(last, periods=after, freq=step)[1:]
+    earlier = date_range(step, end=first, periods=before + 1)[:-1]
+    later = date_range(step, start=last, periods=after)[1:]
     return earlier.append([axis, later]), at[:, None] + np.arange(before + after)
 
 
@@ -135,8 +160,8 @@ def _axis(index: pd.Index, step: Step, to_last: bool) -> pd.Index:
         stop = index[-1] + 1 if to_last else index[0] + len(index) * step
         return pd.RangeIndex(index[0], stop, step)
     if to_last:
-        return pd.date_range(index[0], index[-1], freq=step)
-    return pd.date_range(index[0], periods=len(index), freq=step)
+        return date_range(step, start=index[0], end=index[-1])
+    return date_range(step, start=index[0], periods=len(index))
 
 
 def _guess(index: pd.Index, is_integer: bool, where: str) -> Freq:
@@ -169,7 +194,7 @@ def _guess(index: pd.Index, is_integer: bool, where: str) -> Freq:
 
 def _of_calendar(index: pd.DatetimeIndex, commonest: pd.Timedelta) -> pd.offsets.BaseOffset | None:
     """The coarsest step of a day or more on which stamps of one time of day lie, some of which are missing."""
-    local = index.tz_localize(None)
+    local = on_the_wall(index)
     dates = local.normalize()
     if commonest < pd.Timedelta("23h") or (local - dates).nunique() > 1:
         return None
@@ -186,8 +211,8 @@ def _of_calendar(index: pd.DatetimeIndex, commonest: pd.Timedelta) -> pd.offsets
     if apart is None:
         return None
     if apart % 7 == 0:
-        return pd.offsets.Week(apart // 7, weekday=int(local.dayofweek[0]))
-    if apart == 1 and days.sum() > 7 and (local.dayofweek < 5).all():
+        return pd.offsets.Week(apart // 7, weekday=int(local.day_of_week[0]))
+    if apart == 1 and days.sum() > 7 and (local.day_of_week < 5).all():
         return pd.offsets.BusinessDay()
     return pd.offsets.Day(apart)
 

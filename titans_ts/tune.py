@@ -76,7 +76,7 @@ def tune(
         base.set_params(random_state=random_state)
     if h is not None:
         base.set_params(h=h)
-    panel, _ = clone(base)._given(df, static_df)
+    panel, _ = base._given(df, static_df)
     rows = len(panel.values)
     if val_size is None:
         val_size = max(base.h, rows // 5)

@@ -155,3 +155,13 @@ def test_what_needs_one_direction_is_refused(fitted):
         fitted.surprise([pairs(100)], "0")
     with pytest.raises(ValueError, match="one side"):
         fitted.compare([pairs(100)], chroms=["0"])
+
+
+def test_what_a_model_was_fitted_for_is_not_changed_by_its_parameters(tmp_path):
+    text = [bases(3000)]
+    model = small(objective="next", max_steps=2).fit(text)
+    expected = model.bits_per_base(text)
+    model.set_params(objective="masked", length=8)
+    assert model.bits_per_base(text) == expected
+    model.save(tmp_path / "m")
+    assert DNALanguageModel.load(tmp_path / "m").bits_per_base(text) == pytest.approx(expected, rel=1e-6)

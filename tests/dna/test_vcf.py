@@ -153,3 +153,9 @@ def test_ref_may_be_a_base_that_the_genomes_letter_stands_for(write_fasta, tmp_p
     other = [Variant("3", 4, "T", "G"), Variant("3", 4, "CT", "C"), Variant("3", 6, "A", "G")]
     assert check_reference(agree, genome).matching == 3
     assert check_reference(other, genome).matching == 0
+
+
+@pytest.mark.parametrize("given", [("chrI", -1, "A", "C"), ("chrI", 3, "", "C"), ("chrI", 3, "A", "")])
+def test_a_variant_has_a_place_and_bases(given):
+    with pytest.raises(ValueError, match="a start of 0 or more and at least one base"):
+        Variant(*given)

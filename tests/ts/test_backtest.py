@@ -161,3 +161,12 @@ def test_a_series_that_is_too_young_for_a_cutoff_is_left_out_there(tiny, wide, t
     alone = model.cross_validation(to_long(wide[["a", "b"]]), n_windows=3, val_size=0, refit=True)
     first = found["cutoff"] == wide.index[107]
     np.testing.assert_array_equal(found[first]["Titans"], alone[alone["cutoff"] == wide.index[107]]["Titans"])
+
+
+@pytest.mark.parametrize(("refit", "trainings"), [(0, 1), (False, 1), (np.False_, 1), (True, 4), (np.True_, 4), (3, 2)])
+def test_how_often_it_is_trained(tiny, wide, monkeypatch, refit, trainings):
+    fits = []
+    fit = TitansForecaster._fit
+    monkeypatch.setattr(TitansForecaster, "_fit", lambda *a, **k: fits.append(1) or fit(*a, **k))
+    tiny().cross_validation(wide, n_windows=4, step_size=2, refit=refit)
+    assert len(fits) == trainings

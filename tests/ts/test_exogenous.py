@@ -244,3 +244,11 @@ def test_new_series_bring_their_static_columns_wherever_they_are_read(fitted, lo
         assert set(fitted.surprise(new, static_df=columns)["unique_id"]) == {"new-a", "new-b", "new-c"}
     with pytest.raises(ValueError, match="df is None: the series of fit keep theirs"):
         fitted.predict(futr_df=future, static_df=static)
+
+
+def test_a_frame_of_columns_that_are_not_declared_is_refused(tiny, wide):
+    facts = pd.DataFrame({"unique_id": list(wide), "size": 1.0})
+    with pytest.raises(ValueError, match=r"static_df is given, and exogenous declares no static columns"):
+        tiny().fit(wide, static_df=facts)
+    with pytest.raises(ValueError, match=r"futr_df is given, and exogenous declares no future columns"):
+        tiny().fit(wide).predict(futr_df=facts)

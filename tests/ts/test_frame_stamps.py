@@ -183,3 +183,21 @@ def test_what_is_no_step_of_the_calendar_is_not_taken_for_one():
     stamps = pd.DatetimeIndex(["2024-01-01", "2024-01-05", "2024-01-12", "2024-01-20", "2024-01-23"])
     with pytest.raises(ValueError, match="freq cannot be inferred"):
         read_frame(wide_frame(stamps), missing="mask")
+
+
+@pytest.mark.parametrize(
+    ("zone", "last"),
+    [("America/Santiago", "2026-09-04"), ("Africa/Cairo", "2026-04-22"), ("Atlantic/Azores", "2026-10-23")],
+)
+def test_days_go_on_where_the_clock_changes_at_midnight(tiny, zone, last):
+    index = pd.date_range(end=last, periods=60, freq="D", tz=zone)
+    frame = pd.DataFrame({"a": np.random.default_rng(0).normal(size=60)}, index=index)
+    model = tiny().fit(frame)
+    ahead = model.predict()
+    assert list(ahead.index.date) == [(pd.Timestamp(last) + pd.Timedelta(days=d)).date() for d in range(1, model.h + 1)]
+    # and on from each of those days, the one that begins late among them
+    for row in range(model.h):
+        model.update(pd.DataFrame({"a": [0.0]}, index=ahead.index[row : row + 1]))
+        assert model.predict().index[0].date() == (ahead.index[row].tz_localize(None) + pd.Timedelta(days=1)).date()
+    longer = pd.concat((frame, pd.DataFrame({"a": 0.0}, index=ahead.index)))
+    assert tiny().fit(longer).context_.freq == pd.offsets.Day()

@@ -9,8 +9,9 @@ import dateutil.tz
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from titans_core.archive import ArchiveError
+from titans_core.archive import ArchiveError, save_archive
 from titans_ts import TitansForecaster
 
 
@@ -26,10 +27,11 @@ def saved_and_loaded(model, path):
         pd.date_range("2024-01-01", periods=120, freq="h", unit="s"),
         pd.date_range("2024-01-01", periods=120, freq="h", tz="UTC"),
         pd.date_range("2024-12-01", periods=120, freq="D", tz="Europe/Berlin"),  # summer time begins with the forecast
+        pd.date_range(end="2026-09-03", periods=120, freq="D", tz="America/Santiago"),  # a day there has no midnight
         pd.date_range("2024-01-01", periods=120, freq="W-WED"),
         pd.date_range("2024-01-01", periods=120, freq="B"),
     ],
-    ids=["nanoseconds", "seconds", "utc", "berlin", "wednesdays", "weekdays"],
+    ids=["nanoseconds", "seconds", "utc", "berlin", "santiago", "wednesdays", "weekdays"],
 )
 def test_stamps_of_a_forecast_are_the_same_after_loading(tiny, wide, tmp_path, stamps):
     model = tiny().fit(wide.set_axis(stamps, axis=0))
@@ -126,3 +128,26 @@ def test_a_name_that_cannot_be_saved_is_refused_by_its_kind(tiny, wide, tmp_path
     with pytest.raises(ValueError, match=f"a {type(name).__name__}: only strings and numbers can be saved"):
         model.save(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_loading_draws_no_random_numbers_and_keeps_the_seconds(tiny, wide, tmp_path):
+    model = tiny().fit(wide)
+    model.save(tmp_path / "m")
+    before = torch.random.get_rng_state()
+    loaded = TitansForecaster.load(tmp_path / "m")
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert loaded.seconds_ == model.seconds_
+
+
+def test_a_model_of_another_version_is_said_to_be_one(tiny, wide, tmp_path):
+    """That has not all that this one saves, or more."""
+    model = tiny().fit(wide)
+    learned, tensors = model._pack()
+    params = model.get_params()
+    for said, kept in (
+        (learned, {k: v for k, v in tensors.items() if k != "context_drawn"}),
+        ({**learned, "network": {**learned["network"], "unheard_of": 1}}, tensors),
+    ):
+        save_archive(tmp_path / "m", "TitansForecaster", {"params": params, "learned": said}, kept)
+        with pytest.raises(ArchiveError, match="saved by another version"):
+            TitansForecaster.load(tmp_path / "m")

@@ -1,5 +1,7 @@
 """scikit-learn's own checks, on a matrix forecaster."""
 
+import numpy as np
+import pytest
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -30,3 +32,13 @@ def test_a_grid_search_over_time_splits_finds_the_better_setting(wide):
     search.fit(wide.to_numpy())
     assert search.best_params_ == {"learning_rate": 3e-2}
     assert search.predict(wide.to_numpy()).shape == (4, 3)
+
+
+def test_a_fit_that_fails_leaves_what_was_fitted(tiny, wide):
+    matrix = wide.to_numpy()
+    model = tiny().fit(matrix)
+    expected = model.predict(matrix)
+    with pytest.raises(ValueError, match="rows"):
+        model.fit(matrix[:8, :2])
+    assert model.n_features_in_ == matrix.shape[1]
+    np.testing.assert_array_equal(model.predict(matrix), expected)

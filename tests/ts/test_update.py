@@ -265,3 +265,22 @@ def test_the_order_in_which_a_frame_names_its_series_does_not_matter(tiny, wide,
         pd.testing.assert_frame_equal(found[expected.columns], expected)
     moved = copy.copy(model).update(to_long(turned.iloc[100:]))
     pd.testing.assert_frame_equal(moved.predict(), model.update(to_long(wide.iloc[100:])).predict())
+
+
+def test_long_streams_are_read_in_pieces_and_are_the_same(monkeypatch):
+    torch.manual_seed(0)
+    memory = online.OnlineMemory(12, 3).eval()
+    torch.nn.init.normal_(memory.out.weight)
+    values = torch.randn(300, 5)
+    (stream,) = online.streams_of(torch.zeros(5, dtype=torch.long), 300)
+    origins = torch.tensor([13, 77, 150, 299])
+
+    def everything():
+        at, surprise = online.surprises(memory, values)
+        read = online.advance(memory, stream, values, 300)
+        return online.rolling(memory, values, origins), at, surprise, online.recall(memory, read, values)
+
+    whole = everything()
+    monkeypatch.setattr(online, "FLOATS", 20_000)  # some six writes of five series
+    for found, expected in zip(everything(), whole, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
@@ -58,7 +59,14 @@ class TitansEstimator(BaseEstimator):
                 "Load it with that version, or fit it again."
             )
         model = cls(**content["params"])
-        model._unpack(content["learned"], tensors)
+        try:
+            with torch.random.fork_rng(devices=[]):  # networks are made with random weights before they get their own
+                model._unpack(content["learned"], tensors)
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise ArchiveError(
+                f"{path} was saved by another version, or it was changed ({type(error).__name__}: {error}). Load it "
+                "with that version, or fit it again."
+            ) from error
         return model
 
     def _seed(self) -> int:
