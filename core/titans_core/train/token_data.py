@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 from torch.utils.data import DataLoader
 
 from titans_core.train.token_batches import OrderedBatches, TokenLoader
@@ -57,7 +58,12 @@ class TokenData(L.LightningDataModule):
             )
         self.trainer.accumulate_grad_batches = accumulate
         self.loader = TokenLoader(
-            self.train, at_once, seed=self.seed, num_workers=self.num_workers, together=accumulate
+            self.train,
+            at_once,
+            seed=self.seed,
+            num_workers=self.num_workers,
+            pin_memory=torch.cuda.is_available(),
+            together=accumulate,
         )
 
     def train_dataloader(self) -> TokenLoader:

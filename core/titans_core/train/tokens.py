@@ -70,7 +70,7 @@ class PackedTokens(Dataset[Tensor]):
                 f"{path} has no part {part!r}, only {sorted(parts)}. Prepare it with val_fraction above 0 for a part "
                 "'val'."
             )
-        self.part, self.length = part, length
+        self.length = length
         self.file = Path(path) / parts[part]["file"]
         self.tokens: int = parts[part]["tokens"]
         self.vocab_size: int = self.description["vocab_size"]

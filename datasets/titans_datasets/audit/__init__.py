@@ -10,7 +10,7 @@ A shared k-mer need not be a copy of one place: common repeats (Alu, runs of CT)
 and show as one very large group. What a lookup gains by them is a feature that a model may rightly learn; coordinates
 tell the two apart, k-mers do not.
 
-Coordinates are 0-based half-open. Nothing here needs more than numpy.
+Coordinates are 0-based half-open. Nothing here needs more than numpy and scipy.
 """
 
 from titans_datasets.audit.intervals import IntervalAudit, Lookup, Spans, audit_intervals, best_overlap, lookup_labels

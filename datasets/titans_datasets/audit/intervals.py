@@ -89,8 +89,11 @@ def audit_intervals(
 ) -> IntervalAudit:
     """Overlap and lookup accuracy of a split given as coordinates. Arguments as of ``lookup_labels``."""
     labels = np.asarray(test_labels)
-    lookup = lookup_labels(train, train_labels, test, min_overlap=min_overlap)
-    touched = best_overlap(train, test)[1] > 0
+    overlap, among_train = best_overlap(train, test), best_overlap(train, train, exclude_self=True)[1]
+    lookup, touching = (
+        _lookup(train, np.asarray(train_labels), test, overlap, among_train, least) for least in (min_overlap, 0)
+    )
+    touched = overlap[1] > 0
     return IntervalAudit(
         n_train=len(np.asarray(train.start)),
         n_test=len(labels),
@@ -99,7 +102,7 @@ def audit_intervals(
         covered=float(lookup.found.mean()),
         covered_per_class={str(c): float(lookup.found[labels == c].mean()) for c in np.unique(labels)},
         lookup_accuracy=float((lookup.labels == labels).mean()),
-        touch_accuracy=float((lookup_labels(train, train_labels, test, min_overlap=0).labels == labels).mean()),
+        touch_accuracy=float((touching.labels == labels).mean()),
         commonest=commonest(labels),
         fallback=str(lookup.fallback),
         clean=~touched,
@@ -115,12 +118,17 @@ def lookup_labels(train: Spans, train_labels: ArrayLike, test: Spans, *, min_ove
         min_overlap: part of the test interval that must be covered by the one train interval, from 0 (one base) to 1;
             0.5 as ``bedtools intersect -f 0.5``. Of equal covers the train interval that begins first is taken.
     """
+    overlap, among_train = best_overlap(train, test), best_overlap(train, train, exclude_self=True)[1]
+    return _lookup(train, np.asarray(train_labels), test, overlap, among_train, min_overlap)
+
+
+def _lookup(
+    train: Spans, labels: NDArray, test: Spans, overlap: tuple[Ints, Ints], among_train: Ints, min_overlap: float
+) -> Lookup:
     if not 0 <= min_overlap <= 1:
         raise ValueError(f"min_overlap must be from 0 to 1, got {min_overlap}.")
-    labels = np.asarray(train_labels)
-    match, bases = best_overlap(train, test)
+    match, bases = overlap
     found = bases >= np.maximum(min_overlap * _lengths(test), 1)
-    among_train = best_overlap(train, train, exclude_self=True)[1]
     alone = among_train < np.maximum(min_overlap * _lengths(train), 1)
     # where every train interval has another upon it, all of them
     names, counts = np.unique(labels[alone] if alone.any() else labels, return_counts=True)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 
 from titans_datasets.audit.labels import commonest, per_class
 from titans_datasets.audit.packing import MAX_K, Words, sorted_kmers, whole_sequences
@@ -191,13 +193,12 @@ def _matches(
     ids = np.zeros(n, dtype=np.int64) if labels is None else labels
     shared, in_reference, shared_in_reference = np.zeros((3, n), dtype=bool)
     votes = np.zeros((n, int(ids.max(initial=0)) + 1))
-    groups = np.arange(n)
+    pairs = [np.empty(0, dtype=np.int64)]
     whole = whole_sequences(sequences, k)
     for run, owner in chain([whole], (_repeated(*kmers) for kmers in sorted_kmers(sequences, k))):
         left, right = _neighbours(run, owner)
         shared[left] = shared[right] = True
-        pairs = np.unique(left * n + right)
-        groups = _join(groups, pairs // n, pairs % n)
+        pairs.append(np.unique(left * n + right))
         of_reference = reference[owner]
         if not of_reference.any():
             continue
@@ -209,7 +210,7 @@ def _matches(
         asking = ~of_reference & (with_reference[run] > 0)
         in_reference[owner[asking]] = True
         np.add.at(votes, owner[asking], in_run[run[asking]] / with_reference[run[asking], None])
-    groups = np.unique(groups, return_inverse=True)[1]
+    groups = _components(np.unique(np.concatenate(pairs)), n)
     return _Matches(shared, in_reference, shared_in_reference, groups, votes, len(whole[1]))
 
 
@@ -227,15 +228,8 @@ def _neighbours(run: Ints, owner: NDArray[np.int32]) -> tuple[Ints, Ints]:
     return owner[:-1][pair].astype(np.int64), owner[1:][pair].astype(np.int64)
 
 
-def _join(groups: Ints, left: Ints, right: Ints) -> Ints:
-    """Connected components: ``groups[i]`` is the smallest row of the component of i, before and after."""
-    while True:
-        a, b = groups[left], groups[right]
-        apart = a != b
-        if not apart.any():
-            return groups
-        left, right, a, b = left[apart], right[apart], a[apart], b[apart]
-        groups = groups.copy()
-        np.minimum.at(groups, np.maximum(a, b), np.minimum(a, b))
-        while (groups[groups] != groups).any():
-            groups = groups[groups]
+def _components(pairs: Ints, n: int) -> Ints:
+    """Connected components of n rows, ``left * n + right`` of each pair given, numbered by first appearance."""
+    graph = coo_matrix((np.ones(len(pairs), dtype=bool), (pairs // n, pairs % n)), shape=(n, n))
+    _, first, label = np.unique(connected_components(graph, directed=False)[1], return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[label]
