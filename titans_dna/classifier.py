@@ -26,7 +26,7 @@ from titans_core.train.estimator import at_least, is_number
 from titans_core.train.fit import torch_device
 from titans_dna.classifier_data import Examples, Reads, reads_of
 from titans_dna.encoder import Encoder, EncoderConfig
-from titans_dna.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, network_of
+from titans_dna.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, digest_of, network_of
 from titans_dna.kmers import LONGEST
 from titans_dna.labels import class_weights, read_labels, sample_weights, stratified_cut
 from titans_dna.strands import NETWORKS, SequenceNetwork
@@ -206,7 +206,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             ),
             identity={
                 "data": digest(reads.ids, reads.ends, labels, weights, rows, val.reads.ids, val.labels.numpy()),
-                "pretrained": _digest_of(network.encoder),
+                "pretrained": None if isinstance(network.encoder, Encoder) else digest_of(network.encoder),
                 **{name: getattr(self, name) for name in self._get_param_names() if name not in _NOT_COMPARED},
             },
             on_epoch=on_epoch,
@@ -377,13 +377,6 @@ def weighted_error(network: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> 
     ids, labels, weights = batch
     error = F.cross_entropy(network(ids).float(), labels, reduction="none")
     return (error * weights).mean(), len(ids)
-
-
-def _digest_of(encoder: nn.Module) -> str | None:
-    """A fingerprint of the weights that came from a language model."""
-    if isinstance(encoder, Encoder):
-        return None
-    return digest(*(parameter.detach().float().numpy() for parameter in encoder.parameters()))
 
 
 def _given(validation: tuple[Any, Any], classes: NDArray[Any], by_class: NDArray[np.float64]) -> Examples:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from titans_core import TitansConfig, TitansLM
+from titans_core.train import digest
 from titans_dna.encoder import within
 from titans_dna.tokenizer import VOCAB_SIZE, N
 
@@ -23,6 +24,11 @@ __all__ = ["FINETUNE", "NOT_STORED", "LanguageEncoder", "network_of"]
 FINETUNE = ("full", "frozen", "gradual")
 # stands for a language model in the arguments of a classifier that was saved without it
 NOT_STORED = "not stored"
+
+
+def digest_of(network: nn.Module) -> str:
+    """A fingerprint of the weights of a language model."""
+    return digest(*(parameter.detach().float().cpu().numpy() for parameter in network.parameters()))
 
 
 def network_of(pretrained: Any) -> TitansLM:

@@ -14,10 +14,10 @@ import numpy as np
 from sklearn.base import clone
 
 from titans_core.train import digest
-from titans_core.train.tune import best_again, open_study, plot_history, plot_importance, report_to, run_study
+from titans_core.train.tune import best_of, open_study, plot_history, plot_importance, report_to
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of
-from titans_dna.fine_tuning import network_of
+from titans_dna.fine_tuning import digest_of, network_of
 from titans_dna.labels import read_labels, stratified_cut
 
 if TYPE_CHECKING:
@@ -98,24 +98,27 @@ def tune(
     not_fixed = ("pretrained", "verbose", "device", "random_state")
     identity = {
         "data": digest(*arrays),
-        "pretrained": "None" if base.pretrained is None else _digest_of(base.pretrained),
+        "pretrained": "None" if base.pretrained is None else digest_of(network_of(base.pretrained)),
         **{k: str(v) for k, v in base.get_params(deep=False).items() if k not in not_fixed},
     }
     searched = space or default_space
     study = open_study(storage, study_name, identity, random_state)
 
-    def objective(trial: "optuna.Trial") -> float:
-        model = clone(base).set_params(**searched(trial, facts))
+    def judge(model: TitansDNAClassifier, trial: "optuna.Trial") -> float:
         model.fit(X, y, validation=validation, on_epoch=report_to(trial))
-        trial.set_user_attr("seconds", round(model.seconds_, 1))
         return model.history_.epochs[model.history_.best_epoch]["val_loss"]
 
-    run_study(study, objective, n_trials, timeout, verbose > 0)
-    best = clone(base).set_params(**searched(best_again(study), facts))
-    best.fit(X, y, validation=validation)
-    best.set_params(verbose=shown)
-    best.study_ = study
-    return best
+    best = best_of(
+        base,
+        study,
+        lambda trial: searched(trial, facts),
+        judge,
+        lambda model: model.fit(X, y, validation=validation),
+        n_trials=n_trials,
+        timeout=timeout,
+        progress=verbose > 0,
+    )
+    return best.set_params(verbose=shown)
 
 
 def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,7 +144,3 @@ def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, 
 def _to_read_again(sequences: Any) -> Any:
     """Each trial reads them; an iterator gives them once."""
     return list(sequences) if isinstance(sequences, Iterator) else sequences
-
-
-def _digest_of(pretrained: Any) -> str:
-    return digest(*(np.asarray(weights.detach().float()) for weights in network_of(pretrained).parameters()))

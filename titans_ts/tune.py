@@ -7,7 +7,6 @@ Several processes, or machines with a common disk, share one study by naming one
 :class:`titans_ts.nixtla.AutoTitans`.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from sklearn.base import clone
 
 from titans_core.train import digest
 from titans_core.train.estimator import at_least
-from titans_core.train.tune import best_again, open_study, plot_history, plot_importance, report_to, run_study
+from titans_core.train.tune import best_of, open_study, plot_history, plot_importance, report_to
 from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
 from titans_ts.scaling import tensor
@@ -99,20 +98,21 @@ def tune(
     identity = {"data": data, "time": str(panel.clock()), "val_size": str(val_size), **fixed}
     study = open_study(storage, study_name, identity, random_state)
 
-    def objective(trial: "optuna.Trial") -> float:
-        model = clone(base).set_params(**searched(trial, facts))
-        begin = time.perf_counter()
+    def judge(model: TitansForecaster, trial: "optuna.Trial") -> float:
         given, columns = model._given(df, static_df)
-        found = train(model, given, columns, val_size, on_epoch=report_to(trial))
-        trial.set_user_attr("seconds", round(time.perf_counter() - begin, 1))
-        return found.val_loss
+        return train(model, given, columns, val_size, on_epoch=report_to(trial)).val_loss
 
-    run_study(study, objective, n_trials, timeout, verbose > 0)
-    best = clone(base).set_params(**searched(best_again(study), facts))
-    best.fit(df, val_size=val_size, static_df=static_df)
-    best.set_params(verbose=shown)
-    best.study_ = study
-    return best
+    best = best_of(
+        base,
+        study,
+        lambda trial: searched(trial, facts),
+        judge,
+        lambda model: model.fit(df, val_size=val_size, static_df=static_df),
+        n_trials=n_trials,
+        timeout=timeout,
+        progress=verbose > 0,
+    )
+    return best.set_params(verbose=shown)
 
 
 def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, Any]:

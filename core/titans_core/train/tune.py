@@ -1,11 +1,14 @@
 """Studies by Optuna, shared by the estimators: opened, resumed, pruned, shared between processes, drawn."""
 
 import logging
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from sklearn.base import clone
 
 try:
     import optuna
@@ -13,6 +16,8 @@ except ImportError as error:
     raise ImportError("tuning needs optuna: pip install 'titans-suite[tune]'") from error
 
 from titans_core.train.estimator import at_least
+
+Estimator = TypeVar("Estimator", bound=Any)
 
 FINISHED = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
 
@@ -81,6 +86,42 @@ def run_study(
             callbacks=[MaxTrialsCallback(n_trials, states=FINISHED)],
             show_progress_bar=progress,
         )
+
+
+def best_of(
+    base: Estimator,
+    study: optuna.Study,
+    settings_of: Callable[[Any], dict[str, Any]],
+    judge: Callable[[Estimator, optuna.Trial], float],
+    fit: Callable[[Estimator], Any],
+    *,
+    n_trials: int,
+    timeout: float | None,
+    progress: bool,
+) -> Estimator:
+    """Run the trials of a study, and fit the best.
+
+    Args:
+        base: what all trials are copies of.
+        study: as :func:`open_study` opened it.
+        settings_of: the settings of a trial.
+        judge: trains a copy and gives its validation error.
+        fit: fits the copy that is returned; the study is its ``study_``.
+        n_trials, timeout, progress: of :func:`run_study`.
+    """
+
+    def objective(trial: optuna.Trial) -> float:
+        model = clone(base).set_params(**settings_of(trial))
+        begin = time.perf_counter()
+        error = judge(model, trial)
+        trial.set_user_attr("seconds", round(time.perf_counter() - begin, 1))
+        return error
+
+    run_study(study, objective, n_trials, timeout, progress)
+    best = clone(base).set_params(**settings_of(best_again(study)))
+    fit(best)
+    best.study_ = study
+    return best
 
 
 def _bad_if_diverged(objective: Callable[[optuna.Trial], float], trial: optuna.Trial) -> float:

@@ -191,7 +191,8 @@ def test_what_cannot_run_is_refused_with_the_reason(make_inputs, change, reason)
     options = {"dtype": torch.float32, "K": 16, "V": 16, "hidden": 32, "chunk_size": 16, **change}
     chunk_size = options.pop("chunk_size")
     inputs = make_inputs(B=1, T=4, H=1, **options)
-    inputs = as_dtype(inputs, options["dtype"])
+    inputs = inputs.map(lambda x: x.to(DEVICE))
+    inputs = type(inputs)(**{**vars(inputs), "weights": tuple(w.to(DEVICE) for w in inputs.weights)})
     with pytest.raises(ValueError, match=f"backend='triton' cannot run here: .*{reason}"):
         inputs.run(backend="triton", chunk_size=chunk_size)
 
