@@ -22,6 +22,7 @@ def test_the_public_names_are_few_and_pinned():
         "encode_batch",
         "fit_markov",
         "fit_mixture",
+        "from_frame",
         "plot_logo",
         "plot_track",
         "read_bed",
