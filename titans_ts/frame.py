@@ -405,7 +405,7 @@ def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
         warnings.warn(
             f"columns {ignored} of the long frame are ignored: they are not declared in exogenous, and only "
             f"{', '.join(LONG_COLUMNS)} are read without. Drop them to silence this.",
-            stacklevel=6,
+            stacklevel=8,  # who called fit or predict
         )
     for name in ("y", *beside):
         if not pd.api.types.is_numeric_dtype(df[name]):

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +110,14 @@ def _digest(head: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know, as what it does: numpy's numbers as Python's, pandas' offsets and devices by name."""
+    """What JSON does not know, as what it does: numpy's numbers as Python's, pandas' offsets and devices by name,
+    time spans in seconds."""
     if isinstance(value, torch.device):
         return str(value)
     if hasattr(value, "freqstr"):
         return value.freqstr
+    if isinstance(value, timedelta):  # those of pandas too
+        return f"{value.total_seconds()}s"
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"a setting of type {type(value).__name__} cannot be saved: {value!r}.")

@@ -1,5 +1,6 @@
 """A forecaster that was saved is the same forecaster, whatever its settings, names and time stamps."""
 
+import datetime
 import pickle
 import shutil
 import subprocess
@@ -151,3 +152,10 @@ def test_a_model_of_another_version_is_said_to_be_one(tiny, wide, tmp_path):
         save_archive(tmp_path / "m", "TitansForecaster", {"params": params, "learned": said}, kept)
         with pytest.raises(ArchiveError, match="saved by another version"):
             TitansForecaster.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("freq", [pd.Timedelta("1h"), datetime.timedelta(hours=1)])
+def test_a_step_that_is_a_span_of_time_is_saved(tiny, wide, tmp_path, freq):
+    model = tiny(freq=freq).fit(wide)
+    loaded = saved_and_loaded(model, tmp_path / "m")
+    pd.testing.assert_frame_equal(loaded.predict(wide), model.predict(wide))
