@@ -69,10 +69,10 @@ class Questions:
             NotFittedError: before ``fit``.
             ValueError: an unknown chromosome, a region off its end, no known base.
         """
+        config = self._fitted().config
         genome = open_source(source)
         intervals = asked(genome, chroms, regions)
-        masked = self.objective_ == "masked"
-        if context is None and (masked or self._fitted().config.architecture == "transformer"):
+        if context is None and (self.objective_ == "masked" or config.architecture == "transformer"):
             context = self.length_
         if context is not None:
             at_least("context", context)

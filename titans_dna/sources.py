@@ -102,9 +102,7 @@ def asked(genome: Genome, chroms: Iterable[str] | None = None, regions: Any = No
         genome.check(region)
     left = [region for region in given if region.chrom in wanted]
     if not left:
-        raise ValueError(
-            f"none of the {len(given)} regions lies in chroms={sorted(wanted)[:8]}: nothing is left to read."
-        )
+        raise ValueError(f"chroms={sorted(wanted)[:8]} leave nothing of the {len(given)} regions to read.")
     return left
 
 

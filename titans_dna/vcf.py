@@ -12,12 +12,13 @@ a complete header, and they pass on what htslib repaired where a score needs to 
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from titans_dna.intervals import Interval
-from titans_dna.lines import BadLineError, fields
+from titans_dna.lines import DAMAGED, BadLineError, fields, open_binary
 
 if TYPE_CHECKING:
     from titans_dna.genome import Genome
@@ -184,31 +185,17 @@ def _holds(variant: Variant, genome: "Genome", found: Verdict) -> str:
 
 
 def _read(path: Path, symbolic: str) -> Iterator[Variant]:
-    has_format = False
-
-    def is_header(line: str) -> bool:
-        nonlocal has_format
-        has_format |= line.startswith("##fileformat=VCF")
-        return line.startswith("#")
-
-    skipped, first_skipped, warned = 0, 0, False
-    for number, row in fields(path, is_header):
-        if len(row) < 5:
-            raise BadLineError(path, number, f"{len(row)} column(s); CHROM POS ID REF ALT are needed (tab-separated)")
-        if not has_format and not warned:
-            warnings.warn(
-                f"{path} has no line ##fileformat=VCF...: read as columns CHROM, POS (from 1), ID, REF, ALT.",
-                stacklevel=2,
-            )
-            warned = True
-        chrom, position, name, ref, alts = (field.strip() for field in row[:5])
-        if not position.isdecimal() or int(position) < 1:
-            raise BadLineError(path, number, f"POS is {position!r}; expected a whole number from 1 up")
-        if not ref or not _LETTERS.issuperset(ref):
-            raise BadLineError(path, number, f"REF is {_short(ref)!r}; expected bases A C G T N")
+    if not _begins_as_vcf(path):
+        warnings.warn(
+            f"{path} has no line ##fileformat=VCF... to begin with: read as columns CHROM, POS (from 1), ID, REF, ALT.",
+            stacklevel=2,
+        )
+    skipped, first_skipped = 0, 0
+    for number, row in fields(path, lambda line: line.startswith("#")):
+        chrom, start, name, ref, alts = _site(path, number, row)
         for alt in map(str.strip, alts.split(",")):
             if alt and _BASES.issuperset(alt) and _BASES.issuperset(ref):
-                yield Variant(chrom, int(position) - 1, ref, alt, "" if name == "." else name)
+                yield Variant(chrom, start, ref, alt, name)
             elif symbolic == "error":
                 raise BadLineError(
                     path, number, f"{_short(ref)} to {_short(alt)} is not of bases A C G T N; read with symbolic='skip'"
@@ -221,6 +208,24 @@ def _read(path: Path, symbolic: str) -> Iterator[Variant]:
             f"codes), first on line {first_skipped}.",
             stacklevel=2,
         )
+
+
+def _begins_as_vcf(path: Path) -> bool:
+    with suppress(*DAMAGED), open_binary(path) as stream:
+        return stream.readline(80).removeprefix(b"\xef\xbb\xbf").startswith(b"##fileformat=VCF")
+    return True  # whoever reads it will be told that it is damaged
+
+
+def _site(path: Path, number: int, row: list[str]) -> tuple[str, int, str, str, str]:
+    """CHROM, POS from 0, ID, REF and ALT of a line."""
+    if len(row) < 5:
+        raise BadLineError(path, number, f"{len(row)} column(s); CHROM POS ID REF ALT are needed (tab-separated)")
+    chrom, position, name, ref, alts = (field.strip() for field in row[:5])
+    if not position.isdecimal() or int(position) < 1:
+        raise BadLineError(path, number, f"POS is {position!r}; expected a whole number from 1 up")
+    if not ref or not _LETTERS.issuperset(ref):
+        raise BadLineError(path, number, f"REF is {_short(ref)!r}; expected bases A C G T N")
+    return chrom, int(position) - 1, "" if name == "." else name, ref, alts
 
 
 def _short(bases: str) -> str:

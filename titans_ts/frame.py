@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -330,64 +330,94 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None, missing: str) -> Panel:
     return Panel(values, list(df.columns), axis, step, "wide")
 
 
-def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: str, known: pd.Index | None) -> Panel:
-    beside = (*columns.hist, *columns.futr)
-    _check_long_columns(df, beside)
-    codes, ids = pd.factorize(df["unique_id"])
-    order = np.argsort(codes, kind="stable")  # series after series, each in the frame's order
-    codes = codes[order]
-    ds = in_zone(stamps_of(pd.Index(df["ds"].iloc[order])), known)
-    ends = np.append(np.flatnonzero(np.diff(codes)), len(codes) - 1)
-    starts = np.append(0, ends[:-1] + 1)
+class _Rows(NamedTuple):
+    """The rows of a long frame, series after series, each in the frame's order.
 
-    out_of_order = np.flatnonzero((np.diff(codes) == 0) & (np.diff(ds.asi8 if hasattr(ds, "asi8") else ds) <= 0))
-    if len(out_of_order):
-        n = codes[out_of_order[0]]
-        check_order(ds[starts[n] : ends[n] + 1], f"series {ids[n]!r}")
-    longest = int(np.argmax(ends - starts))
-    own = ds[starts[longest] : ends[longest] + 1]
-    step = find_step(own, freq, f"series {ids[longest]!r}")
-    gaps = missing != "error"
-    if gaps:  # the axis runs from the first stamp of any series to the last of any
-        first = ds[starts].min()
-        check_regular(own, step, f"series {ids[longest]!r}", gaps=True)
-        axis = check_regular(pd.Index([first, ds[ends].max()]), step, "the frame", gaps=True)
-    else:
-        axis = check_regular(own, step, f"series {ids[longest]!r}")
-    last = ds[ends]
+    Attributes:
+        order: where they stand in the frame, ``[R]``.
+        codes: the series of each, by number.
+        ids: names of the series.
+        ds: time stamps, ``[R]``.
+        starts, ends: first and last row of each series, ``[N]``.
+    """
+
+    order: np.ndarray
+    codes: np.ndarray
+    ids: pd.Index
+    ds: pd.Index
+    starts: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, df: pd.DataFrame, known: pd.Index | None) -> "_Rows":
+        codes, ids = pd.factorize(df["unique_id"])
+        order = np.argsort(codes, kind="stable")
+        codes = codes[order]
+        ds = in_zone(stamps_of(pd.Index(df["ds"].iloc[order])), known)
+        ends = np.append(np.flatnonzero(np.diff(codes)), len(codes) - 1)
+        rows = cls(order, codes, ids, ds, np.append(0, ends[:-1] + 1), ends)
+        out_of_order = np.flatnonzero((np.diff(codes) == 0) & (np.diff(ds.asi8 if hasattr(ds, "asi8") else ds) <= 0))
+        if len(out_of_order):
+            check_order(*rows.series(codes[out_of_order[0]]))
+        return rows
+
+    def series(self, n: int) -> tuple[pd.Index, str]:
+        """The time stamps of a series, and what to call it."""
+        return self.ds[self.starts[n] : self.ends[n] + 1], f"series {self.ids[n]!r}"
+
+
+def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: str, known: pd.Index | None) -> Panel:
+    _check_long_columns(df, (*columns.hist, *columns.futr))
+    rows, gaps = _Rows.of(df, known), missing != "error"
+    axis, step = _axis_of(rows, freq, gaps)
+    at = _places_on(axis, step, rows, gaps)
+
+    def table(name: str) -> np.ndarray:
+        found = df[name].iloc[rows.order].to_numpy(dtype=np.float64, na_value=np.nan)
+        bad = np.isinf(found) if gaps else ~np.isfinite(found)
+        if bad.any():
+            _not_finite(found[bad][0], int(bad.sum()), rows.ids[rows.codes[bad][0]], rows.ds[bad][0], name)
+        whole = np.full((len(axis), len(rows.ids)), np.nan)
+        whole[at, rows.codes] = found
+        return whole
+
+    hist, futr = (
+        np.stack([table(name) for name in names], axis=-1) if names else _nothing()
+        for names in (columns.hist, columns.futr)
+    )
+    return Panel(table("y"), list(rows.ids), axis.rename("ds"), step, "long", hist=hist, futr=futr)
+
+
+def _axis_of(rows: _Rows, freq: Freq | None, gaps: bool) -> tuple[pd.Index, Step]:
+    """The regular time stamps that all series lie on, and their step, which is found in the longest series."""
+    own, name = rows.series(int(np.argmax(rows.ends - rows.starts)))
+    step, last = find_step(own, freq, name), rows.ds[rows.ends]
+    axis = check_regular(own, step, name, gaps=gaps)
+    if gaps:  # from the first stamp of any series to the last of any
+        axis = check_regular(pd.Index([rows.ds[rows.starts].min(), last.max()]), step, "the frame", gaps=True)
     if len(last.unique()) > 1:
         early, late = int(np.argmin(last)), int(np.argmax(last))
         raise ValueError(
-            f"all series must end at the same time: {ids[early]!r} ends at {last[early]}, {ids[late]!r} at "
+            f"all series must end at the same time: {rows.ids[early]!r} ends at {last[early]}, {rows.ids[late]!r} at "
             f"{last[late]}. Cut the longer ones, or fit the groups apart."
         )
-    T, N = len(axis), len(ids)
+    return axis, step
+
+
+def _places_on(axis: pd.Index, step: Step, rows: _Rows, gaps: bool) -> np.ndarray:
+    """Where on the axis each row of the frame is, ``[R]``."""
     if gaps:
-        rows = axis.get_indexer(ds)
-        wrong = rows < 0
+        at = axis.get_indexer(rows.ds)
+        wrong = at < 0
     else:  # each series ends at the end of the axis
-        rows = np.arange(len(codes)) - ends[codes] + T - 1
-        wrong = ticks(axis)[rows] != ticks(ds)
+        at = np.arange(len(rows.codes)) - rows.ends[rows.codes] + len(axis) - 1
+        wrong = ticks(axis)[at] != ticks(rows.ds)
     if wrong.any():
-        n = codes[np.flatnonzero(wrong)[0]]
-        check_regular(ds[starts[n] : ends[n] + 1], step, f"series {ids[n]!r}", gaps=gaps)
-        raise ValueError(f"series {ids[n]!r} has time stamps that do not fit those of series {ids[longest]!r}.")
-
-    def table(name: str) -> np.ndarray:
-        found = df[name].iloc[order].to_numpy(dtype=np.float64, na_value=np.nan)
-        bad = np.isinf(found) if gaps else ~np.isfinite(found)
-        if bad.any():
-            _not_finite(found[bad][0], int(bad.sum()), ids[codes[bad][0]], ds[bad][0], name)
-        whole = np.full((T, N), np.nan)
-        whole[rows, codes] = found
-        return whole
-
-    panel = Panel(table("y"), list(ids), axis.rename("ds"), step, "long")
-    beside_tables = [
-        np.stack([table(name) for name in names], axis=-1) if names else np.empty((T, N, 0))
-        for names in (columns.hist, columns.futr)
-    ]
-    return replace(panel, hist=beside_tables[0], futr=beside_tables[1])
+        stamps, name = rows.series(rows.codes[np.flatnonzero(wrong)[0]])
+        check_regular(stamps, step, name, gaps=gaps)
+        longest = rows.series(int(np.argmax(rows.ends - rows.starts)))[1]
+        raise ValueError(f"{name} has time stamps that do not fit those of {longest}.")
+    return at
 
 
 def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:

@@ -35,8 +35,7 @@ class OnlineMemory(nn.Module):
 
     def __init__(self, input_size: int, h: int) -> None:
         super().__init__()
-        self.h = h
-        self.span = min(input_size, SPAN)
+        self.h, self.span = int(h), int(min(input_size, SPAN))
         self.stride = max(1, self.span // 3)
         size = DIM // HEADS
         self.embed = nn.Linear(self.span + 2, DIM)
