@@ -1,0 +1,104 @@
+"""The benchmarks' own bookkeeping: each cell once, however many work on it; peers as their scripts say."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
+WORK = """
+import os, sys, time
+from pathlib import Path
+from cells import work
+
+def run(key):
+    Path(f"began-{key[0]}-{os.getpid()}").touch()
+    time.sleep(60 if sys.argv[1] == "hangs" else 0.3)
+    return {"error": 0.5}
+
+work(Path("results.jsonl"), [(i,) for i in range(4)], ("cell",), run)
+"""
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+
+@pytest.fixture
+def start(tmp_path):
+    (tmp_path / "work.py").write_text(WORK)
+
+    def begin(how):
+        path = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); sys.argv = ['work.py', {how!r}]; "
+        code = path + "exec(open('work.py').read())"
+        return subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+
+    return begin
+
+
+def test_each_cell_is_run_once_and_again_where_its_process_died(start, tmp_path):
+    hanging = start("hangs")
+    while not list(tmp_path.glob("began-0-*")):
+        assert hanging.poll() is None
+    beside = start("works")
+    assert "0: another process is at it" in beside.communicate()[0]
+    hanging.kill()
+    hanging.wait()
+    together = [start("works"), start("works")]
+    assert [process.wait() for process in together] == [0, 0]
+    rows = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert sorted(row["cell"] for row in rows) == [0, 1, 2, 3]
+    assert all({"date", "commit", "machine", "versions"} <= set(row) for row in rows)
+
+
+def test_a_row_that_was_cut_off_is_named(benchmarks, tmp_path):
+    from records import append, read
+
+    file = tmp_path / "results.jsonl"
+    append(file, {"cell": 0})
+    assert read(file)[0]["cell"] == 0
+    with file.open("a") as stream:
+        stream.write('{"cell": 1, "err')
+    with pytest.raises(ValueError, match=r"results\.jsonl, line 2 is no whole row: delete it"):
+        read(file)
+
+
+def test_settings_of_peers_are_written_down_for_every_cell(benchmarks):
+    from forecast_search import SETS
+    from table3_peers import HORIZONS, SCRIPTS, Script, settings
+
+    for name in SCRIPTS:
+        for dataset in SETS:
+            for h in HORIZONS:
+                given = settings(name, dataset, h)
+                assert json.loads(json.dumps(given)) == given
+                assert Script(**given).network
+
+
+def test_a_peer_is_scored_by_its_best_epoch(benchmarks):
+    from table3_peers import best_weights
+
+    module, callback = torch.nn.Linear(1, 1), best_weights()
+    for error, weight in ((0.5, 1.0), (0.3, 2.0), (0.4, 3.0)):
+        torch.nn.init.constant_(module.weight, weight)
+        said = SimpleNamespace(callback_metrics={"ptl/val_loss": torch.tensor(error)}, sanity_checking=False)
+        callback.on_validation_end(said, module)
+    callback.on_train_end(None, module)
+    assert module.weight.item() == 2.0
+
+
+@pytest.mark.parametrize("script", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_a_script_asks_what_it_is_told_to_do(script):
+    """So that ``--help`` explains, and does not begin to measure."""
+    text = script.read_text()
+    names = {node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
+    called = {
+        node.func.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and hasattr(node.func, "id")
+    }
+    assert "__main__" not in text or "ArgumentParser" in names or "over_seeds" in called
