@@ -126,7 +126,7 @@ class Genome:
         index, of = shard
         if not 0 <= index < of:
             raise ValueError(f"shard must be (i, n) with 0 <= i < n, got {shard}.")
-        walked = self._regions(chroms, holdout, regions)
+        walked = self.regions(chroms, holdout, regions)
         return self._walk(walked, length, stride, max_n_fraction, drop_last, index, of)
 
     def close(self) -> None:
@@ -204,9 +204,14 @@ class Genome:
         """As :meth:`named`, of chromosomes that are held out; None: none is."""
         return self.named(() if holdout is None else holdout, "holdout")
 
-    def _regions(
+    def regions(
         self, chroms: Iterable[str] | None, holdout: Iterable[str] | None, regions: Iterable[Interval] | None
     ) -> list[Interval]:
+        """The regions, or whole chromosomes, that are in ``chroms`` and not held out; arguments as of :meth:`windows`.
+
+        Raises:
+            ValueError: an unknown chromosome, a region off its chromosome's end, or nothing left.
+        """
         wanted, left_out = self.named(chroms), self.left_out(holdout)
         kept = set(wanted) - set(left_out)
         if regions is None:

@@ -95,15 +95,7 @@ def asked(genome: Genome, chroms: Iterable[str] | None = None, regions: Any = No
         ValueError: an unknown chromosome, a region off its end, or nothing left.
     """
     given = read_regions(regions)
-    if given is None:
-        return whole(genome, chroms)
-    wanted = set(genome.named(chroms))
-    for region in given:
-        genome.check(region)
-    left = [region for region in given if region.chrom in wanted]
-    if not left:
-        raise ValueError(f"chroms={sorted(wanted)[:8]} leave nothing of the {len(given)} regions to read.")
-    return left
+    return whole(genome, chroms) if given is None else genome.regions(chroms, None, given)
 
 
 def merged(regions: Iterable[Interval]) -> list[Interval]:

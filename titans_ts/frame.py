@@ -365,6 +365,11 @@ class _Rows(NamedTuple):
         """The time stamps of a series, and what to call it."""
         return self.ds[self.starts[n] : self.ends[n] + 1], f"series {self.ids[n]!r}"
 
+    @property
+    def longest(self) -> tuple[pd.Index, str]:
+        """As :meth:`series`, of that with most rows."""
+        return self.series(int(np.argmax(self.ends - self.starts)))
+
 
 def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: str, known: pd.Index | None) -> Panel:
     _check_long_columns(df, (*columns.hist, *columns.futr))
@@ -390,7 +395,7 @@ def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: s
 
 def _axis_of(rows: _Rows, freq: Freq | None, gaps: bool) -> tuple[pd.Index, Step]:
     """The regular time stamps that all series lie on, and their step, which is found in the longest series."""
-    own, name = rows.series(int(np.argmax(rows.ends - rows.starts)))
+    own, name = rows.longest
     step, last = find_step(own, freq, name), rows.ds[rows.ends]
     axis = check_regular(own, step, name, gaps=gaps)
     if gaps:  # from the first stamp of any series to the last of any
@@ -415,8 +420,7 @@ def _places_on(axis: pd.Index, step: Step, rows: _Rows, gaps: bool) -> np.ndarra
     if wrong.any():
         stamps, name = rows.series(rows.codes[np.flatnonzero(wrong)[0]])
         check_regular(stamps, step, name, gaps=gaps)
-        longest = rows.series(int(np.argmax(rows.ends - rows.starts)))[1]
-        raise ValueError(f"{name} has time stamps that do not fit those of {longest}.")
+        raise ValueError(f"{name} has time stamps that do not fit those of {rows.longest[1]}.")
     return at
 
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from titans_core import MemoryState, neural_memory
+from titans_core.nn.memory import normalised
 from titans_core.ops.memory import read_memory
 
 SPAN = 96
@@ -120,7 +121,7 @@ class OnlineMemory(nn.Module):
 
     def _heads(self, layer: nn.Module, code: Tensor, unit: bool = False) -> Tensor:
         heads = F.silu(layer(code)).unflatten(-1, (HEADS, -1))
-        return F.normalize(heads, dim=-1).to(heads.dtype) if unit else heads  # autocast on CUDA gives float32
+        return normalised(heads) if unit else heads
 
     def _correct(self, out: Tensor, asked: Tensor, scale: Tensor) -> Tensor:
         recalled = self.out_norm(out).flatten(-2) * F.silu(self.out_gate(asked))
@@ -159,9 +160,7 @@ def advance(memory: OnlineMemory, stream: Stream, recent: Tensor, new_rows: int)
     if due > done:
         values = filled(recent[:, stream.series])
         offset = rows - len(values)  # of the first row at hand
-        for writes in _pieces(memory, done, due, values.shape[1]):
-            at = writes * memory.stride + memory.span + memory.stride - offset
-            now, before = _windows(values, at, memory.span), _windows(values, at - memory.stride, memory.span)
+        for _, before, now in _told(memory, values, done, due, offset):
             state = memory(now, before, now, state)[1]
     return replace(stream, rows=rows, state=state)
 
@@ -196,14 +195,13 @@ def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
             continue
         most = int(written[late].max())
         state = None
-        for writes in _pieces(memory, 0, most, n):
-            begin, end = int(writes[0]), int(writes[-1]) + 1
-            at = writes * S + memory.span + S
+        begin = 0
+        for at, before, now in _told(memory, values, 0, most):
             read = _windows(values, (at + offset).clamp(max=len(values)), memory.span)
-            now, before = _windows(values, at, memory.span), _windows(values, at - S, memory.span)
             corrections, state = memory(read, before, now, state)
-            here = late[(written[late] > begin) & (written[late] <= end)]
+            here = late[(written[late] > begin) & (written[late] <= begin + len(at))]
             found[here] = corrections[:, written[here] - 1 - begin].permute(1, 2, 0)
+            begin += len(at)
     return found
 
 
@@ -212,19 +210,25 @@ def surprises(memory: OnlineMemory, values: Tensor) -> tuple[Tensor, Tensor]:
     """The rows of all writes in values ``[T, n]``, ``[W]``, and the surprise at each, ``[W, n]``."""
     values = filled(values)
     rows, found, state = [torch.empty(0, dtype=torch.long)], [values.new_empty(0, values.shape[1])], None
-    for writes in _pieces(memory, 0, _writes(memory, len(values)), values.shape[1]):
-        at = writes * memory.stride + memory.span + memory.stride
-        before, now = _windows(values, at - memory.stride, memory.span), _windows(values, at, memory.span)
+    for at, before, now in _told(memory, values, 0, _writes(memory, len(values))):
         surprise, state = memory.surprise(before, now, state)
         rows.append(at)
         found.append(surprise.T)
     return torch.cat(rows), torch.cat(found)
 
 
-def _pieces(memory: OnlineMemory, first: int, last: int, series: int) -> Iterator[Tensor]:
-    """The numbers of writes from ``first`` to before ``last``, as many at once as :data:`FLOATS` allows."""
-    each = series * (memory.h + 3 * memory.span + 6 * DIM)
-    return iter(torch.arange(first, last).split(max(1, FLOATS // each)) if last > first else ())
+def _told(
+    memory: OnlineMemory, values: Tensor, first: int, last: int, offset: int = 0
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """What is told at the writes from number ``first`` to before ``last``, as many at once as :data:`FLOATS` allows.
+
+    values ``[T, n]`` begin at row ``offset`` of the series. Yields the rows of W writes in them, the windows that ended
+    a stride before, and those that end there, ``[n, W, span]``.
+    """
+    S, each = memory.stride, values.shape[1] * (memory.h + 3 * memory.span + 6 * DIM)
+    for writes in torch.arange(first, last).split(max(1, FLOATS // each)) if last > first else ():
+        at = writes * S + memory.span + S - offset
+        yield at, _windows(values, at - S, memory.span), _windows(values, at, memory.span)
 
 
 def _writes(memory: OnlineMemory, rows: int) -> int:

@@ -21,7 +21,8 @@ def _logit(p: float) -> float:
     return math.log(p / (1 - p))
 
 
-def _unit(x: Tensor) -> Tensor:
+def normalised(x: Tensor) -> Tensor:
+    """Vectors of length 1, in the dtype that they have."""
     # torch's own bound of the norm is 0 in float16, and a row of zeros then has a gradient of NaN
     # autocast on CUDA takes the norm in float32, and gives that back
     return F.normalize(x, dim=-1, eps=max(1e-12, torch.finfo(x.dtype).tiny)).to(x.dtype)
@@ -170,7 +171,7 @@ class NeuralMemory(nn.Module):
         if self.conv is not None:
             tail = None if state is None or state.tail is None else state.tail[..., queries]
             q, _ = self.conv(q, tail, queries)
-        q = _unit(F.silu(q).unflatten(-1, (self.num_heads, -1)))
+        q = normalised(F.silu(q).unflatten(-1, (self.num_heads, -1)))
         memory = self._start() if state is None else state.memory.weights
         return self._finish(read_memory(q, memory, self.activation), x)
 
@@ -206,8 +207,8 @@ class NeuralMemory(nn.Module):
         if self.conv is not None:
             qkv, tail = self.conv(qkv, None if state is None else state.tail)
         qk, v = F.silu(qkv).unflatten(-1, (3 * self.num_heads, -1)).split((2 * self.num_heads, self.num_heads), dim=-2)
-        q, k = _unit(qk).chunk(2, dim=-2)
-        return q, k, _unit(v) if self.unit_values else v, tail
+        q, k = normalised(qk).chunk(2, dim=-2)
+        return q, k, normalised(v) if self.unit_values else v, tail
 
     def _gate(self, x: Tensor, state: NeuralMemoryState | None) -> tuple[dict[str, Tensor], Tensor | None]:
         """Post-activation gates ``[B, T, H]`` by name, and with gates per chunk those of the chunk at hand."""

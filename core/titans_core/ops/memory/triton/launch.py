@@ -12,6 +12,7 @@ from titans_core.ops.memory.triton.tiles import INTERPRETED
 MAX_CHUNK = 128
 WIDTHS = (16, 32, 64, 128)
 MAX_HIDDEN = 512
+HOPPER = 232_448  # bytes of shared memory of a block there, for which it was seen what fits
 
 # Slices of the sliced width, and warps, among which the first call on a shape chooses by trying; Triton keeps the
 # choice on disk. Compiled ahead of time for Hopper, the first spills least; one more costs every new shape seconds.
@@ -42,10 +43,6 @@ def _no_wider_than_the_layer(configs: list[Any], arguments: dict[str, Any], **co
     return [config for config in configs if config.kwargs["BLOCK"] <= given.get("H", given["V"])]
 
 
-# Shared memory of a block on Hopper, for which it was seen what fits.
-HOPPER = 232_448
-
-
 def settings(C: int, tokens: Tensor, activation: str) -> dict[str, Any]:
     """Constants of every launch: rows of a piece as a power of two that the matrix units take, and the arithmetic."""
     return {
@@ -60,7 +57,9 @@ def unsupported(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int
     if q.dtype == torch.float64:
         return "they have no float64"
     if q.is_cuda:
-        room = torch.cuda.get_device_properties(q.device).shared_memory_per_block_optin  # type: ignore[attr-defined]
+        device = torch.cuda.get_device_properties(q.device)
+        # what a block may ask for; ROCm does not tell
+        room = getattr(device, "shared_memory_per_block_optin", device.shared_memory_per_block)
         if room < HOPPER:
             return f"they were fitted to the {HOPPER} bytes of shared memory of Hopper, and this device has {room}"
     depth, K, V, h = len(weights), weights[0].shape[-2], weights[-1].shape[-1], weights[0].shape[-1]
