@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from titans_ts.frame import Panel
 from titans_ts.model import Model
+from titans_ts.panel import Panel
 from titans_ts.scaling import tensor
 from titans_ts.stamps import around, in_zone
 

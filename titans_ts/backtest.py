@@ -10,9 +10,10 @@ from sklearn.base import clone
 
 from titans_core.train.estimator import at_least
 from titans_ts.exogenous import read_columns
-from titans_ts.frame import Panel, from_pandas, long_frame
 from titans_ts.intervals import NO_SCORES, Calibration, bounds_of, check_levels, level_names, scored_origins
+from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
+from titans_ts.panel import Panel, long_frame
 from titans_ts.scaling import tensor
 from titans_ts.training_rows import border_row, trainable
 from titans_ts.windows import Table, first_rows

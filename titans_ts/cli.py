@@ -15,8 +15,8 @@ except ImportError as error:
 import numpy as np
 import pandas as pd
 
-from titans_ts.exogenous import to_pandas
 from titans_ts.files import read_ahead, read_facts, read_series, writable
+from titans_ts.libraries import to_pandas
 
 app = typer.Typer(
     help=(

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from titans_ts.libraries import to_pandas
+
 # harmonics of each cycle of the calendar: a daily curve has corners, a year's is smooth
 CYCLES = {"day": 3, "week": 2, "year": 2}
 CYCLIC = ("calendar", "profile")
@@ -167,18 +169,6 @@ def read_future(futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str,
             f"{len(index)} steps from {index[0]} to {index[-1]} of each series."
         )
     return values.reshape(len(ids), len(index), len(names)).transpose(1, 0, 2)
-
-
-def to_pandas(df: Any) -> Any:
-    """A polars frame as a pandas frame; anything else as it is."""
-    if type(df).__module__.partition(".")[0] != "polars" or not hasattr(df, "get_columns"):
-        return df
-    columns = {}
-    for column in df.get_columns():
-        values = column.to_numpy()
-        zone = getattr(column.dtype, "time_zone", None)
-        columns[column.name] = pd.Series(values).dt.tz_localize("UTC").dt.tz_convert(zone) if zone else values
-    return pd.DataFrame(columns)
 
 
 def _need_columns(df: Any, names: tuple[str, ...], where: str) -> None:

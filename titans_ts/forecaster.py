@@ -19,14 +19,17 @@ from titans_ts import online
 from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
 from titans_ts.exogenous import Columns, read_columns, read_future
-from titans_ts.frame import POLICIES, Freq, Panel, from_pandas, long_frame, read_frame
+from titans_ts.frame import POLICIES, Freq, read_frame
 from titans_ts.intervals import check_levels, level_names
+from titans_ts.libraries import from_pandas
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import Objective, objective_of
+from titans_ts.panel import Panel, long_frame
 from titans_ts.reading import is_frame, of_frame, of_values, read_newer, with_static
 from titans_ts.rolling import forecast_rows
-from titans_ts.scaling import Units, tensor
+from titans_ts.scaling import Units
+from titans_ts.scoring import rolling_error
 from titans_ts.simba import Simba, SimbaConfig, default_patch
 from titans_ts.training import train
 from titans_ts.training_rows import check_length
@@ -34,8 +37,6 @@ from titans_ts.windows import Table, first_rows
 
 COLUMN = "Titans"
 LEAST_MEMORY_STEPS = 40
-# values of forecasts that `score` holds at a time
-_SCORED = 1 << 24
 _COUNTS = ("patch_size", "dim", "num_layers", "chunk_size", "batch_size")
 
 
@@ -346,24 +347,7 @@ class TitansForecaster(TitansEstimator):
         panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False).ordered_as(self.context_.ids)
         self._check_series(panel, "score")
         check_length(panel, config.input_size + config.h, "input_size + h")
-        came = self.scaling_.table(panel).values
-        table = self.scaling_.table(panel.filled(self.missing))
-        unknown, told = torch.from_numpy(panel.unknown()), tensor(self.scaling_.units.told)
-        total = count = 0.0
-        origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
-        at_once = max(1, min(4096, _SCORED // (config.h * panel.values.shape[1])))
-        for part in origins.split(at_once):
-            truth = came[part[:, None] + torch.arange(config.h)]
-            error = (self.model_.rolling(table, part).point - truth).abs() * told
-            known = error.isfinite()
-            # the line through a hole that goes on behind the origin was drawn to what came later
-            if self.missing == "interpolate":
-                inside = unknown[part - 1]
-                known &= ~(inside if config.num_series is None else inside.any(dim=1, keepdim=True))[:, None]
-            total, count = total + float(error[known].double().sum()), count + float(known.sum())
-        if not count:
-            raise ValueError("there is nothing to score: no value is known behind any window of input_size rows.")
-        return -total / count
+        return -rolling_error(self.model_, panel, self.missing)
 
     def surprise(self, df: Any, *, static_df: Any = None) -> Any:
         """How surprised the online memory was, over time: a view of anomalies.

@@ -1,215 +1,29 @@
-"""Frames in and out: long and wide frames, pandas or polars, and plain matrices, to one table of values and back."""
+"""Frames as users have them, long and wide, of pandas or polars, and plain matrices: checked, and made a panel."""
 
 import warnings
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from titans_ts.exogenous import Columns, to_pandas
+from titans_ts.exogenous import Columns
+from titans_ts.libraries import to_pandas
+from titans_ts.panel import Panel
 from titans_ts.stamps import (
     Freq,
     Step,
     check_order,
     check_regular,
     find_step,
-    following,
     in_zone,
-    name_of,
     stamps_of,
     ticks,
 )
 
-Layout = Literal["long", "wide", "matrix"]
-
 LONG_COLUMNS = ("unique_id", "ds", "y")
 POLICIES = ("error", "interpolate", "mask")
 NO_COLUMNS = Columns()
-
-
-def _nothing() -> np.ndarray:
-    return np.empty((0, 0, 0))
-
-
-@dataclass(frozen=True, eq=False)
-class Panel:
-    """Series side by side on one time axis.
-
-    Attributes:
-        values: ``[T, N]`` float64. A series that starts later than others has NaN before its start. With
-            ``missing="mask"`` there may be NaN elsewhere, and nowhere else otherwise.
-        ids: names of the N series.
-        index: the T time stamps, regular: a DatetimeIndex, or integers.
-        freq: step of the index: a pandas offset, or an integer.
-        layout: what the caller gave, and gets back.
-        library: whose frames they are: "pandas" or "polars".
-        hist: exogenous columns known up to now, ``[T, N, X]``.
-        futr: exogenous columns known ahead, ``[T, N, F]``.
-        stat: static columns, ``[N, S]``.
-        drawn: what :meth:`filled` put there or has exogenous columns from it: no measurement, ``[T, N]``.
-    """
-
-    values: np.ndarray
-    ids: list[Any]
-    index: pd.Index
-    freq: Step
-    layout: Layout
-    library: str = "pandas"
-    hist: np.ndarray = field(default_factory=_nothing)
-    futr: np.ndarray = field(default_factory=_nothing)
-    stat: np.ndarray = field(default_factory=_nothing)
-    drawn: np.ndarray = field(default_factory=lambda: np.empty((0, 0), dtype=bool))
-
-    def __post_init__(self) -> None:
-        T, N = self.values.shape
-        if self.drawn.shape != (T, N):
-            object.__setattr__(self, "drawn", np.zeros((T, N), dtype=bool))
-        for name, shape in (("hist", (T, N, 0)), ("futr", (T, N, 0)), ("stat", (N, 0))):
-            if getattr(self, name).shape[:-1] != shape[:-1]:
-                object.__setattr__(self, name, np.empty(shape))
-
-    def of_series(self, columns: list[int]) -> "Panel":
-        """The panel of some series, by their numbers."""
-        return replace(
-            self,
-            values=np.ascontiguousarray(self.values[:, columns]),  # last digits depend on the layout in memory
-            ids=[self.ids[i] for i in columns],
-            hist=self.hist[:, columns],
-            futr=self.futr[:, columns],
-            stat=self.stat[columns],
-            drawn=self.drawn[:, columns],
-        )
-
-    def ordered_as(self, ids: list[Any]) -> "Panel":
-        """The panel with its series in the order of ``ids``, if it has just these; else as it is."""
-        places = self.places(ids)
-        if self.ids == ids or len(ids) != len(self.ids) or None in places:
-            return self
-        return self.of_series([place for place in places if place is not None])
-
-    def rows(self, start: int | None, stop: int | None = None) -> "Panel":
-        """The panel of a part of the rows."""
-        part = slice(start, stop)
-        return replace(
-            self,
-            values=self.values[part],
-            index=self.index[part],
-            hist=self.hist[part],
-            futr=self.futr[part],
-            drawn=self.drawn[part],
-        )
-
-    def filled(self, missing: str) -> "Panel":
-        """With "interpolate" straight lines in place of NaN behind the first value of a series, and behind its last
-        value that value; else as it is."""
-        if missing != "interpolate":
-            return self
-        whole = replace(self, values=_filled(self.values), hist=_filled(self.hist), futr=_filled(self.futr))
-        return replace(whole, drawn=self.drawn | (self.unknown() & ~whole.unknown()))
-
-    def unknown(self) -> np.ndarray:
-        """What has a NaN that only time makes known, of the series or of its columns known up to now: ``[T, N]``."""
-        return np.isnan(self.values) | np.isnan(self.hist).any(axis=-1)
-
-    @property
-    def measured(self) -> np.ndarray:
-        """The values, NaN where they are lines through holes, ``[T, N]``; of a series that has no others, these."""
-        return np.where(self.drawn & ~self.drawn.all(axis=0), np.nan, self.values)
-
-    def places(self, names: list[Any]) -> list[int | None]:
-        """Where the series of these names stand; None for those that are not here."""
-        known = {name: i for i, name in enumerate(self.ids)}
-        return [known.get(name) for name in names]
-
-    def clock(self) -> list[str]:
-        """What time stamps say beside their order: the first one, the step, and the time zone."""
-        return [str(self.index[0]), str(name_of(self.freq)), str(getattr(self.index, "tz", None))]
-
-    def known_at(self, row: int) -> "Panel":
-        """As it stood before a row: what came from there on is NaN, but for columns that are known ahead."""
-        values, hist = self.values.copy(), self.hist.copy()
-        values[row:], hist[row:] = np.nan, np.nan
-        return replace(self, values=values, hist=hist)
-
-    def future(self, h: int) -> pd.Index:
-        """The h time stamps after the last."""
-        return following(self.index[-1], self.freq, h)
-
-    def joined(self, newer: "Panel") -> "Panel":
-        """This panel, and behind it the rows of ``newer``, which begin one step after its last and have its series.
-
-        Raises:
-            ValueError: other series, or rows that do not follow.
-        """
-        if newer.ids != self.ids:
-            raise ValueError(f"the new rows must be of the series {self.ids[:8]}, got {newer.ids[:8]}.")
-        expected = following(self.index[-1], self.freq, 1)[0]
-        if newer.index[0] != expected:
-            raise ValueError(
-                f"the new rows must begin where the known ones end, at {expected}, got {newer.index[0]}. "
-                "Give each row once, in order."
-            )
-        return replace(
-            self,
-            index=self.index.append(newer.index),
-            values=np.concatenate((self.values, newer.values)),
-            hist=np.concatenate((self.hist, newer.hist)),
-            futr=np.concatenate((self.futr, newer.futr)),
-            drawn=np.concatenate((self.drawn, newer.drawn)),
-        )
-
-    def output(self, index: pd.Index, values: np.ndarray, names: list[str]) -> Any:
-        """Values ``[len(index), N, len(names)]`` in the caller's layout.
-
-        Long: a column for each name. Wide: the columns of the first name are called after the series, those of the
-        others ``<series><name less the first name>``. Matrix: without names the last axis is dropped.
-        """
-        if self.layout == "matrix":
-            return values[..., 0] if len(names) == 1 else values
-        if self.layout == "wide":
-            endings = ["", *(name.removeprefix(names[0]) for name in names[1:])]
-            columns = [i if not end else f"{i}{end}" for i in self.ids for end in endings]
-            if len(set(columns)) < len(columns):
-                taken = sorted({str(name) for name in columns if columns.count(name) > 1})
-                raise ValueError(f"the bounds of a level have the names of other series, {taken}: rename those.")
-            return self._own(pd.DataFrame(values.reshape(len(index), -1), index=index, columns=pd.Index(columns)))
-        return self._own(long_frame(self.ids, index, dict(zip(names, np.moveaxis(values, -1, 0), strict=True))))
-
-    def _own(self, frame: pd.DataFrame) -> Any:
-        return from_pandas(frame, self.library)
-
-
-def long_frame(ids: list[Any], index: pd.Index, columns: dict[str, np.ndarray]) -> pd.DataFrame:
-    """``unique_id, ds`` and the columns, each given as ``[len(index), N]``."""
-    unique_id = pd.Index(ids).repeat(len(index))
-    ds = index.append([index] * (len(ids) - 1)) if ids else index[:0]
-    flat = {name: values.T.reshape(-1) for name, values in columns.items()}
-    return pd.DataFrame({"unique_id": unique_id, "ds": ds, **flat})
-
-
-def from_pandas(frame: pd.DataFrame, library: str) -> Any:
-    """A pandas frame as one of the library that the caller uses; an index becomes the column ``ds``."""
-    if library == "pandas":
-        return frame
-    import polars
-
-    if frame.index.name == "ds":
-        frame = frame.reset_index()
-    columns = {}
-    for name in frame.columns:
-        column = frame[name]
-        zone = getattr(column.dt, "tz", None) if pd.api.types.is_datetime64_any_dtype(column) else None
-        plain = column.dt.tz_convert("UTC").dt.tz_localize(None) if zone else column
-        if column.dtype == "datetime64[s]":  # no time of polars has this unit: it came from dates
-            plain = plain.dt.as_unit("us")
-            whole_days = bool((plain == plain.dt.normalize()).all())
-            series = polars.Series(str(name), plain.to_numpy())
-            columns[str(name)] = series.cast(polars.Date) if whole_days else series
-            continue
-        series = polars.Series(str(name), plain.to_numpy() if column.dtype.kind != "O" else plain.tolist())
-        columns[str(name)] = series.dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone)) if zone else series
-    return polars.DataFrame(columns)
 
 
 def read_frame(
@@ -386,11 +200,11 @@ def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: s
         whole[at, rows.codes] = found
         return whole
 
-    hist, futr = (
-        np.stack([table(name) for name in names], axis=-1) if names else _nothing()
-        for names in (columns.hist, columns.futr)
-    )
-    return Panel(table("y"), list(rows.ids), axis.rename("ds"), step, "long", hist=hist, futr=futr)
+    declared = {"hist": columns.hist, "futr": columns.futr}
+    beside: dict[str, Any] = {
+        kind: np.stack([table(name) for name in names], axis=-1) for kind, names in declared.items() if names
+    }
+    return Panel(table("y"), list(rows.ids), axis.rename("ds"), step, "long", **beside)
 
 
 def _axis_of(rows: _Rows, freq: Freq | None, gaps: bool) -> tuple[pd.Index, Step]:
@@ -470,11 +284,3 @@ def _not_finite(value: float, count: int, series: Any, stamp: Any, column: str) 
         "Fill them (for instance df.interpolate()), cut them off, or, where they are NaN, set missing='interpolate', "
         "or before fit missing='mask'."
     )
-
-
-def _filled(values: np.ndarray) -> np.ndarray:
-    """NaN in a straight line between neighbours in time, behind the last known value as that value."""
-    if not np.isnan(values).any():
-        return values
-    flat = pd.DataFrame(values.reshape(len(values), -1))
-    return flat.interpolate(method="linear", limit_direction="forward").to_numpy().reshape(values.shape)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from titans_ts import online
-from titans_ts.frame import Panel
 from titans_ts.intervals import NO_SCORES, Calibration, bounds_of, scored_origins, scored_series, scoring_step
 from titans_ts.objective import Objective
+from titans_ts.panel import Panel
 from titans_ts.rolling import Forecasts, corrections, forecast_rows
 from titans_ts.scaling import Scaling
 from titans_ts.simba import Simba

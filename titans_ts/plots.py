@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from titans_core.train.picture import Picture
-from titans_ts.exogenous import to_pandas
-from titans_ts.frame import Panel
+from titans_ts.libraries import to_pandas
+from titans_ts.panel import Panel
 
 MOST_SERIES = 6
 FORECAST, PAST, TRUTH, ALARM = "#c4432b", "0.35", "0.65", "#7a1f8a"

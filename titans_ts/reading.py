@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from titans_ts.exogenous import Columns, read_static
-from titans_ts.frame import LONG_COLUMNS, Panel, read_frame
+from titans_ts.frame import LONG_COLUMNS, read_frame
+from titans_ts.panel import Panel
 from titans_ts.stamps import following
 
 

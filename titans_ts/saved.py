@@ -13,11 +13,11 @@ from titans_core import MemoryState
 from titans_core.train import History
 from titans_ts import online
 from titans_ts.exogenous import Columns
-from titans_ts.frame import Panel
 from titans_ts.intervals import Calibration
 from titans_ts.memory_training import MemoryReport
 from titans_ts.model import Model, Position
 from titans_ts.objective import objective_of
+from titans_ts.panel import Panel
 from titans_ts.scaling import Scaling, Units
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.stamps import Step, date_range

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from titans_ts.exogenous import CYCLES, Columns, calendar_features, spanned_twice
-from titans_ts.frame import Panel
+from titans_ts.panel import Panel
 from titans_ts.windows import Table
 
 # a profile has so many times the harmonics of the calendar that the network is told: an hour of a day has its own value

@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader
 from titans_core.train import History, TrainingOptions, digest, train_network
 from titans_core.train.batches import loader
 from titans_ts.exogenous import Columns
-from titans_ts.frame import Panel
 from titans_ts.objective import DecayingError, Objective, objective_of
+from titans_ts.panel import Panel
 from titans_ts.scaling import Scaling, tensor
 from titans_ts.simba import Simba
 from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, windows_in_batch

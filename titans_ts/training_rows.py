@@ -3,7 +3,7 @@
 import numpy as np
 
 from titans_core.train.estimator import at_least
-from titans_ts.frame import Panel
+from titans_ts.panel import Panel
 from titans_ts.scaling import tensor
 from titans_ts.windows import first_rows
 

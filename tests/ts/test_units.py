@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from titans_ts import TitansForecaster, forecaster
+from titans_ts import TitansForecaster, scoring
 from titans_ts.memory_training import _Streams
 from titans_ts.objective import DecayingError, objective_of
 from titans_ts.simba import Simba, SimbaConfig
@@ -95,7 +95,7 @@ def test_a_density_is_in_units_of_the_series(loss):
 def test_a_score_in_pieces_is_the_same_score(tiny, wide, monkeypatch):
     model = tiny().fit(wide)
     whole = model.score(wide)
-    monkeypatch.setattr(forecaster, "_SCORED", 3 * 4 * 10)  # ten origins at a time
+    monkeypatch.setattr(scoring, "_AT_ONCE", 3 * 4 * 10)  # ten origins at a time
     assert model.score(wide) == pytest.approx(whole, rel=1e-6)
 
 

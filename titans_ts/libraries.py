@@ -1,0 +1,41 @@
+"""Frames of pandas, and of polars where the caller uses it."""
+
+from typing import Any
+
+import pandas as pd
+
+
+def to_pandas(df: Any) -> Any:
+    """A polars frame as a pandas frame; anything else as it is."""
+    if type(df).__module__.partition(".")[0] != "polars" or not hasattr(df, "get_columns"):
+        return df
+    columns = {}
+    for column in df.get_columns():
+        values = column.to_numpy()
+        zone = getattr(column.dtype, "time_zone", None)
+        columns[column.name] = pd.Series(values).dt.tz_localize("UTC").dt.tz_convert(zone) if zone else values
+    return pd.DataFrame(columns)
+
+
+def from_pandas(frame: pd.DataFrame, library: str) -> Any:
+    """A pandas frame as one of the library that the caller uses; an index becomes the column ``ds``."""
+    if library == "pandas":
+        return frame
+    import polars
+
+    if frame.index.name == "ds":
+        frame = frame.reset_index()
+    columns = {}
+    for name in frame.columns:
+        column = frame[name]
+        zone = getattr(column.dt, "tz", None) if pd.api.types.is_datetime64_any_dtype(column) else None
+        plain = column.dt.tz_convert("UTC").dt.tz_localize(None) if zone else column
+        if column.dtype == "datetime64[s]":  # no time of polars has this unit: it came from dates
+            plain = plain.dt.as_unit("us")
+            whole_days = bool((plain == plain.dt.normalize()).all())
+            series = polars.Series(str(name), plain.to_numpy())
+            columns[str(name)] = series.cast(polars.Date) if whole_days else series
+            continue
+        series = polars.Series(str(name), plain.to_numpy() if column.dtype.kind != "O" else plain.tolist())
+        columns[str(name)] = series.dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone)) if zone else series
+    return polars.DataFrame(columns)

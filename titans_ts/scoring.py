@@ -1,0 +1,38 @@
+"""The error of all rolling forecasts in a panel."""
+
+import torch
+
+from titans_ts.model import Model
+from titans_ts.panel import Panel
+from titans_ts.scaling import tensor
+
+# values of forecasts held at a time
+_AT_ONCE = 1 << 24
+
+
+def rolling_error(model: Model, panel: Panel, missing: str) -> float:
+    """The mean absolute error over every window at stride 1, each series in units of its standard deviation in ``fit``.
+
+    ``panel`` is not filled. What is not known is left out, and with "interpolate" a forecast from inside a hole too.
+
+    Raises:
+        ValueError: no value is known behind any window.
+    """
+    config = model.network.config
+    came = model.scaling.table(panel).values
+    table = model.scaling.table(panel.filled(missing))
+    unknown, told = torch.from_numpy(panel.unknown()), tensor(model.scaling.units.told)
+    total = count = 0.0
+    origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
+    for part in origins.split(max(1, min(4096, _AT_ONCE // (config.h * panel.values.shape[1])))):
+        truth = came[part[:, None] + torch.arange(config.h)]
+        error = (model.rolling(table, part).point - truth).abs() * told
+        known = error.isfinite()
+        # the line through a hole that goes on behind the origin was drawn to what came later
+        if missing == "interpolate":
+            inside = unknown[part - 1]
+            known &= ~(inside if config.num_series is None else inside.any(dim=1, keepdim=True))[:, None]
+        total, count = total + float(error[known].double().sum()), count + float(known.sum())
+    if not count:
+        raise ValueError("there is nothing to score: no value is known behind any window of input_size rows.")
+    return total / count
