@@ -1,5 +1,5 @@
 """Pictures of the result files, into docs/: speed and memory of the operator on a CPU, and on a GPU once measured; and
-a long stream through language models.
+of the models, what the README's tables say in numbers.
 
 python benchmarks/pictures.py
 """
@@ -12,6 +12,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from pictures_models import forecast_table3, gue, lm_niah, lm_stream
 from records import RESULTS, read
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -65,28 +66,12 @@ def memory_gpu() -> plt.Figure | None:
     return figure
 
 
-def lm_stream() -> plt.Figure | None:
-    """Resident memory and time per token while two million tokens are read."""
-    rows = read(RESULTS / "lm_stream.jsonl")
-    if not rows:
-        return None
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.5), layout="constrained")
-    for row in rows:
-        tokens, resident, microseconds, _ = zip(*row["points"], strict=True)
-        axes[0].plot([t / 1e6 for t in tokens], resident, label=row["model"])
-        axes[1].plot([t / 1e6 for t in tokens], microseconds, label=row["model"])
-    axes[0].set(title="resident memory, MiB", xlabel="million tokens read", ylim=(0, None))
-    axes[1].set(title="µs per token", xlabel="million tokens read", ylim=(0, None))
-    axes[0].legend(loc="lower right")
-    return figure
-
-
 def _label(case: dict[str, Any]) -> str:
     return f"ours, depth {case['depth']}, expansion {case['expansion']}" if case["side"] == "ours" else case["side"]
 
 
 def main() -> None:
-    for make in (memory_cpu, memory_gpu, lm_stream):
+    for make in (memory_cpu, memory_gpu, lm_stream, lm_niah, forecast_table3, gue):
         figure = make()
         if figure is None:
             print(f"{make.__name__}: no results yet")

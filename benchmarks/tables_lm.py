@@ -6,6 +6,10 @@ from typing import Any
 from lm_models import ARCHITECTURES, NAMES
 from records import RESULTS, read
 
+# of lm_niah.py: what is hidden, and in how many tokens
+NEEDLES = {"PK": "a number in noise", "N": "a number in a novel", "W": "a word in a novel"}
+HAYSTACKS = (256, 512, 1024, 2048)
+
 
 def _seeds(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [r for r in rows if r["model"] == name]
@@ -35,15 +39,15 @@ def mqar(place: Any) -> str:
 
 def niah(place: Any) -> str:
     rows = read(RESULTS / "lm_niah.jsonl")
-    lengths, tasks = (256, 512, 1024, 2048), ("PK", "N", "W")
+    columns = [f"{task} {length}" for task in NEEDLES for length in HAYSTACKS]
     lines = [
-        "| exact answers, % | " + " | ".join(f"{task} {length}" for task in tasks for length in lengths) + " | seeds |",
-        "|---|" + "---|" * (len(lengths) * len(tasks) + 1),
+        f"| exact answers, % | {' | '.join(columns)} | seeds |",
+        "|---|" + "---|" * (len(columns) + 1),
     ]
     for name in NAMES:
         found = _seeds(rows, name)
         if found:
-            cells = [_mean(found, f"{task}_{length}", digits=0) for task in tasks for length in lengths]
+            cells = [_mean(found, column.replace(" ", "_"), digits=0) for column in columns]
             lines.append(f"| {name} | {' | '.join(cells)} | {len(found)} |")
     last = rows[-1]
     lines += [

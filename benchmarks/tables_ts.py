@@ -32,18 +32,28 @@ PUBLISHED_LONG = {
 }
 
 
-def table3(place: Any) -> str:
+def standing() -> list[dict[str, Any]]:
+    """The rows that stand for lookback 96.
+
+    Those of settings that the rule has left since stay in the file; they stand until those of the rule are there.
+    """
     every = [r for r in read(RESULTS / "forecast_table3.jsonl") if r["input_size"] == LOOKBACKS[0]]
-    tested = [r for r in every if r["model"] == "titans"]
-    # cells of settings that the rule has left since stay in the file; they stand until those of the rule are there
-    newest = {name: _newest([r for r in tested if r["dataset"] == name]) for name in SETS}
-    rows = [
+    newest = {name: _newest([r for r in every if (r["model"], r["dataset"]) == ("titans", name)]) for name in SETS}
+    return [
         r
         for r in every
         if r["settings"]
-        == (newest[r["dataset"]] if r["model"] == "titans" else settings_of(r["model"], r["dataset"], r["h"]))
+        == (newest.get(r["dataset"]) if r["model"] == "titans" else settings_of(r["model"], r["dataset"], r["h"]))
     ]
-    earlier = {name for name in SETS if newest[name] != chosen(name)}
+
+
+def table3(place: Any) -> str:
+    rows = standing()
+    tested = [
+        r for r in read(RESULTS / "forecast_table3.jsonl") if (r["model"], r["input_size"]) == ("titans", LOOKBACKS[0])
+    ]
+    used = {r["dataset"]: r["settings"] for r in rows if r["model"] == "titans"}
+    earlier = {name for name in SETS if used.get(name) != chosen(name)}
     titles = [f"{name}†" if name in earlier else name for name in SETS]
     lines, shown = _lines(f"lookback {LOOKBACKS[0]}", titles, rows, PUBLISHED)
     counts = {name: len({json.dumps(r["settings"]) for r in tested if r["dataset"] == name}) for name in SETS}
@@ -104,13 +114,19 @@ def _newest(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return found
 
 
-def _mean_of_four(rows: list[dict[str, Any]]) -> str | None:
+def errors_of_seeds(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
+    """MSE and MAE of each seed that has all four horizons, the mean over these."""
     seeds = [s for s in sorted({r["seed"] for r in rows}) if {r["h"] for r in rows if r["seed"] == s} == set(HORIZONS)]
-    if not seeds:
+    return {m: [statistics.mean(r[m] for r in rows if r["seed"] == s) for s in seeds] for m in ("mse", "mae")}
+
+
+def _mean_of_four(rows: list[dict[str, Any]]) -> str | None:
+    means = errors_of_seeds(rows)
+    count = len(means["mse"])
+    if not count:
         return None
-    means = {m: [statistics.mean(r[m] for r in rows if r["seed"] == s) for s in seeds] for m in ("mse", "mae")}
-    spread = f", ±{statistics.stdev(means['mse']):.3f}" if len(seeds) > 1 else ""
-    return f"{statistics.mean(means['mse']):.3f} / {statistics.mean(means['mae']):.3f} ({len(seeds)}{spread})"
+    spread = f", ±{statistics.stdev(means['mse']):.3f}" if count > 1 else ""
+    return f"{statistics.mean(means['mse']):.3f} / {statistics.mean(means['mae']):.3f} ({count}{spread})"
 
 
 def online(place: Any) -> str:

@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -102,3 +103,23 @@ def test_a_script_asks_what_it_is_told_to_do(script):
         node.func.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and hasattr(node.func, "id")
     }
     assert "__main__" not in text or "ArgumentParser" in names or "over_seeds" in called
+
+
+def test_pictures_show_what_the_result_files_hold(benchmarks):
+    import pictures_models
+    from records import RESULTS, read
+    from tables_dna import DNABERT_2, VQDNA
+
+    axis = pictures_models.gue().axes[0]
+    shown = {series.get_label(): len(series.get_offsets()) for series in axis.collections}
+    rows = [row["model"] for row in read(RESULTS / "dna_gue.jsonl")]
+    assert list(shown.values()) == [
+        *(rows.count(m) for m in ("kmers", "cnn", "titans")),
+        len(DNABERT_2),
+        len(VQDNA),
+    ]
+
+    for axis in pictures_models.forecast_table3().axes:
+        own = [row for row in pictures_models.standing() if row["dataset"] == axis.get_title()]
+        seeds = Counter(row["seed"] for row in own if row["model"] == "titans")
+        assert len(axis.collections[-1].get_offsets()) == list(seeds.values()).count(4) > 0  # horizons
