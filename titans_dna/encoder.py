@@ -135,7 +135,7 @@ class Stem(nn.Module):
         if self.places is not None:
             x = x + self.places(mask)
         x = x.where(inside, 0)
-        x = (x + self._found(1, x)).where(inside, 0)
+        x = x + self._found(1, x)
         beyond = -x.shape[1] % self.pool
         mask = F.pad(mask, (0, beyond)).unflatten(1, (-1, self.pool))
         x = F.pad(x, (0, 0, 0, beyond)).unflatten(1, (-1, self.pool))

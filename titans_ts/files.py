@@ -121,6 +121,10 @@ def _csv(path: Path, id: str) -> pd.DataFrame:
     text = table.iloc[:, 1:].select_dtypes(exclude="number")
     if separator != "," and any(text[name].astype(str).str.fullmatch(r"\s*-?\d*,\d+\s*").any() for name in text):
         table = pd.read_csv(path, sep=separator, decimal=",", keep_default_na=False, na_values=nothing)
+    if id in table.columns and pd.api.types.is_integer_dtype(table[id]):
+        written = pd.read_csv(path, sep=separator, usecols=[id], dtype=str)[id]
+        if written.str.match("0[0-9]").any():  # 001 is a name, not the number 1
+            table[id] = written
     first = table.columns[0]
     counts = first == "Unnamed: 0" and table.shape[1] > 1 and table[first].equals(pd.Series(np.arange(len(table))))
     second = table.columns[min(1, table.shape[1] - 1)]

@@ -159,3 +159,9 @@ def test_a_series_may_be_called_na(tmp_path):
     found = read_series(stored(frame, tmp_path, "x.csv", index=False, na_rep="NA"))
     assert set(found["unique_id"]) == {"NA", "b"}
     assert found["y"].isna().sum() == 1
+
+
+@pytest.mark.parametrize(("names", "as_read"), [(["001", "12"], ["001", "12"]), (["1", "12"], [1, 12])])
+def test_zeros_at_the_front_belong_to_a_name(tmp_path, names, as_read):
+    frame = LONG.assign(unique_id=LONG["unique_id"].map(dict(zip(("b", "meter"), names, strict=True))))
+    assert read_series(stored(frame, tmp_path, "x.csv", index=False))["unique_id"].unique().tolist() == as_read
