@@ -1,4 +1,4 @@
-"""Table 4: five sets of GenomicsBenchmarks, accuracy on the official test set and on its clean part.
+"""Table 4: five sets of GenomicBenchmarks, accuracy on the official test set and on its clean part.
 
     python benchmarks/dna_table4.py [--genome GRCh38.fa.gz] [--sets ...] [--seeds 0 1 2]
     python benchmarks/dna_table4.py --generated     nothing at hand: a genome of random bases as long as the human one

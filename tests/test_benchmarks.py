@@ -123,3 +123,49 @@ def test_pictures_show_what_the_result_files_hold(benchmarks):
         own = [row for row in pictures_models.standing() if row["dataset"] == axis.get_title()]
         seeds = Counter(row["seed"] for row in own if row["model"] == "titans")
         assert len(axis.collections[-1].get_offsets()) == list(seeds.values()).count(4) > 0  # horizons
+
+
+def test_settings_whose_horizons_are_not_all_there_are_not_shown(benchmarks):
+    from tables_ts import HORIZONS, _mean_of_four, _newest
+
+    def rows(settings, horizons, seed=0, mse=0.4):
+        return [{"settings": settings, "h": h, "seed": seed, "mse": mse, "mae": 0.5} for h in horizons]
+
+    old, new = {"recipe": 1}, {"recipe": 2}
+    assert _newest(rows(old, HORIZONS) + rows(new, HORIZONS[:3])) == old
+    assert _newest(rows(old, HORIZONS) + rows(new, HORIZONS)) == new
+    assert _mean_of_four(rows(old, HORIZONS) + rows(old, HORIZONS[:2], seed=1, mse=9.0)) == "0.400 / 0.500 (1)"
+    assert _mean_of_four(rows(old, HORIZONS[:2])) is None
+
+
+@pytest.fixture
+def search(benchmarks, monkeypatch):
+    """The rule with errors of its own: of one set, by settings; those that are not given are not there yet."""
+    import forecast_search
+
+    errors = {}
+    monkeypatch.setattr(forecast_search, "_errors", lambda dataset, lookback: errors)
+    return forecast_search, errors
+
+
+def test_an_answer_is_the_default_unless_another_is_better_by_more_than_the_margin(search):
+    rule, _ = search
+    assert rule._answer([1.0, 1.2, 0.995]) == 0
+    assert rule._answer([1.0, 0.98, 0.985]) == 1
+    assert rule._answer([1.0, 0.99]) == 0
+
+
+def test_the_rule_asks_one_question_after_the_other(search):
+    rule, errors = search
+    assert rule.chosen("any") is None
+    switches = rule._asked("any")[1]
+    assert len(set(switches)) == 8
+    assert {s[3] for s in switches} == {rule.FIRST}
+    errors |= dict.fromkeys(switches, 1.0)
+    errors[True, False, True, rule.FIRST] = 0.9
+    best, asked = rule._asked("any")
+    assert best == (True, False, True, rule.FIRST)
+    assert asked == [(True, False, True, dropout) for dropout in (rule.DEFAULT, 0.1)]
+    errors |= {asked[0]: 0.905, asked[1]: 0.95}  # the default is worse than the first by less than the margin
+    found = dict(zip(rule.NAMES, (True, False, True, rule.DEFAULT), strict=True))
+    assert rule.chosen("any") == {**found, "recipe": rule.TRAINED}

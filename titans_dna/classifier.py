@@ -3,6 +3,7 @@
 import copy
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -162,6 +163,10 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         """
         begin = time.perf_counter()
         self._check_params()
+        if validation is not None and not (isinstance(validation, tuple | list) and len(validation) == 2):
+            raise TypeError(
+                f"validation must be a pair (X, y), got {validation!r:.40}; for a part of X set validation_fraction."
+            )
         reads = reads_of(X)
         names = read_labels(y, len(reads), "y")
         classes, labels = np.unique(names, return_inverse=True)
@@ -178,6 +183,12 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
 
         if validation is None:
             rows, cut = stratified_cut(labels, self.validation_fraction, seed)
+            if self.validation_fraction and not len(cut):
+                warnings.warn(
+                    f"validation_fraction={self.validation_fraction} of {len(labels)} sequences rounds to none of each "
+                    "class: nothing stops the training early. Give validation=, more sequences or a larger fraction.",
+                    stacklevel=2,
+                )
             val = Examples(reads, labels, weights, cut)
         else:
             rows, val = np.arange(len(reads)), _given(validation, classes, by_class)
@@ -223,6 +234,10 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probability of each class ``[n, classes]``, in the order of ``classes_``; X as in ``fit``."""
         return torch.from_numpy(self._scores(X)).softmax(1).numpy()
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """The logarithm of :meth:`predict_proba` ``[n, classes]``."""
+        return torch.from_numpy(self._scores(X)).log_softmax(1).numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; X and y as in ``fit``."""

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
-from titans_dna.sources import open_source, read_regions, whole
+from titans_dna.sources import is_source, open_source, read_regions, refuse_unordered, whole
 from titans_dna.tokenizer import PAD, encode_all
 
 __all__ = ["Examples", "Reads", "read_sequences", "reads_of"]
@@ -74,19 +74,21 @@ def reads_of(X: Any) -> Reads:
     Raises:
         TypeError, ValueError: something else, no sequence, an empty one or an unknown letter; the message names it.
     """
-    if isinstance(X, str | bytes) and not _is_source(X):
+    refuse_unordered(X)
+    if isinstance(X, str | bytes) and not is_source(X):
         raise TypeError(
             f"X is one string ({X!r:.40}); give a list of sequences, or the path of a FASTA file (suffix and all)."
         )
-    if _is_source(X):
+    if is_source(X):
         X = read_sequences(X)
-    elif isinstance(X, tuple) and len(X) == 2 and _is_source(X[1]):
+    elif isinstance(X, tuple) and len(X) == 2 and is_source(X[1]):
         X = read_sequences(X[1], X[0])
     elif hasattr(X, "ndim"):
         values = np.asarray(X)
         if values.ndim == 0 or values.ndim > 2 or (values.ndim == 2 and values.shape[1] != 1):
             raise ValueError(
-                f"X must be sequences [n], or [n, 1], got shape {values.shape}. Reshape your data to one column."
+                f"X must be sequences [n], or [n, 1], got shape {values.shape}. Reshape your data to one column: of a "
+                "frame the column of sequences, df['sequence']; a table of letters joined, [''.join(row) for row in X]."
             )
         X = values.reshape(-1).tolist()
     elif not isinstance(X, Iterable):
@@ -110,10 +112,3 @@ class Examples(Dataset):
     def __getitem__(self, places: list[int]) -> tuple[Tensor, Tensor, Tensor]:
         rows = self.rows[places]
         return self.reads.batch(rows), self.labels[rows], self.weights[rows]
-
-
-def _is_source(x: Any) -> bool:
-    """A path of a file, or a genome. A sequence has neither a dot nor a slash."""
-    if isinstance(x, str):
-        return "." in x or os.sep in x
-    return isinstance(x, os.PathLike | Genome)

@@ -60,12 +60,34 @@ class Genome:
         if not any(self.lengths.values()):
             raise ValueError(f"{self.path} has no bases: {len(self.lengths)} sequence(s), all of length 0.")
 
-    def fetch(self, interval: Interval) -> str:
-        """Bases of an interval in the file's case; on strand ``"-"`` the reverse complement.
+    def interval(self, region: Interval | str) -> Interval:
+        """A region as an interval: one stays as it is; a chromosome's name, ``"IV"``, or ``"IV:1000-2000"``, 0-based
+        half-open, is read on strand ``"+"``.
 
         Raises:
+            TypeError: something else.
+            ValueError: an unknown chromosome, or text that is no region.
+        """
+        if isinstance(region, Interval):
+            return region
+        if not isinstance(region, str):
+            raise TypeError(f"region must be an Interval or text such as 'IV:1000-2000', got {region!r:.40}.")
+        chrom, _, span = region.rpartition(":")
+        first, _, last = span.replace(",", "").partition("-")
+        if region in self.lengths or not chrom:
+            return Interval(region, 0, self._length(region), "+")
+        if not (first.isdecimal() and last.isdecimal()):
+            raise ValueError(f"region {region!r} is not understood; write 'IV' or 'IV:1000-2000' (0-based half-open).")
+        return Interval(chrom, int(first), int(last), "+")
+
+    def fetch(self, region: Interval | str) -> str:
+        """Bases of a region, as of :meth:`interval`, in the file's case; on strand ``"-"`` the reverse complement.
+
+        Raises:
+            TypeError: no region.
             ValueError: unknown chromosome (the message lists the nearest names), or an end beyond the chromosome's.
         """
+        interval = self.interval(region)
         self.check(interval)
         # pyfaidx counts from 1 and includes the end
         sequence: str = self._open().faidx.fetch(interval.chrom, interval.start + 1, interval.end)

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
+from tqdm.auto import tqdm
 
 from titans_core.tokenizers import require
 from titans_dna.classifier import TitansDNAClassifier
@@ -40,6 +41,9 @@ def attribute(
     steps: int = 128,
 ) -> list[pd.DataFrame]:
     """What each base of a sequence adds to the log odds of a class.
+
+    A sequence of 250 bases takes seconds on one CPU thread: give those to look at, not all there are. Of several a bar
+    shows how far it is, unless the classifier has ``verbose=0``.
 
     Args:
         classifier: fitted. The score is the one it predicts by: with both strands where it reads both.
@@ -86,7 +90,9 @@ def attribute(
     targets = logits.argmax(1).tolist() if target is None else [classes.index(target)] * len(reads)
 
     frames = []
-    for i, (end, length, at) in enumerate(zip(reads.ends, reads.lengths, targets, strict=True)):
+    rows = list(zip(reads.ends, reads.lengths, targets, strict=True))
+    silent = len(rows) == 1 or not classifier.verbose
+    for i, (end, length, at) in enumerate(tqdm(rows, desc="Attributions", disable=silent)):
         ids = reads.ids[end - length : end]
         about = {"target": classes[at], "score": float(log_odds(torch.from_numpy(logits[i]), at))}
         if method == "gradients":

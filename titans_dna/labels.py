@@ -25,6 +25,12 @@ def read_labels(y: Any, n: int, what: str) -> NDArray[Any]:
     missing = np.flatnonzero(pd.isna(given))
     if len(missing):
         raise ValueError(f"{what} has {len(missing)} missing labels, the first at {missing[0]} (0-based). Drop them.")
+    texts = np.fromiter((isinstance(label, str | bytes) for label in given), bool, len(given))
+    if texts.any() and not texts.all():
+        raise TypeError(
+            f"{what} mixes text and numbers, {given[texts][0]!r} and {given[~texts][0]!r}: make them one kind, such as "
+            "[str(label) for label in y]."
+        )
     kind = _KINDS.get(pd.api.types.infer_dtype(given))
     boxed = hasattr(y, "dtype") and (pd.api.types.is_extension_array_dtype(y) or pd.api.types.is_object_dtype(y))
     names = column_or_1d(np.asarray(y, dtype=kind) if boxed and kind else y, warn=True)

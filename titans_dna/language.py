@@ -79,8 +79,8 @@ class DNALanguageModel(Questions, TitansEstimator):
 
     Example:
         >>> from titans_dna import DNALanguageModel
-        >>> model = DNALanguageModel(max_steps=2000).fit("genome.fa", holdout=["chrIV"])
-        >>> model.bits_per_base("genome.fa", chroms=["chrIV"])
+        >>> model = DNALanguageModel(max_steps=2000).fit("genome.fa", holdout=["IV"])
+        >>> model.bits_per_base("genome.fa", chroms=["IV"])
     """
 
     def __init__(

@@ -28,6 +28,7 @@ def plot_logo(scores: Any, start: int | None = None, stop: int | None = None, ax
         ax: where to draw; default a new figure.
 
     Raises:
+        TypeError: a list of frames.
         ValueError: another shape or columns, a number that is not finite, or nothing from ``start`` to ``stop``.
         ImportError: without the package logomaker.
     """
@@ -54,6 +55,8 @@ def plot_logo(scores: Any, start: int | None = None, stop: int | None = None, ax
 
 def _heights(scores: Any) -> pd.DataFrame:
     """A column for each letter, a row for each position."""
+    if isinstance(scores, list) and scores and isinstance(scores[0], pd.DataFrame):
+        raise TypeError(f"scores is a list of {len(scores)} frames: give one of them, scores[0].")
     if not isinstance(scores, pd.DataFrame):
         table = np.asarray(scores, dtype=float)
         if table.ndim != 2 or table.shape[1] != len(_BASES):

@@ -18,6 +18,7 @@ The Markov models are counted without them for that, and with them afterwards.
 
 import itertools
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,7 +36,7 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.markov import MOST, MarkovModels, fit_markov
 from titans_dna.pretrain_data import plan
-from titans_dna.sources import asked, cut, open_source, read_regions, whole, without
+from titans_dna.sources import asked, cut, merged, open_source, read_regions, whole, without
 from titans_dna.stream import log_probabilities, reading, stream
 from titans_dna.tokenizer import N
 
@@ -82,11 +83,15 @@ class Mixture:
         model: the language model; None: Markov models alone.
         markov: the Markov models.
         weights: ``W``, float32 [features, experts]; experts: the language model, then the Markov models by order.
+        counted: what was read to make it, each base once.
+        lengths: bases of each chromosome of that genome.
     """
 
     model: "DNALanguageModel | None"
     markov: MarkovModels
     weights: Tensor
+    counted: tuple[Interval, ...]
+    lengths: dict[str, int]
 
     def bits_per_base(
         self,
@@ -97,6 +102,8 @@ class Mixture:
         context: int = 4096,
     ) -> float:
         """Mean of ``-log2 P(base | the bases before it in its window)`` over all known bases.
+
+        What was read to make the mixture is known to it by heart: a score there says nothing, and is warned of.
 
         Args:
             source: path of a FASTA file, a Genome, or a list of sequences.
@@ -109,14 +116,27 @@ class Mixture:
         """
         at_least("context", context)
         genome = open_source(source)
+        intervals = asked(genome, chroms, regions)
+        self._warn_of_what_it_knows(genome, intervals)
         nats, count = 0.0, 0
-        reads = _read(genome, cut(asked(genome, chroms, regions), context), self.model, self.markov)
+        reads = _read(genome, cut(intervals, context), self.model, self.markov)
         while together := [read.chances(self.weights) for read in itertools.islice(reads, _TOGETHER)]:
             nats += _tracked(together)
             count += sum(map(len, together))
         if count == 0:
             raise ValueError(f"{genome.path.name} has no known base (A C G T) to score.")
         return nats / math.log(2) / count
+
+    def _warn_of_what_it_knows(self, genome: Genome, intervals: list[Interval]) -> None:
+        here = [i for i in merged(intervals) if self.lengths.get(i.chrom) == genome.lengths[i.chrom]]
+        left = sum(map(len, without(here, self.counted)))
+        if left < sum(map(len, here)):
+            names = sorted({i.chrom for i in here if len(i) > sum(map(len, without([i], self.counted)))})
+            warnings.warn(
+                f"fit_mixture has read {names[:8]}: a score there flatters the mixture. Hold them out, in the fit of "
+                "the language model, or without one by fit_mixture(..., holdout=[...]).",
+                stacklevel=3,
+            )
 
 
 def fit_mixture(
@@ -134,7 +154,7 @@ def fit_mixture(
         model: a fitted language model with ``objective="next"``; None mixes Markov models alone.
         order: of the longest Markov model, 1 to 12.
         bed: only these regions; with a model, those of its ``fit``.
-        holdout: chromosomes that are not read; a model brings its own.
+        holdout: chromosomes that are not read, for an honest score afterwards; a model brings its own.
 
     Raises:
         NotFittedError: a model that is not fitted.
@@ -162,11 +182,14 @@ def fit_mixture(
         raise ValueError(
             f"{source.path.name} has a single window, and weights are found on one in twenty; give more sequence."
         )
-    rest = without(whole(source) if regions is None else regions, tiles)
+    given = whole(source) if regions is None else regions
+    rest = without(given, tiles)
     apart = fit_markov(source, order, bed=rest, holdout=left_out)
     reads = list(_read(source, tiles, model, apart))
     weights = _fit(_Read(*(torch.cat(part) for part in zip(*reads, strict=True))))
-    return Mixture(model, fit_markov(source, order, bed=regions, holdout=left_out), weights)
+    markov = fit_markov(source, order, bed=regions, holdout=left_out)
+    counted = tuple(region for region in merged(given) if region.chrom not in left_out)
+    return Mixture(model, markov, weights, counted, dict(source.lengths))
 
 
 def _read(

@@ -19,11 +19,11 @@ from titans_dna.embed import LAYERS, embed
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.masked import bits_of_hidden, variant_scores
-from titans_dna.sources import InMemory, asked, cut, open_source, whole
+from titans_dna.sources import InMemory, asked, cut, is_source, open_source, whole
 from titans_dna.stream import reading, stream
 from titans_dna.surprise import bits_of, surprise_of
 from titans_dna.variants import checked, strand_scores
-from titans_dna.vcf import Variant, read_vcf
+from titans_dna.vcf import Variant, read_vcf, variants_of
 
 if TYPE_CHECKING:
     from titans_dna.markov import MarkovModels
@@ -153,7 +153,8 @@ class Questions:
         in constant memory but for "transformer".
 
         Args:
-            sequences: strings; or intervals of ``genome``, a frame of them or a BED file, each read on its strand.
+            sequences: strings, or a FASTA file or Genome, a record each; or intervals of ``genome``, a frame of them or
+                a BED file, each read on its strand.
             genome: path of a FASTA file, or a Genome; for intervals.
             both_strands: the mean of the vectors of a sequence and of its reverse complement.
             layers: "last", or "all": what every block puts out too, and behind the means the standard deviations over
@@ -167,8 +168,10 @@ class Questions:
         if layers not in LAYERS:
             raise ValueError(f"layers must be one of {LAYERS}, got {layers!r}.")
         if genome is None:
-            given: Any = [sequences] if isinstance(sequences, str | Interval) else sequences
-            source: Genome = InMemory(given)
+            if is_source(sequences) and Path(str(sequences)).suffix.lower() == ".bed":
+                raise ValueError(f"{sequences} holds intervals: name the FASTA file they lie in, genome=...")
+            alone = isinstance(sequences, str | Interval) and not is_source(sequences)
+            source = open_source(sequences) if is_source(sequences) else InMemory([sequences] if alone else sequences)
             intervals = whole(source)
         else:
             source = open_source(genome)
@@ -182,7 +185,7 @@ class Questions:
 
     def score_variants(
         self,
-        variants: str | os.PathLike[str] | Variant | Iterable[Variant],
+        variants: str | os.PathLike[str] | pd.DataFrame | Variant | Iterable[Variant],
         genome: Any,
         *,
         context: int | None = 4096,
@@ -199,7 +202,8 @@ class Questions:
         there is no score for insertions and deletions (NaN, with a warning).
 
         Args:
-            variants: path of a VCF file, in any order, or variants as ``read_vcf`` gives them.
+            variants: path of a VCF file, in any order; a frame ``chrom, start, ref, alt`` (0-based); or variants as
+                ``read_vcf`` gives them.
             genome: path of the FASTA file, or a Genome.
             context: at least so many bases before a variant are read, and at most twice as many; None: all, from the
                 chromosome's end.
@@ -221,6 +225,8 @@ class Questions:
         source = open_source(genome)
         if isinstance(variants, str | os.PathLike):
             variants = read_vcf(Path(variants))
+        elif isinstance(variants, pd.DataFrame):
+            variants = variants_of(variants)
         given, good = checked([variants] if isinstance(variants, Variant) else variants, source, mismatch)
         if not good.all():
             warnings.warn(
@@ -288,7 +294,7 @@ class Questions:
                 "surprise is of a model that reads a stream: fit one with objective='next'. bits_per_base scores this."
             )
         source = open_source(genome)
-        interval = _region(source, region)
+        interval = source.interval(region)
         source.check(interval)  # before anything is read
         with self._reading() as network:
             found = surprise_of(network, source, interval, memory)
@@ -319,17 +325,3 @@ class Questions:
 def _other(interval: Interval) -> Interval:
     strand = "+" if interval.strand == "-" else "-"
     return Interval(interval.chrom, interval.start, interval.end, strand, interval.name)
-
-
-def _region(genome: Genome, region: Interval | str) -> Interval:
-    if isinstance(region, Interval):
-        return region
-    if not isinstance(region, str):
-        raise TypeError(f"region must be an Interval or text such as 'IV:1000-2000', got {region!r:.40}.")
-    chrom, _, span = region.rpartition(":")
-    first, _, last = span.replace(",", "").partition("-")
-    if region in genome.lengths or not chrom:
-        return whole(genome, [region])[0]
-    if not (first.isdecimal() and last.isdecimal()):
-        raise ValueError(f"region {region!r} is not understood; write 'IV' or 'IV:1000-2000' (0-based half-open).")
-    return Interval(chrom, int(first), int(last), "+")

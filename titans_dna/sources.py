@@ -1,7 +1,7 @@
 """What sequence methods read from: a FASTA file, a genome already open, or strings held in memory."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,19 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval, from_frame, only_intervals, read_bed
 from titans_dna.tokenizer import encode, reverse_complement
 
-__all__ = ["InMemory", "asked", "cut", "merged", "open_source", "part_of", "read_regions", "whole", "without"]
+__all__ = [
+    "InMemory",
+    "asked",
+    "cut",
+    "is_source",
+    "merged",
+    "open_source",
+    "part_of",
+    "read_regions",
+    "refuse_unordered",
+    "whole",
+    "without",
+]
 
 _LETTERS = set("ACGTNRYSWKMBDHV")
 _LONGEST_NAME = 255
@@ -29,6 +41,7 @@ class InMemory(Genome):
         self._handle, self._pid = None, -1
         if hasattr(sequences, "columns"):
             raise TypeError("a frame is read by the names of its columns: give the one that holds the sequences.")
+        refuse_unordered(sequences)
         self.sequences = {
             str(i): sequence.decode(errors="replace") if isinstance(sequence, bytes) else sequence
             for i, sequence in enumerate(sequences)
@@ -42,7 +55,8 @@ class InMemory(Genome):
                 raise ValueError(f"sequence {i} is empty; drop it, or give it at least one base.")
         self.lengths = {name: len(sequence) for name, sequence in self.sequences.items()}
 
-    def fetch(self, interval: Interval) -> str:
+    def fetch(self, region: Interval | str) -> str:
+        interval = self.interval(region)
         self.check(interval)
         sequence = self.sequences[interval.chrom][interval.start : interval.end]
         return reverse_complement(sequence) if interval.strand == "-" else sequence
@@ -62,8 +76,6 @@ def open_source(given: Any) -> Genome:
         raise ValueError(
             f"{given[:20]!r} is read as the path of a FASTA file; give one sequence as a list: [sequence]."
         )
-    if isinstance(given, Mapping):
-        raise TypeError("a mapping is read by its names, not its sequences: give list(genome.values()), or a FASTA.")
     if isinstance(given, str | os.PathLike):
         return Genome(given)
     if isinstance(given, Iterable) and not isinstance(given, bytes):
@@ -72,6 +84,21 @@ def open_source(given: Any) -> Genome:
         f"expected the path of a FASTA file, a Genome, or a list of sequences; got {type(given).__name__} "
         f"({given!r:.40})."
     )
+
+
+def is_source(given: Any) -> bool:
+    """A path of a file, or a genome. A sequence has neither a dot nor a slash."""
+    if isinstance(given, str):
+        return "." in given or os.sep in given
+    return isinstance(given, os.PathLike | Genome)
+
+
+def refuse_unordered(sequences: Any) -> None:
+    """Raises TypeError for what gives its names in place of sequences, or them in no order."""
+    if isinstance(sequences, Mapping):
+        raise TypeError("a mapping is read by its names, not its sequences: give list(sequences.values()).")
+    if isinstance(sequences, Set):
+        raise TypeError("a set has no order, and labels and scores would not fit it: give a list of sequences.")
 
 
 def read_regions(bed: Any) -> list[Interval] | None:

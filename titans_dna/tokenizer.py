@@ -225,7 +225,7 @@ def _refuse(sequence: str | bytes, position: int, where: str, start: int = 0) ->
     letter = sequence[position] if isinstance(sequence, str) else chr(sequence[position])
     at = f"{where} has {letter!r} at position {start + position} (0-based)"
     if letter in "Uu":
-        raise ValueError(f"{at}: U instead of T. RNA? Replace it by T, or encode with rna=True.")
+        raise ValueError(f"{at}: U instead of T. RNA? Write T for it, sequence.replace('U', 'T'); encode has rna=True.")
     if letter.isspace():
         raise ValueError(f"{at}: white space. Join the lines and strip the sequence first.")
     if letter in "-.*":

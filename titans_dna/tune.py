@@ -133,7 +133,7 @@ def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, 
     return settings | {
         "dim": trial.suggest_categorical("dim", [32, 64, 96]),
         "num_layers": trial.suggest_int("num_layers", 1, 3),
-        "kernel_size": trial.suggest_categorical("kernel_size", [7, 9, 13, 19]),
+        "kernel_size": trial.suggest_categorical("kernel_size", [7, 11, 15, 19]),
         "pool": trial.suggest_categorical("pool", pools),
         "positions": trial.suggest_categorical("positions", [True, False]),
         "kmers": trial.suggest_categorical("kmers", [0, 4, 6]),

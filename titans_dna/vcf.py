@@ -21,9 +21,11 @@ from titans_dna.intervals import Interval
 from titans_dna.lines import DAMAGED, BadLineError, fields, open_binary
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from titans_dna.genome import Genome
 
-__all__ = ["ReferenceCheck", "Variant", "check_reference", "check_sorted", "read_vcf", "verdict"]
+__all__ = ["ReferenceCheck", "Variant", "check_reference", "check_sorted", "read_vcf", "variants_of", "verdict"]
 
 _BASES = frozenset("ACGTNacgtn")
 # what a letter of a genome may stand for; VCF writes one of these bases in its place
@@ -107,6 +109,28 @@ class ReferenceCheck:
             f"  genome holds ALT {self.swapped}, REF one base off {self.shifted}, no such place {self.absent}",
         ]
         return "\n".join(lines + [f"  {example}" for example in self.first])
+
+
+def variants_of(frame: "pd.DataFrame") -> list[Variant]:
+    """Variants of a frame with the columns ``chrom, start, ref, alt`` (start 0-based), and ``id`` where there is one.
+
+    Raises:
+        ValueError: a column is missing, or a row is no variant; the message gives the row, counted from 0.
+    """
+    names = ["chrom", "start", "ref", "alt"]
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise ValueError(f"the frame lacks the columns {missing}; it has {list(frame.columns)}. start is 0-based.")
+    ids = frame["id"] if "id" in frame.columns else [""] * len(frame)
+    found = []
+    for row, (chrom, start, ref, alt, label) in enumerate(zip(*(frame[name] for name in names), ids, strict=True)):
+        try:
+            if int(start) != start:
+                raise ValueError(f"start {start} must be a whole number.")
+            found.append(Variant(str(chrom), int(start), str(ref), str(alt), str(label)))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"row {row} of the frame: {error}") from error
+    return found
 
 
 def read_vcf(path: str | Path, *, symbolic: Literal["skip", "error"] = "skip") -> Iterator[Variant]:

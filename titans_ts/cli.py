@@ -26,6 +26,7 @@ app = typer.Typer(
     ),
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
@@ -56,7 +57,7 @@ Time = Annotated[
 ]
 Id = Annotated[str | None, typer.Option("--id", help="Column that names the series of a long file: 'unique_id'.")]
 Target = Annotated[str | None, typer.Option("--target", help="Column of values of a long file: 'y'.")]
-Horizon = Annotated[int, typer.Option("--horizon", "-h", help="Steps to forecast.", min=1)]
+Horizon = Annotated[int, typer.Option("--horizon", help="Steps to forecast.", min=1)]
 Lookback = Annotated[int, typer.Option("--lookback", help="Steps that a forecast looks back.", min=1)]
 Dates = Annotated[
     str | None, typer.Option("--date-format", help="Form of the time stamps: '%d.%m.%Y'. Default: read from them.")
@@ -72,7 +73,7 @@ Hist = Annotated[list[str] | None, typer.Option("--hist", help="Column known up 
 Futr = Annotated[list[str] | None, typer.Option("--futr", help="Column known ahead too (long files; repeat).")]
 Calendar = Annotated[bool, typer.Option(help="Use the time of day, week and year.")]
 Profile = Annotated[bool, typer.Option(help="Forecast what differs from the mean day (week, year) of each series.")]
-Epochs = Annotated[int | None, typer.Option(help="Passes over the data, at most. Default: enough.")]
+Epochs = Annotated[int | None, typer.Option(help="Rounds of at most 100 batches, at most. Default: enough.")]
 Level = Annotated[list[float] | None, typer.Option("--level", help="Interval in percent, such as 80 (repeat).")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same model.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
@@ -82,8 +83,27 @@ Static = Annotated[
 ]
 Multivariate = Annotated[bool, typer.Option("--multivariate", help="Mix the series with each other.")]
 ValSize = Annotated[
-    int | None, typer.Option("--val-size", help="Rows at the end that are not trained on. Default: a fifth.", min=0)
+    int | None,
+    typer.Option(
+        "--val-size", help="Rows at the end that are not trained on. Default: a fifth; at least --horizon.", min=0
+    ),
 ]
+
+
+# what errors call an argument of Python
+_OPTIONS = {
+    "missing='interpolate' or 'mask'": "--missing interpolate or mask",
+    "missing='interpolate'": "--missing interpolate",
+    "missing='mask'": "--missing mask",
+    "in futr_df": "in a file, --future",
+    "futr_df": "--future",
+    "in static_df": "in a file, --static",
+    "static_df": "--static",
+    "val_size=": "--val-size ",
+    "input_size": "--lookback",
+}
+# beside a saved model: how the file that it was fitted on was read
+_READ = "file.json"
 
 
 @contextmanager
@@ -92,7 +112,10 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, ImportError, OSError, ArithmeticError) as error:
-        typer.secho(f"Error: {error}", fg="red", err=True)
+        said = str(error)
+        for argument, option in _OPTIONS.items():
+            said = said.replace(argument, option)
+        typer.secho(f"Error: {said}", fg="red", err=True)
         raise typer.Exit(1) from error
 
 
@@ -133,6 +156,7 @@ def fit(
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
     fitted = made.fit(frame, static_df=facts, val_size=val_size, checkpoint_dir=checkpoint)
     fitted.save(model)
+    (model / _READ).write_text(json.dumps(_how(time, id, target, date_format, timezone)))
     best = fitted.history_.epochs[fitted.history_.best_epoch]
     losses = ", ".join(f"{name} {value:.4f}" for name, value in best.items() if name.endswith("_loss"))
     typer.echo(f"trained for {len(fitted.history_.epochs)} epochs, {losses}; saved in {model}")
@@ -166,15 +190,22 @@ def predict(
     date_format: Dates = None,
     timezone: Zone = None,
 ) -> None:
-    """Forecast the steps that follow, from a saved model."""
+    """Forecast the steps that follow, from a saved model.
+
+    Columns of the file have the names that they had for fit, unless others are given.
+    """
     from titans_ts import TitansForecaster
 
     writable(out)
     writable(plot, "picture")
     fitted = TitansForecaster.load(model)
-    frame = None if data is None else read_series(data, time, id, target, date_format, timezone)
-    ahead = None if future is None else read_ahead(future, time, id, date_format, timezone)
-    facts = read_facts(static, id)
+    how = _how(time, id, target, date_format, timezone)
+    if (model / _READ).is_file():
+        how = {**json.loads((model / _READ).read_text()), **{name: x for name, x in how.items() if x is not None}}
+    frame = None if data is None else read_series(data, **how)
+    del how["target"]
+    ahead = None if future is None else read_ahead(future, **how)
+    facts = read_facts(static, how["id"])
     found = fitted.predict(frame, ahead, level or None, static_df=facts)
     _write(found, out)
     if plot is not None:
@@ -300,6 +331,7 @@ def tune(
         verbose=not quiet,
     )
     best.save(model)
+    (model / _READ).write_text(json.dumps(_how(time, id, target, date_format, timezone)))
     typer.echo(f"best of {len(best.study_.trials)} trials: {best.study_.best_value:.4f} with")
     typer.echo(json.dumps(best.study_.best_params, indent=1))
     typer.echo(f"saved in {model}")
@@ -335,6 +367,12 @@ def _made(
         random_state=seed,
         verbose=0 if quiet else 1,
     )
+
+
+def _how(
+    time: str | None, id: str | None, target: str | None, date_format: str | None, timezone: str | None
+) -> dict[str, str | None]:
+    return {"time": time, "id": id, "target": target, "date_format": date_format, "timezone": timezone}
 
 
 def _names(facts: pd.DataFrame | None) -> list[str]:

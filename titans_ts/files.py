@@ -113,7 +113,10 @@ def _read(path: Path, id: str) -> pd.DataFrame:
 
 
 def _csv(path: Path, id: str) -> pd.DataFrame:
-    header = str(pd.read_csv(path, sep="\x01", nrows=0).columns[0])
+    try:
+        header = str(pd.read_csv(path, sep="\x01", nrows=0).columns[0])
+    except (UnicodeDecodeError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
+        raise ValueError(f"{path} is neither a CSV file (in UTF-8) nor a Parquet file: {error}.") from error
     separator = max(",;\t", key=header.count)
     names = pd.read_csv(path, sep=separator, nrows=0).columns
     nothing = {name: [""] if name == id else list(NOTHING) for name in names}

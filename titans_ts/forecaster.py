@@ -72,9 +72,9 @@ class TitansForecaster(TitansEstimator):
             the number of windows, though at least 16 where these are not more than 1,024 of one series.
         max_epochs: rounds of at most 100 batches of training windows, at most; None: as many as see a third of all
             windows, with ``multivariate`` all of them, though from 1,200 to 2,000 batches, and up to 200 rounds.
-            Training stops where validation gets no better for a quarter of them; of more validation windows than 100
-            times ``batch_size``, every second, third ... is taken.
-        device: "auto", "cpu", "cuda", "cuda:1" or "mps".
+            Training stops where validation gets no better for a quarter of them, at least 3; of more validation
+            windows than 100 times ``batch_size``, every second, third ... is taken.
+        device: that the network is trained on: "auto", "cpu", "cuda", "cuda:1" or "mps". All else runs on the CPU.
         precision: "auto", or a precision of Lightning's Trainer.
         random_state: seed; the same integer gives the same model.
         verbose: 0 is silent, 1 shows progress bars.
@@ -84,7 +84,8 @@ class TitansForecaster(TitansEstimator):
         history_: losses by epoch (:class:`~titans_core.train.History`): "train_loss" in units of ``scale_``, "val_loss"
             in standard deviations of the series.
         memory_: the online memory (:class:`~titans_ts.online.OnlineMemory`), or None where it did not lower the
-            validation error; ``memory_report_`` says by how much it did.
+            validation error, or the series were too short to learn one; ``memory_report_`` says by how much it did.
+            Without validation rows it is kept unasked.
         calibration_: errors on the validation rows, from which intervals are made; None without such rows.
         context_: the newest rows, from where ``predict()`` goes on.
         seconds_: that ``fit`` took.
@@ -169,8 +170,8 @@ class TitansForecaster(TitansEstimator):
             y: ignored; there for sklearn.
             static_df: one row a series: ``unique_id`` and the declared static columns.
             val_size: rows at the end that are kept from training, to stop it early and to calibrate intervals; 0 trains
-                on all rows for ``max_epochs``. Default: a fifth of the rows beyond ``input_size + h``, where that
-                leaves a window.
+                on all rows for ``max_epochs``. Default: a fifth of the rows beyond ``input_size + h``, at least ``h``;
+                none, with a warning, where there are too few.
             checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
                 data and settings, training goes on from there; any other is refused.
             on_epoch: told the number and the validation loss of each epoch, where there are validation rows; what it
@@ -522,6 +523,11 @@ class TitansForecaster(TitansEstimator):
             stamps = None if reset else self.context_.index
             panel = read_frame(df, known, of_frame(columns), self.missing, fill=fill, known=stamps)
         else:
+            if np.ndim(df) == 1:
+                raise ValueError(
+                    "df has one dimension. Reshape your data to [T, N], rows of time: a Series by series.to_frame(), "
+                    "an array by x.reshape(-1, 1). (Levels are named: level=[80].)"
+                )
             # sklearn's own checks and messages for matrices; a first one is remembered when it is fitted
             allowed = True if self.missing == "error" else "allow-nan"
             given = (
@@ -544,7 +550,7 @@ class TitansForecaster(TitansEstimator):
     def _why_no_memory(self) -> str:
         report = self.memory_report_
         if report.steps == 0:
-            return "the series of fit were too short to learn one."
+            return f"the series of fit were too short to learn one, which takes {report.least} rows of training."
         return (
             f"on the validation rows it did not lower the error (without {report.without:.4f}, "
             f"with {report.with_memory:.4f})."

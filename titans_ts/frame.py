@@ -38,8 +38,8 @@ def read_frame(
 
     Args:
         df: a long frame with columns ``unique_id``, ``ds``, ``y``; or a wide frame, one column a series, with a
-            DatetimeIndex (or an integer index); or a matrix ``[T, N]``. Frames of pandas or, with the time in a column
-            ``ds``, of polars.
+            DatetimeIndex (or an integer index) or the time in a column ``ds``; or a matrix ``[T, N]``. Frames of pandas
+            or polars.
         freq: step of the time axis, such as "h", "15min", "MS" or an integer; None infers it.
         columns: the exogenous columns to read; a long frame must have them.
         missing: what NaN and missing rows mean: "error"; "interpolate", in a straight line between neighbours, and
@@ -51,8 +51,8 @@ def read_frame(
     Raises:
         TypeError: not a frame or matrix.
         ValueError: missing columns; NaN or infinite values; unsorted, duplicate or irregular time stamps; series that
-            do not end together; a frequency that is unknown or does not fit; a time zone where ``known`` has none, or
-            the other way round. The message says where, and what to do.
+            do not end together, with "error"; a frequency that is unknown or does not fit; a time zone where ``known``
+            has none, or the other way round. The message says where, and what to do.
     """
     plain = to_pandas(df)
     panel = _panel(plain, freq, columns, missing, plain is not df, known)
@@ -74,8 +74,8 @@ def _panel(
         raise TypeError(f"df must be a pandas or polars DataFrame or a numpy matrix, got {type(df).__name__}.{hint}")
     if isinstance(df, pd.DataFrame) and len(df) == 0:
         raise ValueError("df has no rows.")
-    if isinstance(df, pd.DataFrame) and was_polars and "ds" in df.columns and "unique_id" not in df.columns:
-        df = df.set_index("ds")  # polars has no index: a wide frame has its time in a column
+    if isinstance(df, pd.DataFrame) and _is_wide_with_time(df):
+        df = df.set_index("ds")
     if isinstance(df, pd.DataFrame) and ("unique_id" in df.columns or "ds" in df.columns):
         return _from_long(df, freq, columns, missing, known)
     beside = [*columns.hist, *columns.futr]
@@ -92,9 +92,24 @@ def _panel(
         return _from_wide(df.set_axis(in_zone(index, known)), freq, missing)
     raise ValueError(
         f"df is neither long nor wide: a long frame has the columns {', '.join(LONG_COLUMNS)}, a wide frame one column "
-        f"a series and a DatetimeIndex (of polars: a column ds). "
-        f"Got columns {list(df.columns)[:8]} and an index of {df.index.dtype}."
+        f"a series and a DatetimeIndex or a column ds. "
+        f"Got columns {list(df.columns)[:8]} and an index of {df.index.dtype}.{_index_hint(df.index)}"
     )
+
+
+def _is_wide_with_time(df: pd.DataFrame) -> bool:
+    """Whether each row has a time stamp of its own, in a column: of a long frame that lacks its names they repeat."""
+    if "unique_id" in df.columns or list(df.columns).count("ds") != 1:
+        return False
+    return bool(df["ds"].is_unique)
+
+
+def _index_hint(index: pd.Index) -> str:
+    if isinstance(index, pd.PeriodIndex):
+        return " Of periods: df.to_timestamp()."
+    if isinstance(index, pd.MultiIndex) or "unique_id" in index.names:
+        return " Names in the index: df.reset_index()."
+    return " Of text: df.set_index(pd.to_datetime(df.index))." if pd.api.types.is_string_dtype(index) else ""
 
 
 def _from_matrix(X: np.ndarray, missing: str) -> Panel:
@@ -122,7 +137,8 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None, missing: str) -> Panel:
         if not pd.api.types.is_numeric_dtype(df[name]):
             raise ValueError(
                 f"column {name!r} of a wide frame must be numeric (one column a series), got {df[name].dtype}. "
-                "Drop or convert it."
+                "Drop or convert it; or, if this is a long frame, name its columns: df.rename(columns={...: "
+                "'unique_id', ...: 'ds', ...: 'y'})."
             )
     if len(df.columns) == 0:
         raise ValueError("df has no columns: a wide frame has one column a series.")
@@ -214,11 +230,11 @@ def _axis_of(rows: _Rows, freq: Freq | None, gaps: bool) -> tuple[pd.Index, Step
     axis = check_regular(own, step, name, gaps=gaps)
     if gaps:  # from the first stamp of any series to the last of any
         axis = check_regular(pd.Index([rows.ds[rows.starts].min(), last.max()]), step, "the frame", gaps=True)
-    if len(last.unique()) > 1:
+    if not gaps and len(last.unique()) > 1:
         early, late = int(np.argmin(last)), int(np.argmax(last))
         raise ValueError(
             f"all series must end at the same time: {rows.ids[early]!r} ends at {last[early]}, {rows.ids[late]!r} at "
-            f"{last[late]}. Cut the longer ones, or fit the groups apart."
+            f"{last[late]}. Cut the longer ones, fit the groups apart, or set missing='interpolate' or 'mask'."
         )
     return axis, step
 
@@ -247,6 +263,7 @@ def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
         raise ValueError(
             f"df lacks the columns {missing}: a long frame has {', '.join((*LONG_COLUMNS, *beside))}. "
             f"Got {list(df.columns)[:8]}."
+            + (" They are in the index: df.reset_index()." if set(missing) & set(df.index.names) else "")
         )
     ignored = [c for c in df.columns if c not in LONG_COLUMNS and c not in beside]
     if ignored:
@@ -257,7 +274,11 @@ def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
         )
     for name in ("y", *beside):
         if not pd.api.types.is_numeric_dtype(df[name]):
-            raise ValueError(f"column {name!r} must be numeric, got {df[name].dtype}.")
+            raise ValueError(
+                f"column {name!r} must be numeric, got {df[name].dtype}. Convert it with pd.to_numeric(df[{name!r}])."
+            )
+    if isinstance(df["ds"].dtype, pd.PeriodDtype):
+        raise ValueError("column 'ds' holds periods. Convert it with df['ds'].dt.to_timestamp().")
     if not (pd.api.types.is_datetime64_any_dtype(df["ds"]) or pd.api.types.is_integer_dtype(df["ds"])):
         raise ValueError(
             f"column 'ds' must hold time stamps or integers, got {df['ds'].dtype}. Convert it with pd.to_datetime."

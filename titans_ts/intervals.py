@@ -107,12 +107,14 @@ def check_levels(level: Any) -> list[float]:
     """``level`` as a sorted list of percentages.
 
     Raises:
-        ValueError: no number between 0 and 100.
+        ValueError: no number from 1 to below 100.
     """
     levels = list(level) if isinstance(level, (list, tuple, set, np.ndarray)) else [level]
     for value in levels:
         if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < 100:
             raise ValueError(f"level must be percentages between 0 and 100, such as [80, 95], got {level!r}.")
+        if value < 1:
+            raise ValueError(f"level={value} is {value} percent: levels are percentages, such as {100 * value:g}.")
     return sorted({float(value) for value in levels})
 
 

@@ -34,12 +34,14 @@ class MemoryReport:
         without: validation error of the network alone (absolute, in standard deviations, near steps weighing more).
         with_memory: the same with the memory where it was best; None where it was never a number.
         kept: whether the memory is used: if it lowered the error, or if there was no validation to ask.
+        least: rows before validation from which on a series has a memory; 0 of none that was trained.
     """
 
     steps: int
     without: float | None = None
     with_memory: float | None = None
     kept: bool = False
+    least: int = 0
 
 
 def train_memory(
@@ -74,7 +76,7 @@ def train_memory(
         memory = online.OnlineMemory(config.input_size, config.h)
         streams = _Streams(network, objective, table, memory, border)
         if not streams.enough:
-            return None, MemoryReport(0)
+            return None, MemoryReport(0, least=streams.least)
         val = _Validation.of(network, objective, table, memory, border)
         without = val.error(None) if val else None
         best, lowest = memory.state_dict(), math.inf
@@ -113,7 +115,9 @@ class _Streams:
         # series that are mixed are forecast together, so they are read from where all of them have begun
         self.first = first.max().expand_as(first) if self.together else first
         self.lead = max(memory.span + memory.stride, network.config.input_size)
-        self.tokens = ((border - network.config.h - memory.stride) - (self.first + self.lead)) // memory.stride
+        behind = network.config.h + memory.stride
+        self.tokens = ((border - behind) - (self.first + self.lead)) // memory.stride
+        self.least = self.lead + SEGMENT // 2 * memory.stride + behind  # rows of a series
         self.able = torch.nonzero(self.tokens >= SEGMENT // 2).squeeze(1)
 
     @property

@@ -21,7 +21,8 @@ def check_order(index: pd.Index, where: str) -> None:
         )
     position = int(np.flatnonzero(index[1:] < index[:-1])[0]) + 1
     raise ValueError(
-        f"{where} is not sorted by time: {index[position]} comes after {index[position - 1]}. Sort it first."
+        f"{where} is not sorted by time: {index[position]} comes after {index[position - 1]}. Sort it first: "
+        "df.sort_values(['unique_id', 'ds']), or of a wide frame df.sort_index()."
     )
 
 
@@ -41,7 +42,9 @@ def find_step(index: pd.Index, freq: Freq | None, where: str) -> Step:
     try:
         return pd.tseries.frequencies.to_offset(freq)  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
-        raise ValueError(f"unknown freq {freq!r}: use a pandas frequency such as 'h', '15min', 'D', 'MS'.") from error
+        raise ValueError(
+            f"unknown freq {freq!r}: use a pandas frequency such as 'h' (not 'H'), '15min', 'D', 'MS'."
+        ) from error
 
 
 def ticks(index: pd.Index) -> np.ndarray:

@@ -1,5 +1,7 @@
 """Which rows of a panel train, which validate, and for how long."""
 
+import warnings
+
 import numpy as np
 
 from titans_core.train.estimator import at_least
@@ -33,6 +35,12 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
     """
     T, least = len(panel.values), input_size + h
     border = border_row(T, least, h, val_size)
+    if val_size is None and border == T:
+        warnings.warn(
+            f"{T} rows are too few to keep h={h} of them for validation: training runs on all, for max_epochs, and "
+            "intervals of a point loss have no errors to go by. Give more rows, or val_size=0 to silence this.",
+            stacklevel=6,  # who called fit
+        )
     val_size = T - border
     if val_size and not np.isfinite(panel.values[border:]).any():
         raise ValueError(
@@ -41,10 +49,12 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
         )
     rows = _rows_before(panel, border)
     if rows.min() < least:
+        short = [panel.ids[i] for i in np.flatnonzero(rows < least)]
+        which = f"series {short[0]!r} has" if len(short) == 1 else f"{len(short)} series have, first {short[:8]!r},"
         raise ValueError(
-            f"series {panel.ids[int(rows.argmin())]!r} has {rows.min()} rows for training (before the last "
-            f"{val_size}, which are for validation), but input_size + h = {least} are needed. "
-            "Give more of its past, leave it out, or lower input_size or h."
+            f"{which} {rows.min()} rows for training (before the last {val_size}, which are for validation), but "
+            f"input_size + h = {least} are needed. Give more of the past, leave such series out, or lower input_size "
+            "or h."
         )
     return border
 

@@ -24,10 +24,18 @@ class ArchiveError(ValueError):
 
 
 def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write a model to the folder ``path``. An older model there is replaced only once the new one is written whole."""
+    """Write a model to the folder ``path``. An older one of its kind there is replaced, once the new one is written
+    whole; other files stay.
+
+    Raises:
+        ArchiveError: a file of this name, or a model of another kind.
+    """
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise ArchiveError(f"{folder} is a file; a model is saved as a folder.")
+    there = _kind_of(folder)
+    if there not in (None, kind):
+        raise ArchiveError(f"{folder} holds a {there}, which would be lost: name another folder, or delete it.")
     folder.mkdir(parents=True, exist_ok=True)
     blob = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
     head = {"format": FORMAT, "kind": kind, "content": content, "tensors_sha256": hashlib.sha256(blob).hexdigest()}
@@ -49,6 +57,8 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
         ArchiveError: a truncated or changed file, another kind of model, or a newer format.
     """
     folder = Path(path)
+    if folder.is_file():
+        raise FileNotFoundError(f"{folder} is a file: give the folder that save() wrote, such as {folder.parent}.")
     head_file, tensor_file = folder / "model.json", folder / "model.safetensors"
     for file in (head_file, tensor_file):
         if not file.is_file():
@@ -90,6 +100,15 @@ def _finish(folder: Path) -> None:
     tensors, part = folder / "model.safetensors", folder / "model.json.part"
     if tensors.is_file() and part.is_file() and _cut_off(folder, hashlib.sha256(tensors.read_bytes()).hexdigest()):
         os.replace(part, folder / "model.json")
+
+
+def _kind_of(folder: Path) -> str | None:
+    """Of the model in a folder; None of no model, or a damaged one."""
+    try:
+        kind: str = json.loads((folder / "model.json").read_text())["kind"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return kind
 
 
 def _head(file: Path) -> dict[str, Any]:

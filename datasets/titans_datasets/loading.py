@@ -22,7 +22,7 @@ def load(
 
     Args:
         name: one of ``list_datasets()``, in any case; GUE promoters also without ``prom_``.
-        genome: of GenomicsBenchmarks, a reference FASTA to cut the sequences from; see
+        genome: of GenomicBenchmarks, a reference FASTA to cut the sequences from; see
             ``titans_datasets.dna.load_dna``.
         data_home: folder that holds ``ts/``, ``dna/`` and ``lm/``; default ``TITANS_DATA_HOME``, else the user's cache.
         download: fetch files that are missing; they stay in the data home.
@@ -47,7 +47,7 @@ def load(
 
         return load_dna(name, genome=genome, data_home=data_home, download=download)
     if genome is not None:
-        raise ValueError(f"{name} is not cut from a genome; genome= serves the sets of GenomicsBenchmarks.")
+        raise ValueError(f"{name} is not cut from a genome; genome= serves the sets of GenomicBenchmarks.")
     if kind == "genome":
         from titans_datasets.dna import load_genome
 

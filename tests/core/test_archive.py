@@ -127,6 +127,19 @@ def test_a_missing_file_another_kind_and_another_format_are_named(saved, monkeyp
         load_archive(path.parent / "nowhere", "Thing")
 
 
+def test_a_model_of_another_kind_is_not_lost(saved):
+    path, _ = saved
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    with pytest.raises(ArchiveError, match="holds a Thing, which would be lost: name another folder"):
+        save_archive(path, "Forecaster", {}, {"w": torch.ones(1)})
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == before
+    with pytest.raises(FileNotFoundError, match=r"model\.json is a file: give the folder"):
+        load_archive(path / "model.json", "Thing")
+    (path / "model.json").write_text("{")  # what is damaged is no loss
+    save_archive(path, "Forecaster", {}, {"w": torch.ones(1)})
+    assert load_archive(path, "Forecaster")[1]["w"] == 1
+
+
 def test_a_model_is_not_saved_over_a_file(tmp_path):
     (tmp_path / "file").write_text("precious")
     with pytest.raises(ArchiveError, match="is a file"):

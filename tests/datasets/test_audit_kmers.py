@@ -209,3 +209,10 @@ def test_what_is_no_list_of_strings_is_refused(sequences, message):
 def test_parts_by_other_names_are_told_not_left_out():
     with pytest.raises(ValueError, match=r"split has the parts \['Test', 'Train'\]; .* 'train' and 'test'"):
         audit_kmers(["ACGT", "ACGT"], [0, 1], ["Train", "Test"], k=4)
+
+
+def test_what_matches_nothing_is_answered_by_train_sequences_that_stand_alone():
+    copies = [bases(60, 0)[i:] for i in range(3)]  # three "a" that are one
+    sequences = [*copies, bases(60, 1), bases(60, 2), bases(60, 3)]
+    report = audit_kmers(sequences, list("aaabbb"), ["train"] * 5 + ["test"])
+    assert report.lookup_accuracy == 1

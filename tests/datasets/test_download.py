@@ -13,6 +13,7 @@ import pytest
 
 from titans_datasets import ChecksumError, OfflineError, data_home, info, load, registry
 from titans_datasets import download as download_module
+from titans_datasets.checksum import digest, verify
 
 ROWS, COLUMNS = 400, 40
 
@@ -404,3 +405,14 @@ def test_a_terminal_sees_a_progress_bar(traffic, home, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     load("traffic", data_home=home)
     assert "traffic.txt.gz" in capsys.readouterr().err
+
+
+def test_a_change_that_keeps_the_size_is_noticed_too(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"right")
+    checksum = digest(path, "sha256")
+    verify(path, "file", checksum)
+    path.write_bytes(b"wrong")
+    os.utime(path, ns=(0, 1))
+    with pytest.raises(ChecksumError):
+        verify(path, "file", checksum)

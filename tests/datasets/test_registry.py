@@ -150,7 +150,7 @@ def test_every_dna_set_names_its_parts_and_classes(name):
     entry = info(name)
     assert entry.classes == tuple(sorted(entry.file_classes))
     assert entry.parts in [("train", "dev", "test"), ("train", "test"), ("all",)]
-    if entry.collection == "GenomicsBenchmarks":
+    if entry.collection == "GenomicBenchmarks":
         assert set(entry.counts) == set(entry.references) == set(entry.classes)
 
 

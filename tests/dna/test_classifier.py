@@ -214,8 +214,10 @@ def test_pipeline_cross_validation_and_grid_search():
     steps = Pipeline([("upper", FunctionTransformer(lambda X: [s.upper() for s in X])), ("model", classifier())])
     assert cross_validate(steps, np.array(X), y, cv=2, error_score="raise")["test_score"].shape == (2,)
     search = GridSearchCV(classifier(max_epochs=1), {"pool": [1, 2]}, cv=2, error_score="raise").fit(X, y)
-    assert search.best_params_["pool"] in (1, 2)
-    assert search.score(X, y) >= 0
+    scores = search.cv_results_["mean_test_score"]
+    assert search.best_params_ == search.cv_results_["params"][scores.argmax()]
+    assert search.best_estimator_.network_.encoder.config.pool == search.best_params_["pool"]
+    assert search.score(X, y) == search.best_estimator_.score(X, y)
 
 
 @pytest.mark.parametrize(

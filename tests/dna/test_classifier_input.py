@@ -77,6 +77,28 @@ def test_bad_sequences_and_labels_are_named(sequences, labels, message):
         classifier().fit(sequences, labels)
 
 
+def test_what_has_names_or_no_order_is_refused(fitted):
+    for sequences, message in (({"ACG": "TTT"}, "give list"), ({"ACG", "TTT"}, "no order"), ({"a": 1}.keys(), "order")):
+        with pytest.raises(TypeError, match=message):
+            fitted.predict(sequences)
+    with pytest.raises(TypeError, match=r"y mixes text and numbers, 'a' and 1: make them one kind"):
+        classifier().fit(X, ["a", 1] * 10)
+    with pytest.raises(TypeError, match=r"validation must be a pair \(X, y\), got 0.2; .* validation_fraction"):
+        classifier().fit(X, Y, validation=0.2)
+
+
+def test_a_training_that_nothing_can_stop_early_is_warned_of(recwarn):
+    classifier(validation_fraction=0).fit(X[:4], Y[:4])
+    classifier().fit(X, Y)
+    assert not [w for w in recwarn if "nothing stops" in str(w.message)]
+    with pytest.warns(UserWarning, match="validation_fraction=0.1 of 4 sequences rounds to none.*nothing stops"):
+        classifier().fit(X[:4], Y[:4])
+
+
+def test_log_probabilities_are_those_of_the_probabilities(fitted):
+    np.testing.assert_allclose(fitted.predict_log_proba(X), np.log(fitted.predict_proba(X)), rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("sequences", "message"),
     [

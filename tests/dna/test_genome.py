@@ -223,3 +223,16 @@ def test_a_closed_genome_opens_again_when_needed(genome):
     with genome as inside:
         first = inside.fetch(Interval("chrI", 0, 10))
     assert genome.fetch(Interval("chrI", 0, 10)) == first
+
+
+def test_a_region_may_be_text(genome):
+    assert genome.fetch("chrI:10-50") == genome.fetch(Interval("chrI", 10, 50))
+    assert genome.fetch("chrI") == genome.fetch(Interval("chrI", 0, genome.lengths["chrI"]))
+    for region, error, message in (
+        ("chrI:a-b", ValueError, "is not understood"),
+        ("chrI:0-9999999", ValueError, "ends beyond chrI"),
+        ("chr1", ValueError, "no chromosome 'chr1'"),
+        (("chrI", 0, 5), TypeError, "region must be an Interval or text"),
+    ):
+        with pytest.raises(error, match=message):
+            genome.fetch(region)

@@ -292,3 +292,13 @@ def test_it_borrows_the_random_state_and_leaves_the_model_as_it_was(fitted):
     fitted.embed([bases(10)])
     assert fitted.model_.training
     fitted.model_.eval()
+
+
+def test_a_fasta_file_is_embedded_record_by_record(fitted, genome, tmp_path):
+    expected = fitted.embed([genome.fetch(name) for name in genome.lengths])
+    for given in (genome, genome.path, str(genome.path)):
+        np.testing.assert_array_equal(fitted.embed(given), expected)
+    with pytest.raises(ValueError, match="holds intervals: name the FASTA file"):
+        fitted.embed(tmp_path / "genes.bed")
+    with pytest.raises(TypeError, match="give list"):
+        fitted.embed({"a": "ACGT"})

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_dna import Genome, Interval, encode, reverse_complement
+from titans_dna import Genome, Interval, encode, pretrain_data, reverse_complement
 from titans_dna.pretrain_data import IGNORE, Draws, Windows, batch_of, plan
 from titans_dna.sources import InMemory, merged, open_source, read_regions
 
@@ -143,3 +143,12 @@ def test_a_protein_is_told_by_its_first_letter_that_is_no_base(write_fasta, tmp_
     genome = Genome(write_fasta({"P": "MKLVEEPTFA" * 30}), cache_dir=tmp_path)
     with pytest.raises(ValueError, match="has 'L' at position 2 "):
         plan(genome, LENGTH, None, [])
+
+
+def test_processes_share_each_batch(monkeypatch):
+    whole = list(Draws(40, 50, 8, 10, seed=0))
+    parts = []
+    for rank in range(2):
+        monkeypatch.setattr(pretrain_data, "processes", lambda rank=rank: (rank, 2))
+        parts.append(list(Draws(40, 50, 8, 10, seed=0)))
+    assert [sorted(a + b) for a, b in zip(*parts, strict=True)] == [sorted(batch) for batch in whole]

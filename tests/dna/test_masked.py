@@ -165,3 +165,19 @@ def test_what_a_model_was_fitted_for_is_not_changed_by_its_parameters(tmp_path):
     assert model.bits_per_base(text) == expected
     model.save(tmp_path / "m")
     assert DNALanguageModel.load(tmp_path / "m").bits_per_base(text) == pytest.approx(expected, rel=1e-6)
+
+
+def test_several_bases_are_scored_each_at_its_place_while_all_are_hidden(fitted, write_fasta, tmp_path):
+    sequence = bases(200, 5)
+    genome = Genome(write_fasta({"chr1": sequence}), cache_dir=tmp_path)
+    for start in (60, 197):  # in the middle, and at the chromosome's end
+        ref = sequence[start : start + 3]
+        alt = "".join("CGTA"["ACGT".index(x)] for x in ref)
+        first = start - (64 - 3) // 2  # of a window of length
+        ids = ids_of(sequence[first : start + 33])
+        ids[0, start - first : start - first + 3] = N
+        with torch.no_grad():
+            log_p = scores(fitted.model_, ids)[0, start - first : start - first + 3].log_softmax(-1)
+        expected = sum(log_p[i, a] - log_p[i, r] for i, (a, r) in enumerate(zip(encode(alt), encode(ref), strict=True)))
+        found = fitted.score_variants([Variant("chr1", start, ref, alt)], genome)["score"][0]
+        assert found == pytest.approx(float(expected), abs=1e-5)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from titans_dna import DNALanguageModel, Interval, encode, fit_markov, fit_mixture
+from titans_dna import DNALanguageModel, Interval, encode, fit_markov, fit_mixture, mixing
 from titans_dna.mixing import _read
 from titans_dna.pretrain_data import plan
 from titans_dna.sources import InMemory, cut, whole, without
@@ -191,6 +191,7 @@ def test_another_genome_than_the_models_is_refused(text, model):
         fit_mixture([text], model, bed=[Interval("0", 0, 60_000)])
 
 
+@pytest.mark.filterwarnings("ignore:fit_mixture has read")
 def test_chromosomes_hold_for_regions_too(text):
     texts = [text[:30_000], text[30_000:60_000]]
     regions = [Interval("0", 0, 3000), Interval("1", 100, 4000, "-")]
@@ -202,3 +203,31 @@ def test_chromosomes_hold_for_regions_too(text):
             model.bits_per_base(texts, regions=regions, chroms=["nope"])
         with pytest.raises(ValueError, match="leave nothing"):
             model.bits_per_base(texts, regions=regions[:1], chroms=["1"])
+
+
+def test_a_score_of_what_was_counted_is_warned_of(text, model, recwarn):
+    texts = [with_repeats(60, 1), with_repeats(60, 2)]
+    fit_mixture(texts, order=2, holdout=["1"]).bits_per_base(texts, chroms=["1"])
+    fit_mixture([text], model, order=2).bits_per_base([chain(500, 3)])
+    fit_mixture(texts, order=2, bed=[Interval("0", 0, 5000)]).bits_per_base(texts, regions=[Interval("0", 5000, 6000)])
+    assert not [w for w in recwarn if "flatters" in str(w.message)]
+    with pytest.warns(UserWarning, match=r"has read \['0'\]: a score there flatters"):
+        fit_mixture(texts, order=2, holdout=["1"]).bits_per_base(texts)
+    with pytest.warns(UserWarning, match="flatters"):
+        fit_mixture([text], model, order=2).bits_per_base([text], regions=[Interval("0", 0, 2000)])
+
+
+def test_weights_are_found_with_counts_of_the_other_tiles(monkeypatch):
+    counted, count = [], mixing.fit_markov
+
+    def recorded(*given, bed=None, **options):
+        counted.append(bed)
+        return count(*given, bed=bed, **options)
+
+    monkeypatch.setattr(mixing, "fit_markov", recorded)
+    text = [bases(40_000)]
+    mixing.fit_mixture(text, order=2)
+    held = plan(InMemory(text), 1024, None, [])[1].intervals()
+    assert held
+    assert not any(a.start < b.end and b.start < a.end for a in counted[0] for b in held)
+    assert counted[1] is None  # and afterwards of all

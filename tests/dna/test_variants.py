@@ -1,6 +1,7 @@
 """Scores of variants, against the likelihood of whole haplotypes read from scratch."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -189,3 +190,13 @@ def test_a_wrong_ref_is_an_error_or_is_left_unscored(models, write_fasta, tmp_pa
 
 def test_no_variants_give_an_empty_frame(models):
     assert models().score_variants([], InMemory([TEXT])).empty
+
+
+def test_a_frame_of_variants_is_scored_as_they_are(models):
+    model, source = models(), InMemory([TEXT])
+    expected = model.score_variants(some(), source)
+    pd.testing.assert_frame_equal(model.score_variants(expected.drop(columns="score"), source), expected)
+    with pytest.raises(ValueError, match=r"the frame lacks the columns \['alt'\]"):
+        model.score_variants(expected.drop(columns="alt"), source)
+    with pytest.raises(ValueError, match=r"row 1 of the frame: start 7.5 must be a whole number"):
+        model.score_variants(expected.assign(start=[7.0, 7.5, *expected["start"][2:]]), source)

@@ -79,7 +79,7 @@ def test_static_columns_are_those_of_a_file(run, wide, to_long, tmp_path):
     assert TitansForecaster.load(tmp_path / "t").exogenous == {"stat": ["area", "floors"]}
     facts.iloc[:2].to_csv(tmp_path / "facts.csv", index=False)
     said = run("fit", tmp_path / "long.csv", "--model", tmp_path / "m2", *static, *SMALL, code=1).output
-    assert "static_df lacks 1 series" in said
+    assert "--static lacks 1 series" in said
 
 
 def test_series_are_mixed_and_rows_kept_as_asked(run, wide, wide_file, tmp_path):
@@ -154,7 +154,9 @@ def test_folders_of_outputs_are_made(run, wide_file, tmp_path):
     assert len(pd.read_csv(tmp_path / "newer" / "f.csv")) == 4
 
 
-@pytest.mark.parametrize(("data", "says"), [(b"", "No columns"), ("a,b\n1,2\n".encode("utf-16"), "utf-8")])
+@pytest.mark.parametrize(
+    ("data", "says"), [(b"", "No columns"), ("a,b\n1,2\n".encode("utf-16"), "neither a CSV file (in UTF-8)")]
+)
 def test_a_file_that_is_no_table_is_said_in_words(run, tmp_path, data, says):
     (tmp_path / "x.csv").write_bytes(data)
     said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
@@ -182,3 +184,33 @@ def test_a_file_with_a_header_only_is_refused_in_words(run, tmp_path):
     assert (
         "has no rows but its header" in run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
     )
+
+
+def test_predict_knows_the_names_that_fit_was_given(run, wide, to_long, tmp_path):
+    long = to_long(wide).rename(columns={"unique_id": "shop", "ds": "when", "y": "sales"})
+    long.to_csv(tmp_path / "long.csv", index=False)
+    names = ["--id", "shop", "--time", "when", "--target", "sales"]
+    run("fit", tmp_path / "long.csv", "--model", tmp_path / "m", *SMALL, *names)
+    alone = run("predict", tmp_path / "long.csv", "--model", tmp_path / "m").output
+    assert alone == run("predict", tmp_path / "long.csv", "--model", tmp_path / "m", *names).output
+    long.rename(columns={"sales": "sold"}).to_csv(tmp_path / "other.csv", index=False)
+    assert alone == run("predict", tmp_path / "other.csv", "--model", tmp_path / "m", "--target", "sold").output
+
+
+def test_what_is_wrong_is_said_by_the_names_of_options(run, wide, to_long, tmp_path):
+    holes = to_long(wide)
+    holes.loc[3, "y"] = np.nan
+    holes.to_csv(tmp_path / "holes.csv", index=False)
+    said = run("fit", tmp_path / "holes.csv", "--model", tmp_path / "m", *SMALL, code=1).output
+    assert "--missing interpolate" in said
+    assert "missing=" not in said
+    to_long(wide).assign(price=1.0).to_csv(tmp_path / "x.csv", index=False)
+    run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, "--futr", "price")
+    said = run("predict", "--model", tmp_path / "m", code=1).output
+    assert "--future" in said
+    assert "futr_df" not in said
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "backtest", "tune"])
+def test_h_is_help(run, command):
+    assert run(command, "-h").output == run(command, "--help").output

@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from titans_ts.exogenous import Columns, calendar_features, read_columns
+from titans_ts.exogenous import Columns, calendar_features, read_columns, read_static
 from titans_ts.frame import read_frame
 
 EVERY = {"hist": ["load"], "futr": ["price"], "stat": ["size"], "calendar": ["day"]}
@@ -252,3 +252,27 @@ def test_a_frame_of_columns_that_are_not_declared_is_refused(tiny, wide):
         tiny().fit(wide, static_df=facts)
     with pytest.raises(ValueError, match=r"futr_df is given, and exogenous declares no future columns"):
         tiny().fit(wide).predict(futr_df=facts)
+
+
+def test_static_columns_are_those_of_their_series():
+    static = pd.DataFrame({"unique_id": ["c", "b", "a"], "size": [30.0, 20.0, 10.0]})
+    assert read_static(static, ["a", "b", "c"], ("size",)).tolist() == [[10.0], [20.0], [30.0]]
+
+
+def test_fit_knows_no_units_of_exogenous_columns(tiny, wide, to_long):
+    rng = np.random.default_rng(2)
+    frame = to_long(wide)
+    frame = frame.assign(load=rng.normal(size=len(frame)), price=rng.normal(size=len(frame)))
+    static = pd.DataFrame({"unique_id": ["a", "b", "c"], "size": [1.0, 2.0, 3.0]})
+    options = {"exogenous": {"hist": ["load"], "futr": ["price"], "stat": ["size"]}, "max_epochs": 2}
+
+    def forecast(a, b):
+        model = tiny(**options).fit(
+            frame.assign(load=a * frame["load"] + b, price=a * frame["price"] + b),
+            static_df=static.assign(size=a * static["size"] + b),
+        )
+        stamps = model.context_.future(4)
+        future = pd.DataFrame({"unique_id": np.repeat(list("abc"), 4), "ds": np.tile(stamps, 3), "price": a * 0.5 + b})
+        return model.predict(futr_df=future)["Titans"].to_numpy().reshape(3, 4).T
+
+    np.testing.assert_allclose((forecast(1e3, -5e3) - forecast(1.0, 0.0)) / wide.std().to_numpy(), 0, atol=1e-3)

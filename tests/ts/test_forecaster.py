@@ -155,12 +155,16 @@ def test_a_val_size_that_leaves_no_window_is_refused(tiny, wide, val_size):
 def test_too_short_a_series_is_refused_with_the_rows_needed(tiny, wide, to_long):
     with pytest.raises(ValueError, match=r"has 15 rows .*input_size \+ h = 16 are needed"):
         tiny().fit(wide.iloc[:15])
-    tiny().fit(wide.iloc[:16])
     model = tiny().fit(wide)
     with pytest.raises(ValueError, match=r"has 11 rows .*input_size = 12 are needed"):
         model.predict(wide.iloc[:11])
     late = to_long(wide)
     late = late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[100])]
+    short = late[(late["unique_id"] == "a") | (late["ds"] >= wide.index[100])]
+    with pytest.raises(ValueError, match=r"2 series have, first \['b', 'c'\], 0 rows for training"):
+        tiny().fit(short)
+    with pytest.warns(UserWarning, match="16 rows are too few to keep h=4 of them for validation"):
+        tiny().fit(wide.iloc[:16])
     with pytest.raises(ValueError, match=r"series 'b' has 0 rows for training"):
         tiny().fit(late)
     with pytest.raises(ValueError, match="series 'b' is shorter than input_size=12"):

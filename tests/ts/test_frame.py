@@ -179,3 +179,40 @@ def test_bounds_that_have_the_name_of_a_series_are_refused(wide):
     with pytest.raises(ValueError, match=r"names of other series, \['a-lo-80'\]"):
         panel.output(panel.index[:1], np.zeros((1, 3, 2)), ["Titans", "Titans-lo-80"])
     panel.output(panel.index[:1], np.zeros((1, 3, 2)), ["Titans", "Titans-hi-80"])
+
+
+def test_a_wide_frame_may_have_its_time_in_a_column(wide):
+    panel = read_frame(wide.rename_axis("ds").reset_index())
+    np.testing.assert_array_equal(panel.values, wide.to_numpy())
+    assert (panel.layout, panel.library, panel.index.equals(wide.index)) == ("wide", "pandas", True)
+
+
+def test_a_long_frame_without_its_names_is_told_how_to_name_them(long):
+    with pytest.raises(ValueError, match=r"lacks the columns \['unique_id'\]"):
+        read_frame(long.drop(columns="unique_id"))
+    with pytest.raises(ValueError, match=r"in the index: df\.reset_index"):
+        read_frame(long.set_index("unique_id"))
+    named = long.rename(columns={"unique_id": "shop"}).set_index("ds")
+    with pytest.raises(ValueError, match=r"name its columns: df\.rename"):
+        read_frame(named)
+
+
+def test_of_periods_and_text_it_is_said_what_makes_time_stamps_of_them(wide, long):
+    with pytest.raises(ValueError, match=r"Of periods: df\.to_timestamp"):
+        read_frame(wide.to_period("h"))
+    with pytest.raises(ValueError, match=r"df\.set_index\(pd\.to_datetime"):
+        read_frame(wide.set_axis(wide.index.astype(str)))
+    with pytest.raises(ValueError, match=r"dt\.to_timestamp"):
+        read_frame(long.assign(ds=long["ds"].dt.to_period("h")))
+
+
+@pytest.mark.parametrize("missing", ["interpolate", "mask"])
+def test_with_a_policy_a_series_may_end_early(long, missing):
+    last = long["ds"].max()
+    cut = long[(long["unique_id"] != long["unique_id"].iloc[0]) | (long["ds"] < last)]
+    panel = read_frame(cut, missing=missing)
+    whole = read_frame(long)
+    at = panel.ids.index(long["unique_id"].iloc[0])
+    expected = whole.values.copy()
+    expected[-1, at] = expected[-2, at] if missing == "interpolate" else np.nan
+    np.testing.assert_array_equal(panel.values, expected)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from titans_ts import TitansForecaster
-from titans_ts.intervals import Calibration, check_levels, scored_origins, scoring_step
+from titans_ts.intervals import FLOOR, Calibration, check_levels, scored_origins, scoring_step
 
 
 def test_conformal_intervals_cover_what_they_promise_on_exchangeable_errors():
@@ -88,6 +88,8 @@ def test_levels_that_cannot_be_are_named(tiny, wide):
     for wrong in ([0], [100], ["high"], [True], 120):
         with pytest.raises(ValueError, match="level must be percentages between 0 and 100"):
             model.predict(level=wrong)
+    with pytest.raises(ValueError, match=r"level=0.8 is 0.8 percent: levels are percentages, such as 80"):
+        model.predict(level=[0.8])
     assert check_levels({95, 80.0}) == [80.0, 95.0]
     with pytest.raises(ValueError, match=r"fitted without validation rows.*Fit with val_size"):
         tiny().fit(wide, val_size=0).predict(level=[80])
@@ -188,3 +190,41 @@ def test_a_series_has_its_own_intervals_whoever_stands_beside_it(tiny, wide):
     width = pooled.half_width(50, np.ones(1))[:, 0]
     ratio = (beside["new-hi-50"] - beside["new"]).to_numpy() / width
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
+
+
+def test_a_flat_lookback_is_taken_at_the_floor():
+    past = Calibration.of(np.zeros((9, 1, 1)), np.arange(1.0, 10)[:, None, None], np.ones((9, 1)))
+    assert past.half_width(80, np.zeros(1)).item() == pytest.approx(8 * FLOOR)
+    flat = Calibration.of(np.zeros((1, 1, 1)), np.ones((1, 1, 1)), np.zeros((1, 1)))
+    assert flat.scores.item() == pytest.approx(1 / FLOOR)
+
+
+def test_no_forecast_from_inside_a_filled_hole_is_scored(tiny, wide):
+    holed = wide.copy()
+    holed.iloc[80:90, 0] = np.nan
+    model = tiny(missing="interpolate", max_epochs=1).fit(holed, val_size=60)
+    panel = model._read(holed, model.scaling_.columns, None, reset=False)
+    origins = torch.arange(74, 98)
+    scores = model.model_.scores(model.scaling_.table(panel), origins, 1).scores
+    hidden = np.isnan(scores[..., 0]).all(axis=1)
+    assert origins[torch.from_numpy(hidden)].tolist() == list(range(80, 91))  # 90 goes on from row 89, a drawn one
+    assert np.isfinite(scores[..., 1:]).all()
+
+
+def test_shared_scores_move_on_in_a_backtest_as_in_update(tiny, wide, monkeypatch):
+    monkeypatch.setattr("titans_ts.intervals.SERIES", 2)
+    frame = tiny().cross_validation(wide, n_windows=3, val_size=12, level=[50])
+    model = tiny().fit(wide.iloc[:108], val_size=12)
+    for cut in (112, 116):
+        model.update(wide.iloc[cut - 4 : cut])
+    own = frame[frame["cutoff"] == wide.index[115]]
+    for name in "abc":
+        width = own[own["unique_id"] == name]["Titans-hi-50"].to_numpy() - own[own["unique_id"] == name]["Titans"]
+        expected = model.predict(level=[50])
+        np.testing.assert_allclose(width, expected[f"{name}-hi-50"] - expected[name], rtol=1e-3)
+
+
+def test_shared_scores_stay_with_their_step():
+    truth = np.broadcast_to(np.arange(1.0, 5)[None, :, None], (3, 4, 65))
+    shared = Calibration.of(np.zeros((3, 4, 65)), truth, np.ones((3, 65)))
+    assert (shared.scores == np.arange(1, 5)[:, None]).all()

@@ -123,3 +123,11 @@ def test_rows_are_stamped_regularly_even_where_the_file_is_not(real_data):
     assert abs(frame.index - raw).max() <= pd.Timedelta(minutes=90)
     hourly = load_protocol("ETTh1").frame.index
     assert (hourly == load("ETTh1").index).all()
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("part", ["val", "test"])
+def test_an_origin_is_the_stamp_of_its_windows_first_target(real_data, part):
+    data = load_protocol("ETTh1")
+    origins, targets = data.origins(part, 96, 24), data.windows(part, 96, 24)[1]
+    np.testing.assert_array_equal(data.frame.loc[origins].to_numpy(), targets[:, 0])

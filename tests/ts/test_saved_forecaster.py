@@ -5,6 +5,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import dateutil.tz
 import numpy as np
@@ -159,3 +160,14 @@ def test_a_step_that_is_a_span_of_time_is_saved(tiny, wide, tmp_path, freq):
     model = tiny(freq=freq).fit(wide)
     loaded = saved_and_loaded(model, tmp_path / "m")
     pd.testing.assert_frame_equal(loaded.predict(wide), model.predict(wide))
+
+
+def test_a_loaded_model_has_its_units_and_scores_alike(tiny, wide, tmp_path):
+    model = tiny(exogenous={"profile": ["day"]}, max_epochs=1).fit(wide)
+    model.position_ = replace(model.position_, calibration=replace(model.calibration_, step=3))
+    model.save(tmp_path)
+    loaded = TitansForecaster.load(tmp_path)
+    for name in ("mean", "scale", "deviation", "profile"):
+        np.testing.assert_array_equal(getattr(loaded.scaling_.units, name), getattr(model.scaling_.units, name))
+    assert loaded.score(wide) == model.score(wide)
+    assert loaded.calibration_.step == 3

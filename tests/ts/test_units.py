@@ -10,7 +10,8 @@ from titans_ts import TitansForecaster, scoring
 from titans_ts.memory_training import _Streams
 from titans_ts.objective import DecayingError, objective_of
 from titans_ts.simba import Simba, SimbaConfig
-from titans_ts.windows import Batch
+from titans_ts.training import _batches
+from titans_ts.windows import Batch, Table
 
 DAY = {"profile": ["day"]}
 HOURS = pd.date_range("2024-01-01", periods=20 * 24, freq="h", name="ds")
@@ -130,3 +131,24 @@ def test_a_matrix_is_of_the_series_of_fit(wide, tiny):
     model = tiny().fit(wide)
     np.testing.assert_array_equal(model.predict(wide.to_numpy()), model.predict(wide).to_numpy())
     assert isinstance(model, TitansForecaster)
+
+
+@pytest.mark.parametrize(("loss", "errors"), [("mae", [0.5, 3.0]), ("mse", [0.25, 9.0]), ("huber", [0.125, 2.5])])
+def test_a_point_loss_is_what_its_name_says(loss, errors):
+    raw, target = torch.tensor([[0.25], [-1.5]]), torch.zeros(2)
+    assert objective_of(loss).error(raw, target, torch.full((2,), 2.0)).tolist() == errors
+
+
+@pytest.mark.parametrize("loss", ["normal", "laplace"])
+def test_quantiles_are_those_of_the_distribution(loss):
+    raw, p = torch.tensor([[1.0, 0.3], [-2.0, 1.5]]), torch.tensor([0.025, 0.1, 0.5, 0.9])
+    spread = torch.nn.functional.softplus(raw[:, 1:]) + 1e-3
+    family = {"normal": torch.distributions.Normal, "laplace": torch.distributions.Laplace}[loss]
+    torch.testing.assert_close(objective_of(loss).quantiles(raw, p.tolist()), family(raw[:, :1], spread).icdf(p))
+
+
+def test_training_is_in_units_of_the_network_and_validation_tells_those_of_the_series(tiny):
+    table = Table(torch.randn(60, 2), unit=torch.tensor([0.5, 2.0]))
+    train, val, _ = _batches(tiny(), table, 40, 0)
+    assert train.dataset.table.unit is None
+    assert val.dataset.table.unit.tolist() == [0.5, 2.0]

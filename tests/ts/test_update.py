@@ -2,6 +2,7 @@
 
 import copy
 import time
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -9,8 +10,12 @@ import pytest
 import torch
 
 from titans_ts import TitansForecaster, online
+from titans_ts.forecaster import LEAST_MEMORY_STEPS
 from titans_ts.memory_training import MemoryReport, _Streams
+from titans_ts.objective import objective_of
 from titans_ts.rolling import forecast_rows
+from titans_ts.simba import Simba, SimbaConfig
+from titans_ts.windows import Table
 
 
 @pytest.fixture
@@ -184,8 +189,11 @@ def test_a_memory_that_does_not_help_is_left_out_and_the_report_says_so(tiny):
     assert report.with_memory > report.without  # what it came to, not what it was refused for
     short = tiny().fit(noise.iloc[:60])
     assert short.memory_ is None
-    assert short.memory_report_ == MemoryReport(0)
-    with pytest.raises(ValueError, match="no online memory: the series of fit were too short"):
+    least = short.memory_report_.least
+    assert short.memory_report_ == MemoryReport(0, least=least)
+    for rows, steps in ((least - 1, 0), (least, LEAST_MEMORY_STEPS)):
+        assert tiny().fit(noise.iloc[:rows], val_size=0).memory_report_.steps == steps
+    with pytest.raises(ValueError, match=f"no online memory: the series of fit were too short .* takes {least} rows"):
         short.surprise(noise)
     short.update(noise.iloc[60:].set_axis(range(60, 300), axis=0))
     assert short.predict().index[0] == 300
@@ -284,3 +292,30 @@ def test_long_streams_are_read_in_pieces_and_are_the_same(monkeypatch):
     monkeypatch.setattr(online, "FLOATS", 20_000)  # some six writes of five series
     for found, expected in zip(everything(), whole, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_memory_is_told_what_followed_what():
+    memory, values = online.OnlineMemory(12, 3), torch.arange(40.0)[:, None]
+    ((at, before, now),) = online._told(memory, values, 0, 3)
+    S, span = memory.stride, memory.span
+    assert at.tolist() == [span + S, span + 2 * S, span + 3 * S]
+    assert torch.equal(before[0, 0], values[:span, 0])
+    assert torch.equal(now[0, 0], values[S : S + span, 0])
+
+
+def test_training_tells_a_memory_what_a_stream_does_and_carries_its_state(monkeypatch):
+    seen, forward = [], online.OnlineMemory.forward
+
+    def recorded(memory, read, before, now, state=None):
+        found = forward(memory, read, before, now, state)
+        seen.append((before, now, state, found[1]))
+        return found
+
+    monkeypatch.setattr(online.OnlineMemory, "forward", recorded)
+    network = Simba(SimbaConfig(3, 12, patch_size=4, dim=8, num_layers=1)).eval()
+    memory, table = online.OnlineMemory(12, 3), Table(torch.arange(600.0)[:, None] / 600)
+    list(islice(_Streams(network, objective_of("mae"), table, memory, 600).losses(memory), 2))
+    (before, now, first, after), (_, _, second, _) = seen
+    torch.testing.assert_close(now - before, torch.full_like(now, memory.stride / 600))
+    assert first is None
+    assert torch.equal(second.weights[0], after.weights[0])

@@ -5,6 +5,7 @@ The task files are in ``tasks``. ``python -m titans_core.evals.harness --model f
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -215,4 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (OSError, ValueError, ImportError) as error:
+        sys.exit(f"error: {error}")

@@ -91,6 +91,8 @@ class NeuralMemory(nn.Module):
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
         if dim % num_heads:
             raise ValueError(f"dim must be a multiple of num_heads, got dim={dim} and num_heads={num_heads}.")
+        if isinstance(expansion, bool | str):
+            raise ValueError(f"expansion must be a number, got {expansion!r}.")
         hidden = round(dim // num_heads * expansion)
         if hidden < 1:
             raise ValueError(
@@ -134,15 +136,7 @@ class NeuralMemory(nn.Module):
 
         With a state, the sequence goes on where that state was left, and outputs equal those of one uncut call.
         """
-        if x.ndim != 3 or x.shape[2] != self.dim or x.numel() == 0:
-            raise ValueError(f"x must be [B, T, {self.dim}] and must not be empty, got shape {tuple(x.shape)}.")
-        if state is not None and len(state.memory.weights[0]) != len(x):
-            raise ValueError(
-                f"state is that of {len(state.memory.weights[0])} sequences, x has {len(x)}: go on with the batch that "
-                "the state came from."
-            )
-        if state is not None:
-            self._check(state)
+        self._check(x, state)
         q, k, v, tail = self._project(x, state)
         gates, last = self._gate(x, state)
         out, memory = neural_memory(
@@ -166,6 +160,7 @@ class NeuralMemory(nn.Module):
 
         The convolution of the queries goes on from the state's tail. Without a state, the learned start is read.
         """
+        self._check(x, state)
         queries = slice(0, self.dim)
         q = F.linear(x, self.qkv.weight[queries])
         if self.conv is not None:
@@ -184,7 +179,20 @@ class NeuralMemory(nn.Module):
         # of its own: a state does not change when the parameters learn
         return NeuralMemoryState(MemoryState.initial(tuple(w.clone() for w in self._start()), batch_size))
 
-    def _check(self, state: NeuralMemoryState) -> None:
+    def _check(self, x: Tensor, state: NeuralMemoryState | None) -> None:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"x must be a tensor [B, T, {self.dim}], got {type(x).__name__}.")
+        if x.ndim != 3 or x.shape[2] != self.dim or x.numel() == 0:
+            raise ValueError(f"x must be [B, T, {self.dim}] and must not be empty, got shape {tuple(x.shape)}.")
+        if state is None:
+            return
+        if not isinstance(state, NeuralMemoryState):
+            raise TypeError(f"state must be what an earlier call of this layer returned, got {type(state).__name__}.")
+        if len(state.memory.weights[0]) != len(x):
+            raise ValueError(
+                f"state is that of {len(state.memory.weights[0])} sequences, x has {len(x)}: go on with the batch that "
+                "the state came from."
+            )
         size = 0 if self.conv is None else self.conv.weight.shape[-1]
         if state.tail is not None and state.tail.shape[1] + 1 != size:
             raise ValueError(

@@ -7,6 +7,7 @@ import json
 import locale
 import os
 import shutil
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from gzip import BadGzipFile
@@ -84,7 +85,9 @@ def prepare(
         tokenizer = load_tokenizer(tokenizer)
     out = Path(out)
     if (out / DESCRIPTION).exists() and not overwrite:
-        raise FileExistsError(f"{out} holds packed tokens already. Give another folder, or overwrite=True.")
+        raise FileExistsError(
+            f"{out} holds packed tokens already. Give another folder, or overwrite=True (--overwrite true)."
+        )
 
     unfinished = out / _UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)  # of a preparation that was killed
@@ -331,4 +334,7 @@ if __name__ == "__main__":
     require("jsonargparse", "this command")
     from jsonargparse import auto_cli
 
-    auto_cli(prepare)
+    try:
+        auto_cli(prepare)
+    except (OSError, ValueError, ImportError) as error:
+        sys.exit(f"error: {error}")

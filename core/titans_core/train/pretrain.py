@@ -64,4 +64,7 @@ def main(args: Sequence[str] | None = None) -> Any:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except (OSError, ImportError) as error:
+        sys.exit(f"error: {error}")

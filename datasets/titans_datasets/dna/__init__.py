@@ -1,4 +1,4 @@
-"""DNA data sets by name: the GUE tasks, GenomicsBenchmarks (GB), CNNProm, and the genomes that examples use.
+"""DNA data sets by name: the GUE tasks, GenomicBenchmarks (GB), CNNProm, and the genomes that examples use.
 
     load_dna("tf_0")                                            GUE: official train, dev and test
     load_dna("human_nontata_promoters", genome="GRCh38.fa.gz")  GB: rebuilt from the official coordinates

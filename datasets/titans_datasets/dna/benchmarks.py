@@ -1,4 +1,4 @@
-"""GenomicsBenchmarks: official coordinates, and the sequences as far as they are here."""
+"""GenomicBenchmarks: official coordinates, and the sequences as far as they are here."""
 
 import contextlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Labelled DNA: the GUE tasks, GenomicsBenchmarks (GB), and CNNProm.
+"""Labelled DNA: the GUE tasks, GenomicBenchmarks (GB), and CNNProm.
 
 Sources: GUE, Zhou et al., DNABERT-2 (arXiv:2306.15006); GB, Gresova et al., BMC Genomic Data 24:25 (2023); CNNProm,
 Umarov and Solovyev, PLOS ONE 12 (2017).
@@ -39,7 +39,7 @@ def _gb(
     classes = tuple(sorted(counts))
     return SequenceInfo(
         name=name,
-        collection="GenomicsBenchmarks",
+        collection="GenomicBenchmarks",
         parts=("train", "test"),
         classes=classes,
         counts=counts,

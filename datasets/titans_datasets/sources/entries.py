@@ -97,16 +97,16 @@ class SequenceInfo(DatasetInfo):
     """Labelled DNA sequences.
 
     Attributes:
-        collection: ``"GUE"``, ``"GenomicsBenchmarks"`` or ``"CNNProm"``.
+        collection: ``"GUE"``, ``"GenomicBenchmarks"`` or ``"CNNProm"``.
         parts: official parts; ``("all",)`` where there is no official split.
         classes: class names, sorted: label i means ``classes[i]``.
         counts: official (train, test) sequences of each class; empty where they are not registered.
-        references: of GenomicsBenchmarks the reference genome of each class, for ``load(name, genome=...)``.
+        references: of GenomicBenchmarks the reference genome of each class, for ``load(name, genome=...)``.
         file_classes: class names in the order in which published tables number them.
     """
 
     kind: ClassVar[Kind] = "dna"
-    collection: Literal["GUE", "GenomicsBenchmarks", "CNNProm"]
+    collection: Literal["GUE", "GenomicBenchmarks", "CNNProm"]
     parts: tuple[str, ...]
     classes: tuple[str, ...]
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)

@@ -51,7 +51,7 @@ GENOMES = {
             fasta="human_hg19_chr1_first3Mb.fa.gz",
             licence="MIT (the repository that publishes this copy); UCSC hg19 is public",
             citation="International Human Genome Sequencing Consortium, Nature 431 (2004) 931",
-            note="The first 3 million bases of chr1 of hg19, not of GRCh38: GenomicsBenchmarks cannot be cut from it.",
+            note="The first 3 million bases of chr1 of hg19, not of GRCh38: GenomicBenchmarks cannot be cut from it.",
         ),
     )
 }

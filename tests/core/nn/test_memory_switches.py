@@ -243,3 +243,21 @@ def test_a_state_of_another_batch_is_refused_in_words():
     _, state = memory(sequence(batch=2))
     with pytest.raises(ValueError, match="state is that of 2 sequences, x has 1"):
         memory(sequence(batch=1), state)
+
+
+def test_a_read_is_checked_as_a_write_is():
+    layer = NeuralMemory(8, num_heads=2, chunk_size=4)
+    x = torch.randn(2, 5, 8)
+    state = layer.update(x)
+    for call in (layer, layer.retrieve, layer.update):
+        for given, error, says in (
+            ((x[0],), ValueError, r"must be \[B, T, 8\]"),
+            ((x[..., :4],), ValueError, r"must be \[B, T, 8\]"),
+            ((x.numpy(),), TypeError, "x must be a tensor"),
+            ((x[:1], state), ValueError, "state is that of 2 sequences"),
+            ((x, state.memory), TypeError, "state must be what an earlier call of this layer returned"),
+        ):
+            with pytest.raises(error, match=says):
+                call(*given)
+    with pytest.raises(ValueError, match="expansion must be a number"):
+        NeuralMemory(8, expansion="2")

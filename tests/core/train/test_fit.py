@@ -142,3 +142,19 @@ def test_a_device_that_is_not_there_is_named(device, says):
         device = "mps"
     with pytest.raises(ValueError, match=says):
         train_network(network(), squared_error, data(), None, TrainingOptions(**{**OPTIONS, "device": device}))
+
+
+def test_gradients_are_clipped(monkeypatch):
+    norms, step = [], torch.optim.AdamW.step
+
+    def watched(optimizer, closure):
+        closure()  # Lightning's makes the gradients, and clips them
+        norms.append(float(nn.utils.get_total_norm([p.grad for g in optimizer.param_groups for p in g["params"]])))
+        return step(optimizer)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    data = DataLoader(torch.randn(8, 3), batch_size=4)
+    options = TrainingOptions(max_epochs=1, progress=False, device="cpu", seed=0)
+    train_network(nn.Linear(3, 1), lambda net, x: (1e3 * net(x).square().mean(), len(x)), data, None, options)
+    assert norms
+    assert max(norms) <= options.clip * (1 + 1e-4)

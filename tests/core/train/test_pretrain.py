@@ -2,7 +2,9 @@
 
 import csv
 import json
+import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 import lightning as L
 import pytest
 import torch
+from torch import nn
 from torch._dynamo.utils import counters
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -169,6 +172,18 @@ def test_settings_that_cannot_be_are_refused(tokens, tmp_path, monkeypatch, chan
         main(command(tokens, **changes)[3:])
 
 
+@pytest.mark.parametrize("part", ["train", "val"])
+def test_tokens_are_verified_where_that_is_asked(tokens, tmp_path, monkeypatch, part):
+    copy = shutil.copytree(tokens, tmp_path / "tokens")
+    data = bytearray((copy / f"{part}.bin").read_bytes())
+    data[50] ^= 1
+    (copy / f"{part}.bin").write_bytes(data)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pretrain"])
+    with pytest.raises(ValueError, match=rf"{part}\.bin must have sha256"):
+        main(command(copy, data={"verify": True})[3:])
+
+
 def test_a_checkpoint_of_another_model_is_refused(tokens, uninterrupted, tmp_path):
     last = uninterrupted / "pretraining" / "checkpoints" / "last.ckpt"
     code, output = run([*command(tokens, config={"hidden": 32}), "--ckpt_path", str(last)], tmp_path)
@@ -293,3 +308,19 @@ def test_the_arithmetic_of_memory_is_that_of_its_algebra():
         model = TitansLM(config)
     matrices = sum(p.numel() for n, p in model.named_parameters() if p.ndim == 2 and "persistent" not in n)
     assert flops_per_token(model, 4096) == pytest.approx(3 * (2 * matrices + algebra), rel=0.01)
+
+
+def test_training_and_validation_ask_for_the_next_token():
+    module, batch = LanguageModelTraining(TitansConfig(**CONFIG)), torch.randint(258, (2, 17))
+    logits = module.model(batch[:, :-1])[0]
+    expected = nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()).item()
+    assert module.training_step(batch, 0).item() == pytest.approx(expected, rel=1e-5)
+    logged = {}
+    module.log = lambda name, value, **options: logged.update({name: float(value)})
+    module.validation_step(batch, 0)
+    assert logged == pytest.approx({"val_loss": expected, "val_bits_per_token": expected / math.log(2)}, rel=1e-5)
+
+
+def test_the_rate_rises_over_the_warmup_and_falls_as_a_cosine_to_its_end():
+    module = LanguageModelTraining(TitansConfig(**CONFIG), warmup_steps=2, final_rate=0.1)
+    assert [module._rate(step, 10) for step in (0, 1, 2, 6, 10)] == pytest.approx([0.5, 1, 1, 0.55, 0.1])

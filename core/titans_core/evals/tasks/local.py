@@ -36,7 +36,10 @@ def _read(file: str, data: str | None) -> str:
         home = str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "titans_datasets")
     path = (Path(data) if data else Path(home) / "lm").expanduser() / file
     if not path.is_file():
-        raise FileNotFoundError(f"{path} was expected, and no such file is there: check data, or TITANS_DATA_HOME.")
+        raise FileNotFoundError(
+            f"{path} was expected, and no such file is there: fetch it once, with titans_datasets.load(...), or check "
+            "data and TITANS_DATA_HOME."
+        )
     return path.read_text(encoding="utf-8")
 
 
