@@ -6,6 +6,7 @@ from typing import Any
 
 from dna_crossval import SETS, SPLITS
 from dna_gue import ABLATED, MODELS, TASKS
+from dna_pretraining import BATCH, STEPS, WEIGHTS
 from dna_speed import FAR, LENGTHS
 from records import RESULTS, read
 
@@ -79,6 +80,23 @@ def _mean(values: list[float], digits: int = 3) -> str:
         return "not yet"
     spread = f" ±{statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.{digits}f}{spread}"
+
+
+def pretraining(place: Any) -> str:
+    rows = read(RESULTS / "dna_pretraining.jsonl")
+    lines = ["| Matthews correlation | fresh weights | pretrained | seeds |", "|---|---|---|---|"]
+    for task in dict.fromkeys(r["task"] for r in rows):
+        of = {(r["weights"], r["seed"]): r["mcc"] for r in rows if r["task"] == task}
+        seeds = [s for s in sorted({s for _, s in of}) if all((weights, s) in of for weights in WEIGHTS)]
+        if seeds:
+            cells = [_mean([of[weights, s] for s in seeds]) for weights in WEIGHTS]
+            lines.append(f"| {task} | {' | '.join(cells)} | {len(seeds)} |")
+    lines += [
+        "",
+        f"Pretrained: {STEPS:,} batches of {BATCH} training sequences of the task, by the next base; then as without, "
+        f"{rows[-1]['parameters'] // 1000} thousand parameters. {place(rows)}, 1 thread.",
+    ]
+    return "\n".join(lines)
 
 
 def table4(place: Any) -> str:
@@ -162,4 +180,11 @@ def language(place: Any) -> str:
     return "\n".join(lines)
 
 
-TABLES = {"dna-language": language, "dna-speed": speed, "gue": gue, "table4": table4, "crossval": crossval}
+TABLES = {
+    "dna-language": language,
+    "dna-speed": speed,
+    "gue": gue,
+    "pretraining": pretraining,
+    "table4": table4,
+    "crossval": crossval,
+}
