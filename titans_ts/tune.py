@@ -50,12 +50,12 @@ def tune(
     Args:
         df: as in :meth:`~titans_ts.TitansForecaster.fit`.
         forecaster: what is not searched is taken from it; it stays as it is.
-        h: horizon; default: that of ``forecaster``.
+        h: horizon, in place of that of ``forecaster``.
         n_trials: finished trials of the study in all, whichever process made them.
         timeout: seconds after which no trial begins.
         space: ``(trial, facts) -> settings``; default :func:`default_space`. ``facts`` has ``rows`` (of the
             shortest series, before the validation rows), ``h`` and ``may_add_calendar``.
-        val_size: rows at the end that trials are judged by; default: a fifth.
+        val_size: rows at the end that trials are judged by; default: a fifth, at least ``h``.
         static_df: as in ``fit``.
         storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. A study that is there goes on.
         study_name: of the study in the storage.
