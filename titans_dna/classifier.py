@@ -248,7 +248,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         """Write the fitted model to the folder ``path`` (JSON and safetensors).
 
         A language model that was given as ``pretrained`` is not written: what was made of it is part of this model. A
-        loaded model predicts; to be fitted again, it must be given its ``pretrained`` anew.
+        loaded model predicts; to be fitted again, it needs its ``pretrained`` anew, or the folder that was named.
 
         Raises:
             NotFittedError: before ``fit``.

@@ -80,14 +80,14 @@ class Genome:
             raise ValueError(f"region {region!r} is not understood; write 'IV' or 'IV:1000-2000' (0-based half-open).")
         return Interval(chrom, int(first), int(last), "+")
 
-    def fetch(self, region: Interval | str) -> str:
+    def fetch(self, interval: Interval | str) -> str:
         """Bases of a region, as of :meth:`interval`, in the file's case; on strand ``"-"`` the reverse complement.
 
         Raises:
             TypeError: no region.
             ValueError: unknown chromosome (the message lists the nearest names), or an end beyond the chromosome's.
         """
-        interval = self.interval(region)
+        interval = self.interval(interval)
         self.check(interval)
         # pyfaidx counts from 1 and includes the end
         sequence: str = self._open().faidx.fetch(interval.chrom, interval.start + 1, interval.end)

@@ -157,14 +157,14 @@ def from_frame(frame: "pd.DataFrame") -> list[Interval]:
         try:
             if int(start) != start or int(end) != end:
                 raise ValueError(f"start {start} and end {end} must be whole numbers.")
-            named, labelled = ("" if _missing(name) else str(name) for name in (chrom, label))
-            found.append(Interval(named, int(start), int(end), "." if _missing(strand) else strand, labelled))
+            named, labelled = ("" if is_missing(name) else str(name) for name in (chrom, label))
+            found.append(Interval(named, int(start), int(end), "." if is_missing(strand) else strand, labelled))
         except (ValueError, TypeError) as error:
             raise ValueError(f"row {row} of the frame: {error}") from error
     return found
 
 
-def _missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """None, NaN or pandas' NA, as a frame has them."""
     return value is None or type(value).__name__ == "NAType" or value != value
 

@@ -19,8 +19,9 @@ The Markov models are counted without them for that, and with them afterwards.
 import itertools
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -84,14 +85,14 @@ class Mixture:
         markov: the Markov models.
         weights: ``W``, float32 [features, experts]; experts: the language model, then the Markov models by order.
         counted: what was read to make it, each base once.
-        lengths: bases of each chromosome of that genome.
+        marks: what tells each chromosome of that genome from another of its name.
     """
 
     model: "DNALanguageModel | None"
     markov: MarkovModels
     weights: Tensor
-    counted: tuple[Interval, ...]
-    lengths: dict[str, int]
+    counted: tuple[Interval, ...] = ()
+    marks: dict[str, str] = field(default_factory=dict)
 
     def bits_per_base(
         self,
@@ -128,15 +129,27 @@ class Mixture:
         return nats / math.log(2) / count
 
     def _warn_of_what_it_knows(self, genome: Genome, intervals: list[Interval]) -> None:
-        here = [i for i in merged(intervals) if self.lengths.get(i.chrom) == genome.lengths[i.chrom]]
-        left = sum(map(len, without(here, self.counted)))
-        if left < sum(map(len, here)):
-            names = sorted({i.chrom for i in here if len(i) > sum(map(len, without([i], self.counted)))})
+        told = {chrom: _marks(genome, chrom) == self.marks.get(chrom) for chrom in {i.chrom for i in intervals}}
+        asked = Counter[str]()
+        for interval in merged(i for i in intervals if told[i.chrom]):
+            asked[interval.chrom] += len(interval)
+        new = Counter[str]()
+        for interval in without((i for i in intervals if told[i.chrom]), self.counted):
+            new[interval.chrom] += len(interval)
+        names = sorted(chrom for chrom, bases in asked.items() if new[chrom] < bases)
+        if names:
             warnings.warn(
                 f"fit_mixture has read {names[:8]}: a score there flatters the mixture. Hold them out, in the fit of "
                 "the language model, or without one by fit_mixture(..., holdout=[...]).",
                 stacklevel=3,
             )
+
+
+def _marks(genome: Genome, chrom: str) -> str:
+    """The length of a chromosome, and eight stretches of it."""
+    size = genome.lengths[chrom]
+    starts = range(0, size, -(-size // 8))
+    return f"{size} " + " ".join(genome.fetch(Interval(chrom, at, min(at + 32, size))).upper() for at in starts)
 
 
 def fit_mixture(
@@ -189,7 +202,8 @@ def fit_mixture(
     weights = _fit(_Read(*(torch.cat(part) for part in zip(*reads, strict=True))))
     markov = fit_markov(source, order, bed=regions, holdout=left_out)
     counted = tuple(region for region in merged(given) if region.chrom not in left_out)
-    return Mixture(model, markov, weights, counted, dict(source.lengths))
+    marks = {chrom: _marks(source, chrom) for chrom in {region.chrom for region in counted}}
+    return Mixture(model, markov, weights, counted, marks)
 
 
 def _read(

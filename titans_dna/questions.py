@@ -168,10 +168,13 @@ class Questions:
         if layers not in LAYERS:
             raise ValueError(f"layers must be one of {LAYERS}, got {layers!r}.")
         if genome is None:
-            if is_source(sequences) and Path(str(sequences)).suffix.lower() == ".bed":
+            if is_source(sequences) and str(sequences).lower().removesuffix(".gz").endswith(".bed"):
                 raise ValueError(f"{sequences} holds intervals: name the FASTA file they lie in, genome=...")
             alone = isinstance(sequences, str | Interval) and not is_source(sequences)
             source = open_source(sequences) if is_source(sequences) else InMemory([sequences] if alone else sequences)
+            empty = [name for name, length in source.lengths.items() if length == 0]
+            if empty:
+                raise ValueError(f"{source.path} has records without bases: {empty[:8]}; remove them.")
             intervals = whole(source)
         else:
             source = open_source(genome)
@@ -225,8 +228,8 @@ class Questions:
         source = open_source(genome)
         if isinstance(variants, str | os.PathLike):
             variants = read_vcf(Path(variants))
-        elif isinstance(variants, pd.DataFrame):
-            variants = variants_of(variants)
+        elif hasattr(variants, "columns"):  # of pandas, or of polars
+            variants = variants_of(variants)  # type: ignore[arg-type]
         given, good = checked([variants] if isinstance(variants, Variant) else variants, source, mismatch)
         if not good.all():
             warnings.warn(

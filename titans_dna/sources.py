@@ -1,7 +1,9 @@
 """What sequence methods read from: a FASTA file, a genome already open, or strings held in memory."""
 
+import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +57,8 @@ class InMemory(Genome):
                 raise ValueError(f"sequence {i} is empty; drop it, or give it at least one base.")
         self.lengths = {name: len(sequence) for name, sequence in self.sequences.items()}
 
-    def fetch(self, region: Interval | str) -> str:
-        interval = self.interval(region)
+    def fetch(self, interval: Interval | str) -> str:
+        interval = self.interval(interval)
         self.check(interval)
         sequence = self.sequences[interval.chrom][interval.start : interval.end]
         return reverse_complement(sequence) if interval.strand == "-" else sequence
@@ -97,7 +99,7 @@ def refuse_unordered(sequences: Any) -> None:
     """Raises TypeError for what gives its names in place of sequences, or them in no order."""
     if isinstance(sequences, Mapping):
         raise TypeError("a mapping is read by its names, not its sequences: give list(sequences.values()).")
-    if isinstance(sequences, Set):
+    if isinstance(sequences, set | frozenset):
         raise TypeError("a set has no order, and labels and scores would not fit it: give a list of sequences.")
 
 
@@ -140,14 +142,17 @@ def merged(regions: Iterable[Interval]) -> list[Interval]:
 def without(regions: Iterable[Interval], holes: Iterable[Interval]) -> list[Interval]:
     """What is left of the regions, each base once, sorted by place and without strand."""
     found = []
-    rest = merged(holes)
+    rest: dict[str, list[Interval]] = {}
+    for hole in merged(holes):
+        rest.setdefault(hole.chrom, []).append(hole)
     for region in merged(regions):
-        start = region.start
-        for hole in rest:
-            if hole.chrom == region.chrom and start < hole.end and hole.start < region.end:
-                if hole.start > start:
-                    found.append(Interval(region.chrom, start, hole.start))
-                start = hole.end
+        start, near = region.start, rest.get(region.chrom, [])
+        for hole in itertools.islice(near, bisect_right(near, start, key=lambda hole: hole.end), None):
+            if hole.start >= region.end:
+                break
+            if hole.start > start:
+                found.append(Interval(region.chrom, start, hole.start))
+            start = hole.end
         if start < region.end:
             found.append(Interval(region.chrom, start, region.end))
     return found

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from titans_dna.intervals import Interval
+from titans_dna.intervals import Interval, is_missing
 from titans_dna.lines import DAMAGED, BadLineError, fields, open_binary
 
 if TYPE_CHECKING:
@@ -127,7 +127,14 @@ def variants_of(frame: "pd.DataFrame") -> list[Variant]:
         try:
             if int(start) != start:
                 raise ValueError(f"start {start} must be a whole number.")
-            found.append(Variant(str(chrom), int(start), str(ref), str(alt), str(label)))
+            given = {"chrom": chrom, "ref": ref, "alt": alt}
+            empty = [name for name, value in given.items() if is_missing(value)]
+            if empty:
+                raise ValueError(f"{empty[0]} is missing. Drop the row.")
+            wrong = set(str(ref)) | set(str(alt))
+            if not _BASES.issuperset(wrong):
+                raise ValueError(f"ref {ref!r} and alt {alt!r} must be of bases A C G T N, one allele a row.")
+            found.append(Variant(str(chrom), int(start), str(ref), str(alt), "" if is_missing(label) else str(label)))
         except (ValueError, TypeError) as error:
             raise ValueError(f"row {row} of the frame: {error}") from error
     return found

@@ -1,6 +1,7 @@
 """The forecaster from the command line, built on typer. ``python -m titans_ts --help`` explains it."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -15,7 +16,8 @@ except ImportError as error:
 import numpy as np
 import pandas as pd
 
-from titans_ts.files import read_ahead, read_facts, read_series, writable
+from titans_core.archive import check_kind
+from titans_ts.files import columns_of, read_ahead, read_facts, read_series, writable
 from titans_ts.libraries import to_pandas
 
 app = typer.Typer(
@@ -100,8 +102,13 @@ _OPTIONS = {
     "in static_df": "in a file, --static",
     "static_df": "--static",
     "val_size=": "--val-size ",
+    "Fit with val_size": "Fit with --val-size",
+    "+ h =": "+ --horizon =",
+    "or h.": "or --horizon.",
     "input_size": "--lookback",
 }
+# not where it is a part of a name, of a path, or in quotes
+_ARGUMENT = re.compile(rf"(?<![\w'/\\.-])(?:{'|'.join(map(re.escape, _OPTIONS))})(?![_/\\-]|\.\w)")
 # beside a saved model: how the file that it was fitted on was read
 _READ = "file.json"
 
@@ -112,9 +119,7 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, ImportError, OSError, ArithmeticError) as error:
-        said = str(error)
-        for argument, option in _OPTIONS.items():
-            said = said.replace(argument, option)
+        said = _ARGUMENT.sub(lambda found: _OPTIONS[found[0]], str(error))
         typer.secho(f"Error: {said}", fg="red", err=True)
         raise typer.Exit(1) from error
 
@@ -150,6 +155,7 @@ def fit(
 ) -> None:
     """Train on all series of a file and save the model."""
     writable(model, "folder")
+    check_kind(model, "TitansForecaster")
     frame = read_series(data, time, id, target, date_format, timezone)
     facts = read_facts(static, id)
     made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet,
@@ -179,7 +185,7 @@ def predict(
     future: Annotated[
         Path | None,
         typer.Option(
-            "--future", help="File of the future columns: unique_id, ds and them.", exists=True, dir_okay=False
+            "--future", help="File of the future columns: series, time and them.", exists=True, dir_okay=False
         ),
     ] = None,
     static: Static = None,
@@ -192,20 +198,20 @@ def predict(
 ) -> None:
     """Forecast the steps that follow, from a saved model.
 
-    Columns of the file have the names that they had for fit, unless others are given.
+    Columns of a file that have the names that fit was given are read as there, unless others are named.
     """
     from titans_ts import TitansForecaster
 
     writable(out)
     writable(plot, "picture")
     fitted = TitansForecaster.load(model)
-    how = _how(time, id, target, date_format, timezone)
-    if (model / _READ).is_file():
-        how = {**json.loads((model / _READ).read_text()), **{name: x for name, x in how.items() if x is not None}}
-    frame = None if data is None else read_series(data, **how)
-    del how["target"]
-    ahead = None if future is None else read_ahead(future, **how)
-    facts = read_facts(static, how["id"])
+    asked = _how(time, id, target, date_format, timezone)
+    kept = json.loads((model / _READ).read_text()) if (model / _READ).is_file() else {}
+    frame = None if data is None else _by_name(fitted, read_series(data, **_as_fitted(data, asked, kept)))
+    del asked["target"]
+    ahead = None if future is None else _by_name(fitted, read_ahead(future, **_as_fitted(future, asked, kept)))
+    facts = None if static is None else read_facts(static, _as_fitted(static, asked, kept)["id"])
+    facts = None if facts is None else _by_name(fitted, facts)
     found = fitted.predict(frame, ahead, level or None, static_df=facts)
     _write(found, out)
     if plot is not None:
@@ -315,6 +321,7 @@ def tune(
     from titans_ts import tune as search
 
     writable(model, "folder")
+    check_kind(model, "TitansForecaster")
     frame = read_series(data, time, id, target, date_format, timezone)
     facts = read_facts(static, id)
     made = _made(horizon, 96, freq, loss, missing, multivariate, epochs, seed, True,
@@ -373,6 +380,20 @@ def _how(
     time: str | None, id: str | None, target: str | None, date_format: str | None, timezone: str | None
 ) -> dict[str, str | None]:
     return {"time": time, "id": id, "target": target, "date_format": date_format, "timezone": timezone}
+
+
+def _as_fitted(path: Path, asked: dict[str, str | None], kept: dict[str, str | None]) -> dict[str, str | None]:
+    """How to read a file: as is asked, else as ``fit`` was told to, of columns where the file has them."""
+    there = columns_of(path)
+    known = {name: x for name, x in kept.items() if name in ("date_format", "timezone") or x in there}
+    return {name: known.get(name) if x is None else x for name, x in asked.items()}
+
+
+def _by_name(fitted: Any, frame: pd.DataFrame) -> pd.DataFrame:
+    """With names of series as text where the model has them so: a file of numbers only does not say that they are."""
+    if "unique_id" in frame and all(isinstance(name, str) for name in fitted.context_.ids):
+        return frame.assign(unique_id=frame["unique_id"].astype(str))
+    return frame
 
 
 def _names(facts: pd.DataFrame | None) -> list[str]:

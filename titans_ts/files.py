@@ -1,6 +1,8 @@
 """Time series in CSV and Parquet files, as frames that the forecaster takes; and where its answers can be written."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +92,17 @@ def writable(path: Path | None, kind: str = "file") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
 
 
+def columns_of(path: Path) -> list[str]:
+    """The columns of a file, by its header."""
+    if path.suffix.lower() in PARQUET:
+        try:
+            from pyarrow.parquet import read_schema  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise _no_parquet() from error
+        return [str(name) for name in read_schema(path).names]
+    return _header(path)[1]
+
+
 def _table(path: Path, id: str | None) -> pd.DataFrame:
     table = _read(path, id or "unique_id")
     if len(table) == 0:
@@ -103,7 +116,7 @@ def _read(path: Path, id: str) -> pd.DataFrame:
     try:
         table = pd.read_parquet(path)
     except ImportError as error:
-        raise ImportError("Parquet files need pyarrow: pip install 'titans-suite[cli]'") from error
+        raise _no_parquet() from error
     index = table.index
     if isinstance(index, pd.DatetimeIndex) and index.name is None:
         index.name = "ds"
@@ -112,28 +125,50 @@ def _read(path: Path, id: str) -> pd.DataFrame:
     return table.reset_index()
 
 
-def _csv(path: Path, id: str) -> pd.DataFrame:
+def _no_parquet() -> ImportError:
+    return ImportError("Parquet files need pyarrow: pip install 'titans-suite[cli]'")
+
+
+@contextmanager
+def _text(path: Path) -> Iterator[None]:
     try:
-        header = str(pd.read_csv(path, sep="\x01", nrows=0).columns[0])
+        yield
     except (UnicodeDecodeError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
-        raise ValueError(f"{path} is neither a CSV file (in UTF-8) nor a Parquet file: {error}.") from error
-    separator = max(",;\t", key=header.count)
-    names = pd.read_csv(path, sep=separator, nrows=0).columns
-    nothing = {name: [""] if name == id else list(NOTHING) for name in names}
-    table = pd.read_csv(path, sep=separator, keep_default_na=False, na_values=nothing)
-    text = table.iloc[:, 1:].select_dtypes(exclude="number")
-    if separator != "," and any(text[name].astype(str).str.fullmatch(r"\s*-?\d*,\d+\s*").any() for name in text):
-        table = pd.read_csv(path, sep=separator, decimal=",", keep_default_na=False, na_values=nothing)
-    if id in table.columns and pd.api.types.is_integer_dtype(table[id]):
-        written = pd.read_csv(path, sep=separator, usecols=[id], dtype=str)[id]
-        if written.str.match("0[0-9]").any():  # 001 is a name, not the number 1
-            table[id] = written
+        said = str(error).rstrip(".")
+        raise ValueError(f"{path} is neither a CSV file (in UTF-8) nor a Parquet file: {said}.") from error
+
+
+def _header(path: Path) -> tuple[str, list[str]]:
+    """What parts the cells of a CSV file, and its columns."""
+    with _text(path):
+        header = str(pd.read_csv(path, sep="\x01", nrows=0).columns[0])
+        separator = max(",;\t", key=header.count)
+        return separator, [str(name) for name in pd.read_csv(path, sep=separator, nrows=0).columns]
+
+
+def _csv(path: Path, id: str) -> pd.DataFrame:
+    separator, names = _header(path)
+    with _text(path):
+        table = _cells(path, id, separator, names)
     first = table.columns[0]
     counts = first == "Unnamed: 0" and table.shape[1] > 1 and table[first].equals(pd.Series(np.arange(len(table))))
     second = table.columns[min(1, table.shape[1] - 1)]
     has_time = {"ds", "unique_id"} & set(table.columns) or not pd.api.types.is_numeric_dtype(table[second])
     # the row numbers of a frame that was written with its index are no series, nor time beside a column of time
     return table.drop(columns=first) if counts and has_time else table
+
+
+def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFrame:
+    nothing = {name: [""] if name == id else list(NOTHING) for name in names}
+    table = pd.read_csv(path, sep=separator, keep_default_na=False, na_values=nothing)
+    text = table.iloc[:, 1:].select_dtypes(exclude="number")
+    if separator != "," and any(text[name].astype(str).str.fullmatch(r"\s*-?\d*,\d+\s*").any() for name in text):
+        table = pd.read_csv(path, sep=separator, decimal=",", keep_default_na=False, na_values=nothing)
+    if id in table.columns and pd.api.types.is_numeric_dtype(table[id]):
+        written = pd.read_csv(path, sep=separator, usecols=[id], dtype=str, keep_default_na=False, na_values="")[id]
+        if written.str.match(r"\s*0[0-9]").any():  # 001 is a name, not the number 1
+            table[id] = written
+    return table
 
 
 def _long(

@@ -57,8 +57,8 @@ class TitansForecaster(TitansEstimator):
             [...]}``. ``hist`` are known up to now, ``futr`` in the horizon too, ``stat`` stand in ``static_df``;
             ``calendar`` takes "auto", or cycles of the time stamps: "day", "week", "year". ``profile`` takes the same:
             the mean shape that a series has in these cycles is taken from it, and added to its forecasts.
-        missing: NaN in the frame, and rows left out of it: "error"; "interpolate" them; or "mask": the network is told
-            what is not known.
+        missing: NaN in the frame, and rows left out of it: "error"; "interpolate" them, and behind the end of a series
+            go on with its last value; or "mask": the network is told what is not known.
         multivariate: also mix the series with each other; then ``predict`` needs the series of ``fit``, and all must
             have the same length, unless ``missing`` says what is not known of the shorter ones.
         patch_size: steps in a patch; patches overlap by half. None: a twelfth of the lookback, from 16 to 64.
@@ -166,7 +166,8 @@ class TitansForecaster(TitansEstimator):
 
         Args:
             df: a long frame (``unique_id, ds, y`` and the declared exogenous columns), a wide frame (one column a
-                series, a DatetimeIndex), or a matrix ``[T, N]``; pandas or polars; sorted by time, regular.
+                series, a DatetimeIndex or a column ``ds``), or a matrix ``[T, N]``; pandas or polars; sorted by time,
+                regular.
             y: ignored; there for sklearn.
             static_df: one row a series: ``unique_id`` and the declared static columns.
             val_size: rows at the end that are kept from training, to stop it early and to calibrate intervals; 0 trains
@@ -550,7 +551,8 @@ class TitansForecaster(TitansEstimator):
     def _why_no_memory(self) -> str:
         report = self.memory_report_
         if report.steps == 0:
-            return f"the series of fit were too short to learn one, which takes {report.least} rows of training."
+            takes = f", which takes {report.least} rows of training" if report.least else ""
+            return f"the series of fit were too short to learn one{takes}."
         return (
             f"on the validation rows it did not lower the error (without {report.without:.4f}, "
             f"with {report.with_memory:.4f})."

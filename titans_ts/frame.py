@@ -74,7 +74,8 @@ def _panel(
         raise TypeError(f"df must be a pandas or polars DataFrame or a numpy matrix, got {type(df).__name__}.{hint}")
     if isinstance(df, pd.DataFrame) and len(df) == 0:
         raise ValueError("df has no rows.")
-    if isinstance(df, pd.DataFrame) and _is_wide_with_time(df):
+    if isinstance(df, pd.DataFrame) and _is_wide_with_time(df, was_polars):
+        _check_stamps(df["ds"])
         df = df.set_index("ds")
     if isinstance(df, pd.DataFrame) and ("unique_id" in df.columns or "ds" in df.columns):
         return _from_long(df, freq, columns, missing, known)
@@ -97,11 +98,21 @@ def _panel(
     )
 
 
-def _is_wide_with_time(df: pd.DataFrame) -> bool:
-    """Whether each row has a time stamp of its own, in a column: of a long frame that lacks its names they repeat."""
-    if "unique_id" in df.columns or list(df.columns).count("ds") != 1:
+def _is_wide_with_time(df: pd.DataFrame, was_polars: bool) -> bool:
+    """Whether the time stands in a column. Of a long frame of pandas that lacks its names the stamps repeat."""
+    if "unique_id" in (*df.columns, *df.index.names) or list(df.columns).count("ds") != 1:
         return False
-    return bool(df["ds"].is_unique)
+    alone = "y" not in df.columns or df.shape[1] == 2  # y beside others is of a long frame
+    return was_polars or (alone and bool(df["ds"].is_unique))
+
+
+def _check_stamps(ds: pd.Series) -> None:
+    if isinstance(ds.dtype, pd.PeriodDtype):
+        raise ValueError("column 'ds' holds periods. Convert it with df['ds'].dt.to_timestamp().")
+    if not (pd.api.types.is_datetime64_any_dtype(ds) or pd.api.types.is_integer_dtype(ds)):
+        raise ValueError(
+            f"column 'ds' must hold time stamps or integers, got {ds.dtype}. Convert it with pd.to_datetime."
+        )
 
 
 def _index_hint(index: pd.Index) -> str:
@@ -277,12 +288,7 @@ def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
             raise ValueError(
                 f"column {name!r} must be numeric, got {df[name].dtype}. Convert it with pd.to_numeric(df[{name!r}])."
             )
-    if isinstance(df["ds"].dtype, pd.PeriodDtype):
-        raise ValueError("column 'ds' holds periods. Convert it with df['ds'].dt.to_timestamp().")
-    if not (pd.api.types.is_datetime64_any_dtype(df["ds"]) or pd.api.types.is_integer_dtype(df["ds"])):
-        raise ValueError(
-            f"column 'ds' must hold time stamps or integers, got {df['ds'].dtype}. Convert it with pd.to_datetime."
-        )
+    _check_stamps(df["ds"])
     for name in ("unique_id", "ds"):
         if df[name].isna().any():
             raise ValueError(

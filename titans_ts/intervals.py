@@ -61,9 +61,11 @@ class Calibration:
         are all, in order.
         """
         scores = self._ranked(level)
-        if series is not None and scores.shape[1] > 1:
-            pooled = self.shared()._ranked(level) if None in series else scores[:, :0]
-            places = [scores.shape[1] if i is None else i for i in series]
+        if scores.shape[1] > 1:
+            silent = np.isnan(scores).any(axis=0)  # ended before the validation rows: no error of its own
+            asked = range(scores.shape[1]) if series is None else series
+            places = [scores.shape[1] if i is None or silent[i] else i for i in asked]
+            pooled = self.shared()._ranked(level) if scores.shape[1] in places else scores[:, :0]
             scores = np.concatenate((scores, pooled), axis=1)[:, places]
         return scores.astype(np.float64) * np.maximum(spread, FLOOR)[..., None, :]
 
@@ -72,8 +74,9 @@ class Calibration:
         count = np.isfinite(self.scores).sum(axis=0)
         # the rank that keeps the promise in a finite sample: ceil((n + 1) level) of n
         rank = np.ceil((count + 1) * level / 100)
-        fewest = int(count.min())
-        if (rank > count).any():
+        scored = count > 0
+        fewest = int(count[scored].min()) if scored.any() else 0
+        if (rank > count)[scored].any() or not scored.any():
             warnings.warn(
                 f"intervals of {level:g} % need errors on more validation windows than the {fewest} there are, which "
                 f"give {100 * fewest / (fewest + 1):.0f} % at most; these are as wide as the largest error. Give fit a "

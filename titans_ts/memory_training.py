@@ -34,7 +34,7 @@ class MemoryReport:
         without: validation error of the network alone (absolute, in standard deviations, near steps weighing more).
         with_memory: the same with the memory where it was best; None where it was never a number.
         kept: whether the memory is used: if it lowered the error, or if there was no validation to ask.
-        least: rows before validation from which on a series has a memory; 0 of none that was trained.
+        least: rows before validation from which on a series has a memory; 0 of models of before this was told.
     """
 
     steps: int
@@ -96,10 +96,10 @@ def train_memory(
                     if error < lowest:
                         best, lowest = copy.deepcopy(memory.state_dict()), error
         if without is None:
-            return memory.eval(), MemoryReport(steps, kept=True)
+            return memory.eval(), MemoryReport(steps, kept=True, least=streams.least)
         memory.load_state_dict(best)
         kept = lowest < without
-        report = MemoryReport(steps, without, lowest if math.isfinite(lowest) else None, kept)
+        report = MemoryReport(steps, without, lowest if math.isfinite(lowest) else None, kept, streams.least)
         return (memory.eval() if kept else None), report
 
 

@@ -127,7 +127,10 @@ class Panel:
             ValueError: other series, or rows that do not follow.
         """
         if newer.ids != self.ids:
-            raise ValueError(f"the new rows must be of the series {self.ids[:8]}, got {newer.ids[:8]}.")
+            raise ValueError(
+                f"the new rows must be of the series {self.ids[:8]}, got {newer.ids[:8]}. A series that ended can be "
+                "left out with missing='mask' or 'interpolate'."
+            )
         expected = following(self.index[-1], self.freq, 1)[0]
         if newer.index[0] != expected:
             raise ValueError(

@@ -5,6 +5,7 @@ import torch
 from titans_ts.model import Model
 from titans_ts.panel import Panel
 from titans_ts.scaling import tensor
+from titans_ts.windows import came_later
 
 # values of forecasts held at a time
 _AT_ONCE = 1 << 24
@@ -30,7 +31,7 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
         known = error.isfinite()
         # the line through a hole that goes on behind the origin was drawn to what came later
         if missing == "interpolate":
-            inside = unknown[part - 1]
+            inside = (unknown & came_later(~unknown))[part - 1]
             known &= ~(inside if config.num_series is None else inside.any(dim=1, keepdim=True))[:, None]
         total, count = total + float(error[known].double().sum()), count + float(known.sum())
     if not count:

@@ -22,7 +22,7 @@ def check_order(index: pd.Index, where: str) -> None:
     position = int(np.flatnonzero(index[1:] < index[:-1])[0]) + 1
     raise ValueError(
         f"{where} is not sorted by time: {index[position]} comes after {index[position - 1]}. Sort it first: "
-        "df.sort_values(['unique_id', 'ds']), or of a wide frame df.sort_index()."
+        + ("df.sort_index(), or df.sort_values('ds')." if where == "df" else "df.sort_values(['unique_id', 'ds']).")
     )
 
 

@@ -28,7 +28,7 @@ def check_length(panel: Panel, least: int, what: str) -> None:
 
 def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> int:
     """The row before which a panel trains: the last ``val_size`` are kept for validation, by default a fifth of those
-    beyond ``input_size + h`` where that leaves a window.
+    beyond ``input_size + h``, at least ``h``, and none, with a warning, where there are too few.
 
     Raises:
         ValueError: too few rows for either, or a series that has too few to train on.
@@ -39,7 +39,7 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
         warnings.warn(
             f"{T} rows are too few to keep h={h} of them for validation: training runs on all, for max_epochs, and "
             "intervals of a point loss have no errors to go by. Give more rows, or val_size=0 to silence this.",
-            stacklevel=6,  # who called fit
+            stacklevel=5,  # who called fit
         )
     val_size = T - border
     if val_size and not np.isfinite(panel.values[border:]).any():

@@ -143,3 +143,8 @@ def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray
     """Every window of ``values`` ``[T, N]``, uncopied: inputs ``[W, input_size, N]`` and targets ``[W, h, N]``."""
     both = np.lib.stride_tricks.sliding_window_view(values, input_size + h, axis=0).transpose(0, 2, 1)
     return both[:, :input_size], both[:, input_size:]
+
+
+def came_later(known: Tensor) -> Tensor:
+    """Where a known value stands at a row or behind it: ``[T, N]`` -> ``[T, N]``."""
+    return known.flip(0).cummax(0).values.flip(0)

@@ -23,6 +23,13 @@ class ArchiveError(ValueError):
     """A saved model that is incomplete, changed, or of another kind."""
 
 
+def check_kind(path: str | Path, kind: str) -> None:
+    """Raises ArchiveError where a folder holds a model of another kind, which a saving would replace."""
+    there = _kind_of(Path(path))
+    if there not in (None, kind):
+        raise ArchiveError(f"{path} holds a {there}, which would be lost: name another folder, or delete it.")
+
+
 def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write a model to the folder ``path``. An older one of its kind there is replaced, once the new one is written
     whole; other files stay.
@@ -33,9 +40,7 @@ def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: 
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise ArchiveError(f"{folder} is a file; a model is saved as a folder.")
-    there = _kind_of(folder)
-    if there not in (None, kind):
-        raise ArchiveError(f"{folder} holds a {there}, which would be lost: name another folder, or delete it.")
+    check_kind(folder, kind)
     folder.mkdir(parents=True, exist_ok=True)
     blob = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
     head = {"format": FORMAT, "kind": kind, "content": content, "tensors_sha256": hashlib.sha256(blob).hexdigest()}

@@ -298,7 +298,11 @@ def test_a_fasta_file_is_embedded_record_by_record(fitted, genome, tmp_path):
     expected = fitted.embed([genome.fetch(name) for name in genome.lengths])
     for given in (genome, genome.path, str(genome.path)):
         np.testing.assert_array_equal(fitted.embed(given), expected)
-    with pytest.raises(ValueError, match="holds intervals: name the FASTA file"):
-        fitted.embed(tmp_path / "genes.bed")
+    for name in ("genes.bed", "genes.bed.gz"):
+        with pytest.raises(ValueError, match="holds intervals: name the FASTA file"):
+            fitted.embed(tmp_path / name)
+    (tmp_path / "some.fa").write_text(">a\nACGT\n>b\n>c\nACGT\n")
+    with pytest.raises(ValueError, match=r"records without bases: \['b'\]"):
+        fitted.embed(tmp_path / "some.fa")
     with pytest.raises(TypeError, match="give list"):
         fitted.embed({"a": "ACGT"})

@@ -231,3 +231,9 @@ def test_weights_are_found_with_counts_of_the_other_tiles(monkeypatch):
     assert held
     assert not any(a.start < b.end and b.start < a.end for a in counted[0] for b in held)
     assert counted[1] is None  # and afterwards of all
+
+
+def test_other_sequences_of_the_same_names_and_lengths_are_not_warned_of(recwarn):
+    mine, other = ([bases(2000, seed + i) for i in range(40)] for seed in (0, 100))
+    fit_mixture(mine, order=2).bits_per_base(other)
+    assert not [w for w in recwarn if "flatters" in str(w.message)]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 
@@ -200,3 +201,9 @@ def test_a_frame_of_variants_is_scored_as_they_are(models):
         model.score_variants(expected.drop(columns="alt"), source)
     with pytest.raises(ValueError, match=r"row 1 of the frame: start 7.5 must be a whole number"):
         model.score_variants(expected.assign(start=[7.0, 7.5, *expected["start"][2:]]), source)
+    for alt, says in ((np.nan, "row 0 of the frame: alt is missing"), ("G,T", "row 0 .* one allele a row")):
+        with pytest.raises(ValueError, match=says):
+            model.score_variants(expected.assign(alt=[alt, *expected["alt"][1:]]), source)
+    pd.testing.assert_frame_equal(
+        model.score_variants(pl.from_pandas(expected.drop(columns="score")), source), expected
+    )

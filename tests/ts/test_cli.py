@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 from typer.testing import CliRunner
 
+from titans_core.archive import save_archive
 from titans_ts import TitansForecaster
 from titans_ts.cli import app
 
@@ -214,3 +216,54 @@ def test_what_is_wrong_is_said_by_the_names_of_options(run, wide, to_long, tmp_p
 @pytest.mark.parametrize("command", ["fit", "predict", "backtest", "tune"])
 def test_h_is_help(run, command):
     assert run(command, "-h").output == run(command, "--help").output
+
+
+def test_names_that_fit_was_given_are_asked_of_files_that_have_them(run, wide, to_long, tmp_path):
+    given = to_long(wide)
+    given.rename(columns={"unique_id": "shop", "ds": "when", "y": "sales"}).to_csv(tmp_path / "shop.csv", index=False)
+    given.to_csv(tmp_path / "usual.csv", index=False)
+    wide.to_csv(tmp_path / "wide.csv")
+    run(
+        "fit",
+        tmp_path / "shop.csv",
+        "--model",
+        tmp_path / "m",
+        *SMALL,
+        "--id",
+        "shop",
+        "--time",
+        "when",
+        "--target",
+        "sales",
+    )
+    said = [run("predict", tmp_path / f"{name}.csv", "--model", tmp_path / "m").output for name in ("shop", "usual")]
+    assert said[0] == said[1]
+    assert run("predict", tmp_path / "wide.csv", "--model", tmp_path / "m").output.startswith("ds,a,b,c")
+
+
+def test_names_of_series_stay_text_where_a_file_does_not_say_so(run, wide, to_long, tmp_path):
+    given = to_long(wide[["a", "b"]].set_axis(["001", "120"], axis=1))
+    given.to_csv(tmp_path / "both.csv", index=False)
+    given[given["unique_id"] == "120"].to_csv(tmp_path / "one.csv", index=False)
+    run("fit", tmp_path / "both.csv", "--model", tmp_path / "m", *SMALL)
+    both = run("predict", tmp_path / "both.csv", "--model", tmp_path / "m", "--level", "50").output.splitlines()
+    one = run("predict", tmp_path / "one.csv", "--model", tmp_path / "m", "--level", "50").output.splitlines()
+    assert [line for line in one if line][1:] == [line for line in both if line.startswith("120,")]
+
+
+def test_what_a_path_or_a_column_is_called_is_left_as_it_is(run, wide, tmp_path):
+    wide.assign(input_size="x").to_csv(tmp_path / "x.csv")
+    assert "'input_size'" in run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
+    assert "input_size_12" in run("predict", "--model", tmp_path / "input_size_12", code=1).output
+    wide.iloc[:15].to_csv(tmp_path / "short.csv")
+    said = run("fit", tmp_path / "short.csv", "--model", tmp_path / "m", *SMALL, code=1).output
+    assert "--lookback + --horizon = 16" in said
+    assert "lower --lookback or --horizon" in said
+
+
+def test_a_folder_of_another_model_is_refused_before_anything_is_trained(run, wide_file, tmp_path, monkeypatch):
+    save_archive(tmp_path / "m", "DNALanguageModel", {}, {"w": torch.ones(1)})
+    monkeypatch.setattr(TitansForecaster, "fit", lambda *args, **options: pytest.fail("trained"))
+    for command in ("fit", "tune"):
+        said = run(command, wide_file, "--model", tmp_path / "m", code=1).output
+        assert "holds a DNALanguageModel, which would be lost" in said

@@ -254,3 +254,24 @@ def test_time_stamps_of_pyarrow_are_those_of_pandas(tiny, zone):
     wide = arrow.pivot(index="ds", columns="unique_id", values="y")
     found = tiny().fit(wide).predict()
     np.testing.assert_allclose(found["a"], model.predict()["Titans"][:4], rtol=1e-6)
+
+
+@pytest.mark.parametrize("missing", ["interpolate", "mask"])
+@pytest.mark.parametrize("multivariate", [False, True])
+def test_a_series_that_ended_has_forecasts_and_intervals_and_spoils_no_other(
+    tiny, wide, to_long, missing, multivariate
+):
+    long = to_long(wide)
+    ended = long[(long["unique_id"] != "a") | (long["ds"] < wide.index[80])]
+    known = ended[ended["ds"] < wide.index[110]]
+    model = tiny(missing=missing, multivariate=multivariate).fit(known, val_size=20)
+    found = model.predict(level=[50])
+    assert np.isfinite(found.drop(columns=["unique_id", "ds"])).all(axis=None)
+    assert (found["Titans-hi-50"] > found["Titans-lo-50"]).all()
+    model.update(ended[ended["ds"] >= wide.index[110]])  # without a row of the series that ended
+    assert np.isfinite(model.predict()["Titans"]).all()
+    back = tiny(missing=missing, multivariate=multivariate).cross_validation(
+        ended, n_windows=2, val_size=20, level=[50]
+    )
+    assert np.isfinite(back[["Titans", "Titans-lo-50", "Titans-hi-50"]]).all(axis=None)
+    assert model.score(ended) < 0

@@ -216,3 +216,21 @@ def test_with_a_policy_a_series_may_end_early(long, missing):
     expected = whole.values.copy()
     expected[-1, at] = expected[-2, at] if missing == "interpolate" else np.nan
     np.testing.assert_array_equal(panel.values, expected)
+
+
+def test_what_stands_in_the_column_of_time_is_checked_of_wide_frames_too(wide):
+    timed = wide.rename_axis("ds").reset_index()
+    for made, says in (
+        (timed.assign(ds=timed["ds"].astype(str)), "must hold time stamps or integers"),
+        (timed.assign(ds=timed["ds"].dt.to_period("h")), r"dt\.to_timestamp"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            read_frame(made)
+    twice = pl.from_pandas(pd.concat([timed, timed.iloc[-1:]]))
+    with pytest.raises(ValueError, match="1 duplicate time stamps"):
+        read_frame(twice)
+    one = timed[["ds", "a"]].rename(columns={"a": "y"})
+    assert read_frame(one).ids == ["y"]
+    for made in (one.assign(temperature=1.0), one.assign(unique_id="a").set_index("unique_id")):
+        with pytest.raises(ValueError, match="lacks the columns"):
+            read_frame(made)

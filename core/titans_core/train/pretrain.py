@@ -14,6 +14,7 @@ from typing import Any
 
 from lightning.pytorch.callbacks import ModelCheckpoint
 
+from titans_core.archive import check_kind
 from titans_core.tokenizers import require
 from titans_core.train.language import LanguageModelTraining
 from titans_core.train.token_data import TokenData
@@ -49,6 +50,9 @@ def main(args: Sequence[str] | None = None) -> Any:
                 }
             )
             parser.add_argument("--out", type=str, default="pretraining/model", help="folder of the trained model")
+
+        def before_fit(self) -> None:
+            check_kind(self.config.fit.out, "TitansLM")
 
         def after_fit(self) -> None:
             self.model.export(self.config.fit.out)
