@@ -1,5 +1,7 @@
 """The command line: the numbers of the library, help that explains, errors in words and without a traceback."""
 
+from io import StringIO
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -246,9 +248,15 @@ def test_names_of_series_stay_text_where_a_file_does_not_say_so(run, wide, to_lo
     given.to_csv(tmp_path / "both.csv", index=False)
     given[given["unique_id"] == "120"].to_csv(tmp_path / "one.csv", index=False)
     run("fit", tmp_path / "both.csv", "--model", tmp_path / "m", *SMALL)
-    both = run("predict", tmp_path / "both.csv", "--model", tmp_path / "m", "--level", "50").output.splitlines()
-    one = run("predict", tmp_path / "one.csv", "--model", tmp_path / "m", "--level", "50").output.splitlines()
-    assert [line for line in one if line][1:] == [line for line in both if line.startswith("120,")]
+    both, one = (
+        pd.read_csv(
+            StringIO(run("predict", tmp_path / name, "--model", tmp_path / "m", "--level", "50").output),
+            dtype={"unique_id": str},
+        )
+        for name in ("both.csv", "one.csv")
+    )
+    expected = both[both["unique_id"] == "120"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(one, expected, rtol=1e-5)
 
 
 def test_what_a_path_or_a_column_is_called_is_left_as_it_is(run, wide, tmp_path):
