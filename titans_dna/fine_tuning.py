@@ -48,7 +48,7 @@ def network_of(pretrained: Any) -> TitansLM:
 
         pretrained = DNALanguageModel.load(os.fspath(pretrained))
     network = getattr(pretrained, "model_", None)
-    if network is None and any(kind.__name__ == "DNALanguageModel" for kind in type(pretrained).__mro__):
+    if hasattr(pretrained, "get_params") and not any(name.endswith("_") for name in vars(pretrained)):
         raise ValueError(
             f"pretrained is a {type(pretrained).__name__} that is not fitted: fit it, or give the folder of one. "
             "(GridSearchCV unfits the values of its grid: there, too, give the folder that save() wrote.)"

@@ -152,6 +152,8 @@ def test_what_is_no_language_model_is_refused(tmp_path):
         network_of(Pretrained())
     with pytest.raises(TypeError, match="must be a fitted DNALanguageModel or the folder of one, got int"):
         network_of(3)
+    with pytest.raises(TypeError, match="the folder of one, got TitansDNAClassifier"):
+        network_of(classifier(None).fit(X, Y))
     other = Pretrained().fit()
     other.model_ = TitansLM(TitansConfig(vocab_size=3, dim=16, num_layers=1, num_heads=1, hidden=16))
     with pytest.raises(ValueError, match="knows 3 tokens"):
