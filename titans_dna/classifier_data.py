@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
-from titans_dna.sources import is_source, open_source, read_regions, refuse_unordered, whole
+from titans_dna.sources import is_source, open_source, read_regions, records, refuse_unordered
 from titans_dna.tokenizer import PAD, encode_all
 
 __all__ = ["Examples", "Reads", "read_sequences", "reads_of"]
@@ -32,10 +32,7 @@ def read_sequences(
     genome = open_source(fasta)
     regions = read_regions(bed)
     if regions is None:
-        empty = [name for name, length in genome.lengths.items() if length == 0]
-        if empty:
-            raise ValueError(f"{genome.path} has records without bases: {empty[:8]}; remove them and their labels.")
-        regions = whole(genome)
+        regions = records(genome)
     return [genome.fetch(region) for region in regions]
 
 

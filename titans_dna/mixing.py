@@ -130,12 +130,11 @@ class Mixture:
 
     def _warn_of_what_it_knows(self, genome: Genome, intervals: list[Interval]) -> None:
         told = {chrom: _marks(genome, chrom) == self.marks.get(chrom) for chrom in {i.chrom for i in intervals}}
-        asked = Counter[str]()
-        for interval in merged(i for i in intervals if told[i.chrom]):
-            asked[interval.chrom] += len(interval)
-        new = Counter[str]()
-        for interval in without((i for i in intervals if told[i.chrom]), self.counted):
-            new[interval.chrom] += len(interval)
+        here = merged(i for i in intervals if told[i.chrom])
+        asked, new = Counter[str](), Counter[str]()
+        for found, count in ((here, asked), (without(here, self.counted), new)):
+            for interval in found:
+                count[interval.chrom] += len(interval)
         names = sorted(chrom for chrom, bases in asked.items() if new[chrom] < bases)
         if names:
             warnings.warn(

@@ -19,7 +19,7 @@ from titans_dna.embed import LAYERS, embed
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.masked import bits_of_hidden, variant_scores
-from titans_dna.sources import InMemory, asked, cut, is_source, open_source, whole
+from titans_dna.sources import InMemory, asked, cut, is_source, open_source, records
 from titans_dna.stream import reading, stream
 from titans_dna.surprise import bits_of, surprise_of
 from titans_dna.variants import checked, strand_scores
@@ -172,10 +172,7 @@ class Questions:
                 raise ValueError(f"{sequences} holds intervals: name the FASTA file they lie in, genome=...")
             alone = isinstance(sequences, str | Interval) and not is_source(sequences)
             source = open_source(sequences) if is_source(sequences) else InMemory([sequences] if alone else sequences)
-            empty = [name for name, length in source.lengths.items() if length == 0]
-            if empty:
-                raise ValueError(f"{source.path} has records without bases: {empty[:8]}; remove them.")
-            intervals = whole(source)
+            intervals = records(source)
         else:
             source = open_source(genome)
             intervals = asked(source, regions=sequences)
@@ -228,8 +225,8 @@ class Questions:
         source = open_source(genome)
         if isinstance(variants, str | os.PathLike):
             variants = read_vcf(Path(variants))
-        elif hasattr(variants, "columns"):  # of pandas, or of polars
-            variants = variants_of(variants)  # type: ignore[arg-type]
+        elif hasattr(variants, "columns"):
+            variants = variants_of(variants)
         given, good = checked([variants] if isinstance(variants, Variant) else variants, source, mismatch)
         if not good.all():
             warnings.warn(

@@ -20,6 +20,7 @@ __all__ = [
     "open_source",
     "part_of",
     "read_regions",
+    "records",
     "refuse_unordered",
     "whole",
     "without",
@@ -175,6 +176,18 @@ def whole(genome: Genome, chroms: Iterable[str] | None = None) -> list[Interval]
     """
     names = genome.named(chroms)
     return [Interval(name, 0, genome.lengths[name], "+") for name in names if genome.lengths[name]]
+
+
+def records(genome: Genome) -> list[Interval]:
+    """Every record of a file, whole, where each is an example of its own.
+
+    Raises:
+        ValueError: records without bases.
+    """
+    empty = [name for name, length in genome.lengths.items() if length == 0]
+    if empty:
+        raise ValueError(f"{genome.path} has records without bases: {empty[:8]}; remove them, and labels of theirs.")
+    return whole(genome)
 
 
 def part_of(interval: Interval, first: int, stop: int) -> Interval:

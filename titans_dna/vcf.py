@@ -15,14 +15,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from titans_dna.intervals import Interval, is_missing
 from titans_dna.lines import DAMAGED, BadLineError, fields, open_binary
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from titans_dna.genome import Genome
 
 __all__ = ["ReferenceCheck", "Variant", "check_reference", "check_sorted", "read_vcf", "variants_of", "verdict"]
@@ -111,8 +109,10 @@ class ReferenceCheck:
         return "\n".join(lines + [f"  {example}" for example in self.first])
 
 
-def variants_of(frame: "pd.DataFrame") -> list[Variant]:
-    """Variants of a frame with the columns ``chrom, start, ref, alt`` (start 0-based), and ``id`` where there is one.
+def variants_of(frame: Any) -> list[Variant]:
+    """Variants of a frame of pandas or polars.
+
+    It has the columns ``chrom, start, ref, alt`` (start 0-based), and maybe ``id``.
 
     Raises:
         ValueError: a column is missing, or a row is no variant; the message gives the row, counted from 0.

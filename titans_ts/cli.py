@@ -161,8 +161,7 @@ def fit(
     made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet,
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
     fitted = made.fit(frame, static_df=facts, val_size=val_size, checkpoint_dir=checkpoint)
-    fitted.save(model)
-    (model / _READ).write_text(json.dumps(_how(time, id, target, date_format, timezone)))
+    _save(fitted, model, _how(time, id, target, date_format, timezone))
     best = fitted.history_.epochs[fitted.history_.best_epoch]
     losses = ", ".join(f"{name} {value:.4f}" for name, value in best.items() if name.endswith("_loss"))
     typer.echo(f"trained for {len(fitted.history_.epochs)} epochs, {losses}; saved in {model}")
@@ -337,8 +336,7 @@ def tune(
         random_state=None if storage else seed,  # processes that share a study draw trials of their own
         verbose=not quiet,
     )
-    best.save(model)
-    (model / _READ).write_text(json.dumps(_how(time, id, target, date_format, timezone)))
+    _save(best, model, _how(time, id, target, date_format, timezone))
     typer.echo(f"best of {len(best.study_.trials)} trials: {best.study_.best_value:.4f} with")
     typer.echo(json.dumps(best.study_.best_params, indent=1))
     typer.echo(f"saved in {model}")
@@ -380,6 +378,11 @@ def _how(
     time: str | None, id: str | None, target: str | None, date_format: str | None, timezone: str | None
 ) -> dict[str, str | None]:
     return {"time": time, "id": id, "target": target, "date_format": date_format, "timezone": timezone}
+
+
+def _save(fitted: Any, model: Path, how: dict[str, str | None]) -> None:
+    fitted.save(model)
+    (model / _READ).write_text(json.dumps(how))
 
 
 def _as_fitted(path: Path, asked: dict[str, str | None], kept: dict[str, str | None]) -> dict[str, str | None]:

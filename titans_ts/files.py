@@ -96,7 +96,7 @@ def columns_of(path: Path) -> list[str]:
     """The columns of a file, by its header."""
     if path.suffix.lower() in PARQUET:
         try:
-            from pyarrow.parquet import read_schema  # type: ignore[import-untyped]
+            from pyarrow.parquet import read_schema
         except ImportError as error:
             raise _no_parquet() from error
         return [str(name) for name in read_schema(path).names]

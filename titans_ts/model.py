@@ -14,7 +14,7 @@ from titans_ts.panel import Panel
 from titans_ts.rolling import Forecasts, corrections, forecast_rows
 from titans_ts.scaling import Scaling
 from titans_ts.simba import Simba
-from titans_ts.windows import Table, came_later, first_rows
+from titans_ts.windows import Table, first_rows, inside_holes
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,7 @@ class Model:
         horizon = origins[:, None] + torch.arange(self.h)
         truth = table.values[horizon]
         if table.drawn is not None:
-            # a line through a hole was drawn to what came later; behind the end of a series nothing did
-            begins = (table.drawn & came_later(~table.drawn))[origins - 1]
-            if self.network.config.num_series is not None:  # each forecast is made of all series
-                begins = begins.any(dim=1, keepdim=True).expand_as(begins)
+            begins = inside_holes(table.drawn, origins, self.network.config.num_series is not None)
             truth = truth.masked_fill(table.drawn[horizon] | begins[:, None], float("nan"))
         return Calibration.of(found.point.numpy(), truth.numpy(), found.spread.numpy(), step)
 

@@ -72,6 +72,24 @@ class Panel:
             return self
         return self.of_series([place for place in places if place is not None])
 
+    def with_silent(self, ids: list[Any]) -> "Panel":
+        """The panel, and behind its series those of ``ids`` that it lacks, as NaN."""
+        silent = [name for name in ids if name not in set(self.ids)]
+
+        def widened(table: np.ndarray, axis: int, value: Any = np.nan) -> np.ndarray:
+            shape = (*table.shape[:axis], len(silent), *table.shape[axis + 1 :])
+            return np.concatenate((table, np.full(shape, value)), axis=axis)
+
+        return replace(
+            self,
+            values=widened(self.values, 1),
+            ids=[*self.ids, *silent],
+            hist=widened(self.hist, 1),
+            futr=widened(self.futr, 1),
+            stat=widened(self.stat, 0),
+            drawn=widened(self.drawn, 1, False),
+        )
+
     def rows(self, start: int | None, stop: int | None = None) -> "Panel":
         """The panel of a part of the rows."""
         part = slice(start, stop)

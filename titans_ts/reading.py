@@ -27,32 +27,11 @@ def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str) -> P
         index = following(context.index[-1], context.freq, len(panel.values))
         panel = replace(panel, index=index, ids=context.ids if len(panel.ids) == len(context.ids) else panel.ids)
     if missing != "error" and panel.layout == "long":
-        panel = _with_silent(panel, context.ids)
+        panel = panel.with_silent(context.ids)
     panel = panel.ordered_as(context.ids)
     if missing != "interpolate":
         return panel
     return context.rows(-1).joined(panel).filled(missing).rows(1)
-
-
-def _with_silent(panel: Panel, ids: list[Any]) -> Panel:
-    """With the series that have no row in it, as NaN."""
-    silent = [name for name in ids if name not in set(panel.ids)]
-    if not silent:
-        return panel
-
-    def widened(table: np.ndarray) -> np.ndarray:
-        gap = np.full((len(table), len(silent), *table.shape[2:]), np.nan)
-        return np.concatenate((table, gap), axis=1)
-
-    return replace(
-        panel,
-        values=widened(panel.values),
-        ids=[*panel.ids, *silent],
-        hist=widened(panel.hist),
-        futr=widened(panel.futr),
-        stat=np.concatenate((panel.stat, np.full((len(silent), panel.stat.shape[1]), np.nan))),
-        drawn=np.empty((0, 0), dtype=bool),
-    )
 
 
 def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Panel | None) -> Panel:

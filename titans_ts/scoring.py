@@ -5,7 +5,7 @@ import torch
 from titans_ts.model import Model
 from titans_ts.panel import Panel
 from titans_ts.scaling import tensor
-from titans_ts.windows import came_later
+from titans_ts.windows import inside_holes
 
 # values of forecasts held at a time
 _AT_ONCE = 1 << 24
@@ -29,10 +29,8 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
         truth = came[part[:, None] + torch.arange(config.h)]
         error = (model.rolling(table, part).point - truth).abs() * told
         known = error.isfinite()
-        # the line through a hole that goes on behind the origin was drawn to what came later
         if missing == "interpolate":
-            inside = (unknown & came_later(~unknown))[part - 1]
-            known &= ~(inside if config.num_series is None else inside.any(dim=1, keepdim=True))[:, None]
+            known &= ~inside_holes(unknown, part, config.num_series is not None)[:, None]
         total, count = total + float(error[known].double().sum()), count + float(known.sum())
     if not count:
         raise ValueError("there is nothing to score: no value is known behind any window of input_size rows.")

@@ -145,6 +145,16 @@ def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray
     return both[:, :input_size], both[:, input_size:]
 
 
-def came_later(known: Tensor) -> Tensor:
-    """Where a known value stands at a row or behind it: ``[T, N]`` -> ``[T, N]``."""
-    return known.flip(0).cummax(0).values.flip(0)
+def inside_holes(hidden: Tensor, origins: Tensor, together: bool) -> Tensor:
+    """Which forecasts begin inside a hole that came to an end, ``[W, N]``: its line was drawn to what came later.
+
+    Behind the end of a series nothing came.
+
+    Args:
+        hidden: what is not known, or was not, ``[T, N]``.
+        origins: the first row of each forecast, ``[W]``.
+        together: whether each forecast is made of all series.
+    """
+    came_later = (~hidden).flip(0).cummax(0).values.flip(0)
+    inside = (hidden & came_later)[origins - 1]
+    return inside.any(dim=1, keepdim=True).expand_as(inside) if together else inside
