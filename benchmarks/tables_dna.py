@@ -51,7 +51,7 @@ def gue(place: Any) -> str:
     ahead = [f"of {name} {_ahead(found['titans'], found[other], tests)}" for name, other in others]
     lines += [
         "",
-        "Official test sets; in brackets the number of seeds, of the baselines and where none is given one. The clean "
+        "Official test sets; in brackets the number of seeds, one where none is given. The clean "
         "subset are the test sequences that share no 40 bases with the training set, on either strand; rows made "
         f"before it was scored lack it. {place(rows)}, 1 thread.",
         "",

@@ -111,7 +111,7 @@ def backtest_frame(
     h, T = model._fitted().h, len(panel.values)
     given, panel = panel, panel.filled(model.missing)
     begun = np.arange(T)[:, None] >= first_rows(tensor(given.values)).numpy()
-    unknown = given.unknown() & begun
+    unknown = given.unknown().any(axis=-1) & begun
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, torch.tensor(origins), levels)
     rolling = _RollingCalibration(model, table, fitted if levels else None)

@@ -115,7 +115,7 @@ class Model:
         truth = table.values[horizon]
         if table.drawn is not None:
             begins = inside_holes(table.drawn, origins, self.network.config.num_series is not None)
-            truth = truth.masked_fill(table.drawn[horizon] | begins[:, None], float("nan"))
+            truth = truth.masked_fill(table.drawn[..., 0][horizon] | begins[:, None], float("nan"))
         return Calibration.of(found.point.numpy(), truth.numpy(), found.spread.numpy(), step)
 
 

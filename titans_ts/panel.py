@@ -31,7 +31,7 @@ class Panel:
         hist: exogenous columns known up to now, ``[T, N, X]``.
         futr: exogenous columns known ahead, ``[T, N, F]``.
         stat: static columns, ``[N, S]``.
-        drawn: what :meth:`filled` put there or has exogenous columns from it: no measurement, ``[T, N]``.
+        drawn: what :meth:`filled` put there, no measurement: of the series and of ``hist``, ``[T, N, 1 + X]``.
     """
 
     values: np.ndarray
@@ -43,15 +43,16 @@ class Panel:
     hist: np.ndarray = field(default_factory=_nothing)
     futr: np.ndarray = field(default_factory=_nothing)
     stat: np.ndarray = field(default_factory=_nothing)
-    drawn: np.ndarray = field(default_factory=lambda: np.empty((0, 0), dtype=bool))
+    drawn: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 0), dtype=bool))
 
     def __post_init__(self) -> None:
         T, N = self.values.shape
-        if self.drawn.shape != (T, N):
-            object.__setattr__(self, "drawn", np.zeros((T, N), dtype=bool))
         for name, shape in (("hist", (T, N, 0)), ("futr", (T, N, 0)), ("stat", (N, 0))):
             if getattr(self, name).shape[:-1] != shape[:-1]:
                 object.__setattr__(self, name, np.empty(shape))
+        drawable = (T, N, 1 + self.hist.shape[-1])
+        if self.drawn.shape != drawable:
+            object.__setattr__(self, "drawn", np.zeros(drawable, dtype=bool))
 
     def of_series(self, columns: list[int]) -> "Panel":
         """The panel of some series, by their numbers."""
@@ -111,13 +112,14 @@ class Panel:
         return replace(whole, drawn=self.drawn | (self.unknown() & ~whole.unknown()))
 
     def unknown(self) -> np.ndarray:
-        """What has a NaN that only time makes known, of the series or of its columns known up to now: ``[T, N]``."""
-        return np.isnan(self.values) | np.isnan(self.hist).any(axis=-1)
+        """What only time makes known and is NaN: of the series and of ``hist``, ``[T, N, 1 + X]``."""
+        return np.isnan(np.concatenate((self.values[..., None], self.hist), axis=-1))
 
     @property
     def measured(self) -> np.ndarray:
         """The values, NaN where they are lines through holes, ``[T, N]``; of a series that has no others, these."""
-        return np.where(self.drawn & ~self.drawn.all(axis=0), np.nan, self.values)
+        drawn = self.drawn[..., 0]
+        return np.where(drawn & ~drawn.all(axis=0), np.nan, self.values)
 
     def places(self, names: list[Any]) -> list[int | None]:
         """Where the series of these names stand; None for those that are not here."""

@@ -38,7 +38,8 @@ class Table:
         hist: ``[T, N, X]``, or None where there is none.
         futr: ``[T, N or 1, F]``.
         stat: ``[N, S]``.
-        drawn: bool ``[T, N]``, which values are lines through a hole and no measurements; None where none is.
+        drawn: bool ``[T, N, 1 + X]``, where the values and those of ``hist`` are lines through a hole and no
+            measurements; None where none is.
         unit: ``[N]``, what errors of windows of this table are multiplied by; None for 1.
     """
 
@@ -148,13 +149,13 @@ def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray
 def inside_holes(hidden: Tensor, origins: Tensor, together: bool) -> Tensor:
     """Which forecasts begin inside a hole that came to an end, ``[W, N]``: its line was drawn to what came later.
 
-    Behind the end of a series nothing came.
+    Behind the end of a series, or of a column, nothing came.
 
     Args:
-        hidden: what is not known, or was not, ``[T, N]``.
+        hidden: what is not known, or was not, of the series and of each of its columns, ``[T, N, 1 + X]``.
         origins: the first row of each forecast, ``[W]``.
         together: whether each forecast is made of all series.
     """
     came_later = (~hidden).flip(0).cummax(0).values.flip(0)
-    inside = (hidden & came_later)[origins - 1]
+    inside = (hidden & came_later)[origins - 1].any(dim=-1)
     return inside.any(dim=1, keepdim=True).expand_as(inside) if together else inside

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-FORMAT = 2
+FORMAT = 3
 
 
 class ArchiveError(ValueError):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 from pandas.tseries.holiday import USFederalHolidayCalendar
 from pandas.tseries.offsets import CustomBusinessDay
 
@@ -275,3 +276,32 @@ def test_a_series_that_ended_has_forecasts_and_intervals_and_spoils_no_other(
     )
     assert np.isfinite(back[["Titans", "Titans-lo-50", "Titans-hi-50"]]).all(axis=None)
     assert model.score(ended) < 0
+
+
+def test_a_column_that_ends_inside_a_hole_of_its_series_hides_nothing(tiny):
+    """The line through the hole was drawn to what came later, whatever its column does."""
+    frame = long(100, ids=("a",))
+    frame["p"] = np.random.default_rng(3).normal(size=100)
+    frame.loc[60:79, "y"] = np.nan
+    frame.loc[70:, "p"] = np.nan
+    later = frame.copy()
+    later.loc[80:, "y"] += 50
+    model = tiny(missing="interpolate", exogenous={"hist": ["p"]}).fit(frame.assign(p=frame["p"].fillna(0.0)))
+    panel = model._read(frame, model.scaling_.columns, None, reset=False).filled("interpolate")
+    scores = model.model_.scores(model.scaling_.table(panel), torch.arange(56, 90), 1).scores[..., 0]
+    measured = panel.values[:, 0][np.arange(56, 90)[:, None] + np.arange(4)]
+    known = ~np.isnan(frame["y"].to_numpy())[np.arange(56, 90)[:, None] + np.arange(4)]
+    from_inside = (np.arange(56, 90) > 60) & (np.arange(56, 90) <= 80)
+    assert measured.shape == scores.shape
+    np.testing.assert_array_equal(np.isfinite(scores), known & ~from_inside[:, None])
+
+
+def test_what_was_measured_counts_where_a_column_was_not(tiny):
+    frame = long(100, ids=("a",))
+    frame["p"] = np.random.default_rng(3).normal(size=100)
+    frame.loc[::2, "p"] = np.nan
+    frame.loc[0, "p"] = 0.0
+    holed = tiny(missing="interpolate", exogenous={"hist": ["p"]}).fit(frame)
+    whole = tiny(exogenous={"hist": ["p"]}).fit(frame.assign(p=0.0))
+    np.testing.assert_array_equal(holed.mean_, whole.mean_)
+    np.testing.assert_array_equal(holed.scale_, whole.scale_)
