@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from titans_core.archive import check_kind
+from titans_core.files import written_whole
 from titans_ts.files import columns_of, read_ahead, read_facts, read_series, writable
 from titans_ts.libraries import to_pandas
 
@@ -215,7 +216,8 @@ def predict(
     _write(found, out)
     if plot is not None:
         picture = fitted.plot(frame, level=level or None, futr_df=ahead, static_df=facts)
-        picture.savefig(plot, dpi=150)
+        with written_whole(plot) as part:
+            picture.savefig(part, dpi=150, format=plot.suffix[1:])
         typer.echo(f"drew {plot}", err=True)
 
 
@@ -382,7 +384,8 @@ def _how(
 
 def _save(fitted: Any, model: Path, how: dict[str, str | None]) -> None:
     fitted.save(model)
-    (model / _READ).write_text(json.dumps(how))
+    with written_whole(model / _READ) as part:
+        part.write_text(json.dumps(how))
 
 
 def _as_fitted(path: Path, asked: dict[str, str | None], kept: dict[str, str | None]) -> dict[str, str | None]:
@@ -410,5 +413,6 @@ def _write(found: Any, out: Path | None) -> None:
     if out is None:
         typer.echo(frame.to_csv(index=index))
     else:
-        frame.to_csv(out, index=index)
+        with written_whole(out) as part:
+            frame.to_csv(part, index=index)
         typer.echo(f"wrote {out}", err=True)

@@ -1,0 +1,45 @@
+"""Files that are written whole."""
+
+import os
+import threading
+
+import pytest
+
+from titans_core.files import written_whole
+
+
+def test_what_was_there_stays_until_the_new_is_whole(tmp_path):
+    path = tmp_path / "table.csv.gz"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), written_whole(path) as part:
+        part.write_text("ne")
+        assert part.suffix == ".gz"  # by which libraries choose what they write
+        raise RuntimeError
+    assert path.read_text() == "old"
+    with written_whole(path) as part:
+        part.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    link, target = tmp_path / "out.csv", tmp_path / "elsewhere" / "out.csv"
+    link.symlink_to(target)
+    with written_whole(link) as part:
+        part.write_text("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_a_pipe_is_written_and_not_replaced(tmp_path):
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    with written_whole(pipe) as part:
+        part.write_text("new")
+    reader.join(timeout=10)
+    assert read == ["new"]
+    assert pipe.is_fifo()
