@@ -8,17 +8,21 @@ import pytest
 from titans_core.files import written_whole
 
 
+def broken_off(path):
+    path.write_text("ne")
+    path.parent.read_text()  # raises
+
+
 def test_what_was_there_stays_until_the_new_is_whole(tmp_path):
     path = tmp_path / "table.csv.gz"
     path.write_text("old")
-    with pytest.raises(RuntimeError), written_whole(path) as part:
-        part.write_text("ne")
-        assert part.suffix == ".gz"  # by which libraries choose what they write
-        raise RuntimeError
+    with pytest.raises(IsADirectoryError), written_whole(path) as part:
+        broken_off(part)
     assert path.read_text() == "old"
     with written_whole(path) as part:
         part.write_text("new")
         assert path.read_text() == "old"
+        assert part.suffix == ".gz"  # by which libraries choose what they write
     assert path.read_text() == "new"
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
