@@ -21,7 +21,14 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from titans_core import TitansLM
-from titans_core.train import History, TitansEstimator, TrainingOptions, digest, train_network
+from titans_core.train import (
+    History,
+    TitansEstimator,
+    TrainingOptions,
+    borrowed_randomness,
+    digest,
+    train_network,
+)
 from titans_core.train.batches import loader
 from titans_core.train.estimator import at_least, is_number
 from titans_core.train.fit import torch_device
@@ -194,10 +201,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             rows, val = np.arange(len(reads)), _given(validation, classes, by_class)
         train = loader(Examples(reads, labels, weights, rows), self.batch_size, seed)
         max_epochs = self.max_epochs or min(_MOST, max(_LEAST, -(-_TRAINING // len(train))))
-        with torch.random.fork_rng(devices=[]):
-            # before the seed: a folder is read into a network that is drawn first
-            language = None if self.pretrained is None else network_of(self.pretrained)
-            torch.manual_seed(seed)
+        language = None if self.pretrained is None else network_of(self.pretrained)
+        with borrowed_randomness(seed):
             network = self._network(language, len(classes), len(train) * max_epochs)
         history = train_network(
             network,

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Self
 
 from titans_core import TitansConfig, TitansLM
 from titans_core.models import gated_deltanet
-from titans_core.train import History, Loss, TitansEstimator, TrainingOptions, train_network
+from titans_core.train import History, Loss, TitansEstimator, TrainingOptions, borrowed_randomness, train_network
 from titans_core.train.estimator import at_least, is_number
 from titans_dna.masked import masked_base_loss
 from titans_dna.pretrain_data import IGNORE, loaders, plan
@@ -158,9 +157,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         left_out = source.left_out(holdout)
         train, val = plan(source, self.length, regions, left_out)
         seed = self._seed()
-        # the caller's random state is borrowed
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with borrowed_randomness(seed):
             network = TitansLM(self._config())
         epochs = -(-self.max_steps // EPOCH)
         batches, held = loaders(source, (train, val), self.length, self.batch_size, -(-self.max_steps // epochs), seed)

@@ -66,7 +66,7 @@ class InMemory(Genome):
 
 
 def open_source(given: Any) -> Genome:
-    """A genome from a path, a genome, or strings (list, array or Series).
+    """A genome from a path, a genome, one that pyfaidx has open, or strings (list, array or Series).
 
     Raises:
         TypeError: something else.
@@ -81,6 +81,8 @@ def open_source(given: Any) -> Genome:
         )
     if isinstance(given, str | os.PathLike):
         return Genome(given)
+    if hasattr(given, "faidx"):  # pyfaidx.Fasta
+        return Genome(given.faidx.filename)
     if isinstance(given, Iterable) and not isinstance(given, bytes):
         return InMemory(given)
     raise TypeError(

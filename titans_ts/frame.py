@@ -24,6 +24,7 @@ from titans_ts.stamps import (
 LONG_COLUMNS = ("unique_id", "ds", "y")
 POLICIES = ("error", "interpolate", "mask")
 NO_COLUMNS = Columns()
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def read_frame(
@@ -220,7 +221,7 @@ def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: s
 
     def table(name: str) -> np.ndarray:
         found = df[name].iloc[rows.order].to_numpy(dtype=np.float64, na_value=np.nan)
-        bad = np.isinf(found) if gaps else ~np.isfinite(found)
+        bad = _unusable(found, gaps)
         if bad.any():
             _not_finite(found[bad][0], int(bad.sum()), rows.ids[rows.codes[bad][0]], rows.ds[bad][0], name)
         whole = np.full((len(axis), len(rows.ids)), np.nan)
@@ -297,15 +298,25 @@ def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
 
 
 def _check_values(values: np.ndarray, ids: list[Any], index: pd.Index, missing: str) -> None:
-    bad = ~np.isfinite(values) if missing == "error" else np.isinf(values)
+    bad = _unusable(values, missing != "error")
     if bad.any():
         row, column = np.argwhere(bad)[0]
         _not_finite(values[row, column], int(bad.sum()), ids[column], index[row], "y")
 
 
+def _unusable(values: np.ndarray, gaps: bool) -> np.ndarray:
+    """What is infinite or beyond float32, and without ``gaps`` what is NaN."""
+    return (np.abs(values) > LARGEST) | (False if gaps else np.isnan(values))
+
+
 def _not_finite(value: float, count: int, series: Any, stamp: Any, column: str) -> None:
-    kind = "NaN" if np.isnan(value) else "infinite"
     where = "" if column == "y" else f" of column {column!r}"
+    if np.isfinite(value):
+        raise ValueError(
+            f"the data has {count} values{where} beyond {LARGEST:.2g}, the largest that float32 holds, first: "
+            f"{value:.3g} in series {series!r} at {stamp}. Give them in a larger unit, or as logarithms."
+        )
+    kind = "NaN" if np.isnan(value) else "infinite"
     raise ValueError(
         f"the data has {count} values{where} that are NaN or infinite, first: {kind} in series {series!r} at {stamp}. "
         "Fill them (for instance df.interpolate()), cut them off, or, where they are NaN, set missing='interpolate', "

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from titans_core.train import borrowed_randomness
 from titans_ts import online
 from titans_ts.objective import Objective
 from titans_ts.rolling import KeptForecasts, corrections, forecast_rows
@@ -71,8 +72,7 @@ def train_memory(
         The memory, or None where it does not help or the series are too short; and what happened.
     """
     config = network.config
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with borrowed_randomness(seed):
         memory = online.OnlineMemory(config.input_size, config.h)
         streams = _Streams(network, objective, table, memory, border)
         if not streams.enough:

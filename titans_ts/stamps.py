@@ -191,7 +191,7 @@ def _guess(index: pd.Index, is_integer: bool, where: str) -> Freq:
     raise ValueError(
         f"freq cannot be inferred: the time stamps of {where} have {len(values)} different steps, "
         f"from {pd.Timedelta(values[0])} to {pd.Timedelta(values[-1])}. "
-        "Make them regular (for instance df.resample), or pass freq."
+        "Make them regular (for instance df.resample), or pass freq (such as 'SMS' for the 1st and 15th of months)."
     )
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from torch.utils.data import DataLoader
 
-from titans_core.train import History, TrainingOptions, digest, train_network
+from titans_core.train import History, TrainingOptions, borrowed_randomness, digest, train_network
 from titans_core.train.batches import loader
 from titans_ts.exogenous import Columns
 from titans_ts.objective import DecayingError, Objective, objective_of
@@ -88,8 +87,7 @@ def train(
         table = replace(table, unit=tensor(scaling.units.told))
     objective = objective_of(forecaster.loss)
     seed = forecaster._seed()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with borrowed_randomness(seed):
         network = forecaster._network(forecaster._config(table, objective))
     batches, val, max_epochs = _batches(forecaster, table, border, seed)
     history = train_network(

@@ -110,3 +110,15 @@ def test_without_sequences_the_error_says_how_to_get_them(home):
     assert "Homo_sapiens.GRCh38.dna.toplevel.fa.gz" in message
     assert "Caenorhabditis_elegans.WBcel235" in message
     assert "zenodo.org/records/16605299/files/demo_human_or_worm_v0.zip" in message
+
+
+def test_a_parquet_file_that_is_cut_off_is_named(tmp_path):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    folder = tmp_path / "dna" / "gue" / "tf_0"
+    folder.mkdir(parents=True)
+    pd.DataFrame({"sequence": ["ACGT"] * 9, "label": [0, 1, 0] * 3}).to_parquet(folder / "train.parquet")
+    whole = (folder / "train.parquet").read_bytes()
+    (folder / "train.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"train\.parquet is no whole Parquet file"):
+        load_dna("tf_0", data_home=tmp_path, download=False)

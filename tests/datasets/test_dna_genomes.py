@@ -8,6 +8,8 @@ import pytest
 
 from titans_datasets.audit import Spans, best_overlap
 from titans_datasets.dna import load_dna, load_genome
+from titans_datasets.dna.rebuild import _STRANDS
+from titans_dna import reverse_complement
 
 OTHER_STRAND = str.maketrans("ACGT", "TGCA")
 
@@ -194,3 +196,8 @@ def test_drosophila_is_cut_at_all_official_coordinates_from_a_generated_genome_o
     # sequences that overlap share their bases, and on random bases no others do
     report = data.audit()
     assert abs(report.kmers.shared_with_train - report.intervals.touching) < 0.02
+
+
+def test_the_other_strand_of_a_code_is_the_code_of_the_other_bases():
+    letters = "ACGTNRYSWKMBDHV"
+    assert letters.translate(_STRANDS)[::-1] == reverse_complement(letters)

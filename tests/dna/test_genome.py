@@ -5,10 +5,12 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import pyfaidx
 import pytest
 import torch
 
 from titans_dna import Interval, decode, encode, reverse_complement
+from titans_dna.sources import open_source
 
 # ---- fetch
 
@@ -236,3 +238,15 @@ def test_a_region_may_be_text(genome):
     ):
         with pytest.raises(error, match=message):
             genome.fetch(region)
+
+
+def test_a_region_may_have_commas_and_its_chromosome_a_colon(write_fasta, open_genome):
+    genome = open_genome(write_fasta({"HLA:01": "ACGTACGT", "x": "ACGGT" * 500}))
+    assert genome.fetch("x:1,001-2,003") == genome.fetch(Interval("x", 1001, 2003))
+    assert genome.fetch("HLA:01") == "ACGTACGT"
+    assert genome.fetch("HLA:01:2-5") == "GTA"
+
+
+def test_a_fasta_that_pyfaidx_has_open_is_read(genome):
+    with pyfaidx.Fasta(str(genome.path)) as open_there:
+        assert open_source(open_there).lengths == genome.lengths

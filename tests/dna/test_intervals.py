@@ -172,3 +172,12 @@ def test_a_row_of_a_frame_that_is_no_interval_is_named(changes, message):
 def test_what_a_frame_does_not_know_is_empty():
     frame = pd.DataFrame({"chrom": ["I"], "start": [1.0], "end": [2.0], "strand": [pd.NA], "name": [float("nan")]})
     assert from_frame(frame) == [Interval("I", 1, 2, ".", "")]
+
+
+def test_a_gtf_attribute_needs_no_quotes(tmp_path):
+    (tmp_path / "a.gtf").write_text('IV\tsgd\tgene\t10\t20\t.\t+\t.\tgene_id YDL1; level 2; gene_name "COS7";\n')
+    assert [read_gff(tmp_path / "a.gtf", name=name)[0].name for name in (None, "level", "gene_name")] == [
+        "YDL1",
+        "2",
+        "COS7",
+    ]

@@ -306,3 +306,34 @@ def test_a_fasta_file_is_embedded_record_by_record(fitted, genome, tmp_path):
         fitted.embed(tmp_path / "some.fa")
     with pytest.raises(TypeError, match="give list"):
         fitted.embed({"a": "ACGT"})
+
+
+@pytest.mark.parametrize("architecture", ["mac", "mag"])
+def test_settings_reach_the_network(architecture):
+    settings = dict(dim=16, num_layers=1, num_heads=2, memory_depth=3, forget_to="zero", chunk_size=4)
+    text = "".join(np.random.default_rng(0).choice(list("ACGT"), 200))
+    model = DNALanguageModel(
+        architecture,
+        **settings,
+        hidden=24,
+        window=12,
+        length=32,
+        batch_size=2,
+        max_steps=1,
+        device="cpu",
+        random_state=0,
+        verbose=0,
+    ).fit([text])
+    config = model.model_.config
+    assert {name: getattr(config, name) for name in settings} == settings
+    assert (config.architecture, config.hidden, config.window, config.segment) == (architecture, 24, 12, 12)
+    assert model.set_params(hidden=None).fit([text]).model_.config.hidden == 32
+
+
+def test_a_transformer_reads_windows_of_its_length_where_no_context_is_asked_for():
+    text = "".join(np.random.default_rng(1).choice(list("ACGT"), 200))
+    settings = dict(dim=16, num_layers=1, num_heads=2, length=32, batch_size=4, device="cpu", random_state=0, verbose=0)
+    model = DNALanguageModel("transformer", **settings, max_steps=2).fit([text])
+    bits = model.bits_per_base([text])
+    assert bits == pytest.approx(model.bits_per_base([text], context=32), abs=1e-9)
+    assert bits != pytest.approx(model.bits_per_base([text], context=200), abs=1e-6)

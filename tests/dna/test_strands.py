@@ -80,3 +80,11 @@ def test_padding_never_changes_a_score(network):
     spare = network(torch.from_numpy(encode_batch(SEQUENCES, length=41).ids).long())
     np.testing.assert_allclose(alone.detach(), together.detach(), rtol=0, atol=1e-9)
     np.testing.assert_allclose(spare.detach(), together.detach(), rtol=0, atol=1e-9)
+
+
+def test_in_training_each_sequence_of_a_batch_has_a_strand_of_its_own():
+    torch.manual_seed(0)
+    network = NETWORKS["augment"](Encoder(EncoderConfig(dim=16, num_layers=1, dropout=0.0)), 2, 0.0)
+    ids = torch.from_numpy(encode_batch(["ACGTTGCAACC"] * 32).ids).long()
+    scores = network(ids)[:, 0].detach().numpy().round(4)
+    assert len(np.unique(scores)) == 2

@@ -149,3 +149,9 @@ def test_a_track_without_its_line_and_a_folder_in_the_way(tmp_path):
     with pytest.raises(IsADirectoryError, match="is a folder; name the file"):
         write_bedgraph(frame([1.0]), tmp_path / "folder")
     assert {path.name for path in tmp_path.iterdir()} == {"plain.bedgraph", "folder"}
+
+
+def test_a_bedgraph_is_sorted_and_joins_no_two_chromosomes(tmp_path):
+    track = pd.DataFrame({"chrom": ["d", "c", "c"], "start": [3, 2, 0], "end": [4, 3, 1], "bits": [1.0, 1.0, 2.0]})
+    write_bedgraph(track, tmp_path / "t", header=False)
+    assert (tmp_path / "t").read_text().splitlines() == ["c\t0\t1\t2.0", "c\t2\t3\t1.0", "d\t3\t4\t1.0"]

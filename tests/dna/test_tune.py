@@ -7,6 +7,7 @@ import numpy as np
 import optuna
 import pytest
 
+from titans_core.train import History
 from titans_dna import DNALanguageModel, TitansDNAClassifier
 from titans_dna.tune import default_space, plot_history, plot_importance, tune
 
@@ -120,3 +121,13 @@ def test_sequences_may_come_once_and_the_model_must_be_a_classifier():
     assert len(found.study_.trials) == 2
     with pytest.raises(TypeError, match="must be a TitansDNAClassifier, got DNALanguageModel"):
         tune(X, Y, DNALanguageModel())
+
+
+def test_a_trial_is_judged_by_its_best_epoch():
+    class Fitted(TitansDNAClassifier):
+        def fit(self, X, y, **options):
+            self.history_ = History([{"val_loss": 0.5}, {"val_loss": 0.25}, {"val_loss": 0.75}], 1)
+            return self
+
+    found = tune(X, Y, Fitted(), n_trials=1, space=lambda trial, facts: {}, verbose=0)
+    assert found.study_.best_value == 0.25

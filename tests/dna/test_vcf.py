@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from titans_dna import Genome
-from titans_dna.vcf import Variant, check_reference, check_sorted, read_vcf
+from titans_dna.vcf import Variant, check_reference, check_sorted, read_vcf, verdict
 
 HEADER = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
 
@@ -159,3 +159,9 @@ def test_ref_may_be_a_base_that_the_genomes_letter_stands_for(write_fasta, tmp_p
 def test_a_variant_has_a_place_and_bases(given):
     with pytest.raises(ValueError, match="a start of 0 or more and at least one base"):
         Variant(*given)
+
+
+def test_a_ref_one_base_off_is_told_on_either_side(write_fasta, tmp_path):
+    genome = Genome(write_fasta({"x": "ACGTT"}), cache_dir=tmp_path)
+    found = [verdict(Variant("x", 1, ref, "N"), genome) for ref in ("A", "C", "G", "T")]
+    assert found == ["shifted", "matching", "shifted", "other"]

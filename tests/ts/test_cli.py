@@ -275,3 +275,22 @@ def test_a_folder_of_another_model_is_refused_before_anything_is_trained(run, wi
     for command in ("fit", "tune"):
         said = run(command, wide_file, "--model", tmp_path / "m", code=1).output
         assert "holds a DNALanguageModel, which would be lost" in said
+
+
+def test_a_backtest_is_as_asked_and_its_errors_are_printed(run, wide_file, monkeypatch):
+    asked = {}
+    frame = pd.DataFrame(
+        {
+            "unique_id": ["a", "a", "a", "b", "b"],
+            "y": [1.0, 2.0, float("nan"), 10.0, 10.0],
+            "Titans": [1.0, 6.0, 0.0, 7.0, 14.0],
+            "Titans-lo-80": [0.0, 3.0, 0.0, 5.0, 5.0],
+            "Titans-hi-80": [2.0, 9.0, 0.0, 11.0, 20.0],
+        }
+    )
+    monkeypatch.setattr(TitansForecaster, "cross_validation", lambda self, df, **given: asked.update(given) or frame)
+    options = ["--windows", "2", "--step", "3", "--refit", "--val-size", "20", "--level", "80"]
+    said = run("backtest", wide_file, *SMALL, *options).output
+    assert asked == dict(n_windows=2, step_size=3, refit=True, val_size=20, level=[80.0], static_df=None)
+    rows = {row[0]: [float(x) for x in row[1:]] for row in map(str.split, said.splitlines()[-2:])}
+    assert rows == {"a": pytest.approx([2.0, 2.8284, 50.0]), "b": pytest.approx([3.5, 3.5355, 100.0])}

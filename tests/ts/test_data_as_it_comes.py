@@ -305,3 +305,11 @@ def test_what_was_measured_counts_where_a_column_was_not(tiny):
     whole = tiny(exogenous={"hist": ["p"]}).fit(frame.assign(p=0.0))
     np.testing.assert_array_equal(holed.mean_, whole.mean_)
     np.testing.assert_array_equal(holed.scale_, whole.scale_)
+
+
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_numbers_beyond_float32_are_refused(tiny, layout):
+    frame = long() if layout == "long" else long().pivot(index="ds", columns="unique_id", values="y")
+    for missing in ("error", "mask"):
+        with pytest.raises(ValueError, match=r"beyond 3\.4e\+38, the largest that float32 holds, first: .* series 'a'"):
+            tiny(missing=missing).fit(frame.assign(**{"y" if layout == "long" else "a": 1e150}))

@@ -4,6 +4,7 @@ import inspect
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -347,3 +348,30 @@ def test_a_model_of_a_matrix_forecasts_a_frame(tiny, wide):
     assert forecast.index[0] == wide.index[-1] + pd.Timedelta("1h")
     with pytest.raises(ValueError, match="irregular time stamps for freq 'h'"):
         tiny().fit(wide).predict(wide.iloc[::2])
+
+
+def test_fits_in_threads_are_those_of_one_after_the_other(tiny, wide):
+    alone = tiny().fit(wide).predict()
+    torch.manual_seed(7)
+    before = torch.random.get_rng_state()
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(lambda _: tiny().fit(wide).predict(), range(3)))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    for forecast in found:
+        pd.testing.assert_frame_equal(forecast, alone)
+
+
+def test_a_default_dtype_of_the_caller_changes_nothing(tiny, wide):
+    expected = tiny().fit(wide).predict()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = tiny().fit(wide).predict()
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    pd.testing.assert_frame_equal(found, expected)
+
+
+def test_nothing_is_trained_in_inference_mode(tiny, wide):
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="call fit outside of it"):
+        tiny().fit(wide)

@@ -177,3 +177,29 @@ def test_darts_takes_it_too():
     with torch.no_grad():
         expected = network.eval()(torch.tensor(wide.to_numpy()[-24:])[None])[0]
     np.testing.assert_allclose(found.values(), expected, rtol=1e-4)
+
+
+def test_every_setting_of_training_reaches_neuralforecast():
+    settings = {
+        "max_steps": 7,
+        "learning_rate": 3e-4,
+        "early_stop_patience_steps": 4,
+        "val_check_steps": 5,
+        "batch_size": 3,
+        "valid_batch_size": 2,
+        "windows_batch_size": 11,
+        "inference_windows_batch_size": 13,
+        "start_padding_enabled": True,
+        "step_size": 2,
+        "random_seed": 9,
+        "alias": "other",
+    }
+    model = Titans(h=12, input_size=24, n_series=2, loss=MSE(), valid_loss=MAE(), num_lr_decays=3, **settings)
+    assert {name: getattr(model, name) for name in settings} == settings
+    assert model.lr_decay_steps == 2
+    assert (type(model.loss), type(model.valid_loss)) == (MSE, MAE)
+
+
+def test_lookbacks_of_the_default_space_are_multiples_of_the_horizon():
+    config = AutoTitans.get_default_config(h=12, backend="ray", n_series=2)
+    assert config["input_size"].categories == [12, 24, 36, 48]

@@ -164,3 +164,28 @@ def test_what_comes_back_talks_as_the_forecaster_did(tiny, wide):
     assert found.verbose == 1
     with pytest.raises(ValueError, match=r"n_trials must be an integer >= 1, got 2\.5"):
         tune(wide, tiny(), n_trials=2.5)
+
+
+class StopError(Exception):
+    """Ends a search before anything is trained."""
+
+
+def test_a_space_is_told_what_the_shortest_series_has_and_whether_a_calendar_may_be_added(tiny, wide, to_long):
+    frame = to_long(wide)
+    frame = frame[(frame["unique_id"] != "b") | (frame["ds"] >= wide.index[40])]
+    counted = to_long(wide.reset_index(drop=True).rename_axis("ds"))
+
+    def told(df, **settings):
+        def space(trial, facts):
+            found.update(facts)
+            raise StopError
+
+        found = {}
+        with pytest.raises(StopError):
+            tune(df, tiny(**settings), n_trials=1, val_size=20, space=space, verbose=0)
+        return found
+
+    assert told(frame) == {"rows": 120 - 20 - 40, "h": 4, "may_add_calendar": True}
+    assert told(frame, h=6)["h"] == 6
+    assert not told(frame, exogenous={"calendar": ["day"]})["may_add_calendar"]
+    assert not told(counted)["may_add_calendar"]

@@ -14,12 +14,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from titans_core.files import written_whole
 from titans_core.models import TitansLM
 from titans_core.tokenizers import require
 
 __all__ = ["TABLE_1", "TASKS", "evaluate_harness", "table_1"]
 
 TASKS = Path(__file__).parent / "tasks"
+DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
 # the columns of Table 1: task and metric
 TABLE_1 = {
@@ -71,11 +73,14 @@ def evaluate_harness(
         ``config`` what was evaluated.
 
     Raises:
-        ValueError: an unknown task, or a tokenizer with more tokens than the model.
+        ValueError: an unknown task, a number below 1, or a tokenizer with more tokens than the model.
         FileNotFoundError: no such file of data, or no tokenizer.
         ImportError: a package is missing; the message names the command to install it.
     """
     names = _names(tasks)
+    for name, number in (("limit", limit), ("batch_size", batch_size), ("max_length", max_length)):
+        if number is not None and number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}.")
     for package in ("transformers", "lm_eval", "accelerate"):
         require(package, "lm-evaluation-harness", "hf")
     import lm_eval
@@ -154,6 +159,12 @@ def _load(folder: str | Path, dtype: str = "auto", device: str = "auto") -> Any:
 
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"{folder} is no folder: give one that save_pretrained wrote.")
+    if (Path(folder) / "model.json").is_file() and not (Path(folder) / "config.json").is_file():
+        raise ValueError(
+            f"{folder} holds a model as TitansLM.save and pretraining leave it. For the harness write it as "
+            "transformers does: TitansForCausalLM.from_titans(TitansLM.load(folder)).save_pretrained(other), and its "
+            'tokenizer beside it: hf_tokenizer("bytes").save_pretrained(other).'
+        )
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
@@ -194,6 +205,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="auto", help="cpu, cuda, ...; default: a GPU where there is one")
     parser.add_argument("--out", type=Path, help="JSON file to write the results to")
     given = parser.parse_args(arguments)
+    if given.dtype not in DTYPES:
+        raise ValueError(f"--dtype must be one of {DTYPES}, got {given.dtype!r}.")
+    if given.out is not None:  # before hours of evaluation
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        if given.out.is_dir():
+            raise ValueError(f"--out {given.out} is a folder: name a file.")
     _names(given.tasks)  # before the model is loaded
     results = evaluate_harness(
         _load(given.model, given.dtype, given.device),
@@ -211,8 +228,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = table_1(results)
     print(json.dumps(found))
     if given.out is not None:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps({"table_1": found, **results}, indent=1, default=str), encoding="utf-8")
+        with written_whole(given.out) as part:
+            part.write_text(json.dumps({"table_1": found, **results}, indent=1, default=str), encoding="utf-8")
 
 
 if __name__ == "__main__":

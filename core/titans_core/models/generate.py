@@ -52,8 +52,9 @@ class Generation:
         """
         _check(max_new_tokens, temperature, top_k, top_p)
         _check_ids(ids)
-        if isinstance(stop, int):
-            raise TypeError(f"stop must be a collection of token ids, such as [{stop}], got {stop}.")
+        if isinstance(stop, int | str):
+            such = [stop] if isinstance(stop, int) else [257]
+            raise TypeError(f"stop must be a collection of token ids, such as {such}, got {stop!r}.")
         if ids.shape[1] > 1:
             state = self.read(ids[:, :-1], state)
         token = ids[:, -1]

@@ -54,6 +54,11 @@ class TitansLM(Generation, nn.Module):
 
     def __init__(self, config: TitansConfig) -> None:
         super().__init__()
+        if not isinstance(config, TitansConfig):
+            raise TypeError(
+                f"config must be a TitansConfig, got {type(config).__name__}: TitansConfig(...), or by the name of a "
+                "preset TitansConfig.preset('mac-170m')."
+            )
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.dim)
         self.blocks = nn.ModuleList(
@@ -131,6 +136,8 @@ class TitansLM(Generation, nn.Module):
             ids, targets = ids[:, :-1], ids[:, 1:]
         elif targets.shape != ids.shape:
             raise ValueError(f"targets must have the shape of ids, {tuple(ids.shape)}, got {tuple(targets.shape)}.")
+        if targets.is_floating_point() or targets.dtype == torch.bool:
+            raise TypeError(f"targets must be token ids, integers, got {targets.dtype}.")
         hidden, targets = self.hidden(ids, state)[0].flatten(0, 1), targets.flatten().long()
         total = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
         for h, t in zip(hidden.split(chunk), targets.split(chunk), strict=True):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,23 @@ class LMState:
         """The same state on another device."""
         return map_state(lambda t: t.to(device), self)
 
-    def select(self, rows: Tensor) -> "LMState":
-        """The sequences ``rows [N]``, in this order; a sequence may come twice or not at all."""
-        return map_state(lambda t: t.index_select(0, rows.to(t.device)), self)
+    def select(self, rows: Tensor | Sequence[int]) -> "LMState":
+        """The sequences of these numbers ``[N]``, in this order; a sequence may come twice or not at all.
+
+        Raises:
+            ValueError: no numbers of sequences.
+        """
+        chosen = torch.as_tensor(rows)
+        if chosen.ndim != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool or not len(chosen):
+            raise ValueError(f"rows must be numbers of sequences, such as [0, 2], got {rows!r}.")
+        on_cpu = chosen.device.type == "cpu"  # elsewhere it would have to be waited for
+        if on_cpu and (chosen.min() < 0 or chosen.max() >= self.batch_size):
+            raise ValueError(f"rows must be from 0 to {self.batch_size - 1}, got {chosen.tolist()[:8]}.")
+        return map_state(lambda t: t.index_select(0, chosen.to(t.device)), self)
 
     def save(self, path: str | Path) -> None:
-        """Write it to one safetensors file."""
+        """Write it to one safetensors file; its folder is made."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         kept: dict[str, Tensor] = {}
         tree = _pack(self.blocks, kept, {})
         about = {"format": FORMAT, "tokens": self.tokens, "config": asdict(self.config), "tree": tree}

@@ -91,8 +91,11 @@ class NeuralMemory(nn.Module):
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
         if dim % num_heads:
             raise ValueError(f"dim must be a multiple of num_heads, got dim={dim} and num_heads={num_heads}.")
-        if isinstance(expansion, bool | str):
+        if isinstance(expansion, bool) or not isinstance(expansion, int | float) or not math.isfinite(expansion):
             raise ValueError(f"expansion must be a number, got {expansion!r}.")
+        for name, switch in (("momentum", momentum), ("forget", forget), ("unit_values", unit_values)):
+            if not isinstance(switch, bool):
+                raise ValueError(f"{name} must be True or False, got {switch!r}.")
         hidden = round(dim // num_heads * expansion)
         if hidden < 1:
             raise ValueError(
@@ -162,7 +165,10 @@ class NeuralMemory(nn.Module):
         """
         self._check(x, state)
         queries = slice(0, self.dim)
-        q = F.linear(x, self.qkv.weight[queries])
+        if type(self.qkv) is nn.Linear and not self.qkv._forward_hooks and not self.qkv._forward_pre_hooks:
+            q = F.linear(x, self.qkv.weight[queries])
+        else:  # what was put in its place, such as an adapter, is asked as a whole
+            q = self.qkv(x)[..., queries]
         if self.conv is not None:
             tail = None if state is None or state.tail is None else state.tail[..., queries]
             q, _ = self.conv(q, tail, queries)
@@ -176,6 +182,8 @@ class NeuralMemory(nn.Module):
 
     def initial_state(self, batch_size: int) -> NeuralMemoryState:
         """The state before the first token: the learned memory for each of ``batch_size`` sequences."""
+        if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+            raise ValueError(f"batch_size must be an integer of at least 1, got {batch_size!r}.")
         # of its own: a state does not change when the parameters learn
         return NeuralMemoryState(MemoryState.initial(tuple(w.clone() for w in self._start()), batch_size))
 
@@ -184,6 +192,9 @@ class NeuralMemory(nn.Module):
             raise TypeError(f"x must be a tensor [B, T, {self.dim}], got {type(x).__name__}.")
         if x.ndim != 3 or x.shape[2] != self.dim or x.numel() == 0:
             raise ValueError(f"x must be [B, T, {self.dim}] and must not be empty, got shape {tuple(x.shape)}.")
+        given, own = x.dtype, self.qkv.weight.dtype if type(self.qkv) is nn.Linear else x.dtype
+        if not given.is_floating_point or (given != own and not torch.is_autocast_enabled(x.device.type)):
+            raise TypeError(f"x must be of the layer's dtype {own}, got {given}: convert one, or use autocast.")
         if state is None:
             return
         if not isinstance(state, NeuralMemoryState):
@@ -192,6 +203,12 @@ class NeuralMemory(nn.Module):
             raise ValueError(
                 f"state is that of {len(state.memory.weights[0])} sequences, x has {len(x)}: go on with the batch that "
                 "the state came from."
+            )
+        shapes = tuple(w.shape[1:] for w in state.memory.weights)
+        if shapes != tuple(w.shape for w in self.weights):
+            raise ValueError(
+                f"state is that of a memory of the shapes {[tuple(s) for s in shapes]}, this one has "
+                f"{[tuple(w.shape) for w in self.weights]} (heads, in, out): go on with the layer that it came from."
             )
         size = 0 if self.conv is None else self.conv.weight.shape[-1]
         if state.tail is not None and state.tail.shape[1] + 1 != size:

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor
 from typing_extensions import Self
 
 from titans_core.archive import ArchiveError, load_archive, save_archive
+from titans_core.train.randomness import borrowed_randomness
 
 
 def is_number(value: Any) -> bool:
@@ -60,7 +60,7 @@ class TitansEstimator(BaseEstimator):
             )
         model = cls(**content["params"])
         try:
-            with torch.random.fork_rng(devices=[]):  # networks are made with random weights before they get their own
+            with borrowed_randomness():  # networks are made with random weights before they get their own
                 model._unpack(content["learned"], tensors)
         except (KeyError, TypeError, RuntimeError) as error:
             raise ArchiveError(

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from titans_core.train.fingerprint import shapes
 from titans_core.train.options import History, Loss, TrainingOptions
+from titans_core.train.randomness import borrowed_randomness
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import Callback
@@ -47,8 +48,11 @@ def train_network(
 
     Raises:
         ValueError: for a device that is not there, and for a checkpoint that another run left or that is damaged.
+        RuntimeError: under ``torch.inference_mode()``.
         FloatingPointError: if the loss stops being finite; the message says in which epoch.
     """
+    if torch.is_inference_mode_enabled():
+        raise RuntimeError("nothing can be trained under torch.inference_mode(): call fit outside of it.")
     # Lightning takes seconds to import, which a model that is loaded, and does not train, need not wait for
     import lightning as L
     from lightning.pytorch.callbacks import ModelCheckpoint
@@ -91,8 +95,7 @@ def train_network(
     module = OuterLoop(
         network, loss, options.learning_rate, options.weight_decay, len(train) * options.max_epochs, options.seed
     )
-    # the caller's random state is borrowed: it comes back as it was
-    with torch.random.fork_rng(), _quiet():
+    with borrowed_randomness(devices=True), _quiet():
         trainer = L.Trainer(
             max_epochs=options.max_epochs,
             accelerator=accelerator,

@@ -15,6 +15,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 from titans_core.models import TitansConfig, TitansLM
 from titans_core.train.flops import flops_per_token, peak_flops
 from titans_core.train.module import parameter_groups
+from titans_core.train.randomness import borrowed_randomness
 
 
 class LanguageModelTraining(L.LightningModule):
@@ -46,8 +47,7 @@ class LanguageModelTraining(L.LightningModule):
         self.config = TitansConfig.preset(config) if isinstance(config, str) else config
         self.learning_rate, self.weight_decay, self.betas = learning_rate, weight_decay, betas
         self.warmup_steps, self.final_rate, self.compiles = warmup_steps, final_rate, compile
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with borrowed_randomness(seed):
             self.model = TitansLM(self.config)
         self._losses: list[Tensor] = []  # of the batches of this step
         self._clock: tuple[float, int] | None = None  # when the last step ended, and its number

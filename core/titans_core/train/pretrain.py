@@ -10,6 +10,7 @@ Lightning's Trainer, with its strategies (``ddp``, and FSDP2 as ``ModelParallelS
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -51,11 +52,28 @@ def main(args: Sequence[str] | None = None) -> Any:
             )
             parser.add_argument("--out", type=str, default="pretraining/model", help="folder of the trained model")
 
+        @staticmethod
+        def subcommands() -> dict[str, set[str]]:
+            return {name: own for name, own in LightningCLI.subcommands().items() if name in ("fit", "validate")}
+
         def before_fit(self) -> None:
-            check_kind(self.config.fit.out, "TitansLM")
+            asked = self.config.fit
+            _new_or_a_folder(asked.out)
+            check_kind(asked.out, "TitansLM")
+            there = sorted(Path(asked.checkpoint.dirpath).glob("*.ckpt")) if asked.checkpoint.dirpath else []
+            if there and asked.ckpt_path is None:
+                raise ValueError(
+                    f"{there[0].parent} holds the checkpoints of an earlier run ({there[0].name}), which this one "
+                    "would replace. Go on from it with --ckpt_path last, or name another folder with "
+                    "--checkpoint.dirpath (and --out)."
+                )
 
         def after_fit(self) -> None:
             self.model.export(self.config.fit.out)
+
+        def before_validate(self) -> None:
+            if self.config.validate.ckpt_path is None:
+                raise ValueError("there is nothing to validate but random weights: give --ckpt_path, such as last.")
 
     return PretrainCLI(
         LanguageModelTraining,
@@ -67,8 +85,14 @@ def main(args: Sequence[str] | None = None) -> Any:
     )
 
 
+def _new_or_a_folder(out: str) -> None:
+    """Before the training, and not behind it."""
+    if Path(out).exists() and not Path(out).is_dir():
+        raise ValueError(f"--out {out} is a file; a model is saved as a folder.")
+
+
 if __name__ == "__main__":
     try:
-        main(sys.argv[1:])
-    except (OSError, ImportError) as error:
+        main()
+    except (OSError, ImportError, ValueError, FloatingPointError) as error:
         sys.exit(f"error: {error}")

@@ -228,6 +228,7 @@ def _check_same(state: dict[str, Any], here: dict[str, Any]) -> None:
     differences = [f"{k} is {state.get(k)} there and {v} here" for k, v in here.items() if state.get(k) != v]
     if differences:
         raise ValueError(
-            f"the checkpoint's place in the data is that of other batches: {'; '.join(differences)}. Resume with the "
-            "data, length, batch_size and seed that it was written with, or start anew."
+            f"the checkpoint's place in the data is that of other batches: {'; '.join(differences)} (batch_size: "
+            "micro_batch times the number of processes; together: how many of these make batch_tokens). Resume with "
+            "the data, length, batch_tokens, micro_batch, processes and seed that it was written with, or start anew."
         )

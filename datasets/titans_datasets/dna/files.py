@@ -60,6 +60,10 @@ def _read_parquet(path: Path) -> "pd.DataFrame":
         return pd.read_parquet(path)
     except ImportError as error:
         raise ImportError(f"{path} is a Parquet file, which needs pyarrow: pip install 'titans-suite[dna]'") from error
+    except (ValueError, OSError) as error:  # what pyarrow raises is one of these
+        raise ValueError(
+            f"{path} cannot be read as Parquet ({error}): it is cut off or damaged. Replace it."
+        ) from error
 
 
 def homes(home: Path) -> list[Path]:

@@ -396,3 +396,21 @@ def test_a_missing_package_is_an_error_that_names_the_command(model, monkeypatch
 
 def test_public_names():
     assert harness.__all__ == ["TABLE_1", "TASKS", "evaluate_harness", "table_1"]
+
+
+@pytest.mark.parametrize("number", ["limit", "batch_size", "max_length"])
+def test_numbers_below_one_are_refused(model, number):
+    with pytest.raises(ValueError, match=f"{number} must be at least 1, got 0"):
+        evaluate_harness(model, ["titans_piqa"], **{number: 0})
+
+
+def test_what_cannot_be_is_said_before_the_evaluation(model, tmp_path):
+    model.save(tmp_path / "pretrained")
+    (tmp_path / "results").mkdir()
+    for options, says in (
+        (["--model", tmp_path / "pretrained"], "holds a model as TitansLM.save and pretraining leave it"),
+        (["--model", tmp_path / "none", "--out", tmp_path / "results"], "results is a folder: name a file"),
+        (["--model", tmp_path / "none", "--dtype", "float33"], "--dtype must be one of"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            harness.main([str(x) for x in options])

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from titans_core.evals import evaluate, niah
+from titans_core.evals import evaluate, niah, words
 from titans_core.evals.haystack import sentences
 from titans_core.evals.needles import NOISE
 from titans_core.evals.words import ADJECTIVES, NOUNS
@@ -203,3 +203,10 @@ def test_needles_in_a_novel(novel, value, encode):
         assert found[3] == sample.answers[0]
         assert 4096 - 30 < len(encode(sample.text)) == sample.length <= 4096
     assert np.unique([sample.prompt[120:200] for sample in samples]).size > 25  # each begins elsewhere
+
+
+def test_a_word_that_is_hidden_is_never_its_own_key(monkeypatch):
+    monkeypatch.setattr(words, "ADJECTIVES", ("amber",))
+    monkeypatch.setattr(words, "NOUNS", ("fox", "owl"))
+    for sample in niah.samples(20, 1500, str.encode, value="word"):
+        assert sample.prompt.count(sample.answers[0]) == 1

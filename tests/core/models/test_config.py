@@ -204,3 +204,15 @@ def test_targets_of_another_shape_are_refused(make_model):
     ids = torch.ones(2, 3, dtype=torch.int64)
     with pytest.raises(ValueError, match=r"targets must have the shape of ids, \(2, 3\), got \(3, 2\)"):
         make_model("lmm").loss(ids, ids.T)
+
+
+@pytest.mark.parametrize("config", ["mac-170m", {"architecture": "mac"}])
+def test_a_model_is_made_from_a_configuration(config):
+    with pytest.raises(TypeError, match=r"config must be a TitansConfig, got .*TitansConfig\.preset"):
+        TitansLM(config)
+
+
+def test_targets_are_token_ids(make_model):
+    ids = torch.arange(6)[None]
+    with pytest.raises(TypeError, match=r"targets must be token ids, integers, got torch\.float32"):
+        make_model("lmm").loss(ids, ids.float())

@@ -110,3 +110,23 @@ def test_an_untrained_model_finds_every_token_about_as_likely(make_config, name)
     ids = torch.randint(256, (2, 64))
     # logits of deviation 0.5 cost an eighth more than knowing nothing; tied weights find the same token likely
     assert math.log(256) < model.loss(ids).item() < math.log(256) + 0.4
+
+
+def test_top_p_is_of_what_temperature_and_top_k_have_left():
+    logits = torch.tensor([[0.5, 0.25, 0.15, 0.1]]).log().repeat(2000, 1)
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(temperature, top_k, top_p):
+        return set(draw(logits, temperature, top_k, top_p, generator).tolist())
+
+    assert drawn(1.0, None, 0.6) == {0, 1}
+    assert drawn(0.5, None, 0.6) == {0}  # 0.725 of it
+    assert drawn(2.0, None, 0.7) == {0, 1, 2}  # 0.370, 0.262, 0.203
+    assert drawn(1.0, 2, 0.6) == {0}  # two thirds of what is left
+
+
+def test_the_model_comes_back_in_the_mode_it_had_after_an_error_too(make_model):
+    model = make_model("lmm").train()
+    with pytest.raises(ValueError, match="below the vocab_size"):
+        model.generate(torch.tensor([[99]]), 1)
+    assert model.training

@@ -168,3 +168,32 @@ def test_all_windows_share_one_mask():
         layer(x)[0].sum().backward()
     queries = x.numel() * 4
     assert max(kept) <= 3 * queries  # queries, keys and values of all heads, in one tensor
+
+
+def test_a_state_is_cut_from_the_graph_as_a_whole(make_model, name):
+    model, ids = make_model(name), torch.arange(20)[None]
+    state = model(ids)[1]
+    assert any(t.requires_grad for t in tensors(state.blocks))
+    cut = state.detach()
+    assert not any(t.requires_grad for t in tensors(cut.blocks))
+    assert cut.tokens == 20
+    assert torch.equal(model(ids, cut)[0], model(ids, state)[0])
+
+
+def test_sequences_are_chosen_by_numbers_of_any_kind(make_model):
+    model = make_model("mag")
+    state = model(torch.arange(18).reshape(3, 6))[1]
+    expected = list(tensors(state.select(torch.tensor([2, 0])).blocks))
+    for rows in ([2, 0], (2, 0), range(2, -1, -2)):
+        for a, b in zip(tensors(state.select(rows).blocks), expected, strict=True):
+            assert torch.equal(a, b)
+    for rows, says in (([], "numbers of sequences"), (0, "numbers of sequences"), ([True], "numbers of sequences"),
+                       ([3], "from 0 to 2"), ([-1], "from 0 to 2")):  # fmt: skip
+        with pytest.raises(ValueError, match=says):
+            state.select(rows)
+
+
+def test_the_folder_of_a_state_is_made(make_model, tmp_path):
+    state = make_model("lmm")(torch.arange(6)[None])[1]
+    state.save(tmp_path / "new" / "book.safetensors")
+    assert LMState.load(tmp_path / "new" / "book.safetensors").tokens == 6

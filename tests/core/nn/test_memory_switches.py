@@ -1,9 +1,11 @@
 """Laws of the memory layer over the whole grid of its switches, and its read written out by hand."""
 
+import copy
 import dataclasses
 
 import pytest
 import torch
+from torch import nn
 
 from titans_core import NeuralMemory
 
@@ -256,8 +258,67 @@ def test_a_read_is_checked_as_a_write_is():
             ((x.numpy(),), TypeError, "x must be a tensor"),
             ((x[:1], state), ValueError, "state is that of 2 sequences"),
             ((x, state.memory), TypeError, "state must be what an earlier call of this layer returned"),
+            ((x.double(),), TypeError, r"x must be of the layer's dtype torch\.float32, got torch\.float64"),
+            ((x.long(),), TypeError, r"x must be of the layer's dtype torch\.float32, got torch\.int64"),
+            (
+                (x, NeuralMemory(16, num_heads=2).initial_state(2)),
+                ValueError,
+                r"state is that of a memory of the shapes",
+            ),
         ):
             with pytest.raises(error, match=says):
                 call(*given)
-    with pytest.raises(ValueError, match="expansion must be a number"):
-        NeuralMemory(8, expansion="2")
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(x.bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"expansion": "2"}, "expansion must be a number, got '2'"),
+        ({"expansion": None}, "expansion must be a number, got None"),
+        ({"expansion": float("inf")}, "expansion must be a number, got inf"),
+        ({"momentum": "no"}, "momentum must be True or False, got 'no'"),
+        ({"forget": None}, "forget must be True or False, got None"),
+        ({"unit_values": 1}, "unit_values must be True or False, got 1"),
+    ],
+)
+def test_settings_of_another_kind_are_refused(settings, says):
+    with pytest.raises(ValueError, match=says):
+        NeuralMemory(8, **settings)
+
+
+def test_a_state_is_of_one_sequence_or_more():
+    with pytest.raises(ValueError, match="batch_size must be an integer of at least 1, got -1"):
+        NeuralMemory(8).initial_state(-1)
+
+
+class Adapter(nn.Module):
+    """As adapters are: beside the layer that it stands for, whose weight it shows as its own."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.beside = layer, nn.Linear(layer.in_features, layer.out_features, bias=False)
+
+    @property
+    def weight(self):
+        return self.layer.weight
+
+    def forward(self, x):
+        return self.layer(x) + self.beside(x)
+
+
+def test_what_stands_in_the_place_of_a_layer_is_asked_for_queries_too():
+    memory = make()
+    x = sequence()
+    merged = copy.deepcopy(memory)
+    memory.qkv = Adapter(memory.qkv).to(x.dtype)
+    with torch.no_grad():
+        merged.qkv.weight += memory.qkv.beside.weight
+    state = merged.update(x)
+    torch.testing.assert_close(memory.retrieve(x, state), merged.retrieve(x, state))
+    hooked = copy.deepcopy(merged)
+    hooked.qkv.register_forward_hook(lambda module, given, out: 2 * out)
+    with torch.no_grad():
+        merged.qkv.weight *= 2
+    torch.testing.assert_close(hooked.retrieve(x, state), merged.retrieve(x, state))

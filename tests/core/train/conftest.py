@@ -24,3 +24,12 @@ def windows(prepared):
     found = PackedTokens(prepared, length=16)
     assert len(found) // 12 == 5
     return found
+
+
+@pytest.fixture(scope="session")
+def tokens(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    lines = (f"The {i}th line says {'abc' * (i % 7)}, and {i * i} is its square." for i in range(600))
+    (folder / "text.txt").write_text("\n".join(lines))
+    prepare([folder / "text.txt"], folder / "tokens", val_fraction=0.1, verbose=0)
+    return folder / "tokens"

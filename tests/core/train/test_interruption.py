@@ -248,3 +248,14 @@ def test_a_damaged_checkpoint_is_refused_with_what_to_do(tmp_path):
     torch.save({"state_dict": {}}, checkpoint)
     with pytest.raises(ValueError, match="was not left by this library"):
         train_network(network(), squared_error, data(), None, options)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"learning_rate": 0.5}, {"weight_decay": 0.5}, {"patience": 4}, {"clip": 0.5}, {"average": 7}, {"max_epochs": 2}],
+)
+def test_a_checkpoint_of_other_options_is_refused(tmp_path, change):
+    options = {**OPTIONS, "max_epochs": 1, "checkpoint_dir": tmp_path}
+    train_network(network(), squared_error, data(), None, TrainingOptions(**options))
+    with pytest.raises(ValueError, match=f"checkpoint of another run: {next(iter(change))} is"):
+        train_network(network(), squared_error, data(), None, TrainingOptions(**options | change))

@@ -23,7 +23,6 @@ from titans_core import TitansConfig, TitansLM
 from titans_core.archive import ArchiveError
 from titans_core.train.flops import flops_per_token
 from titans_core.train.language import LanguageModelTraining
-from titans_core.train.prepare import prepare
 from titans_core.train.pretrain import main
 
 pytest.importorskip("jsonargparse")
@@ -40,15 +39,6 @@ CONFIG = dict(
     num_persistent=2,
     chunk_size=4,
 )
-
-
-@pytest.fixture(scope="module")
-def tokens(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("text")
-    lines = (f"The {i}th line says {'abc' * (i % 7)}, and {i * i} is its square." for i in range(600))
-    (folder / "text.txt").write_text("\n".join(lines))
-    prepare([folder / "text.txt"], folder / "tokens", val_fraction=0.1, verbose=0)
-    return folder / "tokens"
 
 
 def command(tokens, steps=10, config=None, data=None, trainer=None):
@@ -324,3 +314,42 @@ def test_training_and_validation_ask_for_the_next_token():
 def test_the_rate_rises_over_the_warmup_and_falls_as_a_cosine_to_its_end():
     module = LanguageModelTraining(TitansConfig(**CONFIG), warmup_steps=2, final_rate=0.1)
     assert [module._rate(step, 10) for step in (0, 1, 2, 6, 10)] == pytest.approx([0.5, 1, 1, 0.55, 0.1])
+
+
+@pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
+def test_an_earlier_run_is_not_replaced_by_a_forgotten_option(tokens, uninterrupted, tmp_path, monkeypatch):
+    folder = shutil.copytree(uninterrupted, tmp_path / "run")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["pretrain"])
+    before = (folder / "pretraining" / "checkpoints" / "last.ckpt").read_bytes()
+    with pytest.raises(ValueError, match="holds the checkpoints of an earlier run"):
+        main(command(tokens, steps=4)[3:])
+    assert (folder / "pretraining" / "checkpoints" / "last.ckpt").read_bytes() == before
+    Path("file").write_text("")
+    with pytest.raises(ValueError, match="--out file is a file"):
+        main([*command(tokens)[3:], "--out", "file", "--ckpt_path", "last"])
+
+
+@pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
+def test_a_trained_model_is_validated_and_random_weights_are_not(tokens, uninterrupted, monkeypatch):
+    monkeypatch.chdir(uninterrupted)
+    monkeypatch.setattr(sys, "argv", ["pretrain"])
+    settings = json.loads(command(tokens)[-1])
+    del settings["checkpoint"]
+    arguments = ["validate", "--config", json.dumps(settings)]
+    with pytest.raises(ValueError, match="nothing to validate but random weights"):
+        main(arguments)
+    cli = main([*arguments, "--ckpt_path", "pretraining/checkpoints/last.ckpt"])
+    trained = TitansLM.load("pretraining/model").state_dict()
+    assert all(torch.equal(w, trained[name]) for name, w in cli.model.model.state_dict().items())
+    assert "val_loss" in cli.trainer.callback_metrics
+
+
+def test_there_is_help_for_what_can_be_done(tokens, tmp_path):
+    code, output = run([sys.executable, "-m", "titans_core.train.pretrain", "--help"], tmp_path)
+    assert code == 0
+    assert "{fit,validate}" in output
+    code, output = run([*command(tokens, data={"batch_tokens": 500})], tmp_path)
+    assert code != 0
+    assert "error: batch_tokens=500 is no multiple of the 256" in output.replace("\n", " ")
+    assert "Traceback" not in output

@@ -1,0 +1,77 @@
+"""What fit asks of the training."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from titans_core import TitansConfig, TitansLM
+from titans_dna import classifier as module
+from titans_dna.classifier import TitansDNAClassifier
+from titans_dna.tokenizer import VOCAB_SIZE
+
+X = ["ACGTTGCAAC", "TTTACGNNACC", "ACG", "GGGTACCATTG"] * 50
+Y = np.array(["a", "b"] * 100)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What a fit would give to train_network."""
+
+    class StopError(Exception):
+        pass
+
+    def of(X, y, validation=None, **settings):
+        given = []
+
+        def take(*args, **options):
+            given.extend(args)
+            raise StopError
+
+        monkeypatch.setattr(module, "train_network", take)
+        with pytest.raises(StopError):
+            TitansDNAClassifier(dim=16, random_state=0, verbose=0, **settings).fit(X, y, validation=validation)
+        return dict(zip(("network", "loss", "train", "val", "options"), given, strict=False))
+
+    return of
+
+
+@pytest.mark.parametrize(("batch_size", "epochs"), [(200, 100), (4, 36), (1, 20)])
+def test_epochs_make_1600_batches_within_bounds_and_patience_is_half_of_them(asked, batch_size, epochs):
+    options = asked(X, Y, batch_size=batch_size)["options"]
+    assert (options.max_epochs, options.patience) == (epochs, epochs // 2)
+    assert asked(X, Y, max_epochs=4)["options"].patience == 3
+
+
+def test_a_validation_that_is_given_weighs_as_its_classes_do(asked):
+    val = asked(X, Y, validation=(X[:4], Y[:4]), class_weight={"b": 3.0})["val"]
+    _, labels, weights = next(iter(val))
+    assert weights.tolist() == [1.0, 3.0, 1.0, 3.0]
+    assert labels.tolist() == [0, 1, 0, 1]
+
+
+def pretrained():
+    config = TitansConfig("lmm", VOCAB_SIZE, dim=16, num_layers=1, num_heads=1, hidden=16, chunk_size=4)
+    return SimpleNamespace(model_=TitansLM(config))
+
+
+@pytest.mark.parametrize(("finetune", "rate"), [("full", 5e-4), ("gradual", 5e-4), ("frozen", 2e-3)])
+def test_a_language_model_learns_at_a_lower_rate_than_what_is_new(asked, finetune, rate):
+    assert asked(X, Y, pretrained=pretrained(), finetune=finetune)["options"].learning_rate == rate
+    assert asked(X, Y)["options"].learning_rate == 2e-3
+    assert asked(X, Y, pretrained=pretrained(), finetune=finetune, learning_rate=1.0)["options"].learning_rate == 1.0
+
+
+def test_a_fitted_network_can_be_trained_on_whatever_was_frozen():
+    settings = dict(finetune="frozen", max_epochs=1, device="cpu", random_state=0, verbose=0)
+    model = TitansDNAClassifier(pretrained(), **settings).fit(X[:20], Y[:20])
+    assert all(parameter.requires_grad for parameter in model.network_.parameters())
+
+
+def test_a_score_weighs_sequences_as_asked():
+    settings = dict(dim=16, num_layers=1, max_epochs=1, device="cpu", random_state=0, verbose=0)
+    model = TitansDNAClassifier(**settings).fit(X[:20], Y[:20])
+    said = model.predict(X[:4])
+    truth = np.where(np.arange(4) < 1, said, np.where(said == "a", "b", "a"))
+    assert model.score(X[:4], truth) == 0.25
+    assert model.score(X[:4], truth, sample_weight=[3, 1, 1, 1]) == 0.5

@@ -1,0 +1,55 @@
+"""Pictures show what they say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from titans_ts.plots import plot_backtest, plot_surprise
+
+
+def bands(axes):
+    return {c.get_label(): c.get_paths()[0].vertices[:, 1] for c in axes.collections}
+
+
+def test_bands_reach_from_the_lower_to_the_upper_bound_of_their_level(tiny, wide):
+    model = tiny().fit(wide, val_size=60)
+    found = bands(model.plot(series=["b"], level=[50, 95]).axes[0])
+    expected = model.predict(level=[50, 95])
+    for level in (50, 95):
+        low, high = expected[f"b-lo-{level}"].min(), expected[f"b-hi-{level}"].max()
+        assert (found[f"{level} %"].min(), found[f"{level} %"].max()) == pytest.approx((low, high))
+
+
+@pytest.fixture
+def frame():
+    """Two series, one in units of a hundred; each forecast is off by its step, in these units."""
+    rows = [
+        (name, 3 * cutoff + step, 3 * cutoff, unit * y, unit * (y - step))
+        for name, unit in (("a", 1.0), ("b", 100.0))
+        for cutoff, values in enumerate([(1.0, 5.0, 2.0), (7.0, 3.0, 4.0)])
+        for step, y in enumerate(values, start=1)
+    ]
+    return pd.DataFrame(rows, columns=["unique_id", "ds", "cutoff", "y", "Titans"])
+
+
+def test_a_backtest_is_drawn_with_its_widest_bounds(frame):
+    for level in (95, 50):  # from wide to narrow, as cross_validation gives them
+        frame[f"Titans-lo-{level}"] = frame["Titans"] - level
+    for level in (50, 95):
+        frame[f"Titans-hi-{level}"] = frame["Titans"] + level
+    axes = plot_backtest(frame, ["a"]).axes[0]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["actual", "95 %", "Titans"]
+    own = frame[frame["unique_id"] == "a"]
+    found = bands(axes)["95 %"]
+    first = own[own["cutoff"] == 0]
+    assert (found.min(), found.max()) == (first["Titans-lo-95"].min(), first["Titans-hi-95"].max())
+    lines = [line.get_xydata().tolist() for line in axes.get_lines()]
+    assert own[["ds", "y"]].to_numpy().tolist() in lines
+    assert first[["ds", "Titans"]].to_numpy().tolist() in lines
+
+
+def test_the_highest_surprises_are_marked():
+    surprise = pd.DataFrame({"unique_id": "a", "ds": range(100), "surprise": np.arange(100.0)[::-1]})
+    axes = plot_surprise(surprise, quantile=0.9).axes[0]
+    assert axes.collections[0].get_offsets()[:, 1].tolist() == [float(x) for x in range(99, 89, -1)]
+    assert "highest 10 %" in [text.get_text() for text in axes.get_legend().get_texts()]
