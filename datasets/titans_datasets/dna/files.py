@@ -61,9 +61,7 @@ def _read_parquet(path: Path) -> "pd.DataFrame":
     except ImportError as error:
         raise ImportError(f"{path} is a Parquet file, which needs pyarrow: pip install 'titans-suite[dna]'") from error
     except (ValueError, OSError) as error:  # what pyarrow raises is one of these
-        raise ValueError(
-            f"{path} cannot be read as Parquet ({error}): it is cut off or damaged. Replace it."
-        ) from error
+        raise ValueError(f"{path} is no whole Parquet file ({error}). Replace it.") from error
 
 
 def homes(home: Path) -> list[Path]:
