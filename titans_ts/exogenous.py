@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from titans_ts.libraries import to_pandas
+from titans_ts.libraries import holds_numbers, to_pandas
 
 # harmonics of each cycle of the calendar: a daily curve has corners, a year's is smooth
 CYCLES = {"day": 3, "week": 2, "year": 2}
@@ -181,7 +181,7 @@ def _need_columns(df: Any, names: tuple[str, ...], where: str) -> None:
 
 def _numbers(table: pd.DataFrame, where: str) -> np.ndarray:
     for name in table.columns:
-        if not pd.api.types.is_numeric_dtype(table[name]):
+        if not holds_numbers(table[name]):
             raise ValueError(
                 f"column {name!r} of {where} must be numeric, got {table[name].dtype}. Encode it, for instance with "
                 "pd.get_dummies."

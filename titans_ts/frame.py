@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from titans_ts.exogenous import Columns
-from titans_ts.libraries import to_pandas
+from titans_ts.libraries import holds_numbers, to_pandas
 from titans_ts.panel import Panel
 from titans_ts.stamps import (
     Freq,
@@ -146,7 +146,7 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None, missing: str) -> Panel:
             f"df has duplicate columns: {list(df.columns[df.columns.duplicated()])}. Each series needs its own name."
         )
     for name in df.columns:
-        if not pd.api.types.is_numeric_dtype(df[name]):
+        if not holds_numbers(df[name]):
             raise ValueError(
                 f"column {name!r} of a wide frame must be numeric (one column a series), got {df[name].dtype}. "
                 "Drop or convert it; or, if this is a long frame, name its columns: df.rename(columns={...: "
@@ -285,7 +285,7 @@ def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
             stacklevel=8,  # who called fit or predict
         )
     for name in ("y", *beside):
-        if not pd.api.types.is_numeric_dtype(df[name]):
+        if not holds_numbers(df[name]):
             raise ValueError(
                 f"column {name!r} must be numeric, got {df[name].dtype}. Convert it with pd.to_numeric(df[{name!r}])."
             )

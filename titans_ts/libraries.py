@@ -17,6 +17,11 @@ def to_pandas(df: Any) -> Any:
     return pd.DataFrame(columns)
 
 
+def holds_numbers(column: pd.Series) -> bool:
+    """Whether a column holds real numbers."""
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
+
+
 def from_pandas(frame: pd.DataFrame, library: str) -> Any:
     """A pandas frame as one of the library that the caller uses; an index becomes the column ``ds``."""
     if library == "pandas":

@@ -313,3 +313,11 @@ def test_numbers_beyond_float32_are_refused(tiny, layout):
     for missing in ("error", "mask"):
         with pytest.raises(ValueError, match=r"beyond 3\.4e\+38, the largest that float32 holds, first: .* series 'a'"):
             tiny(missing=missing).fit(frame.assign(**{"y" if layout == "long" else "a": 1e150}))
+
+
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_complex_numbers_are_refused(tiny, layout):
+    frame = long() if layout == "long" else long().pivot(index="ds", columns="unique_id", values="y")
+    name = "y" if layout == "long" else "a"
+    with pytest.raises(ValueError, match="must be numeric.*, got complex128"):
+        tiny().fit(frame.assign(**{name: frame[name] * 1j}))
