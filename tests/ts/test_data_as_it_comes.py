@@ -319,5 +319,5 @@ def test_numbers_beyond_float32_are_refused(tiny, layout):
 def test_complex_numbers_are_refused(tiny, layout):
     frame = long() if layout == "long" else long().pivot(index="ds", columns="unique_id", values="y")
     name = "y" if layout == "long" else "a"
-    with pytest.raises(ValueError, match="must be numeric.*, got complex128"):
+    with pytest.raises(ValueError, match=r"must be numeric.*, got complex128"):
         tiny().fit(frame.assign(**{name: frame[name] * 1j}))
