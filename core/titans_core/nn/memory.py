@@ -91,7 +91,8 @@ class NeuralMemory(nn.Module):
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
         if dim % num_heads:
             raise ValueError(f"dim must be a multiple of num_heads, got dim={dim} and num_heads={num_heads}.")
-        if isinstance(expansion, bool) or not isinstance(expansion, int | float) or not math.isfinite(expansion):
+        is_number = isinstance(expansion, int | float | Integral) and not isinstance(expansion, bool)
+        if not is_number or not math.isfinite(expansion):
             raise ValueError(f"expansion must be a number, got {expansion!r}.")
         for name, switch in (("momentum", momentum), ("forget", forget), ("unit_values", unit_values)):
             if not isinstance(switch, bool):

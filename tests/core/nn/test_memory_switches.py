@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -286,6 +287,10 @@ def test_a_read_is_checked_as_a_write_is():
 def test_settings_of_another_kind_are_refused(settings, says):
     with pytest.raises(ValueError, match=says):
         NeuralMemory(8, **settings)
+
+
+def test_a_width_may_be_a_number_of_numpy():
+    assert NeuralMemory(8, num_heads=2, expansion=np.int64(3)).weights[0].shape == (2, 4, 12)
 
 
 def test_a_state_is_of_one_sequence_or_more():
