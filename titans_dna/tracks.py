@@ -1,7 +1,6 @@
 """A track: one number for each base of a region, to look at, and to write for a genome browser."""
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,9 +46,6 @@ def write_bedgraph(
     joined = (chrom[1:] == chrom[:-1]) & (start[1:] == end[:-1]) & (value[1:] == value[:-1])
     first = np.flatnonzero(np.concatenate(([True], ~joined))) if len(frame) else np.empty(0, dtype=np.int64)
     last = np.append(first[1:], len(frame)) - 1 if len(frame) else first
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; name the file to write in it.")
     with written_whole(path) as part, part.open("w") as sink:
         if header:
             sink.write(f'track type=bedGraph name="{column}"\n')

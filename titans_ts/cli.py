@@ -217,7 +217,7 @@ def predict(
     if plot is not None:
         picture = fitted.plot(frame, level=level or None, futr_df=ahead, static_df=facts)
         with written_whole(plot) as part:
-            picture.savefig(part, dpi=150, format=plot.suffix[1:])
+            picture.savefig(part, dpi=150)
         typer.echo(f"drew {plot}", err=True)
 
 

@@ -24,7 +24,9 @@ class ArchiveError(ValueError):
 
 
 def check_kind(path: str | Path, kind: str) -> None:
-    """Raises ArchiveError where a folder holds a model of another kind, which a saving would replace."""
+    """Raises ArchiveError where a file is, or a folder that holds a model of another kind, which would be replaced."""
+    if Path(path).exists() and not Path(path).is_dir():
+        raise ArchiveError(f"{path} is a file; a model is saved as a folder.")
     there = _kind_of(Path(path))
     if there not in (None, kind):
         raise ArchiveError(f"{path} holds a {there}, which would be lost: name another folder, or delete it.")
@@ -38,8 +40,6 @@ def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: 
         ArchiveError: a file of this name, or a model of another kind.
     """
     folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise ArchiveError(f"{folder} is a file; a model is saved as a folder.")
     check_kind(folder, kind)
     folder.mkdir(parents=True, exist_ok=True)
     blob = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})

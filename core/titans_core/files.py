@@ -15,15 +15,20 @@ def written_whole(path: str | Path) -> Iterator[Path]:
 
     Until then what is at ``path`` stays as it is; several may write at once, each its own. A link stays one, to a new
     file. What is no file, such as ``/dev/stdout``, is written itself.
+
+    Raises:
+        IsADirectoryError: a folder.
     """
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name the file to write in it.")
     if path.exists() and not path.is_file():
         yield path
         return
-    path = path.resolve()
-    part = path.with_name(f"{path.stem}.{uuid.uuid4().hex}.part{path.suffix}")
+    target = path.resolve()
+    part = target.with_name(f"{target.stem}.{uuid.uuid4().hex}.part{path.suffix}")
     try:
         yield part
-        os.replace(part, path)
+        os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)

@@ -29,10 +29,11 @@ def test_what_was_there_stays_until_the_new_is_whole(tmp_path):
 
 def test_a_link_stays_a_link(tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    link, target = tmp_path / "out.csv", tmp_path / "elsewhere" / "out.csv"
+    link, target = tmp_path / "out.csv", tmp_path / "elsewhere" / "of-another-ending"
     link.symlink_to(target)
     with written_whole(link) as part:
         part.write_text("new")
+        assert part.suffix == ".csv"
     assert link.is_symlink()
     assert target.read_text() == "new"
 

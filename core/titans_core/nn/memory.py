@@ -3,6 +3,7 @@
 import math
 from itertools import pairwise
 from numbers import Integral
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,11 @@ from titans_core.ops.memory.api import check_activation, check_forget_to
 from titans_core.ops.memory.dispatch import check_backend
 
 GATES = ("token", "chunk")
+
+
+def _at_least(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
 
 
 def _logit(p: float) -> float:
@@ -87,8 +93,7 @@ class NeuralMemory(nn.Module):
             ("conv_size", conv_size, 0),
             ("chunk_size", chunk_size, 1),
         ):
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+            _at_least(name, value, least)
         if dim % num_heads:
             raise ValueError(f"dim must be a multiple of num_heads, got dim={dim} and num_heads={num_heads}.")
         is_number = isinstance(expansion, int | float | Integral) and not isinstance(expansion, bool)
@@ -183,8 +188,7 @@ class NeuralMemory(nn.Module):
 
     def initial_state(self, batch_size: int) -> NeuralMemoryState:
         """The state before the first token: the learned memory for each of ``batch_size`` sequences."""
-        if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
-            raise ValueError(f"batch_size must be an integer of at least 1, got {batch_size!r}.")
+        _at_least("batch_size", batch_size, 1)
         # of its own: a state does not change when the parameters learn
         return NeuralMemoryState(MemoryState.initial(tuple(w.clone() for w in self._start()), batch_size))
 

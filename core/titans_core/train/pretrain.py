@@ -58,7 +58,6 @@ def main(args: Sequence[str] | None = None) -> Any:
 
         def before_fit(self) -> None:
             asked = self.config.fit
-            _new_or_a_folder(asked.out)
             check_kind(asked.out, "TitansLM")
             there = sorted(Path(asked.checkpoint.dirpath).glob("*.ckpt")) if asked.checkpoint.dirpath else []
             if there and asked.ckpt_path is None:
@@ -83,12 +82,6 @@ def main(args: Sequence[str] | None = None) -> Any:
         save_config_kwargs={"overwrite": True},
         args=list(args) if args is not None else None,
     )
-
-
-def _new_or_a_folder(out: str) -> None:
-    """Before the training, and not behind it."""
-    if Path(out).exists() and not Path(out).is_dir():
-        raise ValueError(f"--out {out} is a file; a model is saved as a folder.")
 
 
 if __name__ == "__main__":
