@@ -10,7 +10,7 @@ __all__ = ["written_whole"]
 
 
 @contextmanager
-def written_whole(path: str | Path) -> Iterator[Path]:
+def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A file of another name and the same ending, to write: renamed to ``path`` when all went well, and gone when not.
 
     Until then what is at ``path`` stays as it is; several may write at once, each its own. A link stays one, to a new
