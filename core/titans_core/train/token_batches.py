@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from titans_core.train.processes import processes
 from titans_core.train.tokens import PackedTokens
 
-__all__ = ["KeepPlace", "OrderedBatches", "ResumableBatches", "TokenLoader"]
+__all__ = ["OrderedBatches", "ResumableBatches", "TokenLoader"]
 
 
 class ResumableBatches(Sampler[list[int]]):
@@ -155,8 +154,8 @@ class TokenLoader(DataLoader):
 
     Lightning saves :meth:`state_dict` in its checkpoints, and gives it back when it resumes within an epoch. With
     ``max_epochs``, resuming between two, it gives only the epoch's number, which says enough for a new loader whose
-    epochs were whole. Add the callback :class:`KeepPlace` for the others. With several processes use
-    ``Trainer(use_distributed_sampler=False)``: batches are shared already.
+    epochs were whole; :class:`~titans_core.train.token_data.TokenData` keeps the place of the others too. With several
+    processes use ``Trainer(use_distributed_sampler=False)``: batches are shared already.
 
     Args:
         tokens: the windows.
@@ -209,19 +208,6 @@ class TokenLoader(DataLoader):
     def _identity(self) -> dict[str, Any]:
         tokens: PackedTokens = self.dataset  # type: ignore[assignment]
         return {"length": tokens.length, "tokens": tokens.fingerprint}
-
-
-class KeepPlace(Callback):
-    """Gives a loader its place back from every checkpoint, whether it was written within an epoch or between two."""
-
-    def __init__(self, loader: TokenLoader) -> None:
-        self.loader = loader
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.loader.state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.loader.load_state_dict(state_dict)
 
 
 def _check_same(state: dict[str, Any], here: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.pytorch.trainer.states import TrainerFn
 from torch.utils.data import DataLoader
 
 from titans_core.train.token_batches import OrderedBatches, TokenLoader
@@ -46,6 +47,11 @@ class TokenData(L.LightningDataModule):
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
         self.train = PackedTokens(self.path, "train", self.length, verify=self.verify)
         has_val = "val" in self.train.description["parts"]
+        if stage == TrainerFn.VALIDATING and not has_val:
+            raise ValueError(
+                f"{self.path} has no validation part. Prepare the text with --val_fraction above 0, such as 0.5: there "
+                "must be a training part too."
+            )
         self.val = PackedTokens(self.path, "val", self.length, verify=self.verify) if has_val else None
         at_once = self.micro_batch * self.trainer.world_size
         accumulate, rest = divmod(self.batch_tokens, at_once * self.length)
@@ -74,7 +80,10 @@ class TokenData(L.LightningDataModule):
         return self.loader.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.loader.load_state_dict(state_dict)
+        """Goes on there, to train; what is validated may be another text, and is read from its beginning."""
+        assert self.trainer is not None
+        if self.trainer.state.fn == TrainerFn.FITTING:
+            self.loader.load_state_dict(state_dict)
 
     def val_dataloader(self) -> DataLoader | list[DataLoader]:
         if self.val is None:

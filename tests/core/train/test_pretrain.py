@@ -23,6 +23,7 @@ from titans_core import TitansConfig, TitansLM
 from titans_core.archive import ArchiveError
 from titans_core.train.flops import flops_per_token
 from titans_core.train.language import LanguageModelTraining
+from titans_core.train.prepare import prepare
 from titans_core.train.pretrain import main
 
 pytest.importorskip("jsonargparse")
@@ -342,7 +343,16 @@ def test_a_trained_model_is_validated_and_random_weights_are_not(tokens, uninter
     cli = main([*arguments, "--ckpt_path", "pretraining/checkpoints/last.ckpt"])
     trained = TitansLM.load("pretraining/model").state_dict()
     assert all(torch.equal(w, trained[name]) for name, w in cli.model.model.state_dict().items())
-    assert "val_loss" in cli.trainer.callback_metrics
+    own = cli.trainer.callback_metrics["val_loss"]
+    # another text, shared out otherwise: a place in the data is of training
+    Path("other.txt").write_text("Something else is written here, and it is no square at all. " * 200)
+    prepare("other.txt", "other", val_fraction=0.5, verbose=0)
+    settings["data"] |= {"path": "other", "micro_batch": 4}
+    arguments = ["validate", "--config", json.dumps(settings), "--ckpt_path", "pretraining/checkpoints/last.ckpt"]
+    assert abs(main(arguments).trainer.callback_metrics["val_loss"] - own) > 0.1
+    prepare("other.txt", "whole", val_fraction=0, verbose=0)
+    with pytest.raises(ValueError, match="whole has no validation part"):
+        main([*arguments, "--data.path", "whole"])
 
 
 def test_there_is_help_for_what_can_be_done(tokens, tmp_path):

@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from titans_core.train.token_batches import KeepPlace, OrderedBatches, TokenLoader
+from titans_core.train.token_batches import OrderedBatches, TokenLoader
+from titans_core.train.token_data import TokenData
 from titans_core.train.tokens import PackedTokens
 
 LENGTH, BATCH = 16, 12
@@ -137,14 +138,18 @@ def test_worker_processes_resume_exactly(windows, tmp_path, hook):
 
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize(("hook", "number"), [("batch", 2), ("batch", 3), ("batch", 4), ("epoch", 1), ("epoch", 2)])
-def test_with_keep_place_short_epochs_and_used_loaders_resume_exactly_too(windows, tmp_path, limit, hook, number):
-    options = {**LIMITS[limit], "limit_train_batches": 3}
+def test_with_token_data_short_epochs_and_used_data_resume_exactly_too(prepared, tmp_path, limit, hook, number):
+    options = {**LIMITS[limit], "limit_train_batches": 3, "limit_val_batches": 0}
+
+    def data():
+        return TokenData(prepared, LENGTH, batch_tokens=BATCH * LENGTH, micro_batch=BATCH, seed=5)
+
     save = Save(tmp_path / "a.ckpt", hook, number)
-    used = TokenLoader(windows, BATCH, seed=5)
-    unbroken = fit(used, callbacks=[KeepPlace(used), save], **options)
+    used = data()
+    unbroken = fit(used, callbacks=[save], **options)
     assert len({str(batch) for batch in unbroken[:STEPS]}) == STEPS  # an epoch that was left early is taken up
-    for loader in (TokenLoader(windows, BATCH, seed=5), used):
-        assert fit(loader, callbacks=[KeepPlace(loader)], resume=save.path, **options) == unbroken[save.used :]
+    for again in (data(), used):
+        assert fit(again, resume=save.path, **options) == unbroken[save.used :]
 
 
 SCRIPT = """
