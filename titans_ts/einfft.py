@@ -38,17 +38,18 @@ class EinFFT(nn.Module):
             dtype = torch.promote_types(x.dtype, torch.float32)
             w1, b1, w2, b2 = (p.to(dtype) for p in (self.weight_1, self.bias_1, self.weight_2, self.bias_2))
             z = torch.fft.fft2(x.to(dtype).unflatten(-1, (self.num_blocks, -1)), dim=(1, 2), norm="ortho")
-            re, im = _complex_layer(z.real, z.imag, w1, b1)
-            re, im = _complex_layer(F.relu(re), F.relu(im), w2, b2)
-            z = torch.complex(F.softshrink(re, self.shrink), F.softshrink(im, self.shrink))
+            # block by block, real and imaginary parts side by side: a complex product is one of twice the width
+            parts = torch.view_as_real(z).movedim(2, 0)  # [blocks, B, P, size, 2]
+            h = F.relu(_complex_layer(parts.flatten(3).flatten(1, 2), w1, b1))
+            h = F.softshrink(_complex_layer(h, w2, b2), self.shrink)
+            z = torch.view_as_complex(h.view(parts.shape).movedim(0, 2).contiguous())
             y = torch.fft.ifft2(z, dim=(1, 2), norm="ortho").real
         return y.flatten(-2).to(x.dtype)
 
 
-def _complex_layer(re: Tensor, im: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """One complex product per block, written in real parts. re, im ``[B, P, blocks, size]``."""
-
-    def product(x: Tensor, part: int) -> Tensor:
-        return torch.einsum("bpnd,nde->bpne", x, weight[part])
-
-    return product(re, 0) - product(im, 1) + bias[0], product(re, 1) + product(im, 0) + bias[1]
+def _complex_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """One complex product per block; x ``[blocks, tokens, 2 * size]``, real and imaginary parts taking turns."""
+    re, im = weight
+    rows = (torch.stack((re, im), dim=-1), torch.stack((-im, re), dim=-1))  # of what is real, and of what is imaginary
+    product = torch.stack(rows, dim=2).flatten(3).flatten(1, 2)  # [blocks, 2 * size, 2 * size]
+    return torch.baddbmm(bias.movedim(0, -1).flatten(1).unsqueeze(1), x, product)
