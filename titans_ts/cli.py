@@ -215,10 +215,7 @@ def predict(
     found = fitted.predict(frame, ahead, level or None, static_df=facts)
     _write(found, out)
     if plot is not None:
-        picture = fitted.plot(frame, level=level or None, futr_df=ahead, static_df=facts)
-        with written_whole(plot) as part:
-            picture.savefig(part, dpi=150)
-        typer.echo(f"drew {plot}", err=True)
+        _draw(fitted.plot(frame, level=level or None, futr_df=ahead, static_df=facts), plot)
 
 
 @app.command()
@@ -282,8 +279,7 @@ def backtest(
     if plot is not None:
         from titans_ts.plots import plot_backtest
 
-        plot_backtest(found).savefig(plot, dpi=150)
-        typer.echo(f"drew {plot}", err=True)
+        _draw(plot_backtest(found), plot)
 
 
 @app.command()
@@ -404,6 +400,12 @@ def _by_name(fitted: Any, frame: pd.DataFrame) -> pd.DataFrame:
 
 def _names(facts: pd.DataFrame | None) -> list[str]:
     return [] if facts is None else [str(name) for name in facts.columns if name != "unique_id"]
+
+
+def _draw(picture: Any, plot: Path) -> None:
+    with written_whole(plot) as part:
+        picture.savefig(part, dpi=150)
+    typer.echo(f"drew {plot}", err=True)
 
 
 def _write(found: Any, out: Path | None) -> None:

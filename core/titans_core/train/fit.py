@@ -72,7 +72,7 @@ def train_network(
     if val is not None:
         callbacks.append(Patience("val_loss", patience=options.patience, check_finite=False))
     if options.progress:
-        callbacks.append(ProgressBar(leave=True))
+        callbacks.append(ProgressBar(refresh_rate=10, leave=True))
     if on_epoch is not None:
         callbacks.append(OnEpoch(on_epoch))
     resume = None
