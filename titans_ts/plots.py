@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from titans_core.train.picture import Picture
+from titans_ts.frame import LONG_COLUMNS
 from titans_ts.libraries import to_pandas
 from titans_ts.panel import Panel
+from titans_ts.reading import is_frame
 
 MOST_SERIES = 6
 FORECAST, PAST, TRUTH, ALARM = "#c4432b", "0.35", "0.65", "#7a1f8a"
@@ -109,7 +112,6 @@ def plot_residuals(frame: Any) -> Figure:
     mean = residual.groupby(frame["ds"]).mean()
     by_time.plot(mean.index, mean, color=PAST, linewidth=1)
     by_time.axhline(0, color="0.8", linewidth=0.8, zorder=0)
-    by_time.tick_params(axis="x", labelrotation=30)
     _dress(by_time, "mean residual over time")
     spread.hist(residual.dropna(), bins=60, color=TRUTH)
     spread.axvline(0, color=FORECAST, linewidth=0.8)
@@ -122,27 +124,35 @@ def plot_surprise(surprise: Any, df: Any = None, series: list[Any] | None = None
 
     Args:
         surprise: of :meth:`~titans_ts.TitansForecaster.surprise`.
-        df: the long frame that it is of; its series are then drawn above their surprise.
+        df: what it is of, in any layout; each series is then drawn above its surprise, with the same moments marked.
         series: which to draw; default: the first six.
         quantile: moments above this part of a series' surprise are marked.
     """
     surprise = _need(surprise, ("unique_id", "ds", "surprise"))
-    truth = None if df is None else _need(df, ("unique_id", "ds", "y"))
     chosen = _chosen(list(surprise["unique_id"].unique()), series)
-    figure, panels = _panels(len(chosen))
+    truth = None if df is None else _long(df)
+    if truth is not None:
+        _chosen(list(truth["unique_id"].unique()), chosen)
+    figure, panels = _panels(len(chosen), *([] if truth is None else [1.2]))
+    panels = panels.reshape(len(chosen), -1)
     for axes, name in zip(panels, chosen, strict=True):
         own = surprise[surprise["unique_id"] == name]
         marked = own[own["surprise"] > own["surprise"].quantile(quantile)]
-        axes.plot(own["ds"], own["surprise"], color=ALARM, linewidth=0.9, label="surprise")
-        axes.scatter(marked["ds"], marked["surprise"], color=ALARM, s=14, label=f"highest {100 * (1 - quantile):g} %")
-        axes.set_ylim(bottom=0)
+        lines = [own[["ds", "surprise"]]]
         if truth is not None:
-            values = truth[truth["unique_id"] == name]
-            above = axes.twinx()
-            above.plot(values["ds"], values["y"], color=TRUTH, linewidth=0.8, zorder=0)
-            above.spines[["top"]].set_visible(False)
-        _dress(axes, str(name))
-    return _finished(figure, panels)
+            lines.insert(0, truth.loc[truth["unique_id"] == name, ["ds", "y"]])
+        for panel, line in zip(axes, lines, strict=True):
+            what = line.columns[1]
+            color, label = (PAST, "actual") if what == "y" else (ALARM, what)
+            panel.plot(line["ds"], line[what], color=color, linewidth=0.9, label=label)
+            there = marked[["ds"]].merge(line, on="ds")
+            label = f"highest {100 * (1 - quantile):g} %"
+            panel.scatter(there["ds"], there[what], color=ALARM, s=14, label=label, zorder=3)
+            _dress(panel, str(name) if panel is axes[0] else "")
+        axes[-1].set_ylim(bottom=0)
+        if truth is not None:
+            axes[-1].set_ylabel("surprise")
+    return _finished(figure, panels[:, 0])
 
 
 def _chosen(ids: list[Any], series: list[Any] | None) -> list[Any]:
@@ -165,19 +175,33 @@ def _need(frame: Any, names: tuple[str, ...]) -> pd.DataFrame:
     return frame
 
 
-def _panels(count: int) -> tuple[Figure, Any]:
-    figure = Picture(figsize=(10, 1.2 + 2.0 * count), layout="constrained")
-    return figure, figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
+def _long(df: Any) -> pd.DataFrame:
+    """A frame of any layout, or a matrix, with one row a value."""
+    frame = to_pandas(df) if is_frame(df) else pd.DataFrame(np.asarray(df))
+    if set(LONG_COLUMNS) <= set(frame.columns):
+        return frame
+    frame = frame.set_index("ds") if "ds" in frame.columns else frame.rename_axis("ds")
+    return frame.melt(ignore_index=False, var_name="unique_id", value_name="y").reset_index()
+
+
+def _panels(count: int, *below: float) -> tuple[Figure, Any]:
+    """One panel a series, one below the other; and ``below`` each of them others of such heights."""
+    heights = [2.0, *below] * count
+    figure = Picture(figsize=(10, 1.2 + sum(heights)), layout="constrained")
+    ratios = {"height_ratios": heights}
+    return figure, figure.subplots(len(heights), 1, sharex=True, squeeze=False, gridspec_kw=ratios)[:, 0]
 
 
 def _dress(axes: Axes, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.01)
+    locator = axes.xaxis.get_major_locator()
+    if isinstance(locator, AutoDateLocator):  # short labels, which leave each other room
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=locator.tz))
 
 
 def _finished(figure: Figure, panels: Any) -> Figure:
     # above the first panel, where no line can run through it
     panels[0].legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, ncols=6, fontsize=9)
-    figure.autofmt_xdate(rotation=0, ha="center")
     return figure

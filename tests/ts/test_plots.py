@@ -1,5 +1,8 @@
 """Pictures show what they say."""
 
+from io import BytesIO
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -53,3 +56,28 @@ def test_the_highest_surprises_are_marked():
     axes = plot_surprise(surprise, quantile=0.9).axes[0]
     assert axes.collections[0].get_offsets()[:, 1].tolist() == [float(x) for x in range(99, 89, -1)]
     assert "highest 10 %" in [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_a_series_is_drawn_above_its_surprise_with_the_same_moments_marked():
+    days = pd.date_range("2024-01-01", periods=60, freq="D", name="ds")
+    wide = pd.DataFrame({"a": np.arange(60.0), "b": -np.arange(60.0)}, index=days)
+    surprise = pd.DataFrame({"unique_id": "b", "ds": days[9::10], "surprise": [1.0, 1, 9, 1, 1, 1]})
+    long = wide.melt(ignore_index=False, var_name="unique_id", value_name="y").reset_index()
+    for df in (wide, wide.reset_index(), long):
+        above, below = plot_surprise(surprise, df, quantile=0.9).axes
+        assert above.get_lines()[0].get_ydata().tolist() == wide["b"].tolist()
+        assert [a.collections[0].get_offsets()[:, 1].tolist() for a in (above, below)] == [[-29.0], [9.0]]
+    matrix = surprise.assign(unique_id=1, ds=range(9, 60, 10))
+    above, _ = plot_surprise(matrix, wide.to_numpy()).axes
+    assert above.get_lines()[0].get_ydata().tolist() == wide["b"].tolist()
+    with pytest.raises(ValueError, match=r"no series \['b'\] in the frame"):
+        plot_surprise(surprise, wide[["a"]])
+
+
+def test_dates_leave_each_other_room():
+    ds = pd.date_range("2017-09-26", "2017-10-24", freq="h")  # with ticks on the 29th and on the 1st
+    figure = plot_backtest(pd.DataFrame({"unique_id": "a", "ds": ds, "cutoff": ds[0], "y": 1.0, "Titans": 2.0}))
+    figure.savefig(BytesIO())
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert len(boxes) > 3
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))

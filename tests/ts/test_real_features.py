@@ -117,7 +117,9 @@ def test_pictures_show_what_they_are_of(wide, long, fitted):
         surprise = fitted.surprise(wide)
         picture = plot_surprise(surprise, long, series=["OT"])
         own = surprise[surprise["unique_id"] == "OT"]["surprise"]
-        np.testing.assert_allclose(picture.axes[0].get_lines()[0].get_ydata(), own)
+        above, below = picture.axes
+        np.testing.assert_allclose(above.get_lines()[0].get_ydata(), wide["OT"])
+        np.testing.assert_allclose(below.get_lines()[0].get_ydata(), own)
     assert forecast._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match=r"lacks the columns \['cutoff'"):
         plot_backtest(long)
