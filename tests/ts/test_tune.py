@@ -32,6 +32,12 @@ def test_the_best_trial_comes_back_fitted(tiny, wide):
     assert plot_history(found.study_).axes[0].get_ylabel() == "validation loss"
 
 
+def test_a_picture_counts_trials_in_whole_numbers():
+    study = optuna.create_study()
+    study.add_trials([optuna.trial.create_trial(value=1.0) for _ in range(20)])
+    assert all(tick.is_integer() for tick in plot_history(study).axes[0].get_xticks())
+
+
 def test_the_seed_of_the_forecaster_stays_where_no_other_is_given(tiny, wide):
     options = dict(n_trials=1, space=lambda trial, facts: {}, verbose=0)
     assert tune(wide, tiny(random_state=5), **options).random_state == 5

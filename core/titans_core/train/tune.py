@@ -168,6 +168,7 @@ def plot_history(study: optuna.Study) -> Any:
     best = [min(values[: i + 1]) for i in range(len(values))]
     axes.step([t.number for t in done], best, where="post", color="0.35", linewidth=1.2, label="best so far")
     axes.set_xlabel("trial")
+    axes.locator_params(axis="x", integer=True)
     axes.set_ylabel("validation loss")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
