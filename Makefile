@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint tables example clean
+.PHONY: demo test lint tables example notebooks clean
 
 demo: $(STAMP)
 	$(BIN)/python benchmarks/demo.py
@@ -23,6 +23,9 @@ tables: $(STAMP)
 
 example: $(STAMP)
 	$(BIN)/python benchmarks/readme_example.py
+
+notebooks: $(STAMP)
+	$(BIN)/python benchmarks/run_notebooks.py
 
 clean:
 	rm -rf $(VENV) out
