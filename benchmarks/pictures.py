@@ -41,7 +41,8 @@ def memory_cpu() -> plt.Figure | None:
     axes[0].set_yticks(places, names)
     axes[0].invert_yaxis()
     axes[0].set_ylabel("dim / heads / chunk / T")
-    axes[0].legend(loc="lower right", fontsize="small")
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=2, fontsize="small")
     return figure
 
 
