@@ -188,9 +188,9 @@ def test_holes_cost_little_where_they_are_allowed(tiny, missing):
     model = tiny(missing=missing, **options).fit(holed.iloc[:500])
     errors = [
         np.abs(model.predict(holed.iloc[:cut])["a"].to_numpy() - np.sin(np.arange(cut, cut + 4) / 4)).mean()
-        for cut in range(510, 590, 10)
+        for cut in range(510, 590)  # every phase: which of them a hole spoils differs from training to training
     ]
-    assert np.mean(errors) < 0.25  # the wave's own mean deviation is .64
+    assert np.mean(errors) < 0.2  # the wave's own mean deviation is .64
     assert np.isfinite(model.score(holed))
     model.update(holed.iloc[500:])
     assert model.predict().index[0] == 600
