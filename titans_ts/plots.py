@@ -10,10 +10,10 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from titans_core.train.picture import Picture
-from titans_ts.frame import LONG_COLUMNS
+from titans_ts.frame import read_frame
 from titans_ts.libraries import to_pandas
 from titans_ts.panel import Panel
-from titans_ts.reading import is_frame
+from titans_ts.reading import of_values
 
 MOST_SERIES = 6
 FORECAST, PAST, TRUTH, ALARM = "#c4432b", "0.35", "0.65", "#7a1f8a"
@@ -130,9 +130,10 @@ def plot_surprise(surprise: Any, df: Any = None, series: list[Any] | None = None
     """
     surprise = _need(surprise, ("unique_id", "ds", "surprise"))
     chosen = _chosen(list(surprise["unique_id"].unique()), series)
-    truth = None if df is None else _long(df)
-    if truth is not None:
-        _chosen(list(truth["unique_id"].unique()), chosen)
+    truth = None
+    if df is not None:
+        truth = read_frame(of_values(df), missing="mask", fill=False, known=pd.Index(surprise["ds"]))
+        _chosen(truth.ids, chosen)
     figure, panels = _panels(len(chosen), *([] if truth is None else [1.2]))
     panels = panels.reshape(len(chosen), -1)
     for axes, name in zip(panels, chosen, strict=True):
@@ -140,7 +141,7 @@ def plot_surprise(surprise: Any, df: Any = None, series: list[Any] | None = None
         marked = own[own["surprise"] > own["surprise"].quantile(quantile)]
         lines = [own[["ds", "surprise"]]]
         if truth is not None:
-            lines.insert(0, truth.loc[truth["unique_id"] == name, ["ds", "y"]])
+            lines.insert(0, pd.DataFrame({"ds": truth.index, "y": truth.values[:, truth.ids.index(name)]}))
         for panel, line in zip(axes, lines, strict=True):
             what = line.columns[1]
             color, label = (PAST, "actual") if what == "y" else (ALARM, what)
@@ -173,15 +174,6 @@ def _need(frame: Any, names: tuple[str, ...]) -> pd.DataFrame:
     if missing:
         raise ValueError(f"the frame lacks the columns {missing}. Got {list(frame.columns)[:8]}.")
     return frame
-
-
-def _long(df: Any) -> pd.DataFrame:
-    """A frame of any layout, or a matrix, with one row a value."""
-    frame = to_pandas(df) if is_frame(df) else pd.DataFrame(np.asarray(df))
-    if set(LONG_COLUMNS) <= set(frame.columns):
-        return frame
-    frame = frame.set_index("ds") if "ds" in frame.columns else frame.rename_axis("ds")
-    return frame.melt(ignore_index=False, var_name="unique_id", value_name="y").reset_index()
 
 
 def _panels(count: int, *below: float) -> tuple[Figure, Any]:
