@@ -17,6 +17,7 @@ records nothing.
 """
 
 import argparse
+import gc
 import itertools
 import statistics
 import time
@@ -104,11 +105,16 @@ def gated_delta_layer(T: int, s: Shapes) -> Callable[[], Tensor]:
 
 
 def mamba2_layer(T: int, s: Shapes) -> Callable[[], Tensor]:
+    import mamba_ssm  # noqa: F401  without its kernels fla runs a slow stand-in
     from fla.layers import Mamba2
 
     layer = Mamba2(hidden_size=s.heads * s.head, num_heads=2 * s.heads, head_dim=s.head).to(s.device, s.dtype)
     x = s.randn(s.tokens // T, T, s.heads * s.head)
-    return lambda: layer(x)
+    return lambda: _first(layer(x))
+
+
+def _first(found: Any) -> Tensor:
+    return found[0] if isinstance(found, tuple) else found
 
 
 def peer_layer(T: int, s: Shapes) -> Callable[[], Tensor]:
@@ -217,11 +223,13 @@ def main() -> None:
             row = {"case": case, **found()}
         except Exception as error:  # of a peer or of the compiler, which have errors of their own
             row = {"case": case, "unavailable": f"{type(error).__name__}: {error}".partition("\n")[0][:200]}
-        if s.device == "cuda":
-            torch.cuda.empty_cache()
         print(row, flush=True)
         if not args.smoke:
             append(FILE, {**row, "device": device, "dtype": str(s.dtype), "seed": 0, "repeats": REPEATS})
+        gc.collect()  # what stands in a cycle would be part of the next case's peak
+        if s.device == "cuda":
+            torch.cuda.synchronize()  # raises where a kernel broke the device for good: nothing here would run any more
+            torch.cuda.empty_cache()
 
     def share(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         """Adds the share of the device's arithmetic that the operator reached."""

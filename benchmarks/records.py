@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("torch", "triton", "numpy", "lightning", "titans-pytorch", "neuralforecast", "fla-core")
+PACKAGES = (
+    "torch", "triton", "numpy", "lightning", "titans-pytorch", "neuralforecast", "fla-core", "flash-linear-attention",
+    "mamba-ssm",
+)  # fmt: skip
 
 
 def environment() -> dict[str, Any]:
@@ -64,10 +67,11 @@ def _commit() -> str:
     def git(*args: str) -> str:
         return subprocess.run(["git", *args], capture_output=True, text=True, cwd=RESULTS.parent, check=False).stdout
 
-    if shutil.which("git") is None:
-        return "unknown"
+    head = git("rev-parse", "--short", "HEAD").strip() if shutil.which("git") else ""
+    if not head:  # a copy of the files alone, of which only the caller knows
+        return os.environ.get("TITANS_COMMIT", "unknown")
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude)results")
-    return git("rev-parse", "--short", "HEAD").strip() + ("+changes" if changed else "")
+    return head + ("+changes" if changed else "")
 
 
 COMMIT = _commit()  # when the process starts: of the code that it runs, whatever is checked out meanwhile

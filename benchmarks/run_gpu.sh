@@ -1,19 +1,30 @@
 #!/usr/bin/env bash
 # Tests and measures everything on a GPU, in under 8 minutes: the kernels against the definition, then speed and memory.
-# Needs torch with CUDA and triton; pytest and hypothesis for the tests. Results: benchmarks/results/memory_gpu.jsonl
+#
+#     [TITANS_COMMIT=abc1234] benchmarks/run_gpu.sh [folder]
+#
+# Needs torch with CUDA and triton; pytest and hypothesis for the tests; flash-linear-attention, mamba-ssm and
+# titans-pytorch for the peers, each of which is told as unavailable otherwise. Results go to
+# benchmarks/results/memory_gpu.jsonl, and with the log of the tests into the folder too, whatever ends the run. Where
+# the files lie without their git history, TITANS_COMMIT says which they are.
 set -uo pipefail
+folder="${1:-$(mktemp -d)}"
+mkdir -p "$folder"
+folder="$(cd "$folder" && pwd)"
 cd "$(dirname "$0")/.."
 export PYTHONPATH="$PWD/core:$PWD/datasets:$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 unset TRITON_INTERPRET
 python="${PYTHON:-python3}"
 
 "$python" -c 'import torch, sys; sys.exit(None if torch.cuda.is_available() else "there is no CUDA device here")' || exit 1
+trap '[ ! -f benchmarks/results/memory_gpu.jsonl ] || cp benchmarks/results/memory_gpu.jsonl "$folder"/' EXIT
 failed=0
 if "$python" -c 'import pytest' 2>/dev/null; then
   # most of their time is compiling, which runs side by side where there is pytest-xdist
-  workers=$("$python" -c 'import xdist; print("-n 8")' 2>/dev/null)
+  workers=$("$python" -c 'import xdist; print("-n auto --maxprocesses 16")' 2>/dev/null)
   timeout 150 "$python" -m pytest -q -p no:cacheprovider -o addopts="--import-mode=importlib" -o timeout= $workers \
-    tests/core/ops/test_triton_coefficients.py tests/core/ops/test_triton_decode.py tests/core/ops/test_triton_memory.py || failed=1
+    tests/core/ops/test_triton_coefficients.py tests/core/ops/test_triton_decode.py tests/core/ops/test_triton_memory.py 2>&1 |
+    tee "$folder/tests.log" || failed=1
 else
   echo "pytest is not installed: the kernels are measured, and not tested" >&2
   failed=1
