@@ -338,8 +338,18 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
 
     def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any) -> Any:
         super()._prepare_cache_for_generation(generation_config, model_kwargs, *rest)  # type: ignore[misc]
-        if generation_config.use_cache is not False and model_kwargs.get("past_key_values") is None:
+        cache, columns = model_kwargs.get("past_key_values"), model_kwargs.get("attention_mask")
+        if columns is None:  # where nothing is padding
+            columns = model_kwargs.get("position_ids")
+        if cache is None and generation_config.use_cache is not False:
             model_kwargs["past_key_values"] = TitansCache()
+        # what is read twice or left out, a cache of keys could show; a memory never
+        elif isinstance(cache, TitansCache) and columns is not None and columns.shape[1] <= cache.length:
+            raise ValueError(
+                f"past_key_values has read {cache.length} tokens and the prompt has {columns.shape[1]}: give the whole "
+                "text, those that were read and at least one more; or what follows them alone, with an attention_mask "
+                f"[B, {cache.length} + T] of both."
+            )
 
 
 def _input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:

@@ -266,6 +266,18 @@ def test_a_cache_that_was_returned_goes_on():
     assert torch.equal(found, hf.generate(text, max_new_tokens=5, do_sample=False))
 
 
+def test_a_prompt_that_a_cache_has_read_already_is_refused_and_what_follows_is_taken_with_a_mask_of_both():
+    hf, ids = wrapped(), random_ids(1, 9)
+    options = dict(max_new_tokens=4, do_sample=False, eos_token_id=None)
+    for read, given in ((9, ids), (9, ids[:, :5]), (5, ids[:, 5:])):
+        cache = hf(ids[:, :read], use_cache=True).past_key_values
+        with pytest.raises(ValueError, match=rf"has read {read} tokens and the prompt has {given.shape[1]}: give"):
+            hf.generate(given, past_key_values=cache, **options)
+        assert cache.length == read
+    found = hf.generate(ids[:, 5:], attention_mask=torch.ones_like(ids), past_key_values=cache, **options)
+    assert torch.equal(found[:, 4:], hf.generate(ids, **options)[:, 9:])
+
+
 def test_a_cache_of_another_batch_is_refused():
     hf = wrapped()
     cache = hf(random_ids(2, 5), use_cache=True).past_key_values
@@ -410,6 +422,15 @@ def test_saved_models_give_the_same_logits_in_a_fresh_process(tmp_path):
             torch.testing.assert_close(hf(ids).logits, logits, rtol=1e-5, atol=1e-5, msg=name)
     """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_head_of_its_own_is_saved_whatever_the_configuration_said(tmp_path):
+    model, ids = titans(tie_embeddings=True), random_ids(1, 7)
+    model.head.weight = torch.nn.Parameter(model.head.weight + 1)
+    model.save(tmp_path / "model")
+    loaded = TitansLM.load(tmp_path / "model")
+    assert torch.equal(loaded(ids)[0], model(ids)[0])
+    assert not loaded.config.tie_embeddings
 
 
 def test_weights_that_a_checkpoint_lacks_start_as_new(tmp_path):

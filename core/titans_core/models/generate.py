@@ -100,13 +100,13 @@ def draw(
     logits: Tensor, temperature: float, top_k: int | None, top_p: float | None, generator: torch.Generator | None
 ) -> Tensor:
     """One token for each row of logits ``[B, V]``."""
-    if temperature == 0:
+    if temperature < torch.finfo(torch.float32).tiny:  # where 0 / 0 would stand
         return logits.argmax(-1)
     logits = (logits - logits.amax(-1, keepdim=True)) / temperature  # of a low one, nothing becomes infinite but less
     if top_k is not None and top_k < logits.shape[-1]:
         least = logits.topk(top_k, dim=-1).values[:, -1:]
         logits = logits.masked_fill(logits < least, float("-inf"))
-    if top_p is not None:
+    if top_p is not None and top_p < 1:  # a sum of all may come to 1 too early
         ordered, order = logits.sort(dim=-1, descending=True)
         probability = ordered.softmax(-1)
         # a token stays where those before it do not hold top_p yet: so the likeliest always does

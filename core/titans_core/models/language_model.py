@@ -1,6 +1,6 @@
 """The language model: embedding, blocks of one architecture, output layer."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,8 @@ class TitansLM(Generation, nn.Module):
     def save(self, path: str | Path) -> None:
         """Write the model to the folder ``path`` (JSON and safetensors)."""
         tensors = {name: t for name, t in self.state_dict().items() if name != "head.weight" or not self._tied}
-        save_archive(path, type(self).__name__, {"config": asdict(self.config)}, tensors)
+        config = replace(self.config, tie_embeddings=self._tied)  # which may have been changed since
+        save_archive(path, type(self).__name__, {"config": asdict(config)}, tensors)
 
     @classmethod
     def load(cls, path: str | Path, config: TitansConfig | None = None) -> Self:

@@ -50,6 +50,7 @@ class LanguageModelTraining(L.LightningModule):
         with borrowed_randomness(seed):
             self.model = TitansLM(self.config)
         self._losses: list[Tensor] = []  # of the batches of this step
+        self._steps_seen = 0
         self._clock: tuple[float, int] | None = None  # when the last step ended, and its number
         self._kept: dict[str, Any] = {}  # the recipe of the checkpoint that training goes on from
 
@@ -120,13 +121,15 @@ class LanguageModelTraining(L.LightningModule):
     def on_train_batch_end(self, outputs: Any, batch: Tensor, batch_idx: int) -> None:
         """At the end of an optimiser step: its mean loss, tokens per second, and what part of the device's peak
         that is."""
-        if (batch_idx + 1) % self.trainer.accumulate_grad_batches:
+        if self.global_step == self._steps_seen:  # the last step of an epoch may be of fewer batches than the others
             return
+        self._steps_seen = self.global_step
         self.log("train_loss", torch.stack(self._losses).mean(), prog_bar=True, sync_dist=True)
+        batches = len(self._losses)
         self._losses.clear()
         now, step = time.perf_counter(), self.global_step
         if self._clock is not None and step > self._clock[1]:
-            tokens = batch[:, 1:].numel() * self.trainer.accumulate_grad_batches * self.trainer.world_size
+            tokens = batch[:, 1:].numel() * batches * self.trainer.world_size
             rate = tokens * (step - self._clock[1]) / (now - self._clock[0])
             self.log("tokens_per_second", rate, prog_bar=True)
             peak = peak_flops(self.device)
@@ -151,6 +154,7 @@ class LanguageModelTraining(L.LightningModule):
 
     def on_train_start(self) -> None:
         """A run that goes on does so by its arguments: what a checkpoint kept of an earlier recipe is replaced."""
+        self._steps_seen = self.global_step
         optimizer, schedule = self.trainer.optimizers[0], self.trainer.lr_scheduler_configs[0].scheduler
         rate = self._rate(schedule.last_epoch, self._steps)
         for group, decay in zip(optimizer.param_groups, (self.weight_decay, 0.0), strict=True):

@@ -84,9 +84,17 @@ def test_top_k_and_top_p_leave_out_the_rest():
     torch.testing.assert_close(drawn(temperature=0.5), cold / cold.sum(), rtol=0, atol=0.04)
 
 
+def test_a_top_p_of_1_leaves_nothing_out(monkeypatch):
+    given = []
+    monkeypatch.setattr(torch, "multinomial", lambda p, *rest, **options: given.append(p) or p.argmax(-1, keepdim=True))
+    logits = torch.randn(1, 50_000, generator=torch.Generator().manual_seed(0))
+    draw(logits, 1.0, None, 1.0, None)  # a sum of so many in float32 comes to 1 before the last of them
+    assert (given[0] > 0).all()
+
+
 def test_a_temperature_near_0_takes_the_likeliest_token():
     logits = torch.tensor([[1.0, 3.0, 2.0], [60.0, -60.0, 0.0]])
-    for temperature in (1e-3, 1e-30, 1e-42):
+    for temperature in (1e-3, 1e-30, 1e-42, 1e-46):
         assert draw(logits, temperature, None, 0.9, None).tolist() == [1, 0]
 
 

@@ -25,6 +25,8 @@ from titans_core.train.flops import flops_per_token
 from titans_core.train.language import LanguageModelTraining
 from titans_core.train.prepare import prepare
 from titans_core.train.pretrain import main
+from titans_core.train.token_batches import TokenLoader
+from titans_core.train.tokens import PackedTokens
 
 pytest.importorskip("jsonargparse")
 
@@ -109,6 +111,31 @@ def test_a_run_killed_and_resumed_has_the_losses_of_one_never_stopped(tokens, un
     assert losses(tmp_path) == losses(uninterrupted)
     a, b = (TitansLM.load(f / "pretraining" / "model").state_dict() for f in (tmp_path, uninterrupted))
     assert {n: float((a[n] - b[n]).abs().max()) for n in b if not torch.equal(a[n], b[n])} == {}
+
+
+def test_the_loss_of_a_step_is_that_of_its_batches_where_an_epoch_ends_within_one(tokens):
+    batches, logged = [], []
+
+    class Watched(LanguageModelTraining):
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            batches.append(loss.item())
+            return loss
+
+        def log(self, name, value, **options):
+            if name == "train_loss":
+                logged.append(float(value))
+
+    trainer = L.Trainer(
+        accelerator="cpu", max_steps=4, limit_train_batches=3, accumulate_grad_batches=2, limit_val_batches=0,
+        logger=False, enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+    )  # fmt: skip
+    trainer.fit(
+        Watched(TitansConfig(**CONFIG), warmup_steps=1), TokenLoader(PackedTokens(tokens, length=32), 8, seed=0)
+    )
+    assert len(batches) == 6
+    a, b, c, d, e, f = batches
+    assert logged == pytest.approx([(a + b) / 2, c, (d + e) / 2, f])
 
 
 def test_training_lowers_the_loss_and_leaves_a_model(uninterrupted):

@@ -56,7 +56,9 @@ def neural_memory(
 
     Returns:
         out ``[B, T, H, V]`` in the dtype of ``v``, and the :class:`MemoryState` after the last token. Arithmetic and
-        state are float32 (float64 where the inputs are), also under autocast.
+        state are float32 (float64 where the inputs are), also under autocast. Of the backward pass that holds but for
+        what autograd differentiates line by line: "naive", a memory of one layer that is fresh at every token or drawn
+        to its start, and :func:`read_memory`. Call ``backward`` outside autocast, as PyTorch advises.
 
     Raises:
         ValueError: a shape, device, chunk size, activation or backend that does not fit; the message names it.
