@@ -20,7 +20,7 @@ from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
 from titans_ts.exogenous import Columns, read_columns, read_future
 from titans_ts.frame import POLICIES, Freq, read_frame
-from titans_ts.intervals import check_levels, level_names
+from titans_ts.intervals import FLOOR, check_levels, level_names
 from titans_ts.libraries import from_pandas
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
@@ -487,6 +487,7 @@ class TitansForecaster(TitansEstimator):
             futr=0 if table.futr is None else table.futr.shape[-1],
             stat=0 if table.stat is None else table.stat.shape[-1],
             masked=self.missing == "mask",
+            least_variance=FLOOR**2 if objective.probabilistic else 1e-5,
         )
 
     def _check_params(self) -> None:

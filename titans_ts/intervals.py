@@ -8,6 +8,7 @@ stays below, for each step of the horizon.
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,18 @@ class Calibration:
         most = max(len(self.scores), WINDOWS)
         return Calibration(np.concatenate((self.scores, newer.scores))[-most:], self.step)
 
-    def half_width(self, level: float, spread: np.ndarray, series: Sequence[int | None] | None = None) -> np.ndarray:
+    def half_width(
+        self,
+        level: float,
+        spread: np.ndarray,
+        series: Sequence[int | None] | None = None,
+        stale: np.ndarray | float = 0.0,
+    ) -> np.ndarray:
         """Half the width ``[..., h, N]`` of intervals of ``level`` percent, for lookbacks of deviation ``[..., N]``.
 
         ``series`` says which ones the N are, by number; None is a new one, which has the scores of all. By default they
-        are all, in order.
+        are all, in order. ``stale`` ``[..., N]``, the part of a lookback behind its newest measured value: the larger
+        it is, the more the width is that of the series as a whole, as the scores are of lookbacks that were measured.
         """
         scores = self._ranked(level)
         if scores.shape[1] > 1:
@@ -67,7 +75,9 @@ class Calibration:
             places = [scores.shape[1] if i is None or silent[i] else i for i in asked]
             pooled = self.shared()._ranked(level) if scores.shape[1] in places else scores[:, :0]
             scores = np.concatenate((scores, pooled), axis=1)[:, places]
-        return scores.astype(np.float64) * np.maximum(spread, FLOOR)[..., None, :]
+        half = scores.astype(np.float64) * np.maximum(spread, FLOOR)[..., None, :]
+        part = np.asarray(stale)[..., None, :] if np.ndim(stale) else stale
+        return half + part * (NormalDist().inv_cdf((1 + level / 100) / 2) - half)
 
     def _ranked(self, level: float) -> np.ndarray:
         """The score that ``level`` percent of the next ones will not exceed, ``[h, N or 1]``."""

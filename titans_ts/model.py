@@ -97,7 +97,8 @@ class Model:
         if calibration is None:
             raise ValueError(NO_SCORES)
         spread = found.spread.double().numpy()
-        half = [calibration.half_width(v, spread, series)[..., None] for v in levels]
+        stale = 0.0 if found.stale is None else found.stale.double().numpy()
+        half = [calibration.half_width(v, spread, series, stale)[..., None] for v in levels]
         return np.concatenate((point, *(point - w for w in reversed(half)), *(point + w for w in half)), axis=-1)
 
     def scores(self, table: Table, origins: Tensor, step: int) -> Calibration:

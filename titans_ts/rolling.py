@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch import Tensor
 from titans_ts import online
 from titans_ts.objective import Objective
 from titans_ts.simba import Simba
-from titans_ts.windows import Table, Windows, first_rows
+from titans_ts.windows import Table, Windows, first_rows, stale_parts
 
 LANES, FLOATS = 2048, 1 << 21  # of one call of the network
 KEPT = 1 << 25  # numbers that KeptForecasts keeps at most
@@ -23,16 +24,19 @@ class Forecasts:
         point: ``[K, h, N]``.
         quantiles: ``[K, h, N, Q]``, where they were asked for.
         spread: deviation of the lookbacks, ``[K, N]``.
+        stale: part of the lookbacks that lies behind their newest measured value, ``[K, N]``; None for 0.
     """
 
     point: Tensor
     quantiles: Tensor | None
     spread: Tensor
+    stale: Tensor | None = None
 
     def at(self, i: int) -> "Forecasts":
         """Those of one origin, K = 1."""
         one = slice(i, i + 1)
-        return Forecasts(self.point[one], None if self.quantiles is None else self.quantiles[one], self.spread[one])
+        quantiles, stale = (None if x is None else x[one] for x in (self.quantiles, self.stale))
+        return Forecasts(self.point[one], quantiles, self.spread[one], stale)
 
     def side_by_side(self, K: int) -> "Forecasts":
         """Of K origins, from those of one series each, ``[K * N, h, 1]``, origin by origin."""
@@ -45,7 +49,15 @@ class Forecasts:
     def moved(self, by: Tensor) -> "Forecasts":
         """With ``by`` ``[K, h, N]`` added."""
         quantiles = None if self.quantiles is None else self.quantiles + by.unsqueeze(-1)
-        return Forecasts(self.point + by, quantiles, self.spread)
+        return replace(self, point=self.point + by, quantiles=quantiles)
+
+    def widened(self, stale: Tensor | None, probabilities: Sequence[float]) -> "Forecasts":
+        """Where nothing new was measured for long, quantiles are more and more those of the series as a whole."""
+        if stale is None or self.quantiles is None:
+            return replace(self, stale=stale)
+        part, point = stale[:, None, :, None], self.point.unsqueeze(-1)
+        whole = point + self.point.new_tensor([NormalDist().inv_cdf(p) for p in probabilities])
+        return replace(self, quantiles=torch.lerp(self.quantiles, whole, part), stale=stale)
 
 
 @torch.no_grad()
@@ -120,6 +132,7 @@ def forecast_rows(
         series = torch.arange(N).repeat(K)
         windows = _windows(network, table, origins.repeat_interleave(N), series)
         found = forecast_windows(network, objective, windows, probabilities).side_by_side(K)
+    found = found.widened(stale_parts(table, origins, config.input_size), probabilities)
     if begun:
         return found
     # a masked network answers also where a series has not begun

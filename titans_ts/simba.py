@@ -34,6 +34,8 @@ class SimbaConfig:
         stat: columns of a series that do not change.
         masked: whether NaN in a window means "not known", which the network is then told.
         normalise: each window by its own mean and deviation.
+        least_variance: what is added to the variance of a window. A likelihood counts in the units of the window, and
+            needs one that a flat lookback does not shrink to nothing.
     """
 
     h: int
@@ -52,6 +54,7 @@ class SimbaConfig:
     stat: int = 0
     masked: bool = False
     normalise: bool = True
+    least_variance: float = 1e-5
 
 
 def default_patch(input_size: int) -> int:
@@ -114,7 +117,7 @@ class Simba(nn.Module):
         """As :meth:`forward`, in the units of each window: ``[B, h, N, outputs]``, and the mean and the deviation
         ``[B, 1, N]`` of the windows."""
         known = ~x.isnan()
-        center, scale = _level(x, known, self.config.masked, self.config.normalise)
+        center, scale = _level(x, known, self.config)
         lanes = ((x - center) / scale).mT
         if self.config.masked:
             lanes = lanes.where(known.mT, 0.0)
@@ -145,16 +148,20 @@ class Simba(nn.Module):
         return padded.unfold(-1, self.patch_size, self.stride).transpose(2, 3).flatten(-2)
 
 
-def _level(x: Tensor, known: Tensor, masked: bool, normalise: bool) -> tuple[Tensor, Tensor]:
+def _level(x: Tensor, known: Tensor, config: SimbaConfig) -> tuple[Tensor, Tensor]:
     """Mean and deviation of each lane, ``[B, 1, N]``, of what is known of it."""
-    if not normalise:
+    if not config.normalise:
         return torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1])
-    if not masked:
-        return x.mean(dim=1, keepdim=True), (x.var(dim=1, keepdim=True, correction=0) + 1e-5).sqrt()
-    count = known.sum(dim=1, keepdim=True).clamp(min=1)
-    center = x.where(known, 0.0).sum(dim=1, keepdim=True) / count
+    if not config.masked:
+        variance = x.var(dim=1, keepdim=True, correction=0)
+        return x.mean(dim=1, keepdim=True), (variance + config.least_variance).sqrt()
+    count = known.sum(dim=1, keepdim=True)
+    center = x.where(known, 0.0).sum(dim=1, keepdim=True) / count.clamp(min=1)
     square = (x - center).where(known, 0.0).square().sum(dim=1, keepdim=True)
-    return center, (square / count + 1e-5).sqrt()
+    # few values tell little of the deviation: what is missing of a lookback counts as a part of one value more, which
+    # lies as far off as those of the whole series do
+    missing = 1 - count / x.shape[1]
+    return center, ((square + missing) / (count + missing) + config.least_variance).sqrt()
 
 
 def _given(columns: Tensor | None, name: str) -> Tensor:

@@ -63,7 +63,8 @@ class Table:
         values = torch.cat((self.values, self.values.new_full((h, self.values.shape[1]), float("nan"))))
         hist = None if self.hist is None else torch.cat((self.hist, self.hist.new_zeros(h, *self.hist.shape[1:])))
         both = None if self.futr is None or futr is None else torch.cat((self.futr, futr))
-        return replace(self, values=values, hist=hist, futr=both, drawn=None)
+        drawn = None if self.drawn is None else torch.cat((self.drawn, self.drawn.new_zeros(h, *self.drawn.shape[1:])))
+        return replace(self, values=values, hist=hist, futr=both, drawn=drawn)
 
 
 class Windows(Dataset):
@@ -138,6 +139,22 @@ def first_rows(values: Tensor) -> Tensor:
     known = values.isfinite()
     first = known.to(torch.uint8).argmax(dim=0)
     return first.where(known.any(dim=0), torch.tensor(len(values)))
+
+
+def stale_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | None:
+    """How much of each lookback lies behind the newest value that was measured, ``[K, N]``, from 0 to 1.
+
+    None where every newest value was.
+    """
+    start, stop = max(0, int(origins.min()) - input_size), int(origins.max())
+    hidden = table.values[start:stop].isnan()
+    if table.drawn is not None:
+        hidden = hidden | table.drawn[start:stop, :, 0]
+    newest = torch.arange(start, stop, dtype=torch.int32)[:, None]
+    if not hidden.any() or not hidden[origins - 1 - start].any():
+        return None
+    newest = newest.where(~hidden, start - input_size).cummax(dim=0).values[origins - 1 - start]
+    return ((origins[:, None] - 1 - newest) / input_size).clamp(max=1)
 
 
 def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray, np.ndarray]:
