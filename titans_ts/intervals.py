@@ -5,7 +5,6 @@ a series is restless. The interval of a level is the forecast plus and minus the
 stays below, for each step of the horizon.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -13,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from titans_datasets.warn import warn_caller
+
 VALUES = 1 << 25  # forecast at once to score them
 WINDOWS = 512  # scores kept of each series and step
 SERIES = 64  # more series than these share their scores
 FLOOR = 0.1  # least deviation of a lookback, in standard deviations of its series
 
 NO_SCORES = (
-    "this model has no errors to make intervals of: it is fitted without validation rows. Fit with val_size, or with a "
-    "probabilistic loss such as loss='quantile'."
+    "this model has no errors to make intervals of: it is fitted without validation rows, or nothing was measured in "
+    "them. Fit with val_size, or with a probabilistic loss such as loss='quantile'."
 )
 
 
@@ -75,6 +76,10 @@ class Calibration:
             places = [scores.shape[1] if i is None or silent[i] else i for i in asked]
             pooled = self.shared()._ranked(level) if scores.shape[1] in places else scores[:, :0]
             scores = np.concatenate((scores, pooled), axis=1)[:, places]
+        if np.isnan(scores).all(axis=0).any():
+            raise ValueError(NO_SCORES)
+        # a step whose truth was never known is no surer than the others
+        scores = np.where(np.isnan(scores), np.nanmax(scores, axis=0), scores)
         half = scores.astype(np.float64) * np.maximum(spread, FLOOR)[..., None, :]
         part = np.asarray(stale)[..., None, :] if np.ndim(stale) else stale
         return half + part * (NormalDist().inv_cdf((1 + level / 100) / 2) - half)
@@ -87,11 +92,10 @@ class Calibration:
         scored = count > 0
         fewest = int(count[scored].min()) if scored.any() else 0
         if (rank > count)[scored].any() or not scored.any():
-            warnings.warn(
+            warn_caller(
                 f"intervals of {level:g} % need errors on more validation windows than the {fewest} there are, which "
                 f"give {100 * fewest / (fewest + 1):.0f} % at most; these are as wide as the largest error. Give fit a "
-                "larger val_size, or take a probabilistic loss such as loss='quantile'.",
-                stacklevel=3,
+                "larger val_size, or take a probabilistic loss such as loss='quantile'."
             )
         ordered = np.sort(self.scores, axis=0)  # NaN last
         at = np.clip(rank.astype(int) - 1, 0, np.maximum(count - 1, 0))

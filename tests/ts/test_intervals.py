@@ -1,5 +1,7 @@
 """Laws of intervals: nominal coverage, nested levels, names in the order of neuralforecast, units."""
 
+from statistics import NormalDist
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -190,6 +192,66 @@ def test_a_series_has_its_own_intervals_whoever_stands_beside_it(tiny, wide):
     width = pooled.half_width(50, np.ones(1))[:, 0]
     ratio = (beside["new-hi-50"] - beside["new"]).to_numpy() / width
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
+
+
+def test_a_step_that_was_never_measured_is_no_surer_than_the_others():
+    scores = np.arange(1.0, 10)[:, None, None].repeat(3, axis=1)
+    scores[:, 1:] = np.nan
+    np.testing.assert_array_equal(Calibration(scores).half_width(80, np.ones(1))[:, 0], [8, 8, 8])
+    with pytest.raises(ValueError, match="nothing was measured"), pytest.warns(UserWarning, match="than the 0"):
+        Calibration(scores[:, 1:]).half_width(80, np.ones(1))
+
+
+def test_the_longer_nothing_was_measured_the_more_an_interval_is_that_of_the_series_as_a_whole():
+    past = Calibration(np.arange(1.0, 10)[:, None, None])
+    narrow = past.half_width(80, np.full(1, 0.1)).item()
+    whole = NormalDist().inv_cdf(0.9)
+    half = past.half_width(80, np.full((2, 1), 0.1), stale=np.array([[0.5], [1.0]]))[..., 0]
+    np.testing.assert_allclose(half, [[(narrow + whole) / 2], [whole]])
+
+
+@pytest.mark.parametrize(
+    ("loss", "missing", "least"),
+    [("mae", "mask", 65), ("normal", "mask", 65), ("quantile", "mask", 65), ("mae", "interpolate", 45)],
+)
+def test_intervals_of_series_that_ended_hold_what_comes(tiny, loss, missing, least):
+    waves = noisy_waves(404)
+    model = tiny(input_size=24, loss=loss, missing=missing, max_epochs=6, batch_size=64, learning_rate=5e-3)
+    model.fit(waves.iloc[:300], val_size=80)
+    inside = {}
+    gone = waves.columns[::2]
+    for ended in (0, 12, 30):
+        held = []
+        for origin in range(304, 400, 8):
+            known = waves.iloc[:origin].copy()
+            known.iloc[origin - ended :, ::2] = np.nan
+            found, truth = model.predict(known, level=[80]), waves[gone].iloc[origin : origin + 4]
+            below, above = (found[[f"{c}-{side}-80" for c in gone]].to_numpy() for side in ("lo", "hi"))
+            held.append((below <= truth) & (truth <= above))
+        inside[ended] = 100 * np.mean(held)
+    assert min(inside.values()) > least, inside
+
+
+@pytest.mark.parametrize("missing", ["mask", "error"])
+def test_lookbacks_without_news_do_not_rule_a_likelihood(tiny, missing):
+    waves = noisy_waves(600)
+    holed = waves.copy()
+    for i in range(waves.shape[1]):
+        for begin in (60 + 3 * i, 200 + 2 * i, 330 + i):  # longer than a lookback
+            holed.iloc[begin : begin + 40, i] = np.nan if missing == "mask" else 0.0
+    options = dict(input_size=24, loss="normal", max_epochs=8, batch_size=64, learning_rate=5e-3)
+    model = tiny(missing=missing, **options).fit(holed, val_size=120)
+    assert model.history_.epochs[0]["train_loss"] < 30  # in units that shrink with a flat lookback it is thousands
+    found = model.predict_insample(waves.iloc[440:], step_size=4, level=[80])
+    assert (found["Titans-hi-80"] - found["Titans-lo-80"]).mean() < 1.4  # of noise of .3, in a wave from -1 to 1
+    assert 70 < 100 * found["y"].between(found["Titans-lo-80"], found["Titans-hi-80"]).mean() < 93
+
+
+def noisy_waves(rows, series=8):
+    t, rng = np.arange(rows)[:, None], np.random.default_rng(0)
+    values = np.sin(2 * np.pi * (t / 12 + np.arange(series) / 7)) + 0.3 * rng.normal(size=(rows, series))
+    index = pd.date_range("2024-01-01", periods=rows, freq="h", name="ds")
+    return pd.DataFrame(values, index=index, columns=[f"s{i}" for i in range(series)])
 
 
 def test_a_flat_lookback_is_taken_at_the_floor():

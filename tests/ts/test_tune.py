@@ -9,7 +9,7 @@ import optuna
 import pandas as pd
 import pytest
 
-from titans_core.train.tune import open_study, run_study
+from titans_core.train.tune import best_settings, open_study, run_study
 from titans_ts import forecaster
 from titans_ts.tune import default_space, plot_history, plot_importance, tune
 
@@ -64,6 +64,23 @@ def test_a_study_goes_on_to_the_number_of_trials_asked_for(tiny, wide, tmp_path,
         tune(wide.iloc[:-1], tiny(), n_trials=6, val_size=24, **options)
     with pytest.raises(ValueError, match=r"of another search: loss differ"):
         tune(wide, tiny(loss="mse"), n_trials=6, **options)
+
+
+def test_a_study_may_go_on_with_another_space(tiny, wide, tmp_path):
+    def narrower(trial, facts):
+        return {"learning_rate": trial.suggest_float("rate", 1e-9, 2e-9)}
+
+    options = {"storage": tmp_path / "study.journal", "random_state": 0, "verbose": 0}
+    found = tune(wide, tiny(), n_trials=3, space=small, **options)
+    assert found.learning_rate == 3e-2
+    again = tune(wide, tiny(), n_trials=4, space=narrower, **options)
+    assert len(again.study_.trials) == 4
+    assert again.learning_rate == 3e-2  # of the first space still
+
+    study = optuna.create_study()
+    study.add_trial(optuna.trial.create_trial(value=1.0))
+    with pytest.raises(ValueError, match=r"best trial, number 0, is of another space.*another study_name"):
+        best_settings(study, lambda trial: small(trial, None))
 
 
 def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_path):

@@ -1,11 +1,12 @@
 """Windows in training: each epoch has each of them once, in an order that the seed and the epoch decide."""
 
+import numpy as np
 import pytest
 import torch
 
 from titans_core.train import TrainingOptions, train_network
 from titans_core.train.batches import loader
-from titans_ts.windows import Table, all_windows_of
+from titans_ts.windows import Table, all_windows_of, stale_parts
 
 INPUT_SIZE, H, ROWS = 4, 2, 20
 
@@ -111,6 +112,25 @@ def test_a_series_that_begins_later_has_windows_from_where_its_lookback_is_whole
     assert batch.x.isfinite().all()
     assert (found.series == 0).sum() == 15
     assert found.origins[found.series == 1].tolist() == [14, 15, 16, 17, 18]
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_the_stale_part_of_a_lookback_lies_behind_its_newest_measured_value(filled):
+    rng = np.random.default_rng(0)
+    hidden = torch.from_numpy(rng.random((30, 4)) < 0.6)
+    hidden[12:, 2] = True
+    hidden[:, 3] = False
+    values = torch.zeros(30, 4) if filled else torch.zeros(30, 4).masked_fill(hidden, float("nan"))
+    table = Table(values, drawn=hidden.unsqueeze(-1) if filled else None)
+    origins = torch.tensor([8, 13, 21, 30])
+    expected = torch.zeros(4, 4)
+    for i, origin in enumerate(origins.tolist()):
+        for series in range(4):
+            known = (~hidden[:origin, series]).nonzero()
+            expected[i, series] = min(1.0, (origin - 1 - int(known[-1])) / 8) if len(known) else 1.0
+    torch.testing.assert_close(stale_parts(table, origins, 8), expected)
+    torch.testing.assert_close(stale_parts(table.extended(None, 3), origins, 8), expected)
+    assert stale_parts(Table(torch.zeros(30, 4)), origins, 8) is None
 
 
 def test_exogenous_columns_come_with_their_rows_and_series():

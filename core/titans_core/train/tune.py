@@ -1,5 +1,6 @@
 """Studies by Optuna, shared by the estimators: opened, resumed, pruned, shared between processes, drawn."""
 
+import json
 import logging
 import time
 import warnings
@@ -111,14 +112,18 @@ def best_of(
     """
 
     def objective(trial: optuna.Trial) -> float:
-        model = clone(base).set_params(**settings_of(trial))
+        settings = settings_of(trial)
+        kept = _as_json(settings)
+        if kept is not None:
+            trial.set_user_attr("settings", kept)
+        model = clone(base).set_params(**settings)
         begin = time.perf_counter()
         error = judge(model, trial)
         trial.set_user_attr("seconds", round(time.perf_counter() - begin, 1))
         return error
 
     run_study(study, objective, n_trials, timeout, progress)
-    best = clone(base).set_params(**settings_of(best_again(study)))
+    best = clone(base).set_params(**best_settings(study, settings_of))
     fit(best)
     best.study_ = study
     return best
@@ -142,15 +147,32 @@ def report_to(trial: optuna.Trial) -> Callable[[int, float], None]:
     return report
 
 
-def best_again(study: optuna.Study) -> Any:
-    """A trial that suggests what the best finished one had.
+def best_settings(study: optuna.Study, settings_of: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """The settings of the best finished trial, of an earlier space too.
 
     Raises:
-        ValueError: no trial finished.
+        ValueError: no trial finished; or that one is of an earlier space, whose settings JSON cannot hold.
     """
     if not study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
         raise ValueError("no trial finished: give more trials or time, or a smaller space.")
-    return optuna.trial.FixedTrial(study.best_trial.params)
+    best = study.best_trial
+    if "settings" in best.user_attrs:
+        return dict(best.user_attrs["settings"])
+    try:
+        return settings_of(optuna.trial.FixedTrial(best.params))
+    except ValueError as error:
+        raise ValueError(
+            f"the best trial, number {best.number}, is of another space, with {best.params}: give that space again, or "
+            "another study_name or storage."
+        ) from error
+
+
+def _as_json(settings: dict[str, Any]) -> dict[str, Any] | None:
+    """The settings, if they come back from JSON as they are."""
+    try:
+        return settings if json.loads(json.dumps(settings)) == settings else None
+    except (TypeError, ValueError):
+        return None
 
 
 def plot_history(study: optuna.Study) -> Any:
