@@ -246,15 +246,12 @@ class NeuralMemory(nn.Module):
             logits, last = self.to_gates(x), None
         else:
             offset = 0 if state is None else state.memory.offset
-            t = torch.arange(x.shape[1], device=x.device)
-            begins = (t + offset) % self.chunk_size == 0
-            logits = self.to_gates(x[:, begins])
+            logits = self.to_gates(x[:, -offset % self.chunk_size :: self.chunk_size])
+            chunk = (torch.arange(x.shape[1], device=x.device) + offset) // self.chunk_size
             if state is not None and state.gates is not None:
                 logits = torch.cat((state.gates.to(logits.dtype), logits), dim=1)
-            else:
-                begins = begins.clone()
-                begins[0] = False  # nothing stands before the first chunk
-            logits = logits[:, begins.cumsum(0)]
+                chunk = chunk + (offset == 0)  # a state between two chunks has the gates of the one before
+            logits = logits[:, chunk]
             last = logits[:, -1:]
         parts = torch.sigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32))).chunk(
             len(self.gate_names), dim=-1

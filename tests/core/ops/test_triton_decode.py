@@ -152,30 +152,6 @@ def test_one_memory_does_not_see_its_neighbours():
         assert torch.equal(x[others], beside[others])
 
 
-@pytest.mark.parametrize(
-    ("dims", "dtype", "activation", "reason"),
-    [
-        ((8, 8), torch.float64, "silu", "float64"),
-        ((8, 8, 8, 8), torch.float32, "silu", "1 or 2 layers, got 3"),
-        ((513, 8), torch.float32, "silu", "K = 513"),
-        ((8, 16, 600), torch.float32, "silu", "V = 600"),
-        ((8, 8), torch.float32, "tanh", "tanh"),
-    ],
-)
-def test_what_cannot_run_says_why(dims, dtype, activation, reason):
-    q = torch.zeros(1, dims[0], dtype=dtype)
-    weights = [torch.zeros(1, *d) for d in pairwise(dims)]
-    assert reason in decode.unsupported(q, weights, activation)
-    v, gate = torch.zeros(1, dims[-1], dtype=dtype), torch.zeros(1)
-    with pytest.raises(ValueError, match=reason):
-        decode.decode_step(q, q, v, gate, gate, gate, weights, weights, weights, activation)
-
-
-def test_the_hidden_width_has_no_limit():
-    weights = [torch.zeros(1, *d) for d in pairwise((512, 4096, 512))]
-    assert decode.unsupported(torch.zeros(1, 512), weights, "relu") is None
-
-
 COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget

@@ -119,8 +119,8 @@ def store_gradient(
     """Gradients of k and v ``[N, P, C, .]``. Those of ``c.write`` and ``c.carry`` are put into ``dc``.
 
     ``WS`` and ``anchor`` are what each piece started with, and where the first took its gradients, ``base`` is that of
-    :func:`store`; ``flow`` comes from
-    behind the last piece, and is moved on to before the first. ``bends`` and ``read`` are used up.
+    :func:`store`; ``flow`` comes from behind the last piece, and is moved on to before the first. ``bends`` and
+    ``read`` are used up.
     """
     n = c.n
     X, delta = inner

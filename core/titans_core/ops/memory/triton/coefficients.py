@@ -27,29 +27,22 @@ def coefficients_forward(
     """``G, read, write, carry`` as in :class:`titans_core.ops.memory.coefficients.Coefficients`.
 
     Args:
-        alpha, eta, theta: gates of N pieces of C tokens, float32 ``[N, B, H, C]`` of any strides: views of
-            ``[B, T, H]``. None is a gate of 0.
+        alpha, eta, theta: gates of pieces of C tokens, float32 ``[N, P, C]``. None is a gate of 0.
 
     Returns:
-        With ``P = B * H``, and n = 2 (1 without momentum): G ``[N, P, C, C]``, read and write ``[N, P, C, n]``, carry
-        ``[N, P, 3]`` (or 1).
+        With n = 2 (1 without momentum): G ``[N, P, C, C]``, read and write ``[N, P, C, n]``, carry
+        ``[N, P, 2 n - 1]``.
     """
-    N, B, H, C = theta.shape
+    N, P, C = theta.shape
     n = _columns(eta)
 
     def new(*shape: int) -> Tensor:
-        return torch.empty((N, B * H, *shape), dtype=torch.float32, device=theta.device)
+        return torch.empty((N, P, *shape), dtype=torch.float32, device=theta.device)
 
     G, read, write, carry = new(C, C), new(C, n), new(C, n), new(2 * n - 1)
     with torch.cuda.device_of(theta):
-        _forward_kernel[(N * B * H,)](
-            *(alpha, eta, theta),
-            *map(_strides, (alpha, eta, theta)),
-            *(G, read, write, carry),
-            *(B, H, C),
-            n=n,
-            **_launch(C),
-        )
+        gates = map(_contiguous, (alpha, eta, theta))
+        _forward_kernel[(N * P,)](*gates, G, read, write, carry, C, n=n, **_launch(C))
     return G, read, write, carry
 
 
@@ -62,28 +55,23 @@ def coefficients_backward(
     dwrite: Tensor,
     dcarry: Tensor,
 ) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """Gradients of the gates ``[N, B, H, C]``, from those of the coefficients. ``dG`` above the diagonal is not read.
-
-    They lie in memory as ``[B, N, C, H]``: ``dtheta.permute(1, 0, 3, 2).flatten(1, 2)`` is a view ``[B, T, H]``.
-    """
-    N, B, H, C = theta.shape
-
-    def new() -> Tensor:
-        return torch.empty((B, N, C, H), dtype=torch.float32, device=theta.device).permute(1, 0, 3, 2)
-
-    dalpha, deta, dtheta = None if alpha is None else new(), None if eta is None else new(), new()
+    """Gradients of the gates ``[N, P, C]``, from those of the coefficients. ``dG`` above the diagonal is not read."""
+    N, P, C = theta.shape
+    found = [
+        None if gate is None else torch.empty((N, P, C), dtype=torch.float32, device=theta.device)
+        for gate in (alpha, eta, theta)
+    ]
     with torch.cuda.device_of(theta):
-        _backward_kernel[(N * B * H,)](
-            *(alpha, eta, theta),
-            *map(_strides, (alpha, eta, theta)),
-            *(x.contiguous() for x in (dG, dread, dwrite, dcarry)),
-            *(dalpha, deta, dtheta),
-            dtheta.stride(),
-            *(B, H, C),
+        _backward_kernel[(N * P,)](
+            *map(_contiguous, (alpha, eta, theta, dG, dread, dwrite, dcarry)),
+            *found,
+            C,
             n=_columns(eta),
             ROWS=ROWS,
             **_launch(C),
         )
+    dalpha, deta, dtheta = found
+    assert dtheta is not None
     return dalpha, deta, dtheta
 
 
@@ -91,8 +79,8 @@ def _columns(eta: Tensor | None) -> int:
     return 1 if eta is None else 2
 
 
-def _strides(gate: Tensor | None) -> tuple[int, ...]:
-    return (0, 0, 0, 0) if gate is None else gate.stride()
+def _contiguous(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.contiguous()
 
 
 def _launch(C: int) -> dict[str, int]:
@@ -102,28 +90,20 @@ def _launch(C: int) -> dict[str, int]:
 
 
 @triton.jit
-def _first(gate, strides, B, H):
-    """The first token's gate of this program's piece."""
-    piece = tl.program_id(0).to(tl.int64)
-    n, b, h = piece // (B * H), piece // H % B, piece % H
-    return gate + n * strides[0] + b * strides[1] + h * strides[2]
-
-
-@triton.jit
-def _keep(alpha, strides, t):
+def _keep(alpha, t):
     """``1 - alpha_t``."""
     keep = 1.0
     if alpha is not None:
-        keep = 1.0 - tl.load(alpha + t * strides[3])
+        keep = 1.0 - tl.load(alpha + t)
     return keep
 
 
 @triton.jit
-def _next(E, R, alpha, eta, alpha_strides, eta_strides, t, column):
+def _next(E, R, alpha, eta, t, column):
     """Row t of E and of R, from row t - 1."""
     unit = (column == t).to(tl.float32)
-    E = unit if eta is None else tl.load(eta + t * eta_strides[3]) * E + unit
-    R = _keep(alpha, alpha_strides, t) * R + E
+    E = unit if eta is None else tl.load(eta + t) * E + unit
+    R = _keep(alpha, t) * R + E
     return E, R
 
 
@@ -134,16 +114,16 @@ def _start(slot):
 
 
 @triton.jit
-def _block(first, alpha, eta, alpha_strides, eta_strides, column, slot, rows):
+def _block(first, alpha, eta, column, slot, rows):
     """The last of some rows of E and of R, and for each row the two before it. Rows below 0 are row 0."""
     E, R = _start(slot)
     for t in tl.range(0, first, num_stages=1):
-        E, R = _next(E, R, alpha, eta, alpha_strides, eta_strides, t, column)
+        E, R = _next(E, R, alpha, eta, t, column)
     before = ()
     for j in tl.static_range(rows):
         before = before + ((E, R),)  # noqa: RUF005
         t = first + j
-        E_t, R_t = _next(E, R, alpha, eta, alpha_strides, eta_strides, tl.maximum(t, 0), column)
+        E_t, R_t = _next(E, R, alpha, eta, tl.maximum(t, 0), column)
         E = tl.where(t >= 0, E_t, E)
         R = tl.where(t >= 0, R_t, R)
     return E, R, before
@@ -154,25 +134,20 @@ def _forward_kernel(
     alpha,
     eta,
     theta,
-    alpha_strides,
-    eta_strides,
-    theta_strides,
     G,
     read,
     write,
     carry,
-    B,
-    H,
     C,
     n: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
     piece = tl.program_id(0).to(tl.int64)
     if alpha is not None:
-        alpha = _first(alpha, alpha_strides, B, H)
+        alpha += piece * C
     if eta is not None:
-        eta = _first(eta, eta_strides, B, H)
-    theta = _first(theta, theta_strides, B, H)
+        eta += piece * C
+    theta += piece * C
     G += piece * C * C
     read += piece * C * n
     write += piece * C * n
@@ -182,11 +157,11 @@ def _forward_kernel(
     is_token = column < C
     slot = C + 1 - column  # of the columns a, b: 0, 1
     is_slot = (slot >= 0) & (slot < n)
-    theta_i = tl.load(theta + column * theta_strides[3], mask=is_token, other=0.0)
+    theta_i = tl.load(theta + column, mask=is_token, other=0.0)
 
     E, R = _start(slot)
     for t in tl.range(0, C, num_stages=1):
-        E, R = _next(E, R, alpha, eta, alpha_strides, eta_strides, t, column)
+        E, R = _next(E, R, alpha, eta, t, column)
         tl.store(G + t * C + column, R * theta_i, mask=is_token)
         tl.store(read + t * n + slot, R, mask=is_slot)
     tl.store(write + column * n, R * theta_i, mask=is_token)
@@ -201,9 +176,6 @@ def _backward_kernel(
     alpha,
     eta,
     theta,
-    alpha_strides,
-    eta_strides,
-    theta_strides,
     dG,
     dread,
     dwrite,
@@ -211,9 +183,6 @@ def _backward_kernel(
     dalpha,
     deta,
     dtheta,
-    grad_strides,
-    B,
-    H,
     C,
     n: tl.constexpr,
     ROWS: tl.constexpr,
@@ -221,13 +190,13 @@ def _backward_kernel(
 ):
     piece = tl.program_id(0).to(tl.int64)
     if alpha is not None:
-        alpha = _first(alpha, alpha_strides, B, H)
-        dalpha = _first(dalpha, grad_strides, B, H)
+        alpha += piece * C
+        dalpha += piece * C
     if eta is not None:
-        eta = _first(eta, eta_strides, B, H)
-        deta = _first(deta, grad_strides, B, H)
-    theta = _first(theta, theta_strides, B, H)
-    dtheta = _first(dtheta, grad_strides, B, H)
+        eta += piece * C
+        deta += piece * C
+    theta += piece * C
+    dtheta += piece * C
     dG += piece * C * C
     dread += piece * C * n
     dwrite += piece * C * n
@@ -237,7 +206,7 @@ def _backward_kernel(
     is_token = column < C
     slot = C + 1 - column  # of the columns a, b: 0, 1
     is_slot = (slot >= 0) & (slot < n)
-    scale = tl.load(theta + column * theta_strides[3], mask=is_token, other=1.0)
+    scale = tl.load(theta + column, mask=is_token, other=1.0)
 
     # What write and carry ask of the last rows is waiting for them. Both are over theta_i: scale puts it back.
     waiting = tl.load(dwrite + column * n, mask=is_token, other=0.0)
@@ -254,7 +223,7 @@ def _backward_kernel(
     eta_after = 1.0
     for block in tl.range(0, tl.cdiv(C, ROWS), num_stages=1):
         first = C - (block + 1) * ROWS  # of the rows of this block; below 0 where the first block has fewer
-        E, R, before = _block(first, alpha, eta, alpha_strides, eta_strides, column, slot, ROWS)
+        E, R, before = _block(first, alpha, eta, column, slot, ROWS)
         for j in tl.static_range(ROWS):
             t = first + ROWS - 1 - j
             row = tl.maximum(t, 0)  # rows below 0 come last: nothing of them is stored
@@ -264,14 +233,14 @@ def _backward_kernel(
             dtheta_i += asked * R
             dR = keep_after * dR + asked * scale
             if alpha is not None:
-                tl.store(dalpha + row * grad_strides[3], -tl.sum(dR * R_before), mask=t >= 0)
-                keep_after = _keep(alpha, alpha_strides, row)
+                tl.store(dalpha + row, -tl.sum(dR * R_before), mask=t >= 0)
+                keep_after = _keep(alpha, row)
             if eta is not None:
                 dtheta_i += waiting_E * E
                 dE = eta_after * dE + dR + waiting_E * scale
-                tl.store(deta + row * grad_strides[3], tl.sum(dE * E_before), mask=t >= 0)
-                eta_after = tl.load(eta + row * eta_strides[3])
+                tl.store(deta + row, tl.sum(dE * E_before), mask=t >= 0)
+                eta_after = tl.load(eta + row)
             E, R = E_before, R_before
             waiting = tl.zeros([WIDTH], dtype=tl.float32)
             waiting_E = tl.zeros([WIDTH], dtype=tl.float32)
-    tl.store(dtheta + column * grad_strides[3], dtheta_i, mask=is_token)
+    tl.store(dtheta + column, dtheta_i, mask=is_token)

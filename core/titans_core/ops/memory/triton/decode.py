@@ -18,25 +18,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from titans_core.ops.memory.triton.tiles import activate
+
 Layers = Sequence[Tensor]
 
-MAX_WIDTH = 512  # of keys and values: a tile has all of them, and some hidden units
 TILE = 4096  # numbers of a layer in registers at once
 WARPS = 4
-
-
-def unsupported(q: Tensor, weights: Layers, activation: str) -> str | None:
-    """Why :func:`decode_step` cannot run on these, or None if it can."""
-    if q.dtype not in (torch.float32, torch.bfloat16):
-        return f"q, k and v must be float32 or bfloat16, got {q.dtype}"
-    if len(weights) > 2:
-        return f"the memory must have 1 or 2 layers, got {len(weights)}"
-    if activation not in ("silu", "gelu", "relu"):
-        return f"the activation must be silu, gelu or relu, got {activation!r}"
-    K, V = weights[0].shape[-2], weights[-1].shape[-1]
-    if max(K, V) > MAX_WIDTH:
-        return f"keys and values must have at most {MAX_WIDTH} dimensions, got K = {K} and V = {V}"
-    return None
 
 
 def decode_step(
@@ -66,9 +53,6 @@ def decode_step(
     Returns:
         y ``[P, V]`` in the dtype of v, and the new weights and momentum.
     """
-    reason = unsupported(q, weights, activation)
-    if reason is not None:
-        raise ValueError(f"the Triton decode kernel cannot run: {reason}.")
     (P, K), V = k.shape, v.shape[1]
     q, k, v, theta = (x.contiguous() for x in (q, k, v, theta))
     alpha, eta = (None if x is None else x.contiguous() for x in (alpha, eta))
@@ -104,23 +88,6 @@ def deep_sizes(K: int, hidden: int, V: int) -> dict[str, int]:
     """A tile of the first layer is all of K and a part of the hidden units; of the second, that part and all of V."""
     rows, columns = triton.next_power_of_2(K), triton.next_power_of_2(V)
     return {"ROWS": rows, "PART": min(triton.next_power_of_2(hidden), TILE // max(rows, columns)), "COLUMNS": columns}
-
-
-@triton.jit
-def _phi(z, ACTIVATION: tl.constexpr):
-    """``phi`` and ``phi'``."""
-    if ACTIVATION == "silu":
-        p = tl.sigmoid(z)
-        x = z * p
-        slope = p + x * (1 - p)
-    elif ACTIVATION == "gelu":
-        p = 0.5 * (1 + tl.erf(z * 0.7071067811865476))
-        x = z * p
-        slope = p + z * 0.3989422804014327 * tl.exp(-0.5 * z * z)
-    else:
-        slope = (z > 0).to(tl.float32)
-        x = z * slope
-    return x, slope
 
 
 @triton.jit
@@ -237,7 +204,7 @@ def _deep_kernel(
         mask2 = (m < hidden)[:, None] & (j < V)[None, :]
         a1 = tl.load(A1 + start1 + i[:, None] * hidden + m[None, :], mask=mask1, other=0.0)
         a2 = tl.load(A2 + start2 + m[:, None] * V + j[None, :], mask=mask2, other=0.0)
-        x2, _ = _phi(tl.sum(x1[:, None] * a1, axis=0), ACTIVATION)
+        x2, _, _ = activate(tl.sum(x1[:, None] * a1, axis=0), ACTIVATION)
         delta2 += tl.sum(x2[:, None] * a2, axis=0)
 
     out = tl.zeros([COLUMNS], dtype=tl.float32)
@@ -249,12 +216,12 @@ def _deep_kernel(
         at1, at2 = start1 + here1, start2 + here2
         here1 += p % heads * K * hidden
         here2 += p % heads * hidden * V
-        x2, slope = _phi(tl.sum(x1[:, None] * tl.load(A1 + at1, mask=mask1, other=0.0), axis=0), ACTIVATION)
+        x2, slope, _ = activate(tl.sum(x1[:, None] * tl.load(A1 + at1, mask=mask1, other=0.0), axis=0), ACTIVATION)
         delta1 = slope * tl.sum(delta2[None, :] * tl.load(A2 + at2, mask=mask2, other=0.0), axis=1)
 
         u = x1[:, None] * delta1[None, :]
         w = _write(W1, S1, base1, W1_new, S1_new, at1, here1, mask1, u, keep, momentum, rate, eta is not None)
-        h2, _ = _phi(tl.sum(h1[:, None] * w, axis=0), ACTIVATION)
+        h2, _, _ = activate(tl.sum(h1[:, None] * w, axis=0), ACTIVATION)
         u = x2[:, None] * delta2[None, :]
         w = _write(W2, S2, base2, W2_new, S2_new, at2, here2, mask2, u, keep, momentum, rate, eta is not None)
         out += tl.sum(h2[:, None] * w, axis=0)

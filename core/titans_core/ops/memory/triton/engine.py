@@ -26,25 +26,8 @@ class Kernels(Engine):
 
     tape_bytes = 2 * 2**30
 
-    @staticmethod
-    def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor, ...]:
-        return coefficients_forward(_one_batch(alpha), _one_batch(eta), theta.unsqueeze(1))
-
-    @staticmethod
-    def coefficients_gradient(
-        alpha: Tensor | None,
-        eta: Tensor | None,
-        theta: Tensor,
-        dG: Tensor,
-        dread: Tensor,
-        dwrite: Tensor,
-        dcarry: Tensor,
-    ) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        dG, dread, dwrite, dcarry = (g.contiguous() for g in (dG, dread, dwrite, dcarry))
-        gates = (_one_batch(alpha), _one_batch(eta), theta.unsqueeze(1))
-        dalpha, deta, dtheta = coefficients_backward(*gates, dG, dread, dwrite, dcarry)
-        dalpha, deta = (None if g is None else g.squeeze(1) for g in (dalpha, deta))
-        return dalpha, deta, dtheta.squeeze(1)
+    coefficients = staticmethod(coefficients_forward)
+    coefficients_gradient = staticmethod(coefficients_backward)
 
     def forward(
         self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Layers]
@@ -85,8 +68,3 @@ class Kernels(Engine):
 
     def release(self, tape: Tape, room: list[Layers]) -> None:
         """Leaves the memory to PyTorch, which on CUDA keeps it for the next segment."""
-
-
-def _one_batch(gate: Tensor | None) -> Tensor | None:
-    """``[N, P, C]`` as the ``[N, B, H, C]`` that the kernels take."""
-    return None if gate is None else gate.unsqueeze(1)
