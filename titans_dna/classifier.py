@@ -268,6 +268,27 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             plain.class_weight = list(self.class_weight.items())  # type: ignore[assignment]
         super(TitansDNAClassifier, plain).save(path)
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments, without those of ``pretrained``: they would be of a model that is fitted already."""
+        params: dict[str, Any] = super().get_params(deep=False)  # nothing else has any of its own
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments.
+
+        Raises:
+            ValueError: an unknown one, or one of ``pretrained``.
+        """
+        nested = [name for name in params if name.startswith("pretrained__")]
+        if nested:
+            raise ValueError(
+                f"Invalid parameter {nested[0]!r} for estimator {type(self).__name__}: its language model is fitted, "
+                "and would not change by it. Fit one with that setting, and give it as pretrained; in a grid give the "
+                "folders of several."
+            )
+        super().set_params(**params)
+        return self
+
     def __sklearn_clone__(self) -> Self:
         """A clone keeps its language model, fitted as it is; sklearn would make a fresh one of it."""
         bare = copy.copy(self)

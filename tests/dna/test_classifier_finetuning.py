@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import BaseEstimator, clone
-from sklearn.model_selection import cross_validate
+from sklearn.model_selection import GridSearchCV, cross_validate
 
 from titans_core import TitansConfig, TitansLM
 from titans_dna.classifier import TitansDNAClassifier
@@ -120,6 +120,20 @@ def test_a_clone_keeps_the_fitted_language_model():
     pretrained = Pretrained().fit()
     assert clone(classifier(pretrained)).pretrained is pretrained
     cross_validate(classifier(pretrained, max_epochs=1), X, Y, cv=2, error_score="raise")
+
+
+def test_parameters_of_the_language_model_are_not_the_classifiers():
+    model = classifier(pretrained := Pretrained().fit())
+    assert not [name for name in model.get_params(deep=True) if "__" in name]
+    assert model.get_params()["pretrained"] is pretrained
+    with pytest.raises(ValueError, match=r"Invalid parameter 'pretrained__architecture' .* is fitted"):
+        model.set_params(pretrained__architecture="mac")
+    with pytest.raises(ValueError, match="Invalid parameter 'pretrained__architecture'"):
+        GridSearchCV(model, {"pretrained__architecture": ["mac"]}, cv=2).fit(X, Y)
+    with pytest.raises(ValueError, match="Invalid parameter 'width'"):
+        model.set_params(width=3)
+    assert pretrained.architecture == "lmm"
+    assert model.set_params(finetune="frozen", pretrained=None).get_params()["finetune"] == "frozen"
 
 
 def test_a_pretrained_model_and_its_folder_give_the_same_classifier(tmp_path):
