@@ -117,6 +117,16 @@ def test_scores_on_the_clean_subset():
         score_clean(true, predicted[1:], np.ones(6, dtype=bool))
 
 
+@pytest.mark.parametrize("as_read", [list, pd.Series, lambda labels: np.array(labels, dtype=object)])
+def test_labels_that_are_text_on_one_side_only_are_told(as_read):
+    text, numbers = as_read(["0", "1"]), as_read([0, 1])
+    assert score_clean(text, ["0", "1"], [True, True]).accuracy == 1
+    with pytest.raises(ValueError, match=r"two kinds.*y_true text \('0'\) and y_pred numbers \(0\)"):
+        score_clean(text, numbers, [True, True])
+    with pytest.raises(ValueError, match=r"y_true numbers \(0\) and y_pred text \('0'\)"):
+        score_clean(numbers, text, [True, True])
+
+
 def test_one_chromosome_under_two_names_is_told():
     train, test = Spans(["chr1", "chr2"], [0, 0], [10, 10]), Spans(["2", "3"], [0, 0], [10, 10])
     for one, other, name, there in ((train, test, "chr2", "2"), (test, train, "2", "chr1")):

@@ -1,9 +1,10 @@
 """The leak report of a data set, and the score on the rows of test that train does not know."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from titans_datasets.audit.intervals import IntervalAudit
 from titans_datasets.audit.kmers import KmerAudit
@@ -87,15 +88,25 @@ def score_clean(y_true: ArrayLike, y_pred: ArrayLike, clean: ArrayLike) -> Clean
         clean: bool [n], such as ``IntervalAudit.clean`` or ``~shared_kmers(test, train)``.
 
     Raises:
-        ValueError: lengths differ, or no row is clean.
+        ValueError: lengths differ, labels are text on one side only, or no row is clean.
     """
     true, predicted, clean = np.asarray(y_true), np.asarray(y_pred), np.asarray(clean, dtype=bool)
     if not true.shape == predicted.shape == clean.shape:
         raise ValueError(f"shapes differ: y_true {true.shape}, y_pred {predicted.shape}, clean {clean.shape}.")
     if not clean.any():
         raise ValueError("no test row is clean: there is nothing to score. Split the data anew by kmer_groups.")
+    if _is_text(true) != _is_text(predicted):
+        kinds = " and ".join(
+            f"{name} {'text' if _is_text(labels) else 'numbers'} ({labels.ravel()[:1].tolist()[0]!r})"
+            for name, labels in (("y_true", true), ("y_pred", predicted))
+        )
+        raise ValueError(f"labels are of two kinds, and none would be right: {kinds}. Make them one kind.")
     right = true == predicted
     per_class = [right[clean & (true == c)].mean() for c in np.unique(true[clean])]
     return CleanScore(
         len(true), int(clean.sum()), float(right.mean()), float(right[clean].mean()), float(np.mean(per_class))
     )
+
+
+def _is_text(labels: NDArray[Any]) -> bool:
+    return labels.dtype.kind in "US" or any(isinstance(label, str | bytes) for label in labels.flat)
