@@ -1,7 +1,6 @@
 """What a fitted language model of DNA can be asked: bits per base, vectors, scores of variants, surprise."""
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from titans_core import TitansLM
 from titans_core.train.estimator import at_least
+from titans_datasets.warn import warn_caller
 from titans_dna.embed import LAYERS, embed
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
@@ -208,15 +208,18 @@ class Questions:
             context: at least so many bases before a variant are read, and at most twice as many; None: all, from the
                 chromosome's end.
             context_after: bases behind the variant that count.
-            mismatch: where REF is not what the genome holds: "error", or "skip": the score is NaN, with a warning.
+            mismatch: where REF is not what the genome holds: "error", or "skip": the score is NaN, with a warning that
+                counts and shows them.
 
         Returns:
             One row per alternative allele, in the order given: ``chrom, start, ref, alt, id, score``, 0-based. The
-            score is NaN where an allele has an N.
+            score is NaN where an allele has an N. Alleles of a VCF that are no sequence (``<DEL>``, ``*``, IUPAC codes)
+            or stand at POS 0 have no row: a warning counts them.
 
         Raises:
             NotFittedError: before ``fit``.
-            ValueError: an argument out of range, a bad VCF, REF that disagrees with the genome.
+            ValueError: an argument out of range, a bad VCF, an allele that is not of bases A C G T N, REF that
+                disagrees with the genome.
         """
         self._fitted()
         if context is not None:
@@ -228,10 +231,6 @@ class Questions:
         elif hasattr(variants, "columns"):
             variants = variants_of(variants)
         given, good = checked([variants] if isinstance(variants, Variant) else variants, source, mismatch)
-        if not good.all():
-            warnings.warn(
-                f"{int((~good).sum())} of {len(given)} variants are not scored: REF is another.", stacklevel=2
-            )
         scored = [variant for variant, ok in zip(given, good, strict=True) if ok]
         scores = np.full(len(given), np.nan)
         scores[good] = self._variant_scores(source, scored, context, context_after)
@@ -245,10 +244,9 @@ class Questions:
             if self.objective_ == "masked":
                 lengths = sum(len(v.ref) != len(v.alt) for v in scored)
                 if lengths:
-                    warnings.warn(
+                    warn_caller(
                         f"{lengths} of {len(scored)} variants are not scored: insertions and deletions need "
-                        "objective='next'.",
-                        stacklevel=3,
+                        "objective='next'."
                     )
                 return variant_scores(network, source, scored, self.length_, self.batch_size)
             strands = [
@@ -271,7 +269,7 @@ class Questions:
         ``bits`` is the surprise of the model: ``-log2 P(base | all bases of the region before it)``, NaN at an N.
         ``memory`` is the surprise of its memory: the norm of the momentary surprise, the inner gradient that the base
         causes when it is read (mean over the memories and their heads; no unit, to compare within one model). It takes
-        three to four times as long.
+        six to thirteen times as long.
 
         Args:
             genome: path of a FASTA file, or a Genome.

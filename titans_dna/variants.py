@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from titans_core import LMState, TitansLM
+from titans_datasets.warn import warn_caller
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import part_of
 from titans_dna.stream import PIECE, log_probabilities, padded
 from titans_dna.tokenizer import N, encode, reverse_complement
-from titans_dna.vcf import Variant, check_reference, verdict
+from titans_dna.vcf import Variant, is_sequence, summary, verdict
 
 __all__ = ["checked", "strand_scores"]
 
@@ -66,23 +67,32 @@ class _Block:
 
 
 def checked(variants: Iterable[Variant], genome: Genome, mismatch: str) -> tuple[list[Variant], NDArray[np.bool_]]:
-    """All variants, and which of them the genome agrees with.
+    """All variants, and which of them the genome agrees with; the others are counted and shown in a warning.
 
     Raises:
         TypeError: something that is no variant.
-        ValueError: with ``mismatch="error"``, a REF that is not what the genome holds; the message counts and shows.
+        ValueError: an allele that is not of bases; with ``mismatch="error"``, a REF that is not what the genome holds.
     """
     if mismatch not in ("error", "skip"):
         raise ValueError(f"mismatch is 'error' or 'skip', got {mismatch!r}.")
     variants = list(variants)
-    for variant in variants:
+    for number, variant in enumerate(variants):
         if not isinstance(variant, Variant):
             raise TypeError(f"variants must be Variant(chrom, start, ref, alt) or a VCF file, got {variant!r:.40}.")
-    agree = np.array([verdict(variant, genome) == "matching" for variant in variants], dtype=bool)
-    if mismatch == "error" and not agree.all():
-        check = check_reference(variants, genome)
-        raise ValueError(f"{check}\nWas the file made for this genome? mismatch='skip' leaves such variants unscored.")
-    return variants, agree
+        if not is_sequence(variant.ref, variant.alt):
+            raise ValueError(
+                f"variant {number} (from 0), {variant}: ref and alt must be of bases A C G T N, one allele a variant. "
+                "Drop it, or split its alleles."
+            )
+    verdicts = [verdict(variant, genome) for variant in variants]
+    check = summary(zip(variants, verdicts, strict=True), genome)
+    if not check.ok:
+        if mismatch == "error":
+            raise ValueError(
+                f"{check}\nWas the file made for this genome? mismatch='skip' leaves such variants unscored."
+            )
+        warn_caller(f"{check.n - check.matching} of {check.n} variants are not scored. {check}")
+    return variants, np.array([found == "matching" for found in verdicts], dtype=bool)
 
 
 @torch.no_grad()

@@ -5,11 +5,10 @@ a complete header, and they pass on what htslib repaired where a score needs to 
 
     POS          1-based in the file, ``start`` is 0-based
     ALT A,C      two variants, in the file's order
-    <DEL>, *, . and breakends have no sequence to score, nor have IUPAC codes: skipped with one warning that counts
-                 them, or refused
+    <DEL>, *, . and breakends have no sequence to score, nor have IUPAC codes, nor what stands at POS 0, a telomere:
+                 skipped with one warning that counts them, or refused
 """
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -17,13 +16,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from titans_datasets.warn import warn_caller
 from titans_dna.intervals import Interval, is_missing
 from titans_dna.lines import DAMAGED, BadLineError, fields, open_binary
 
 if TYPE_CHECKING:
     from titans_dna.genome import Genome
 
-__all__ = ["ReferenceCheck", "Variant", "check_reference", "check_sorted", "read_vcf", "variants_of", "verdict"]
+__all__ = [
+    "ReferenceCheck",
+    "Variant",
+    "check_reference",
+    "is_sequence",
+    "read_vcf",
+    "summary",
+    "variants_of",
+    "verdict",
+]
 
 _BASES = frozenset("ACGTNacgtn")
 # what a letter of a genome may stand for; VCF writes one of these bases in its place
@@ -82,7 +91,8 @@ class ReferenceCheck:
         n: variants looked at.
         matching: those whose REF is what the genome holds there, case aside; or a base that an IUPAC code there stands
             for.
-        swapped: those where the genome holds ALT instead (another individual, or REF and ALT exchanged).
+        swapped: those where the genome holds ALT instead (another individual, or REF and ALT exchanged). ALT of a
+            deletion says nothing here: it is REF's first base, which stands there in any case.
         shifted: others, where REF stands one base further left or right (positions counted from 0, or twice from 1).
         absent: those on a chromosome the genome does not have, or off its end.
         first: the first few that do not match, with what the genome holds.
@@ -131,8 +141,7 @@ def variants_of(frame: Any) -> list[Variant]:
             empty = [name for name, value in given.items() if is_missing(value)]
             if empty:
                 raise ValueError(f"{empty[0]} is missing. Drop the row.")
-            wrong = set(str(ref)) | set(str(alt))
-            if not _BASES.issuperset(wrong):
+            if not is_sequence(str(ref), str(alt)):
                 raise ValueError(f"ref {ref!r} and alt {alt!r} must be of bases A C G T N, one allele a row.")
             found.append(Variant(str(chrom), int(start), str(ref), str(alt), "" if is_missing(label) else str(label)))
         except (ValueError, TypeError) as error:
@@ -149,32 +158,17 @@ def read_vcf(path: str | Path, *, symbolic: Literal["skip", "error"] = "skip") -
         symbolic: what to do with alleles that are no sequence of A C G T N, and with all of a REF that is none.
 
     Raises:
-        ValueError: a bad line (too few columns, POS no number from 1 up, REF not made of letters of bases), or with
-            ``symbolic="error"`` an allele that is no sequence. The message names file and line.
+        ValueError: a bad line (too few columns, POS no number from 0 up, REF not made of letters of bases), or with
+            ``symbolic="error"`` an allele that is no sequence, or POS 0. The message names file and line.
     """
     if symbolic not in ("skip", "error"):
         raise ValueError(f"symbolic is 'skip' or 'error', got {symbolic!r}.")
     return _read(Path(path), symbolic)
 
 
-def check_sorted(variants: Iterable[Variant]) -> Iterator[Variant]:
-    """The same variants, as long as those of a chromosome stand together and their positions do not fall.
-
-    Raises:
-        ValueError: at the first variant out of order, naming it and the one before.
-    """
-    before, finished = None, set[str]()
-    for variant in variants:
-        if before is not None:
-            if variant.chrom != before.chrom:
-                finished.add(before.chrom)
-            if variant.chrom in finished or (variant.chrom == before.chrom and variant.start < before.start):
-                raise ValueError(
-                    f"the variants are not sorted: {variant} comes after {before} (0-based). "
-                    "Sort the file first (bcftools sort), or sort the list by chrom and start."
-                )
-        yield variant
-        before = variant
+def is_sequence(ref: str, alt: str) -> bool:
+    """Whether both alleles are of bases A C G T N, in either case."""
+    return _BASES.issuperset(ref) and _BASES.issuperset(alt)
 
 
 def verdict(variant: Variant, genome: "Genome") -> Verdict:
@@ -189,17 +183,24 @@ def verdict(variant: Variant, genome: "Genome") -> Verdict:
     here = around[at : at + len(ref)]
     if all(base in _MEANT.get(letter, letter) for base, letter in zip(ref, here, strict=True)):
         return "matching"
-    if around[at : at + len(alt)] == alt:
+    shifted = ref in (around[: len(ref)] if at else "", around[at + 1 :])
+    # what a deletion leaves stands at its place, whatever REF is; and of two explanations the one of more bases holds
+    swapped = around[at : at + len(alt)] == alt and not ref.startswith(alt)
+    if swapped and not (shifted and len(ref) > len(alt)):
         return "swapped"
-    return "shifted" if ref in (around[: len(ref)] if at else "", around[at + 1 :]) else "other"
+    return "shifted" if shifted else "other"
 
 
 def check_reference(variants: Iterable[Variant], genome: "Genome") -> ReferenceCheck:
     """Compare the REF of every variant with the genome; nothing is raised for a mismatch, all are counted."""
+    return summary(((variant, verdict(variant, genome)) for variant in variants), genome)
+
+
+def summary(verdicts: Iterable[tuple[Variant, Verdict]], genome: "Genome") -> ReferenceCheck:
+    """What :func:`check_reference` says, of verdicts that are known already."""
     counts: Counter[Verdict] = Counter()
     first: list[str] = []
-    for variant in variants:
-        found = verdict(variant, genome)
+    for variant, found in verdicts:
         counts[found] += 1
         if found != "matching" and len(first) < _SHOWN:
             first.append(f"{variant}: the genome {_holds(variant, genome, found)}")
@@ -217,27 +218,24 @@ def _holds(variant: Variant, genome: "Genome", found: Verdict) -> str:
 
 def _read(path: Path, symbolic: str) -> Iterator[Variant]:
     if not _begins_as_vcf(path):
-        warnings.warn(
-            f"{path} has no line ##fileformat=VCF... to begin with: read as columns CHROM, POS (from 1), ID, REF, ALT.",
-            stacklevel=2,
+        warn_caller(
+            f"{path} has no line ##fileformat=VCF... to begin with: read as columns CHROM, POS (from 1), ID, REF, ALT."
         )
     skipped, first_skipped = 0, 0
     for number, row in fields(path, lambda line: line.startswith("#")):
         chrom, start, name, ref, alts = _site(path, number, row)
         for alt in map(str.strip, alts.split(",")):
-            if alt and _BASES.issuperset(alt) and _BASES.issuperset(ref):
+            if start >= 0 and alt and is_sequence(ref, alt):
                 yield Variant(chrom, start, ref, alt, name)
             elif symbolic == "error":
-                raise BadLineError(
-                    path, number, f"{_short(ref)} to {_short(alt)} is not of bases A C G T N; read with symbolic='skip'"
-                )
+                why = "is not of bases A C G T N" if start >= 0 else "stands at POS 0, before the first base"
+                raise BadLineError(path, number, f"{_short(ref)} to {_short(alt)} {why}; read with symbolic='skip'")
             else:
                 skipped, first_skipped = skipped + 1, first_skipped or number
     if skipped:
-        warnings.warn(
+        warn_caller(
             f"{path}: skipped {skipped} alleles that are no sequence of A C G T N (such as <DEL>, *, . or IUPAC "
-            f"codes), first on line {first_skipped}.",
-            stacklevel=2,
+            f"codes) or stand at POS 0, first on line {first_skipped}."
         )
 
 
@@ -248,12 +246,12 @@ def _begins_as_vcf(path: Path) -> bool:
 
 
 def _site(path: Path, number: int, row: list[str]) -> tuple[str, int, str, str, str]:
-    """CHROM, POS from 0, ID, REF and ALT of a line."""
+    """CHROM, POS from 0, ID, REF and ALT of a line; POS 0 of the file, the telomere before the first base, is -1."""
     if len(row) < 5:
         raise BadLineError(path, number, f"{len(row)} column(s); CHROM POS ID REF ALT are needed (tab-separated)")
     chrom, position, name, ref, alts = (field.strip() for field in row[:5])
-    if not position.isdecimal() or int(position) < 1:
-        raise BadLineError(path, number, f"POS is {position!r}; expected a whole number from 1 up")
+    if not position.isdecimal():
+        raise BadLineError(path, number, f"POS is {position!r}; expected a whole number from 1 up (0: a telomere)")
     if not ref or not _LETTERS.issuperset(ref):
         raise BadLineError(path, number, f"REF is {_short(ref)!r}; expected bases A C G T N")
     return chrom, int(position) - 1, "" if name == "." else name, ref, alts

@@ -1,5 +1,7 @@
 """Scores of variants, against the likelihood of whole haplotypes read from scratch."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,9 +9,11 @@ import pytest
 import torch
 
 from titans_dna import Variant, reverse_complement
+from titans_dna import variants as module
 from titans_dna.language import DNALanguageModel
 from titans_dna.sources import InMemory
 from titans_dna.variants import CELL
+from titans_dna.vcf import verdict
 
 ARCHITECTURES = ["lmm", "mac", "mag"]
 AFTER = 20
@@ -180,13 +184,32 @@ def test_a_wrong_ref_is_an_error_or_is_left_unscored(models, write_fasta, tmp_pa
     )
     with pytest.raises(ValueError, match=r"REF disagrees with the genome in 2 of 3 variants"):
         models().score_variants(vcf, fasta)
-    with pytest.warns(UserWarning, match="2 of 3 variants are not scored"):
+    with pytest.warns(UserWarning, match="2 of 3 variants are not scored") as warned:
         found = models().score_variants(vcf, fasta, mismatch="skip")
+    assert warned[0].filename == __file__
+    assert "no such place 1" in str(warned[0].message)
+    assert "chr9:0 A>C: the genome has no such chromosome. Did you mean 'chr1'?" in str(warned[0].message)
     assert found["score"].isna().tolist() == [True, False, True]
     with pytest.raises(ValueError, match="mismatch is 'error' or 'skip'"):
         models().score_variants(vcf, fasta, mismatch="ignore")
     with pytest.raises(ValueError, match="context must be an integer >= 1, got 0"):
         models().score_variants(vcf, fasta, context=0)
+
+
+@pytest.mark.parametrize("alt", ["-", "<DEL>", "A,C", "R", "*", "U"])
+def test_an_allele_that_is_no_sequence_is_named(models, alt):
+    for bad in (variant(4, 1, alt), Variant("0", 4, alt, "A")):
+        with pytest.raises(ValueError, match=rf"variant 1 \(from 0\), {re.escape(str(bad))}: .* one allele a variant"):
+            models().score_variants([variant(3, 1, "A"), bad], InMemory([TEXT]))
+
+
+def test_every_ref_is_looked_up_once(models, monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "verdict", lambda variant, genome: asked.append(variant) or verdict(variant, genome))
+    wrong = Variant("0", 4, "N", "A")
+    with pytest.warns(UserWarning, match="1 of 2 variants"):
+        models().score_variants([variant(3, 1, "A"), wrong], InMemory([TEXT]), mismatch="skip")
+    assert asked == [variant(3, 1, "A"), wrong]
 
 
 def test_no_variants_give_an_empty_frame(models):
