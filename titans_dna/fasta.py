@@ -12,7 +12,6 @@ hold the size and time of the source, so that a changed source is never answered
 import hashlib
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from titans_core.files import written_whole
+from titans_datasets.warn import warn_caller
 from titans_dna.lines import DAMAGED, is_gzip, open_binary
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = ["FastaFiles", "prepare"]
 
 _HEAD = 1 << 16  # bytes; a record's title is shorter
 _BLOCK = 1 << 22
+_LONGER = "a sequence's last line is longer than the lines before it."
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ def prepare(path: Path, cache_dir: Path) -> FastaFiles:
     Raises:
         ImportError: pyfaidx is not installed.
         FileNotFoundError: no such file.
-        ValueError: the file is empty, no FASTA, has lines of uneven length or two sequences of one name.
+        ValueError: the file is empty, no FASTA, has lines of uneven length, that end in blanks, or too many blank
+            ones, or two sequences of one name.
     """
     if find_spec("pyfaidx") is None:
         raise ImportError("reading FASTA needs pyfaidx: pip install 'titans-suite[dna]'")
@@ -114,10 +116,9 @@ def _unpacked(path: Path, cache_dir: Path) -> Path:
     if target.exists():
         return target
     cache_dir.mkdir(parents=True, exist_ok=True)
-    warnings.warn(
+    warn_caller(
         f"{path} is gzip, which has no random access: it is unpacked once, to {target}. "
-        "A plain or bgzip file is read in place.",
-        stacklevel=4,
+        "A plain or bgzip file is read in place."
     )
     try:
         with written_whole(target) as part, part.open("wb") as sink, open_binary(path) as source:
@@ -140,14 +141,18 @@ def _fresh(files: FastaFiles) -> bool:
     written = files.file.stat().st_mtime_ns
     if not all(p.exists() and p.stat().st_mtime_ns >= written for p in (files.index, files.blocks) if p):
         return False
-    return _fits(files)
+    return not _misfit(files)
 
 
-def _fits(files: FastaFiles) -> bool:
-    """Whether an index is of this very file: times do not tell where an older file was moved in its place.
+def _misfit(files: FastaFiles) -> str:
+    """Empty where an index is of this very file: times do not tell where an older file was moved in its place.
 
     The first and the last record must stand where it says, and the last must end the file. The last line of each record
-    must begin where the others' lengths put it: it may be shorter than they, not longer.
+    must begin where the others' lengths put it: it may be shorter than they, not longer. Of each the first line must
+    end in a base: blanks and tabs behind it would be counted as such.
+
+    Returns:
+        What is wrong with the file if the index was made of it just now.
     """
     try:
         records = [line.split("\t") for line in files.index.read_text().splitlines()]
@@ -156,15 +161,18 @@ def _fits(files: FastaFiles) -> bool:
                 begin = max(0, int(place) - _HEAD)
                 title = read(begin, int(place) - begin).splitlines()[-1]
                 if title[:1] != b">" or title[1:].split()[:1] != [name.encode()]:
-                    return False
-            for _, *numbers in records:
+                    return _LONGER
+            for name, *numbers in records:
                 length, offset, bases, width = map(int, numbers)
                 lines, rest = divmod(length - 1, bases) if length else (0, -1)
                 if lines and read(offset + lines * width - 1, 1) != b"\n":
-                    return False
-            return not read(offset + lines * width + rest + 1, _HEAD).strip()
+                    return _LONGER
+                # the last that counts as a base, and the next one: samtools counts blanks to the line's end
+                if length and set(read(offset + bases - 1, 2)) & set(b" \t"):
+                    return f"lines of {name!r} end in blanks or tabs, which would be counted as bases; remove them."
+            return _LONGER if read(offset + lines * width + rest + 1, _HEAD).strip() else ""
     except (ValueError, IndexError, *DAMAGED):
-        return False
+        return _LONGER
 
 
 @contextmanager
@@ -194,9 +202,7 @@ def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
     if _fresh(files):
         return files
     if files.index.exists():
-        warnings.warn(
-            f"the index {files.index} is older than {files.file}, or of another: it is rebuilt.", stacklevel=4
-        )
+        warn_caller(f"the index {files.index} is older than {files.file}, or of another: it is rebuilt.")
     from pyfaidx import Faidx, FastaIndexingError
 
     try:
@@ -204,12 +210,20 @@ def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
             index = parts.enter_context(written_whole(files.index))
             blocks = parts.enter_context(written_whole(files.blocks)) if files.blocks else None
             Faidx(str(files.file), indexname=str(index), gzi_indexname=str(blocks) if blocks else None).close()
-            if not _fits(FastaFiles(files.file, index, blocks)):
-                raise FastaIndexingError("a sequence's last line is longer than the lines before it.")
-    except FastaIndexingError as error:
+            misfit = _misfit(FastaFiles(files.file, index, blocks))
+            if misfit:
+                raise FastaIndexingError(misfit)
+    except (FastaIndexingError, RuntimeError) as error:
+        why = str(error)
+        if not isinstance(error, FastaIndexingError):
+            if "during fasta indexing" not in why:
+                raise
+            # pyfaidx did not think of two blank lines, and asks to be told
+            name = why.partition("at entry ")[2].partition("Please report")[0]
+            why = f"{name!r} has blank lines in it or behind it, or a line shorter than the others before its last."
         raise ValueError(
-            f"{path} cannot be indexed: {error} A sequence needs a name behind '>', lines of one length (the last may "
-            "be shorter), and no blank line among them; `seqkit seq -w 60` writes such a file."
+            f"{path} cannot be indexed: {why} A sequence needs a name behind '>', lines of one length (the last may "
+            "be shorter), no blank line among them and one at most behind; `seqkit seq -w 60` writes such a file."
         ) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is no FASTA text ({error}).") from error

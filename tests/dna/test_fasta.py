@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from titans_dna import Interval
+from titans_dna import Interval, read_sequences
 
 
 def bgzip(path, text):
@@ -68,6 +68,15 @@ def test_an_index_older_than_its_fasta_is_rebuilt_with_a_warning(write_fasta, re
         assert open_genome(path).fetch(Interval("chrI", 198, 200)) == "GT"
 
 
+def test_a_warning_is_of_the_callers_line(write_fasta, records):
+    path = write_fasta(records)
+    read_sequences(path)
+    os.utime(path.with_name("genome.fa.fai"), (1, 1))
+    with pytest.warns(UserWarning, match="is rebuilt") as warned:
+        read_sequences(path)
+    assert warned[0].filename == __file__
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -100,6 +109,25 @@ def test_an_index_that_fits_is_kept(tmp_path, open_genome, length, end):
         assert open_genome(path).lengths == {"one": 4, "two": length}
 
 
+@pytest.mark.parametrize("end", ["\n\n\n", "\n\n\n\n"])
+@pytest.mark.parametrize("length", [7, 60, 120, 121])
+def test_blank_lines_at_the_end_are_told_in_our_own_words(tmp_path, open_genome, length, end):
+    path = tmp_path / "genome.fa"
+    lines = [("ACGT" * 40)[at : min(at + 60, length)] for at in range(0, length, 60)]
+    path.write_text(">one\nACGT\n>two\n" + "\n".join(lines) + end)
+    with pytest.raises(ValueError, match=r"genome\.fa cannot be indexed: .*one at most behind") as error:
+        open_genome(path)
+    assert "report this" not in str(error.value)
+
+
+def test_lines_that_end_in_blanks_are_told_of_an_index_that_does_not_count_them_too(tmp_path, open_genome):
+    path = tmp_path / "genome.fa"
+    path.write_text(">one\nACGT  \nAC  \n")
+    path.with_name("genome.fa.fai").write_text("one\t6\t5\t4\t7\n")  # as samtools writes it
+    with pytest.warns(UserWarning, match="is rebuilt"), pytest.raises(ValueError, match="'one' end in blanks or tabs"):
+        open_genome(path)
+
+
 def test_the_index_lies_in_the_cache_where_the_folder_is_read_only(
     write_fasta, records, open_genome, tmp_path, monkeypatch
 ):
@@ -122,6 +150,11 @@ def test_the_index_lies_in_the_cache_where_the_folder_is_read_only(
         (">one\nAC\nACGT\n>two\nACGT\n", "last line is longer"),
         (">\nACGT\n", "needs a name"),
         (">one\nACGT\nACGTACGT\nAC\nACGT\n", "lines of one length"),
+        (">one\nACGT\n\n\n>two\nACGT\n", "'one' has blank lines .* one at most behind"),
+        (">one\nACGT\nAC\nACGT\n\n>two\nACGT\n", "'one' has .* a line shorter than the others"),
+        (">one\nACGT\n>two\nACGT \nACGT \nA\n", "lines of 'two' end in blanks or tabs"),
+        (">one\nACGT\t\t\r\n>two\nACGT\r\n", "lines of 'one' end in blanks or tabs"),
+        (">one\nACGT ", "lines of 'one' end in blanks or tabs"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:the index")
