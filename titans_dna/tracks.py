@@ -36,13 +36,20 @@ def write_bedgraph(
         header: begin with a ``track`` line, by which genome browsers name it; bedGraphToBigWig wants none.
 
     Raises:
-        ValueError: no such column.
+        ValueError: no such column, or intervals that overlap.
     """
     column = _column(track, column)
-    frame = track.sort_values(["chrom", "start"], kind="stable") if len(track) else track
-    frame = frame[frame[column].notna()]
+    frame = track[track[column].notna()]
+    # as text: a categorical column would be sorted by its categories, in whatever order they are
+    frame = frame.assign(chrom=frame["chrom"].astype(str)).sort_values(["chrom", "start"], kind="stable")
     value = frame[column].round(digits).to_numpy()
     chrom, start, end = (frame[name].to_numpy() for name in _COLUMNS)
+    over = np.flatnonzero((chrom[1:] == chrom[:-1]) & (start[1:] < end[:-1]))
+    if len(over):
+        one, two = (f"{chrom[i]}:{start[i]}-{end[i]}" for i in (over[0], over[0] + 1))
+        raise ValueError(
+            f"bedGraph has one value a base, and {two} overlaps {one}. Write tracks into files of their own."
+        )
     joined = (chrom[1:] == chrom[:-1]) & (start[1:] == end[:-1]) & (value[1:] == value[:-1])
     first = np.flatnonzero(np.concatenate(([True], ~joined))) if len(frame) else np.empty(0, dtype=np.int64)
     last = np.append(first[1:], len(frame)) - 1 if len(frame) else first

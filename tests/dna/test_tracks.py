@@ -155,3 +155,20 @@ def test_a_bedgraph_is_sorted_and_joins_no_two_chromosomes(tmp_path):
     track = pd.DataFrame({"chrom": ["d", "c", "c"], "start": [3, 2, 0], "end": [4, 3, 1], "bits": [1.0, 1.0, 2.0]})
     write_bedgraph(track, tmp_path / "t", header=False)
     assert (tmp_path / "t").read_text().splitlines() == ["c\t0\t1\t2.0", "c\t2\t3\t1.0", "d\t3\t4\t1.0"]
+
+
+def test_a_bedgraph_is_sorted_by_names_whatever_the_order_of_categories(tmp_path):
+    track = pd.DataFrame({"chrom": ["d", "c", "10", "9"], "start": 0, "end": 1, "bits": [1.0, 2.0, 3.0, 4.0]})
+    track["chrom"] = pd.Categorical(track["chrom"], categories=["9", "d", "10", "c"])
+    write_bedgraph(track, tmp_path / "t", header=False)
+    assert [line[:2].strip() for line in (tmp_path / "t").read_text().splitlines()] == ["10", "9", "c", "d"]
+
+
+def test_intervals_of_a_track_that_overlap_are_refused(tmp_path):
+    track = pd.DataFrame({"chrom": ["d", "c", "c"], "start": [5, 9, 0], "end": [20, 12, 10], "bits": [1.0, 2.0, 2.0]})
+    with pytest.raises(ValueError, match="one value a base, and c:9-12 overlaps c:0-10"):
+        write_bedgraph(track, tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+    track["bits"] = [1.0, 2.0, np.nan]  # what has no value is not written, and in nobody's way
+    write_bedgraph(track, tmp_path / "t", header=False)
+    assert (tmp_path / "t").read_text().splitlines() == ["c\t9\t12\t2.0", "d\t5\t20\t1.0"]
