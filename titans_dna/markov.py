@@ -36,7 +36,7 @@ _LONG_WORDS = 10
 Counts = NDArray[np.signedinteger[Any]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MarkovModels:
     """All Markov models of orders 0 to ``order``.
 
@@ -50,6 +50,9 @@ class MarkovModels:
     counts: tuple[Counts, ...]
     additive: tuple[float, ...]
     interpolated: tuple[float, ...]
+
+    def __repr__(self) -> str:
+        return f"MarkovModels(orders 0 to {self.order})"
 
     @property
     def order(self) -> int:

@@ -18,7 +18,6 @@ The Markov models are counted without them for that, and with them afterwards.
 
 import itertools
 import math
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from titans_core.train.estimator import at_least
+from titans_datasets.warn import warn_caller
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.markov import MOST, MarkovModels, fit_markov
@@ -76,7 +76,7 @@ class _Read(NamedTuple):
         return all_of_them.gather(-1, self.bases[:, None, None].expand(-1, all_of_them.shape[1], 1))[..., 0].exp()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
     """A language model mixed with Markov models; made by :func:`fit_mixture`.
 
@@ -93,6 +93,12 @@ class Mixture:
     weights: Tensor
     counted: tuple[Interval, ...] = ()
     marks: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        model = (
+            "no language model" if self.model is None else f"{type(self.model).__name__} {self.model.architecture!r}"
+        )
+        return f"Mixture({model}, {self.markov}; {sum(map(len, self.counted)):,} bases read)"
 
     def bits_per_base(
         self,
@@ -137,10 +143,9 @@ class Mixture:
                 count[interval.chrom] += len(interval)
         names = sorted(chrom for chrom, bases in asked.items() if new[chrom] < bases)
         if names:
-            warnings.warn(
+            warn_caller(
                 f"fit_mixture has read {names[:8]}: a score there flatters the mixture. Hold them out, in the fit of "
-                "the language model, or without one by fit_mixture(..., holdout=[...]).",
-                stacklevel=3,
+                "the language model, or without one by fit_mixture(..., holdout=[...])."
             )
 
 

@@ -86,6 +86,10 @@ def test_a_holdout_is_not_counted(write_fasta, tmp_path):
     np.testing.assert_array_equal(fit_markov(genome, 3, holdout=["two"]).counts[3], fit_markov([one], 3).counts[3])
 
 
+def test_models_are_shown_in_a_line():
+    assert repr(fit_markov([bases(2000)], 4)) == "MarkovModels(orders 0 to 4)"
+
+
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="order must be an integer from 0 to 12, got 13"):
         fit_markov(["ACGT"], 13)

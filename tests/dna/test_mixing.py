@@ -124,6 +124,13 @@ def test_what_cannot_be_mixed_is_told(text, model):
         mixture.bits_per_base(["NNN"])
 
 
+def test_a_mixture_is_shown_in_a_line(text, model):
+    apart = fit_mixture([text], order=2)
+    assert repr(apart) == f"Mixture(no language model, MarkovModels(orders 0 to 2); {len(text):,} bases read)"
+    both = fit_mixture([text], model, order=2)
+    assert repr(both).startswith("Mixture(DNALanguageModel 'lmm', MarkovModels(orders 0 to 2); ")
+
+
 def test_holdout_is_not_read():
     texts = [with_repeats(60, 1), with_repeats(60, 2)]
     held, alone = fit_mixture(texts, order=4, holdout=["1"]), fit_mixture(texts[:1], order=4)
@@ -211,8 +218,9 @@ def test_a_score_of_what_was_counted_is_warned_of(text, model, recwarn):
     fit_mixture([text], model, order=2).bits_per_base([chain(500, 3)])
     fit_mixture(texts, order=2, bed=[Interval("0", 0, 5000)]).bits_per_base(texts, regions=[Interval("0", 5000, 6000)])
     assert not [w for w in recwarn if "flatters" in str(w.message)]
-    with pytest.warns(UserWarning, match=r"has read \['0'\]: a score there flatters"):
+    with pytest.warns(UserWarning, match=r"has read \['0'\]: a score there flatters") as warned:
         fit_mixture(texts, order=2, holdout=["1"]).bits_per_base(texts)
+    assert warned[0].filename == __file__
     with pytest.warns(UserWarning, match="flatters"):
         fit_mixture([text], model, order=2).bits_per_base([text], regions=[Interval("0", 0, 2000)])
 
