@@ -3,7 +3,6 @@
 import copy
 import os
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -32,6 +31,7 @@ from titans_core.train import (
 from titans_core.train.batches import loader
 from titans_core.train.estimator import at_least, is_number
 from titans_core.train.fit import torch_device
+from titans_datasets.warn import warn_caller
 from titans_dna.classifier_data import Examples, Reads, reads_of
 from titans_dna.encoder import Encoder, EncoderConfig
 from titans_dna.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, digest_of, network_of
@@ -191,10 +191,9 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         if validation is None:
             rows, cut = stratified_cut(labels, self.validation_fraction, seed)
             if self.validation_fraction and not len(cut):
-                warnings.warn(
+                warn_caller(
                     f"validation_fraction={self.validation_fraction} of {len(labels)} sequences rounds to none of each "
-                    "class: nothing stops the training early. Give validation=, more sequences or a larger fraction.",
-                    stacklevel=2,
+                    "class: nothing stops the training early. Give validation=, more sequences or a larger fraction."
                 )
             val = Examples(reads, labels, weights, cut)
         else:

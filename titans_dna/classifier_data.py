@@ -80,7 +80,7 @@ def reads_of(X: Any) -> Reads:
         X = read_sequences(X)
     elif isinstance(X, tuple) and len(X) == 2 and is_source(X[1]):
         X = read_sequences(X[1], X[0])
-    elif hasattr(X, "ndim"):
+    elif hasattr(X, "ndim") or hasattr(X, "__array__"):  # frames of polars have the second only
         values = np.asarray(X)
         if values.ndim == 0 or values.ndim > 2 or (values.ndim == 2 and values.shape[1] != 1):
             raise ValueError(

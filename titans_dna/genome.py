@@ -77,6 +77,8 @@ class Genome:
         if region in self.lengths or not chrom:
             return Interval(region, 0, self._length(region), "+")
         if not (first.isdecimal() and last.isdecimal()):
+            if chrom not in self.lengths:
+                self._length(region)  # is a name with a colon, and none of these
             raise ValueError(f"region {region!r} is not understood; write 'IV' or 'IV:1000-2000' (0-based half-open).")
         return Interval(chrom, int(first), int(last), "+")
 

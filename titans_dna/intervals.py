@@ -95,7 +95,8 @@ def read_bed(path: str | Path, *, require_strand: bool = False) -> list[Interval
     """Intervals of a BED file of 3 to 6 columns (or more; those are ignored), plain or gzip, in the file's order.
 
     Columns are chrom, start, end, name, score, strand, split by tabs (by blanks where a line has no tab); lines that
-    begin with ``#``, ``track`` or ``browser`` are skipped. Without a sixth column the strand is ``"."``.
+    begin with ``#``, ``track`` or ``browser`` are skipped. Without a sixth column, or where it is empty, the
+    strand is ``"."``.
 
     Args:
         require_strand: refuse lines whose strand is missing or ``"."``.
@@ -179,8 +180,8 @@ def _bed_interval(path: Path, number: int, row: list[str], require_strand: bool)
     if len(row) < 3:
         raise BadLineError(path, number, f"{len(row)} column(s); chrom, start and end are needed (tab-separated)")
     row = [field.strip() for field in row]
-    strand = row[5] if len(row) > 5 else "."
-    if strand == "" or (require_strand and strand == "."):
+    strand = (row[5] if len(row) > 5 else "") or "."
+    if require_strand and strand == ".":
         raise BadLineError(path, number, "the strand is missing; column 6 is '+' or '-' ('.' where it does not matter)")
     start, end = _integers(path, number, row[1], row[2])
     return _interval(path, number, row[0], start, end, strand, row[3] if len(row) > 3 else "")

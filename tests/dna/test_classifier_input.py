@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from sklearn.exceptions import NotFittedError
@@ -75,6 +76,13 @@ def test_a_fasta_file_with_an_empty_record_is_refused(tmp_path):
 def test_bad_sequences_and_labels_are_named(sequences, labels, message):
     with pytest.raises(ValueError, match=message):
         classifier().fit(sequences, labels)
+
+
+def test_a_frame_of_polars_is_read_as_one_of_pandas(fitted):
+    column = pl.DataFrame({"sequence": X})
+    np.testing.assert_array_equal(fitted.predict(column), fitted.predict(X))
+    with pytest.raises(ValueError, match=r"got shape \(20, 2\).* of a frame the column of sequences"):
+        fitted.predict(column.with_columns(label=pl.lit("a")))
 
 
 def test_what_has_names_or_no_order_is_refused(fitted):

@@ -68,6 +68,13 @@ def test_a_bed_of_three_columns_has_no_strand(write):
         read_bed(path, require_strand=True)
 
 
+def test_an_empty_sixth_column_of_a_bed_is_no_strand(write):
+    path = write("chr1\t10\t20\tx\t0\t\nchr1\t10\t20\tx\t0\t\t10\n")
+    assert read_bed(path) == [Interval("chr1", 10, 20, ".", "x")] * 2
+    with pytest.raises(ValueError, match=r"file\.txt, line 1: the strand is missing"):
+        read_bed(path, require_strand=True)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -77,7 +84,6 @@ def test_a_bed_of_three_columns_has_no_strand(write):
         ("chr1\t20\t20", "0 <= start < end is needed"),
         ("chr1\t-1\t20", "0 <= start < end is needed"),
         ("chr1\t10\t20\tx\t0\t1", "strand '1'; it is"),
-        ("chr1\t10\t20\tx\t0\t", "the strand is missing"),
         ("\t10\t20", "chrom is empty"),
     ],
 )
