@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import torch
 
-from titans_dna import Variant, reverse_complement
+from titans_dna import Variant, reverse_complement, vcf
 from titans_dna import variants as module
 from titans_dna.language import DNALanguageModel
 from titans_dna.sources import InMemory
@@ -204,12 +204,12 @@ def test_an_allele_that_is_no_sequence_is_named(models, alt):
 
 
 def test_every_ref_is_looked_up_once(models, monkeypatch):
-    asked = []
-    monkeypatch.setattr(module, "verdict", lambda variant, genome: asked.append(variant) or verdict(variant, genome))
-    wrong = Variant("0", 4, "N", "A")
-    with pytest.warns(UserWarning, match="1 of 2 variants"):
-        models().score_variants([variant(3, 1, "A"), wrong], InMemory([TEXT]), mismatch="skip")
-    assert asked == [variant(3, 1, "A"), wrong]
+    asked, given = [], [variant(3, 1, "A"), Variant("0", 4, "N", "A")]
+    for place in (module, vcf):
+        monkeypatch.setattr(place, "verdict", lambda variant, genome: asked.append(variant) or verdict(variant, genome))
+    with pytest.raises(ValueError, match="in 1 of 2 variants"):
+        models().score_variants(given, InMemory([TEXT]))
+    assert asked == given
 
 
 def test_no_variants_give_an_empty_frame(models):
