@@ -28,6 +28,7 @@ def read_series(
     Args:
         path: of a Parquet or CSV file.
         time: column of time stamps; None: "ds", else the first that is not taken and holds no numbers, else the first.
+            Row numbers without a name are left out, unless they are named, or nothing else can be the time.
         id: column that names the series of a long file; None: "unique_id", and without it the file is wide.
         target: column of values of a long file; None: "y".
         date_format: of the time stamps, such as "%d.%m.%Y"; None: read from them.
@@ -35,10 +36,10 @@ def read_series(
             UTC; None: as they are, or UTC where their offsets change.
 
     Raises:
-        ValueError: a column that is not there, or stamps that are none or can be read in two ways.
+        ValueError: a column that is not there or is there twice, or stamps that are none or can be read in two ways.
         ImportError: a Parquet file, and no pyarrow.
     """
-    table = _table(path, id)
+    table = _without_row_numbers(_table(path, id), path, time, id)
     if id is not None:
         _check_column(table, id, "--id")
     if (id or "unique_id") in table.columns:
@@ -55,14 +56,15 @@ def read_ahead(
     path: Path, time: str | None, id: str | None, date_format: str | None, timezone: str | None = None
 ) -> pd.DataFrame:
     """Columns that are known in the horizon: a long frame without values."""
-    return _long(_table(path, id), time, id, None, date_format, timezone, values=False)
+    table = _without_row_numbers(_table(path, id), path, time, id or "unique_id")
+    return _long(table, time, id, None, date_format, timezone, values=False)
 
 
 def read_facts(path: Path | None, id: str | None) -> pd.DataFrame | None:
     """Static columns: one row a series, its name in ``unique_id``; None of no file."""
     if path is None:
         return None
-    table = _table(path, id)
+    table = _without_row_numbers(_table(path, id), path, None, id or "unique_id")
     _check_column(table, id or "unique_id", "--id")
     return _renamed(table, {id or "unique_id": "unique_id"})
 
@@ -149,13 +151,26 @@ def _header(path: Path) -> tuple[str, list[str]]:
 def _csv(path: Path, id: str) -> pd.DataFrame:
     separator, names = _header(path)
     with _text(path):
-        table = _cells(path, id, separator, names)
-    first = table.columns[0]
+        return _cells(path, id, separator, names)
+
+
+def _without_row_numbers(table: pd.DataFrame, path: Path, time: str | None, id: str | None) -> pd.DataFrame:
+    """Without those of a frame that was written with its index: no series, nor time beside a column of time."""
+    first = str(table.columns[0])
     counts = first == "Unnamed: 0" and table.shape[1] > 1 and table[first].equals(pd.Series(np.arange(len(table))))
-    second = table.columns[min(1, table.shape[1] - 1)]
-    has_time = {"ds", "unique_id"} & set(table.columns) or not pd.api.types.is_numeric_dtype(table[second])
-    # the row numbers of a frame that was written with its index are no series, nor time beside a column of time
-    return table.drop(columns=first) if counts and has_time else table
+    if not counts or first in (time, id):
+        return table
+    others = table.columns[1:]
+    named = time is not None or id is not None or not {"ds", "unique_id"}.isdisjoint(others)
+    if named or any(not pd.api.types.is_numeric_dtype(table[name]) for name in others):
+        return table.drop(columns=first)
+    whole = [name for name in others if pd.api.types.is_integer_dtype(table[name]) and table[name].is_unique]
+    if whole:
+        raise ValueError(
+            f"the first column of {path} has no name and numbers the rows, and {whole[0]!r} may be the time or a "
+            f"series: name the time with --time, {first!r} for the row numbers."
+        )
+    return table
 
 
 def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFrame:

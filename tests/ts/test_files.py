@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_ts.files import read_series
+from titans_ts.files import read_ahead, read_facts, read_series
 
 HOURS = pd.date_range("2024-03-01", periods=40, freq="h", name="ds")
 WIDE = pd.DataFrame({"meter": np.arange(40) * 10, "b": np.arange(40) / 8}, index=HOURS)
@@ -52,6 +52,29 @@ def test_row_numbers_are_no_series(tmp_path, frame):
     found = read_series(stored(frame, tmp_path, "x.csv"))
     assert not any("Unnamed" in column for column in found)
     same(found, LONG.reset_index(drop=True) if "unique_id" in frame else WIDE)
+
+
+def test_row_numbers_are_no_series_beside_a_time_that_is_a_number(tmp_path):
+    years = pd.DataFrame({"year": np.arange(1990, 2030), "s0": np.arange(40) / 8, "s1": np.arange(40) / 4})
+    path = stored(years, tmp_path, "years.csv")
+    with pytest.raises(ValueError, match=r"no name and numbers the rows, and 'year' may be .*--time, 'Unnamed: 0' for"):
+        read_series(path)
+    same(read_series(path, time="year"), years.rename(columns={"year": "ds"}))
+    assert list(read_series(path, time="Unnamed: 0")) == ["year", "s0", "s1"]
+    alone = read_series(stored(years[["s0", "s1"]], tmp_path, "alone.csv"))  # nothing else can be the time
+    assert (list(alone), alone.index.tolist()) == (["s0", "s1"], list(range(40)))
+    dated = stored(WIDE.reset_index()[["b", "meter", "ds"]].rename(columns={"ds": "date"}), tmp_path, "dated.csv")
+    same(read_series(dated)[["meter", "b"]], WIDE)
+
+
+def test_row_numbers_are_no_column_of_a_long_file_nor_a_fact(tmp_path):
+    long = LONG.rename(columns={"unique_id": "shop", "ds": "hour"}).assign(shop=7, hour=np.arange(len(LONG)) + 5)
+    path = stored(long[["shop", "hour", "y"]].reset_index(drop=True), tmp_path, "long.csv")
+    assert read_series(path, id="shop")["ds"].tolist() == long["hour"].tolist()
+    assert set(read_series(path, id="shop")) == {"unique_id", "ds", "y"}
+    assert set(read_ahead(path, None, "shop", None)) == {"unique_id", "ds", "y"}
+    facts = stored(pd.DataFrame({"store": [1, 2], "size": [3.0, 4.0]}), tmp_path, "facts.csv")
+    assert list(read_facts(facts, "store")) == ["unique_id", "size"]
 
 
 def test_names_that_are_given_go_before_those_that_are_usual(tmp_path):
