@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from titans_ts.libraries import holds_numbers, to_pandas
+from titans_ts.stamps import check_kind, in_zone, stamps_of
 
 # harmonics of each cycle of the calendar: a daily curve has corners, a year's is smooth
 CYCLES = {"day": 3, "week": 2, "year": 2}
@@ -144,7 +145,8 @@ def read_future(futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str,
     """The future columns of each series at each stamp of the horizon, ``[h, N, F]``.
 
     Raises:
-        ValueError: no frame although columns were declared, or the other way round; missing columns, stamps or values.
+        ValueError: no frame although columns were declared, or the other way round; missing columns, series, stamps or
+            values; stamps of another kind than those of the horizon.
     """
     if not names and futr_df is not None:
         raise ValueError("futr_df is given, and exogenous declares no future columns: name them, {'futr': [...]}.")
@@ -159,14 +161,21 @@ def read_future(futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str,
     _need_columns(futr_df, ("unique_id", "ds", *names), "futr_df")
     if futr_df.duplicated(["unique_id", "ds"]).any():
         raise ValueError("futr_df has duplicate rows of (unique_id, ds). Drop them first.")
+    check_kind(futr_df["ds"], "futr_df")
+    ds = in_zone(stamps_of(pd.Index(futr_df["ds"])), index, "the time stamps of futr_df")
+    there = pd.MultiIndex.from_arrays([futr_df["unique_id"], ds])
     wanted = pd.MultiIndex.from_product([ids, index], names=["unique_id", "ds"])
-    table = futr_df.set_index(["unique_id", "ds"])[list(names)].reindex(wanted)
-    values = _numbers(table, "futr_df")
+    values = _numbers(futr_df[list(names)].set_axis(there).reindex(wanted), "futr_df")
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
+        series, stamp = ids[row // len(index)], index[row % len(index)]
+        known = futr_df["unique_id"].unique().tolist()
+        if series not in known:
+            raise ValueError(f"futr_df has no rows for series {series!r}: its series are {known[:8]}.")
+        lacks = f"finite {names[column]!r}" if wanted[row] in there else "row"
         raise ValueError(
-            f"futr_df has no finite {names[column]!r} for series {wanted[row][0]!r} at {wanted[row][1]}: it needs the "
-            f"{len(index)} steps from {index[0]} to {index[-1]} of each series."
+            f"futr_df has no {lacks} for series {series!r} at {stamp}: it needs the {len(index)} steps from {index[0]} "
+            f"to {index[-1]} of each series, and goes from {ds.min()} to {ds.max()}."
         )
     return values.reshape(len(ids), len(index), len(names)).transpose(1, 0, 2)
 

@@ -13,6 +13,7 @@ from titans_ts.panel import Panel
 from titans_ts.stamps import (
     Freq,
     Step,
+    check_kind,
     check_order,
     check_regular,
     find_step,
@@ -76,7 +77,7 @@ def _panel(
     if isinstance(df, pd.DataFrame) and len(df) == 0:
         raise ValueError("df has no rows.")
     if isinstance(df, pd.DataFrame) and _is_wide_with_time(df, was_polars):
-        _check_stamps(df["ds"])
+        check_kind(df["ds"])
         df = df.set_index("ds")
     if isinstance(df, pd.DataFrame) and ("unique_id" in df.columns or "ds" in df.columns):
         return _from_long(df, freq, columns, missing, known)
@@ -105,15 +106,6 @@ def _is_wide_with_time(df: pd.DataFrame, was_polars: bool) -> bool:
         return False
     alone = "y" not in df.columns or df.shape[1] == 2  # y beside others is of a long frame
     return was_polars or (alone and bool(df["ds"].is_unique))
-
-
-def _check_stamps(ds: pd.Series) -> None:
-    if isinstance(ds.dtype, pd.PeriodDtype):
-        raise ValueError("column 'ds' holds periods. Convert it with df['ds'].dt.to_timestamp().")
-    if not (pd.api.types.is_datetime64_any_dtype(ds) or pd.api.types.is_integer_dtype(ds)):
-        raise ValueError(
-            f"column 'ds' must hold time stamps or integers, got {ds.dtype}. Convert it with pd.to_datetime."
-        )
 
 
 def _index_hint(index: pd.Index) -> str:
@@ -289,7 +281,7 @@ def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
             raise ValueError(
                 f"column {name!r} must be numeric, got {df[name].dtype}. Convert it with pd.to_numeric(df[{name!r}])."
             )
-    _check_stamps(df["ds"])
+    check_kind(df["ds"])
     for name in ("unique_id", "ds"):
         if df[name].isna().any():
             raise ValueError(

@@ -10,6 +10,17 @@ Freq = str | int | pd.offsets.BaseOffset
 Step = pd.offsets.BaseOffset | int
 
 
+def check_kind(ds: pd.Series, where: str = "df") -> None:
+    """Refuses a column of time that holds neither time stamps nor integers."""
+    of = "" if where == "df" else f" of {where}"
+    if isinstance(ds.dtype, pd.PeriodDtype):
+        raise ValueError(f"column 'ds'{of} holds periods. Convert it with {where}['ds'].dt.to_timestamp().")
+    if not (pd.api.types.is_datetime64_any_dtype(ds) or pd.api.types.is_integer_dtype(ds)):
+        raise ValueError(
+            f"column 'ds'{of} must hold time stamps or integers, got {ds.dtype}. Convert it with pd.to_datetime."
+        )
+
+
 def check_order(index: pd.Index, where: str) -> None:
     """Refuses duplicates and stamps out of order."""
     if index.is_monotonic_increasing and index.is_unique:
@@ -85,7 +96,7 @@ def stamps_of(index: pd.Index) -> pd.Index:
     return index
 
 
-def in_zone(index: pd.Index, known: pd.Index | None) -> pd.Index:
+def in_zone(index: pd.Index, known: pd.Index | None, what: str = "the time stamps") -> pd.Index:
     """Time stamps in the time zone of those that are known; what is no time stamp as it is.
 
     Raises:
@@ -96,7 +107,7 @@ def in_zone(index: pd.Index, known: pd.Index | None) -> pd.Index:
     theirs, ours = known.tz, index.tz
     if (theirs is None) != (ours is None):
         raise ValueError(
-            f"the time stamps have {'no time zone' if ours is None else f'the time zone {ours}'}, those of fit "
+            f"{what} have {'no time zone' if ours is None else f'the time zone {ours}'}, those of fit "
             f"{'none' if theirs is None else f'had {theirs}'}. Use tz_localize or tz_convert on them."
         )
     return index if str(theirs) == str(ours) else index.tz_convert(theirs)

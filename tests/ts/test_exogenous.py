@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from titans_ts.exogenous import Columns, calendar_features, read_columns, read_static
+from titans_ts.exogenous import Columns, calendar_features, read_columns, read_future, read_static
 from titans_ts.frame import read_frame
 
 EVERY = {"hist": ["load"], "futr": ["price"], "stat": ["size"], "calendar": ["day"]}
@@ -116,10 +116,36 @@ def test_what_is_missing_is_named(tiny, fitted, long, static, future, wide):
         model.fit(long.assign(load=long["load"].where(long.index != 3)), static_df=static)
     with pytest.raises(ValueError, match=r"columns \['load', 'price'\] need a long frame"):
         model.fit(wide)
-    with pytest.raises(ValueError, match=r"no finite 'price' for series 'b' at 2024-01-06 02:00:00"):
-        fitted.predict(futr_df=future[~((future["unique_id"] == "b") & (future["ds"] == "2024-01-06 02:00"))])
+    one = (future["unique_id"] == "b") & (future["ds"] == "2024-01-06 02:00")
+    with pytest.raises(ValueError, match=r"futr_df has no row for series 'b' at 2024-01-06 02:00:00"):
+        fitted.predict(futr_df=future[~one])
+    with pytest.raises(ValueError, match=r"futr_df has no finite 'price' for series 'b' at 2024-01-06 02:00:00"):
+        fitted.predict(futr_df=future.assign(price=future["price"].mask(one)))
     with pytest.raises(ValueError, match=r"series \['z'\] are new: give their static columns"):
         fitted.predict(long.replace({"unique_id": {"a": "z"}}), future)
+
+
+def test_future_columns_are_read_as_the_frame_is():
+    index = pd.date_range("2024-03-01", periods=3, freq="h", tz="Europe/Berlin")
+    frame = pd.DataFrame({"unique_id": np.repeat([0, 1], 3), "ds": index.append(index), "price": np.arange(6.0)})
+    expected = np.arange(6.0).reshape(2, 3).T[:, :, None]
+
+    def read(**columns):
+        return read_future(frame.assign(**columns), [0, 1], index, ("price",))
+
+    arrow = frame["ds"].astype("timestamp[us, UTC][pyarrow]")
+    for ds in (frame["ds"], frame["ds"].dt.tz_convert("UTC"), arrow):
+        np.testing.assert_array_equal(read(ds=ds), expected)
+    with pytest.raises(ValueError, match=r"column 'ds' of futr_df must hold time stamps .* pd\.to_datetime"):
+        read(ds=frame["ds"].astype(str))
+    with pytest.raises(ValueError, match=r"of futr_df have no time zone, those of fit had Europe/Berlin"):
+        read(ds=frame["ds"].dt.tz_localize(None))
+    with pytest.raises(ValueError, match=r"futr_df has no rows for series 0: its series are \['0', '1'\]"):
+        read(unique_id=frame["unique_id"].astype(str))
+    with pytest.raises(ValueError, match=r"no row for series 0 at 2024-03-01 02:00:00.* goes from 2024-02-29 23:00:00"):
+        read(ds=frame["ds"] - pd.Timedelta(hours=1))
+    with pytest.raises(ValueError, match=r"no row for series 0 at 2024-03-01 00:00:00.* goes from 0 to 2\."):
+        read(ds=[0, 1, 2] * 2)
 
 
 def test_the_calendar_repeats_with_its_cycle_and_follows_the_clock_on_the_wall():
