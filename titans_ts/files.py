@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from titans_ts.stamps import look_like_months
+
 PARQUET = (".parquet", ".pq")
 # what stands for no value, in any column but that of names: a series may be called "NA"
 NOTHING = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None")
@@ -260,7 +262,9 @@ def _read_stamps(column: pd.Series, date_format: str | None, warn: bool) -> pd.S
         text = column.astype(str).str.strip()
         if pd.api.types.is_integer_dtype(column):
             days = text.str.fullmatch(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])").all()
-            return pd.to_datetime(text, format="%Y%m%d") if days else column
+            if days or look_like_months(pd.Index(column)):
+                return pd.to_datetime(text, format="%Y%m%d" if days else "%Y%m")
+            return column
         if pd.api.types.is_numeric_dtype(column):
             raise ValueError("it holds numbers with fractions")
         numbers = text.str.extract(r"^(\d{1,2})[./-](\d{1,2})[./-]\d")

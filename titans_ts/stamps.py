@@ -67,8 +67,13 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
     """The regular axis that a sorted index lies on; with ``gaps``, stamps may be missing from it.
 
     Raises:
-        ValueError: a stamp that is not on the axis, or a missing one; the message names it.
+        ValueError: a stamp that is not on the axis, or a missing one; the message names it. Integers that are months.
     """
+    if isinstance(step, int) and look_like_months(index):  # or 202413 to 202500 would be taken for missing
+        raise ValueError(
+            f"{where} has integer time stamps that look like months: {index[0]} to {index[-1]}. Convert them with "
+            "pd.to_datetime(..., format='%Y%m')."
+        )
     axis = _axis(index, step, to_last=gaps)
     if gaps:
         wrong = np.flatnonzero(axis.get_indexer(index) < 0)
@@ -85,6 +90,14 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
             f"expected {expected}{after}, got {index[i]}. {hint} the freq that the data has."
         )
     return axis
+
+
+def look_like_months(index: pd.Index) -> bool:
+    """Whether integers are months such as 202412 and 202501, by all their numbers and the turn of a year between."""
+    numbers = np.unique(index.dropna().to_numpy(dtype=np.int64))
+    of_months = (numbers // 100 >= 1900) & (numbers // 100 < 2100) & (numbers % 100 >= 1) & (numbers % 100 <= 12)
+    # December is followed by a number that is 89 higher, or by a little more where months are left out
+    return len(numbers) > 1 and bool(of_months.all() and 89 <= np.diff(numbers).max() < 100)
 
 
 def stamps_of(index: pd.Index) -> pd.Index:

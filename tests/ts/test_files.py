@@ -102,6 +102,15 @@ def test_dates_are_read_in_many_forms(tmp_path, form, given):
     same(read_series(path, date_format=given), days)
 
 
+def test_integers_that_are_months_are_read_as_months(tmp_path):
+    months = pd.DataFrame({"a": np.arange(40.0)}, index=pd.date_range("2021-10-01", periods=40, freq="MS", name="ds"))
+    for frame in (months, months.drop(months.index[[2, 3, 20]])):  # a turn of a year among them
+        same(read_series(stored(frame.set_axis(frame.index.strftime("%Y%m").rename("ds")), tmp_path, "x.csv")), frame)
+    for stamps in (range(202401, 202441), range(200101, 204101, 100)):  # counted on beyond December, or years apart
+        path = stored(months.set_axis(pd.Index(stamps, name="ds")), tmp_path, "x.csv")
+        assert read_series(path).index.tolist() == list(stamps)
+
+
 def test_dates_that_can_be_read_in_two_ways_are_asked_for(tmp_path):
     days = pd.DataFrame({"ds": ["01.07.2024", "02.07.2024", "03.07.2024"], "a": [1.0, 2.0, 3.0]})
     path = stored(days, tmp_path, "x.csv", index=False)

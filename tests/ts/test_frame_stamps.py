@@ -73,6 +73,15 @@ def test_integer_stamps_have_the_same_errors_as_dates(make):
     assert read_frame(make([0, 10]), freq=10).future(2).tolist() == [20, 30]
 
 
+@pytest.mark.parametrize("missing", ["error", "interpolate"])
+@pytest.mark.parametrize("make", [wide_frame, long_frame])
+def test_integers_that_are_months_are_not_counted(make, missing):
+    months = pd.date_range("2023-03-01", periods=24, freq="MS").strftime("%Y%m").astype(int)
+    with pytest.raises(ValueError, match=r"like months: 202303 to 202502\. Convert .*to_datetime\(..., format='%Y"):
+        read_frame(make(months), missing=missing)
+    assert read_frame(make(range(202303, 202327)), missing=missing).future(1).tolist() == [202327]
+
+
 @pytest.mark.parametrize("make", [wide_frame, long_frame])
 def test_a_step_is_kept_over_summer_time_in_the_zone_of_the_frame(make):
     daily = read_frame(make(pd.date_range("2025-03-25", periods=5, freq="D", tz="Europe/Berlin")))
