@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from titans_datasets.warn import warn_caller
 from titans_ts.stamps import look_like_months
 
 PARQUET = (".parquet", ".pq")
@@ -146,8 +147,13 @@ def _header(path: Path) -> tuple[str, list[str]]:
     """What parts the cells of a CSV file, and its columns."""
     with _text(path):
         header = str(pd.read_csv(path, sep="\x01", nrows=0).columns[0])
-        separator = max(",;\t", key=header.count)
-        return separator, [str(name) for name in pd.read_csv(path, sep=separator, nrows=0).columns]
+        separator = max(",;\t|", key=header.count)
+        written = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
+        names = [str(name) for name in pd.read_csv(path, sep=separator, nrows=0).columns]
+    twice = sorted(set(written[written.duplicated() & (written != "")]))  # pandas would call the second "a.1"
+    if twice:
+        raise ValueError(f"{path} has more than one column named {twice}. Drop or rename all but one.")
+    return separator, names
 
 
 def _csv(path: Path, id: str) -> pd.DataFrame:
@@ -274,17 +280,22 @@ def _read_stamps(column: pd.Series, date_format: str | None, warn: bool) -> pd.S
                 raise ValueError(f"{text.iloc[0]!r} may begin with the day or with the month")
             if day_first and text.str.fullmatch(r"\d{1,2}[./-]\d{1,2}[./-]\d\d(\D.*)?").all():
                 raise ValueError(f"{text.iloc[0]!r} may begin with the day or with the year")
-            return pd.to_datetime(text, dayfirst=bool(day_first))
+            return _to_datetime(text, dayfirst=bool(day_first))
         try:
-            return pd.to_datetime(column)
+            return _to_datetime(column)
         except ValueError:
-            found = pd.to_datetime(column, utc=True)  # offsets that change, as with summer time
+            found = _to_datetime(column, utc=True)  # offsets that change, as with summer time
             if warn:
-                warnings.warn(
+                warn_caller(
                     f"the offsets of column {column.name!r} change, as with summer time: it is read in UTC. For the "
-                    "days and the clock of a place, name it: --timezone Europe/Berlin.",
-                    stacklevel=2,
+                    "days and the clock of a place, name it: --timezone Europe/Berlin."
                 )
             return found
     except (ValueError, TypeError) as error:
         raise ValueError(f"{what}: {error}. {hint}") from error
+
+
+def _to_datetime(column: pd.Series, **how: bool) -> pd.Series:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Could not infer format", UserWarning)  # what cannot be read is told in words
+        return pd.to_datetime(column, **how)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_ts.files import read_ahead, read_facts, read_series
+from titans_ts.files import columns_of, read_ahead, read_facts, read_series
 
 HOURS = pd.date_range("2024-03-01", periods=40, freq="h", name="ds")
 WIDE = pd.DataFrame({"meter": np.arange(40) * 10, "b": np.arange(40) / 8}, index=HOURS)
@@ -40,7 +40,7 @@ def test_a_long_parquet_file_may_have_an_index(tmp_path, index):
     same(read_series(stored(frame, tmp_path))[["ds", "unique_id", "y"]], LONG.reset_index(drop=True))
 
 
-@pytest.mark.parametrize("options", [{}, {"sep": ";"}, {"sep": ";", "decimal": ","}])
+@pytest.mark.parametrize("options", [{}, {"sep": ";"}, {"sep": ";", "decimal": ","}, {"sep": "|"}])
 def test_a_csv_file_is_read_whatever_parts_its_cells(tmp_path, options):
     same(read_series(stored(WIDE, tmp_path, "x.csv", **options)), WIDE)
 
@@ -122,8 +122,9 @@ def test_dates_that_can_be_read_in_two_ways_are_asked_for(tmp_path):
 def test_offsets_that_change_are_read_as_moments(tmp_path):
     stamps = pd.date_range("2024-03-31", periods=6, freq="h", tz="Europe/Berlin", name="ds")
     path = stored(pd.DataFrame({"a": np.arange(6.0)}, index=stamps), tmp_path, "x.csv")
-    with pytest.warns(UserWarning, match="it is read in UTC"):
+    with pytest.warns(UserWarning, match="it is read in UTC") as told:
         assert (read_series(path).index == stamps).all()
+    assert told[0].filename == __file__
 
 
 @pytest.mark.parametrize(
@@ -139,6 +140,13 @@ def test_offsets_that_change_are_read_as_moments(tmp_path):
 def test_what_is_not_there_is_named(tmp_path, frame, options, says):
     with pytest.raises(ValueError, match=says):
         read_series(stored(frame, tmp_path, "x.csv", index=False), **options)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    (tmp_path / "x.csv").write_text("ds;a;b;a\n2024-01-01;1;2;3\n2024-01-02;4;5;6\n")
+    for read in (read_series, columns_of):
+        with pytest.raises(ValueError, match=r"more than one column named \['a'\]"):
+            read(tmp_path / "x.csv")
 
 
 def test_without_pyarrow_the_command_to_install_it_is_named(tmp_path, monkeypatch):
@@ -164,6 +172,7 @@ def test_decimal_commas_may_be_more_in_a_later_row(tmp_path, separator):
         (["24-01-05", "24-01-06", "24-01-07"], "may begin with the day or with the year"),
     ],
 )
+@pytest.mark.filterwarnings("error:Could not infer format")
 def test_dates_that_lack_a_year_are_asked_for(tmp_path, stamps, says):
     path = stored(pd.DataFrame({"ds": stamps, "a": [1.0, 2.0, 3.0]}), tmp_path, "x.csv", index=False)
     with pytest.raises(ValueError, match=says):
