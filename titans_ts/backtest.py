@@ -1,6 +1,5 @@
 """Forecasts beside what came: rolling origins in a frame, with or without training anew."""
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 from sklearn.base import clone
 
 from titans_core.train.estimator import at_least
+from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import read_columns
 from titans_ts.intervals import NO_SCORES, Calibration, bounds_of, check_levels, level_names, scored_origins
 from titans_ts.libraries import from_pandas
@@ -86,10 +86,9 @@ def _of_old_series(whole: Panel, forecaster: "TitansForecaster", cutoff: int, va
         return whole
     young = set(range(len(whole.ids))) - set(kept)
     left_out = [whole.ids[i] for i in sorted(young)]
-    warnings.warn(
+    warn_caller(
         f"{len(left_out)} series begin too late to train on before {whole.index[cutoff]} and are left out there: "
-        f"{left_out[:8]}.",
-        stacklevel=4,
+        f"{left_out[:8]}."
     )
     return whole.of_series(kept)
 

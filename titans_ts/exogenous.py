@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from titans_datasets.warn import warn_caller
 from titans_ts.libraries import holds_numbers, to_pandas
 from titans_ts.stamps import check_kind, in_zone, stamps_of
 
@@ -46,7 +47,13 @@ def _cycles_of(kind: str, cycles: tuple[str, ...], index: pd.Index) -> tuple[str
         if cycles and not isinstance(index, pd.DatetimeIndex):
             raise ValueError(f"exogenous {kind}={list(cycles)} needs time stamps, got {index.dtype} ones.")
         return cycles
-    return spanned_twice(index, tuple(CYCLES)) if isinstance(index, pd.DatetimeIndex) else ()
+    if not isinstance(index, pd.DatetimeIndex):
+        warn_caller(
+            f"exogenous {kind}='auto' does nothing: it needs time stamps, got {index.dtype} ones. Convert them with "
+            "pd.to_datetime, or leave it out."
+        )
+        return ()
+    return spanned_twice(index, tuple(CYCLES))
 
 
 def spanned_twice(index: pd.DatetimeIndex, cycles: tuple[str, ...]) -> tuple[str, ...]:

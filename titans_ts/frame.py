@@ -1,12 +1,12 @@
 """Frames as users have them, long and wide, of pandas or polars, and plain matrices: checked, and made a panel."""
 
-import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import Columns
 from titans_ts.libraries import holds_numbers, to_pandas
 from titans_ts.panel import Panel
@@ -271,10 +271,9 @@ def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
         )
     ignored = [c for c in df.columns if c not in LONG_COLUMNS and c not in beside]
     if ignored:
-        warnings.warn(
+        warn_caller(
             f"columns {ignored} of the long frame are ignored: they are not declared in exogenous, and only "
-            f"{', '.join(LONG_COLUMNS)} are read without. Drop them to silence this.",
-            stacklevel=8,  # who called fit or predict
+            f"{', '.join(LONG_COLUMNS)} are read without. Drop them to silence this."
         )
     for name in ("y", *beside):
         if not holds_numbers(df[name]):

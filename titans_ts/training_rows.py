@@ -1,10 +1,9 @@
 """Which rows of a panel train, which validate, and for how long."""
 
-import warnings
-
 import numpy as np
 
 from titans_core.train.estimator import at_least
+from titans_datasets.warn import warn_caller
 from titans_ts.panel import Panel
 from titans_ts.scaling import tensor
 from titans_ts.windows import first_rows
@@ -36,10 +35,9 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
     T, least = len(panel.values), input_size + h
     border = border_row(T, least, h, val_size)
     if val_size is None and border == T:
-        warnings.warn(
+        warn_caller(
             f"{T} rows are too few to keep h={h} of them for validation: training runs on all, for max_epochs, and "
-            "intervals of a point loss have no errors to go by. Give more rows, or val_size=0 to silence this.",
-            stacklevel=5,  # who called fit
+            "intervals of a point loss have no errors to go by. Give more rows, or val_size=0 to silence this."
         )
     val_size = T - border
     if val_size and not np.isfinite(panel.values[border:]).any():

@@ -153,8 +153,10 @@ def test_a_series_that_is_too_young_for_a_cutoff_is_left_out_there(tiny, wide, t
     frame = to_long(wide)
     frame = frame[(frame["unique_id"] != "c") | (frame["ds"] >= wide.index[96])]
     model = tiny(multivariate=multivariate, missing="mask")
-    with pytest.warns(UserWarning, match=rf"1 series begin too late to train on before {wide.index[108]}.*\['c'\]"):
+    says = rf"1 series begin too late to train on before {wide.index[108]}.*\['c'\]"
+    with pytest.warns(UserWarning, match=says) as told:
         found = model.cross_validation(frame, n_windows=3, val_size=0, refit=True)
+    assert told[0].filename == __file__
     counts = found.groupby(["cutoff", "unique_id"]).size().unstack()
     assert counts.loc[wide.index[107], ["a", "b"]].tolist() == [4, 4]
     assert counts["c"].isna().tolist() == [True, False, False]

@@ -166,7 +166,9 @@ def test_the_calendar_repeats_with_its_cycle_and_follows_the_clock_on_the_wall()
 def test_auto_takes_the_cycles_that_the_data_has_twice(freq, periods, cycles):
     columns = read_columns({"calendar": "auto"}).with_cycles_of(pd.date_range("2020", periods=periods, freq=freq))
     assert columns == Columns(calendar=cycles)
-    assert read_columns({"calendar": "auto"}).with_cycles_of(pd.RangeIndex(99)) == Columns()
+    with pytest.warns(UserWarning, match="calendar='auto' does nothing: it needs time stamps, got int64") as told:
+        assert read_columns({"calendar": "auto"}).with_cycles_of(pd.RangeIndex(99)) == Columns()
+    assert told[0].filename == __file__
     with pytest.raises(ValueError, match="needs time stamps"):
         read_columns({"calendar": ["day"]}).with_cycles_of(pd.RangeIndex(99))
 

@@ -164,8 +164,9 @@ def test_too_short_a_series_is_refused_with_the_rows_needed(tiny, wide, to_long)
     short = late[(late["unique_id"] == "a") | (late["ds"] >= wide.index[100])]
     with pytest.raises(ValueError, match=r"2 series have, first \['b', 'c'\], 0 rows for training"):
         tiny().fit(short)
-    with pytest.warns(UserWarning, match="16 rows are too few to keep h=4 of them for validation"):
+    with pytest.warns(UserWarning, match="16 rows are too few to keep h=4 of them for validation") as told:
         tiny().fit(wide.iloc[:16])
+    assert told[0].filename == __file__
     with pytest.raises(ValueError, match=r"series 'b' has 0 rows for training"):
         tiny().fit(late)
     with pytest.raises(ValueError, match="series 'b' is shorter than input_size=12"):

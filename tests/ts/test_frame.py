@@ -157,8 +157,9 @@ def test_a_series_may_begin_later_and_ids_may_be_numbers(long):
 
 def test_columns_that_are_not_read_are_named(wide, to_long):
     long = to_long(wide)
-    with pytest.warns(UserWarning, match=r"columns \['temperature'\] of the long frame are ignored"):
+    with pytest.warns(UserWarning, match=r"columns \['temperature'\] of the long frame are ignored") as told:
         panel = read_frame(long.assign(temperature=20.0))
+    assert told[0].filename == __file__
     assert np.array_equal(panel.values, read_frame(long).values)
 
 
