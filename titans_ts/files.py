@@ -295,7 +295,7 @@ def _read_stamps(column: pd.Series, date_format: str | None, warn: bool) -> pd.S
         raise ValueError(f"{what}: {error}. {hint}") from error
 
 
-def _to_datetime(column: pd.Series, **how: bool) -> pd.Series:
+def _to_datetime(column: pd.Series, dayfirst: bool = False, utc: bool = False) -> pd.Series:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Could not infer format", UserWarning)  # what cannot be read is told in words
-        return pd.to_datetime(column, **how)
+        return pd.to_datetime(column, dayfirst=dayfirst, utc=utc)

@@ -210,11 +210,15 @@ def _guess(index: pd.Index, is_integer: bool, where: str) -> Freq:
     of_calendar = _of_calendar(pd.DatetimeIndex(index), commonest)
     if of_calendar is not None:
         return of_calendar
-    if counts.max() * 2 > len(steps):
+    others = values[values != commonest]
+    # where no other is a multiple of it, none is missing: it is not the step, as in 14 days from each 1st to the 15th
+    if counts.max() * 2 > len(steps) and (len(others) == 0 or not (others % commonest).all()):
         return pd.tseries.frequencies.to_offset(commonest)
+    odd = int(np.flatnonzero(steps != commonest)[0])
     raise ValueError(
         f"freq cannot be inferred: the time stamps of {where} have {len(values)} different steps, "
-        f"from {pd.Timedelta(values[0])} to {pd.Timedelta(values[-1])}. "
+        f"from {pd.Timedelta(values[0])} to {pd.Timedelta(values[-1])}, most often {commonest} and first another from "
+        f"{index[odd]} to {index[odd + 1]}. "
         "Make them regular (for instance df.resample), or pass freq (such as 'SMS' for the 1st and 15th of months)."
     )
 

@@ -194,6 +194,19 @@ def test_what_is_no_step_of_the_calendar_is_not_taken_for_one():
         read_frame(wide_frame(stamps), missing="mask")
 
 
+@pytest.mark.parametrize("missing", ["error", "interpolate"])
+def test_half_months_are_asked_for_by_their_name(missing):
+    stamps = pd.date_range("2023-01-01", periods=48, freq="SMS")
+    says = r"cannot be inferred.* 14 days .*first another from 2023-01-15 .* to 2023-02-01 .*'SMS' for the 1st"
+    with pytest.raises(ValueError, match=says):
+        read_frame(wide_frame(stamps), missing=missing)
+    assert read_frame(wide_frame(stamps), freq="SMS").future(1).tolist() == [pd.Timestamp("2025-01-01")]
+    off = pd.date_range("2023-01-01", periods=9, freq="h").to_series()
+    off.iloc[4] += pd.Timedelta("20min")
+    with pytest.raises(ValueError, match="first another from 2023-01-01 03:00:00 to 2023-01-01 04:20:00"):
+        read_frame(wide_frame(pd.DatetimeIndex(off)), missing=missing)
+
+
 @pytest.mark.parametrize(
     ("zone", "last"),
     [("America/Santiago", "2026-09-04"), ("Africa/Cairo", "2026-04-22"), ("Atlantic/Azores", "2026-10-23")],
