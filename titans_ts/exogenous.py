@@ -1,6 +1,6 @@
 """Columns beside the target: which there are, the calendar made from time stamps, static and future tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -84,9 +84,10 @@ def read_columns(exogenous: Mapping[str, Any] | None) -> Columns:
     for kind, names in exogenous.items():
         if isinstance(names, str):
             names = [names]
-        if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
+        listed = isinstance(names, Collection) and not isinstance(names, set | frozenset)  # whose order may change
+        if not listed or not all(isinstance(n, str) for n in names):
             raise TypeError(f"exogenous[{kind!r}] must be a list of names, got {names!r}.")
-        named[kind] = tuple(names)
+        named[kind] = tuple(str(n) for n in names)  # those of numpy are str, too
     columns = Columns(**named)
     every = [*columns.hist, *columns.futr, *columns.stat]
     twice = sorted({n for n in every if every.count(n) > 1})

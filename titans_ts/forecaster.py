@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -449,6 +450,17 @@ class TitansForecaster(TitansEstimator):
             found = found.moved(model.recalled(streams, table.values)[None])
         values = model.bounded(found, levels, self.calibration_, self.context_.places(panel.ids))[0]
         return units.restored(values, panel.future(config.h))
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to the folder ``path`` (JSON and safetensors).
+
+        Raises:
+            NotFittedError: before ``fit``.
+        """
+        plain = copy(self)
+        if isinstance(self.exogenous, Mapping):  # its names may be an index or an array, which JSON does not know
+            plain.exogenous = {k: x if isinstance(x, str) else list(x) for k, x in self.exogenous.items()}
+        super(TitansForecaster, plain).save(path)
 
     def _given(self, df: Any, static_df: Any) -> tuple[Panel, Columns]:
         """What ``fit`` is given, read by the arguments of the constructor."""

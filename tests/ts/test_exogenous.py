@@ -76,6 +76,16 @@ def test_saved_and_loaded_it_asks_for_the_same_columns(fitted, future, tmp_path)
         loaded.predict()
 
 
+@pytest.mark.parametrize("make", [pd.Index, np.array, lambda names: dict.fromkeys(names).keys()])
+def test_names_may_be_of_any_collection(tiny, long, future, make, tmp_path):
+    model = tiny(exogenous={"hist": make(["load", "y2"]), "futr": make(["price"])}).fit(long.assign(y2=long["y"] ** 2))
+    assert model.scaling_.columns == Columns(hist=("load", "y2"), futr=("price",))
+    model.save(tmp_path / "m")
+    loaded = type(model).load(tmp_path / "m")
+    assert loaded.exogenous == {"hist": ["load", "y2"], "futr": ["price"]}
+    pd.testing.assert_frame_equal(loaded.predict(futr_df=future), model.predict(futr_df=future), check_exact=True)
+
+
 def test_update_takes_the_columns_with_the_rows(tiny, long, static, future):
     cut = long["ds"] < "2024-01-05 12:00"
     model = tiny(exogenous=EVERY).fit(long[cut], static_df=static, val_size=20)
@@ -90,6 +100,7 @@ def test_update_takes_the_columns_with_the_rows(tiny, long, static, future):
         (["price"], TypeError, "must be a dict with keys among"),
         ({"future": ["price"]}, ValueError, r"unknown keys \['future'\]; there are"),
         ({"futr": 3}, TypeError, r"exogenous\['futr'\] must be a list of names, got 3"),
+        ({"futr": {"x", "y2"}}, TypeError, r"exogenous\['futr'\] must be a list of names, got {"),
         ({"futr": ["x"], "hist": ["x"]}, ValueError, r"columns \['x'\] stand twice"),
         ({"hist": ["y"]}, ValueError, r"must not name \['y'\]"),
         ({"calendar": ["moon"]}, ValueError, "calendar must be 'auto' or a list of"),
