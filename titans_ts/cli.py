@@ -93,8 +93,18 @@ ValSize = Annotated[
 ]
 
 
-# what errors call an argument of Python
+_NUMBERS = "write its numbers as 1234.56, or as 1234,56 where ; parts the cells, with nothing between thousands"
+# what errors call an argument of Python, and what they advise to do in it
 _OPTIONS = {
+    "Drop or convert it; or, if this is a long frame, name its columns: "
+    "df.rename(columns={...: 'unique_id', ...: 'ds', ...: 'y'})": f"Drop it, or {_NUMBERS}; or, if this is a long "
+    "file, name its columns: --id, --time, --target",
+    "Convert it with pd.to_numeric": _NUMBERS.capitalize(),
+    "Fill the gap (for instance df.resample, or missing='interpolate')": "Fill the gap (or --missing interpolate)",
+    "Fill them (for instance df.interpolate())": "Fill them",
+    "Make them regular (for instance df.resample), or pass freq": "Make them regular, or name --freq",
+    "pass the freq that the data has": "name the step that the data has, --freq",
+    "Pass the freq that the data has": "Name the step that the data has, --freq",
     "missing='interpolate' or 'mask'": "--missing interpolate or mask",
     "missing='interpolate'": "--missing interpolate",
     "missing='mask'": "--missing mask",

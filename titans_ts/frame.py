@@ -277,9 +277,7 @@ def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
         )
     for name in ("y", *beside):
         if not holds_numbers(df[name]):
-            raise ValueError(
-                f"column {name!r} must be numeric, got {df[name].dtype}. Convert it with pd.to_numeric(df[{name!r}])."
-            )
+            raise ValueError(f"column {name!r} must be numeric, got {df[name].dtype}. Convert it with pd.to_numeric.")
     check_kind(df["ds"])
     for name in ("unique_id", "ds"):
         if df[name].isna().any():

@@ -215,6 +215,22 @@ def test_what_is_wrong_is_said_by_the_names_of_options(run, wide, to_long, tmp_p
     assert "futr_df" not in said
 
 
+def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
+    def said(frame, **options):
+        frame.to_csv(tmp_path / "x.csv", sep=";", **options)
+        return run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
+
+    german = wide.assign(a="1.234,56")
+    advice = "rite its numbers as 1234.56, or as 1234,56 where ; parts the cells"
+    for words in (said(german), said(to_long(german), index=False)):
+        assert advice in words
+        assert "pd." not in words
+    assert "--id, --time, --target" in said(german)
+    assert "or name the step that the data has, --freq." in said(wide.drop(wide.index[7]))
+    assert "Fill them, cut them off, or" in said(wide.mask(wide == wide.iloc[7, 1]))
+    assert "or name --freq (such as 'SMS'" in said(wide.iloc[[i * (i + 1) // 2 for i in range(12)]])
+
+
 @pytest.mark.parametrize("command", ["fit", "predict", "backtest", "tune"])
 def test_h_is_help(run, command):
     assert run(command, "-h").output == run(command, "--help").output
