@@ -148,20 +148,7 @@ class NeuralMemory(nn.Module):
         self._check(x, state)
         q, k, v, tail = self._project(x, state)
         gates, last = self._gate(x, state)
-        out, memory = neural_memory(
-            q,
-            k,
-            v,
-            gates.get("alpha"),
-            gates.get("eta"),
-            gates["theta"],
-            tuple(self.weights),
-            None if state is None else state.memory,
-            chunk_size=self.chunk_size,
-            activation=self.activation,
-            forget_to=self.forget_to,
-            backend=self.backend,
-        )
+        out, memory = self._run(q, k, v, gates, None if state is None else state.memory)
         return self._finish(out, x), NeuralMemoryState(memory, tail, last)
 
     def retrieve(self, x: Tensor, state: NeuralMemoryState | None = None) -> Tensor:
@@ -261,6 +248,24 @@ class NeuralMemory(nn.Module):
         if self.momentum:
             gates["theta"] = gates["theta"] * (1 - gates["eta"])
         return gates, last
+
+    def _run(
+        self, q: Tensor, k: Tensor, v: Tensor, gates: dict[str, Tensor], state: MemoryState | None
+    ) -> tuple[Tensor, MemoryState]:
+        return neural_memory(
+            q,
+            k,
+            v,
+            gates.get("alpha"),
+            gates.get("eta"),
+            gates["theta"],
+            tuple(self.weights),
+            state,
+            chunk_size=self.chunk_size,
+            activation=self.activation,
+            forget_to=self.forget_to,
+            backend=self.backend,
+        )
 
     def _finish(self, out: Tensor, x: Tensor) -> Tensor:
         out = self.norm(out).flatten(-2)

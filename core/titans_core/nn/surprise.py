@@ -20,17 +20,17 @@ def momentary_surprise(memory: NeuralMemory, x: Tensor, state: NeuralMemoryState
 
     It is the Frobenius norm, over the layers of each head's memory, of the gradient that is written to it.
     """
-    found, start, chunk = [], 0, memory.chunk_size
+    q, k, v, _ = memory._project(x, state)
+    gates, _ = memory._gate(x, state)
+    inner = memory.initial_state(len(x)).memory if state is None else state.memory
+    found, start = [], 0
     while start < x.shape[1]:
         # up to the end of the chunk at hand: all its gradients are taken at one anchor
-        offset = 0 if state is None else state.memory.offset
-        part = x[:, start : start + chunk - offset]
-        if state is None:
-            state = memory.initial_state(len(x))
-        _, k, v, _ = memory._project(part, state)
-        found.append(_norm(k, v, state.memory.anchor, memory.activation))
-        state = memory.forward(part, state)[1]  # not a call: whoever listens would hear it
-        start += part.shape[1]
+        part = slice(start, start + memory.chunk_size - inner.offset)
+        found.append(_norm(k[:, part], v[:, part], inner.anchor, memory.activation))
+        of_part = {name: gate[:, part] for name, gate in gates.items()}
+        _, inner = memory._run(q[:, part], k[:, part], v[:, part], of_part, inner)
+        start = part.stop
     return torch.cat(found, dim=1)
 
 
