@@ -3,10 +3,9 @@
 #
 #     [TITANS_COMMIT=abc1234] benchmarks/run_gpu.sh [folder]
 #
-# Needs torch with CUDA and triton; pytest and hypothesis for the tests; flash-linear-attention, mamba-ssm and
-# titans-pytorch for the peers, each of which is told as unavailable otherwise. Results go to
-# benchmarks/results/memory_gpu.jsonl, and with the log of the tests into the folder too, whatever ends the run. Where
-# the files lie without their git history, TITANS_COMMIT says which they are.
+# Needs torch with CUDA and triton; pytest and hypothesis for the tests; gpu_peers.txt for the peers, each of which is
+# told as unavailable otherwise. Results go to benchmarks/results/memory_gpu.jsonl, and with the log of the tests into
+# the folder too, whatever ends the run. Where the files lie without their git history, TITANS_COMMIT says which they are.
 set -uo pipefail
 folder="${1:-$(mktemp -d)}"
 mkdir -p "$folder"
