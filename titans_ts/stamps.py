@@ -110,11 +110,20 @@ def stamps_of(index: pd.Index) -> pd.Index:
 
 
 def in_zone(index: pd.Index, known: pd.Index | None, what: str = "the time stamps") -> pd.Index:
-    """Time stamps in the time zone of those that are known; what is no time stamp as it is.
+    """Time stamps in the time zone of those that are known; integers as they are.
 
     Raises:
-        ValueError: stamps with a time zone where those have none, or the other way round.
+        ValueError: integers where those are time stamps, or stamps with a time zone where those have none, or the other
+            way round.
     """
+    if known is None:
+        return index
+    if isinstance(index, pd.DatetimeIndex) != isinstance(known, pd.DatetimeIndex):
+        now, then = (f"{x.dtype}, such as {x[0]}" if len(x) else str(x.dtype) for x in (index, known))
+        raise ValueError(
+            f"{what} are of another kind than those of fit: {now}, where they were {then}. Convert them"
+            + (" with pd.to_datetime." if isinstance(known, pd.DatetimeIndex) else ", or fit again.")
+        )
     if not (isinstance(index, pd.DatetimeIndex) and isinstance(known, pd.DatetimeIndex)):
         return index
     theirs, ours = known.tz, index.tz

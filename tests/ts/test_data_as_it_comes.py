@@ -244,6 +244,16 @@ def test_the_same_moments_in_another_zone_are_the_same_frame(tiny, freq, layout)
     assert model.predict().shape == (4, 1 if layout == "wide" else 3)
 
 
+def test_stamps_of_another_kind_than_those_of_fit_are_told_so(tiny, wide, to_long):
+    counted = wide.reset_index(drop=True)
+    for frame, other in ((wide, counted), (counted, wide)):
+        model = tiny().fit(frame)
+        for given in (other, to_long(other.rename_axis("ds"))):
+            for read in (model.predict, model.update, model.score):
+                with pytest.raises(ValueError, match=r"of another kind than those of fit: .* Convert"):
+                    read(given)
+
+
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 def test_time_stamps_of_pyarrow_are_those_of_pandas(tiny, zone):
     pytest.importorskip("pyarrow")
