@@ -531,11 +531,10 @@ class TitansForecaster(TitansEstimator):
                 "missing='interpolate'."
             )
         if is_frame(df):
-            known = self.freq
-            if known is None and not reset and self.context_.layout != "matrix":
-                known = self.context_.freq
-            stamps = None if reset else self.context_.index
-            panel = read_frame(df, known, of_frame(columns), self.missing, fill=fill, known=stamps)
+            freq, stamps = self.freq, None
+            if not reset and self.context_.layout != "matrix":  # whose rows are at no time
+                freq, stamps = self.context_.freq if freq is None else freq, self.context_.index
+            panel = read_frame(df, freq, of_frame(columns), self.missing, fill=fill, known=stamps)
         else:
             if np.ndim(df) == 1:
                 raise ValueError(
