@@ -150,10 +150,11 @@ def stale_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | None
     hidden = table.values[start:stop].isnan()
     if table.drawn is not None:
         hidden = hidden | table.drawn[start:stop, :, 0]
-    newest = torch.arange(start, stop, dtype=torch.int32)[:, None]
-    if not hidden.any() or not hidden[origins - 1 - start].any():
+    at = origins - 1 - start
+    if not hidden[at].any():
         return None
-    newest = newest.where(~hidden, start - input_size).cummax(dim=0).values[origins - 1 - start]
+    rows = torch.arange(start, stop, dtype=torch.int32)[:, None]
+    newest = rows.where(~hidden, start - input_size).cummax(dim=0).values[at]
     return ((origins[:, None] - 1 - newest) / input_size).clamp(max=1)
 
 
