@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from titans_datasets import info
 from titans_datasets.audit import (
     Spans,
     SplitAudit,
@@ -174,6 +175,8 @@ def test_lookup_accuracy_of_the_official_splits(real_data, name, lookup, touch, 
     assert [round(100 * x, 1) for x in numbers] == [lookup, touch, covered, touching]
     assert report.leaks == leaks
     assert f"lookup accuracy {lookup}%" in str(report)
+    note = info(name).note
+    assert ("LEAKS" in note) == leaks == any(f"scores {accuracy} % on test" in note for accuracy in (lookup, touch))
 
 
 @pytest.mark.real_data
