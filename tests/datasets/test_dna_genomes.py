@@ -154,6 +154,18 @@ def test_a_genome_that_does_not_fit_is_refused(home, tmp_path, chromosomes):
         load_dna("human_enhancers_cohn", genome=tmp_path / "absent.fa", data_home=home)
 
 
+@pytest.mark.filterwarnings("ignore:.*From another assembly")
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_a_packed_genome_that_is_cut_off_or_damaged_is_named(home, tmp_path, chromosomes, damage):
+    made_intervals(home, "human_enhancers_cohn", SIZES, ["negative", "positive"])
+    path = write_genome(tmp_path / "genome.fa.gz", chromosomes)
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    path.write_bytes(whole[:middle] + (b"" if damage == "cut" else b"\xff" * 8 + whole[middle + 8 :]))
+    with pytest.raises(ValueError, match=r"genome\.fa\.gz is no whole gzip .* Fetch it again"):
+        load_dna("human_enhancers_cohn", genome=path, data_home=home)
+
+
 @pytest.mark.real_data
 def test_pieces_of_worm_and_human_are_cut_as_they_stand_in_their_fasta(real_data, home):
     """Official coordinates that fall into the pieces at hand (the human one of another assembly: only for the test)."""

@@ -40,7 +40,7 @@ def load_dna(
         warning that says what is missing.
 
     Raises:
-        ValueError: unknown name; or the genome lacks a chromosome or ends before an interval.
+        ValueError: unknown name; or the genome lacks a chromosome, ends before an interval or is a gzip cut short.
         FileNotFoundError: nothing of the set is here; the message says how to get it.
         OfflineError, ChecksumError: a file cannot be fetched, or is not the published one.
     """

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import zlib
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import chain
@@ -89,18 +90,25 @@ def _chromosomes(path: Path, wanted: Collection[str], names: list[str]) -> Itera
     """Wanted regions of a FASTA, plain or gzip, and their bases; ``names`` collects the names of all records."""
     if not path.is_file():
         raise FileNotFoundError(f"no genome FASTA {path}")
+    regions, bases = set[str](), bytearray()
+    for line in chain(_lines(path), [b">"]):  # one more header, behind which the last record ends
+        if line.startswith(b">"):
+            for region in regions:
+                yield region, bases
+            names.append(line[1:].decode().split(maxsplit=1)[0] if line[1:].strip() else "")
+            regions, bases = _regions(names[-1]).intersection(wanted), bytearray()
+        elif regions:
+            bases += line.strip()
+        elif not names and line.strip():
+            raise ValueError(f"{path} is no FASTA: it begins with {line[:40]!r}, expected a line with '>'.")
+    names.pop()
+
+
+def _lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as stream:
         packed = stream.read(2) == b"\x1f\x8b"
-    regions, bases = set[str](), bytearray()
-    with gzip.open(path, "rb") if packed else path.open("rb") as stream:
-        for line in chain(stream, [b">"]):  # one more header, behind which the last record ends
-            if line.startswith(b">"):
-                for region in regions:
-                    yield region, bases
-                names.append(line[1:].decode().split(maxsplit=1)[0] if line[1:].strip() else "")
-                regions, bases = _regions(names[-1]).intersection(wanted), bytearray()
-            elif regions:
-                bases += line.strip()
-            elif not names and line.strip():
-                raise ValueError(f"{path} is no FASTA: it begins with {line[:40]!r}, expected a line with '>'.")
-    names.pop()
+    try:
+        with gzip.open(path, "rb") if packed else path.open("rb") as stream:
+            yield from stream
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} is no whole gzip ({error}). Fetch it again.") from error
