@@ -75,6 +75,16 @@ def test_coordinates_are_fetched_where_sequences_are_missing(home, server):
         assert load_dna("dummy_mouse_enhancers_ensembl", data_home=home).intervals is None
 
 
+def test_coordinates_are_done_without_where_there_is_no_place_for_them(home, server, put, monkeypatch):
+    server.publish("gb_intervals/dummy_mouse_enhancers_ensembl/train/negative.csv.gz", b"")
+    put("gb/dummy_mouse_enhancers_ensembl/test.csv", "seq,label\nACGT,negative\nAAAA,positive\n")
+    monkeypatch.setattr(cache, "writable", lambda folder: False)
+    with pytest.warns(UserWarning, match="train sequences.* are not here"):
+        assert load_dna("dummy_mouse_enhancers_ensembl", data_home=home).intervals is None
+    with pytest.raises(PermissionError, match="nowhere to put it"):
+        load_dna("dummy_mouse_enhancers_ensembl", genome="genome.fa", data_home=home)
+
+
 @pytest.mark.parametrize("folder", ["gue/tf/1", "gue/tf_1"])
 def test_files_that_lie_as_in_the_archive_are_checked_and_completed(home, server, put, folder):
     content = {part: f"sequence,label\nACG{base},1\n".encode() for part, base in zip(PARTS, "ACG", strict=True)}

@@ -54,7 +54,7 @@ def load_benchmark(entry: SequenceInfo, genome: GenomePaths | None, home: Path, 
     missing = {part: n - len(frames.get(part, ())) for part, n in official.items() if n != len(frames.get(part, ()))}
     if missing:
         if intervals is None and download:  # small, and they tell what test shares with a train that is not here
-            with contextlib.suppress(OfflineError):
+            with contextlib.suppress(OfflineError, PermissionError):
                 intervals = official_intervals(entry, home, download)
         absent = ", ".join(f"{n} of {official[part]} {part} sequences" for part, n in missing.items())
         warn_caller(f"{name}: {absent} are not here. {how_to_rebuild(name)}")
