@@ -127,6 +127,10 @@ def test_without_pyarrow_the_command_to_install_it_is_named(home, unchecked, mon
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r"titans-suite\[dna\]"):
         load_dna("tf_1", data_home=home)
+    (home / "dna" / "gb_intervals").mkdir()
+    path.rename(home / "dna" / "gb_intervals" / "human_enhancers_cohn.parquet")
+    with pytest.raises(ImportError, match=r"cohn\.parquet is a Parquet file, .*titans-suite\[dna\]"):
+        load_dna("human_enhancers_cohn", data_home=home)
 
 
 def test_what_cannot_be_fetched_says_where_to_put_it(home, server):

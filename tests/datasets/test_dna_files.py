@@ -83,6 +83,14 @@ def test_a_file_that_is_not_the_one_in_the_manifest_is_refused(home, put):
         load_dna("ecoli_sigma70", data_home=home)
 
 
+@pytest.mark.parametrize("text", ["{", '{"all.csv": "0"}', '[{"file": "all.csv"}]'])
+def test_a_manifest_of_another_form_is_named(home, put, text):
+    put("cnnprom/ecoli_sigma70/all.csv", "seq,label\nACGT,1\n")
+    put("manifest.json", text)
+    with pytest.raises(ValueError, match=r'manifest\.json is no list of \{"file": \.\.\., "sha256": \.\.\.\}'):
+        load_dna("ecoli_sigma70", data_home=home)
+
+
 def test_the_folders_that_genomic_benchmarks_writes_are_read(home, put):
     for part in ("train", "test"):
         for label, piece in (("negative", "ACGT"), ("positive", "GGGG")):
@@ -122,3 +130,8 @@ def test_a_parquet_file_that_is_cut_off_is_named(tmp_path):
     (folder / "train.parquet").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"train\.parquet is no whole Parquet file"):
         load_dna("tf_0", data_home=tmp_path, download=False)
+    folder = tmp_path / "dna" / "gb_intervals"
+    folder.mkdir()
+    (folder / "human_enhancers_cohn.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"cohn\.parquet is no whole Parquet file"):
+        load_dna("human_enhancers_cohn", data_home=tmp_path, download=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from titans_datasets.dna.dataset import DNADataset, from_frames
-from titans_datasets.dna.files import labelled, local, published
+from titans_datasets.dna.files import labelled, local, published, read_parquet
 from titans_datasets.dna.rebuild import GenomePaths, cut, paths_by_class
 from titans_datasets.errors import OfflineError
 from titans_datasets.sources.dna import how_to_rebuild
@@ -68,7 +68,7 @@ def official_intervals(entry: SequenceInfo, home: Path, download: bool) -> "pd.D
     columns = ["region", "start", "end", "strand", "split", "class"]
     at_hand = local(f"gb_intervals/{entry.name}.parquet", home)
     if at_hand is not None:
-        frame = pd.read_parquet(at_hand)[columns]
+        frame = read_parquet(at_hand)[columns]
     else:
         pieces = []
         for part in ("train", "test"):

@@ -13,7 +13,7 @@ from titans_datasets.sources.entries import PublishedFile
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["homes", "labelled", "local", "published"]
+__all__ = ["homes", "labelled", "local", "published", "read_parquet"]
 
 _SUFFIXES = (".parquet", ".csv", ".tsv")
 _COLUMNS = {"seq": ("seq", "sequence"), "label": ("label", "target", "class")}
@@ -40,7 +40,7 @@ def labelled(stem: str, home: Path, download: bool, published_as: str | None = N
     if path is None:
         return None
     if path.suffix == ".parquet":
-        frame = _read_parquet(path)
+        frame = read_parquet(path)
     else:
         frame = pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",")
     columns = {new: next((c for c in names if c in frame), None) for new, names in _COLUMNS.items()}
@@ -53,7 +53,8 @@ def labelled(stem: str, home: Path, download: bool, published_as: str | None = N
     return frame
 
 
-def _read_parquet(path: Path) -> "pd.DataFrame":
+def read_parquet(path: Path) -> "pd.DataFrame":
+    """A Parquet file; what it lacks, or pandas lacks to read it, is said with its path."""
     import pandas as pd
 
     try:
@@ -85,7 +86,13 @@ def local(relative: str, home: Path, published_as: str | None = None) -> Path | 
 
 def _manifest(folder: Path) -> dict[str, str]:
     path = folder / "manifest.json"
-    return {entry["file"]: entry["sha256"] for entry in json.loads(path.read_text())} if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        return {entry["file"]: entry["sha256"] for entry in json.loads(path.read_text())}
+    except (ValueError, KeyError, TypeError) as error:
+        form = '{"file": ..., "sha256": ...}'
+        raise ValueError(f"{path} is no list of {form} ({error!r}). Mend or delete it.") from error
 
 
 def published(relative: str, home: Path, allow_download: bool, *, missing_ok: bool = False) -> Path | None:
