@@ -195,7 +195,12 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
     except ImportError:  # Windows
         yield
         return
-    with (folder / ".lock").open("w") as lock:
+    path = folder / ".lock"
+    try:
+        lock = path.open("w")
+    except PermissionError:  # it is of another user of a shared folder, and reading it is enough
+        lock = path.open()
+    with lock:
         with contextlib.suppress(OSError):  # some network file systems lock nothing
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -6,6 +6,7 @@ import hashlib
 import os
 import socket
 import threading
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -391,6 +392,23 @@ def test_two_that_load_at_once_fetch_once(traffic, server, home, values):
     assert server.ranges == [None]
     for frame in frames:
         np.testing.assert_array_equal(frame.to_numpy(), values)
+
+
+def test_a_shared_folder_is_locked_by_the_lock_of_another_user(traffic, home, monkeypatch):
+    pytest.importorskip("fcntl")
+    (home / "ts").mkdir(parents=True)
+    (home / "ts" / ".lock").touch(mode=0o444)
+    opened = Path.open
+
+    # file modes do not bind a superuser, so the answer is given here
+    def open_as_another(path, mode="r", *args, **kwargs):
+        if path.name == ".lock" and mode != "r":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, mode, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", open_as_another)
+    load("traffic", data_home=home)
+    assert files(home) == ["traffic.txt.gz"]
 
 
 def test_nothing_is_printed_where_no_one_watches(traffic, home, capfd):
