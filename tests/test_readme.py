@@ -1,8 +1,11 @@
 """The README keeps its word."""
 
 import ast
+import gzip
 import importlib
+import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +40,16 @@ def test_the_memory_example_does_what_it_says() -> None:
     exec(block, names)
     torch.testing.assert_close(torch.cat((names["y1"], names["y2"]), dim=1), names["y"], rtol=1e-4, atol=1e-5)
     assert names["recalled"].shape == (1, 5, 64)
+
+
+def test_the_command_that_prepares_text_takes_a_few_novels(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "language_models.md").read_text()
+    arguments = re.search(r"^python (-m titans_core\.train\.prepare .*)$", text, re.MULTILINE)
+    assert arguments
+    novels = "".join(json.dumps({"text": f"{i} " + 100 * "It was the best of times.\n"}) + "\n" for i in range(15))
+    (tmp_path / "books.jsonl.gz").write_bytes(gzip.compress(novels.encode()))
+    subprocess.run([sys.executable, *shlex.split(arguments[1])], cwd=tmp_path, capture_output=True, check=True)
+    assert (tmp_path / "tokens" / "val.bin").stat().st_size > 0
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\((?!http)([^)#]+)\)", README))
