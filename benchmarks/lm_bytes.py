@@ -7,11 +7,7 @@ the last twentieth of every book. Tokens per second are of training, on one thre
 """
 
 import functools
-import gzip
-import json
 import math
-import os
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +15,7 @@ from lm_models import ARCHITECTURES, config_of, over_seeds, train
 from records import RESULTS
 
 from titans_core import TitansConfig, TitansLM
+from titans_datasets import load
 
 FILE = RESULTS / "lm_bytes.jsonl"
 PARAMETERS, LENGTH, BATCH, STEPS, RATE = 2_000_000, 512, 8, 400, 3e-3
@@ -37,9 +34,7 @@ BASE = TitansConfig(
 @functools.cache
 def novels(part: str) -> torch.Tensor:
     """Bytes of all books, one after another: of each the last twentieth is "val", the rest "train"."""
-    home = Path(os.environ["TITANS_DATA_HOME"]) / "lm" / "gutenberg" / "books.jsonl.gz"
-    with gzip.open(home, "rt", encoding="utf-8") as lines:
-        books = [json.loads(line)["text"].encode() for line in lines]
+    books = [book["text"].encode() for book in load("gutenberg")]
     cuts = [(book, len(book) * 19 // 20) for book in books]
     text = b"".join(book[:cut] if part == "train" else book[cut:] for book, cut in cuts)
     return torch.frombuffer(bytearray(text), dtype=torch.uint8)

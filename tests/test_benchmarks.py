@@ -94,6 +94,15 @@ def test_a_peer_is_scored_by_its_best_epoch(benchmarks):
     assert module.weight.item() == 2.0
 
 
+def test_novels_are_looked_for_where_every_set_is(benchmarks, tmp_path, monkeypatch):
+    from lm_bytes import novels
+
+    monkeypatch.delenv("TITANS_DATA_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"put it at\n  .*titans_datasets/lm/gutenberg/books\.jsonl\.gz"):
+        novels("train")
+
+
 @pytest.mark.parametrize("script", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
 def test_a_script_asks_what_it_is_told_to_do(script):
     """So that ``--help`` explains, and does not begin to measure."""
