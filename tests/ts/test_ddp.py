@@ -6,6 +6,7 @@ import textwrap
 
 import numpy as np
 import pandas as pd
+import pytest
 
 SCRIPT = """
     import os, pandas as pd, torch
@@ -35,3 +36,10 @@ def test_two_processes_match_one(wide, tmp_path):
     losses = [pd.read_parquet(tmp_path / f"losses-{name}.parquet") for name in ("alone", "0")]
     np.testing.assert_allclose(losses[0]["val_loss"], losses[1]["val_loss"], rtol=1e-4)
     np.testing.assert_allclose(losses[0]["train_loss"], losses[1]["train_loss"], rtol=1e-3)
+
+
+def test_processes_without_a_common_seed_are_refused(tiny, wide, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "of this test")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match=r"2 processes of torchrun .* need one seed.* Give random_state, an integer"):
+        tiny(random_state=None).fit(wide)

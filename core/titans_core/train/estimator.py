@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from titans_core.archive import ArchiveError, load_archive, save_archive
+from titans_core.train.processes import started
 from titans_core.train.randomness import borrowed_randomness
 
 
@@ -70,7 +71,16 @@ class TitansEstimator(BaseEstimator):
         return model
 
     def _seed(self) -> int:
-        """A seed drawn from ``random_state``: the same for the same integer, fresh for None."""
+        """A seed drawn from ``random_state``: the same for the same integer, fresh for None.
+
+        Raises:
+            ValueError: None, and several processes train one model: each would draw its own.
+        """
+        if self.random_state is None and started() > 1:
+            raise ValueError(
+                f"{started()} processes of torchrun train one model and need one seed, or each would split and shuffle "
+                "the data in its own way. Give random_state, an integer."
+            )
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
