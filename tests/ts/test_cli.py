@@ -1,5 +1,6 @@
 """The command line: the numbers of the library, help that explains, errors in words and without a traceback."""
 
+import re
 from io import StringIO
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 from titans_core.archive import save_archive
+from titans_core.train.tune import open_study
 from titans_ts import TitansForecaster
 from titans_ts.cli import app
 
@@ -229,6 +231,27 @@ def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
     assert "or name the step that the data has, --freq." in said(wide.drop(wide.index[7]))
     assert "Fill them, cut them off, or" in said(wide.mask(wide == wide.iloc[7, 1]))
     assert "or name --freq (such as 'SMS'" in said(wide.iloc[[i * (i + 1) // 2 for i in range(12)]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["backtest", *SMALL, "--windows", "100"], "at --step 4 leave 0 rows.* Lower --windows or --step,"),
+        (["backtest", *SMALL, "--level", "80", "--val-size", "0"], "such as --loss quantile\\."),
+        (["fit", *SMALL, "--model", "m", "--checkpoint", "c", "--loss", "mse"], "Give another --checkpoint,"),
+        (["tune", *SMALL[:2], "--model", "m", "--storage", "s.db"], "Give another --storage\\."),
+        (["fit", *SMALL, "--model", "m", "--multivariate"], "--multivariate needs .* or leave out --multivariate\\."),
+    ],
+    ids=lambda x: x[0] if isinstance(x, list) else "",
+)
+def test_what_is_advised_are_options(run, wide, to_long, tmp_path, monkeypatch, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    open_study("s.db", "titans_ts", {"data": "other"}, None)
+    (tmp_path / "c").mkdir()
+    torch.save({"titans_fingerprint": {}}, "c/last.ckpt")
+    short = to_long(wide).drop(range(7)) if "--multivariate" in arguments else wide.reset_index()
+    short.to_csv("x.csv", index=False)
+    assert re.search(says, run(*arguments, "x.csv", code=1).output)
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "backtest", "tune"])
