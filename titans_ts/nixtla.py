@@ -1,7 +1,8 @@
 """The network as a model of neuralforecast: ``NeuralForecast(models=[Titans(...), PatchTST(...)], freq="h")``.
 
 ``NeuralForecast.load`` knows the classes here once this module is imported, so a process that loads a saved model
-imports it first. darts takes the class too: ``darts.models.NeuralForecastModel(model=Titans, ...)``.
+imports it first. darts takes the class too: ``darts.models.NeuralForecastModel(model=Titans, ...)``; its ``load``
+has to be told of the class, by ``darts.utils.serialization.add_safe_globals([Titans])``.
 """
 
 from typing import Any

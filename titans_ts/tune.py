@@ -1,10 +1,10 @@
 """A search for settings by Optuna: ``tune(df)`` returns a fitted forecaster.
 
-    forecaster = tune(df, h=24, n_trials=50, storage="study.db")   # killed and called again, it goes on
+    forecaster = tune(df, h=24, n_trials=50, storage="study.journal")   # killed and called again, it goes on
     plot_history(forecaster.study_), plot_importance(forecaster.study_)
 
-Several processes, or machines with a common disk, share one study by naming one storage. Past that: Ray Tune by
-:class:`titans_ts.nixtla.AutoTitans`.
+Several processes, or machines with a common disk, share one study by naming one storage that ends in ".journal" (or the
+URL of a database server). Past that: Ray Tune by :class:`titans_ts.nixtla.AutoTitans`.
 """
 
 from collections.abc import Callable, Mapping

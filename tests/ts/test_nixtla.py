@@ -158,9 +158,10 @@ def test_a_config_for_other_series_is_refused():
         AutoTitans(h=12, n_series=2, config=config, backend="optuna")
 
 
-def test_darts_takes_it_too():
+def test_darts_takes_it_too(tmp_path):
     from darts import TimeSeries
     from darts.models import NeuralForecastModel
+    from darts.utils.serialization import safe_globals
 
     wide = TARGET.pivot(index="ds", columns="unique_id", values="y").astype(np.float32)
     series = TimeSeries.from_dataframe(wide, freq="ME")
@@ -177,6 +178,10 @@ def test_darts_takes_it_too():
     with torch.no_grad():
         expected = network.eval()(torch.tensor(wide.to_numpy()[-24:])[None])[0]
     np.testing.assert_allclose(found.values(), expected, rtol=1e-4)
+    model.save(str(tmp_path / "titans.pt"))
+    with safe_globals([Titans]):
+        loaded = NeuralForecastModel.load(str(tmp_path / "titans.pt"))
+    np.testing.assert_array_equal(loaded.predict(12).values(), found.values())
 
 
 def test_every_setting_of_training_reaches_neuralforecast():
