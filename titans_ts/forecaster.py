@@ -485,11 +485,12 @@ class TitansForecaster(TitansEstimator):
         return fresh.replaced(list(known), self.scaling_.units, list(known.values()))
 
     def _config(self, table: Table, objective: Objective) -> SimbaConfig:
+        patch_size = default_patch(self.input_size) if self.patch_size is None else self.patch_size
         return SimbaConfig(
             h=self.h,
             input_size=self.input_size,
             num_series=table.values.shape[1] if self.multivariate else None,
-            patch_size=default_patch(self.input_size) if self.patch_size is None else self.patch_size,
+            patch_size=patch_size,
             dim=self.dim,
             num_layers=self.num_layers,
             chunk_size=self.chunk_size,
@@ -498,6 +499,7 @@ class TitansForecaster(TitansEstimator):
             hist=0 if table.hist is None else table.hist.shape[-1],
             futr=0 if table.futr is None else table.futr.shape[-1],
             stat=0 if table.stat is None else table.stat.shape[-1],
+            reach=patch_size // 2 if read_columns(self.exogenous).futr else 0,  # a calendar's steps tell of each other
             masked=self.missing == "mask",
             least_variance=FLOOR**2 if objective.probabilistic else 1e-5,
         )

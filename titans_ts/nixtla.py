@@ -134,12 +134,13 @@ class Titans(BaseModel):
             dataloader_kwargs=dataloader_kwargs,
             **trainer_kwargs,
         )
+        patch = default_patch(input_size) if patch_size is None else patch_size
         self.network = Simba(
             SimbaConfig(
                 h=h,
                 input_size=input_size,
                 num_series=n_series if multivariate else None,
-                patch_size=default_patch(input_size) if patch_size is None else patch_size,
+                patch_size=patch,
                 dim=dim,
                 num_layers=num_layers,
                 num_heads=num_heads,
@@ -150,6 +151,7 @@ class Titans(BaseModel):
                 hist=self.hist_exog_size,
                 futr=self.futr_exog_size,
                 stat=self.stat_exog_size,
+                reach=patch // 2,
                 normalise=not loss.is_distribution_output,
             )
         )

@@ -32,6 +32,7 @@ class SimbaConfig:
         hist: exogenous columns known in the lookback only.
         futr: exogenous columns known in the lookback and the horizon.
         stat: columns of a series that do not change.
+        reach: of how many steps before and behind it a step of the horizon sees the futr columns too.
         masked: whether NaN in a window means "not known", which the network is then told.
         normalise: each window by its own mean and deviation.
         least_variance: what is added to the variance of a window. A likelihood counts in the units of the window, and
@@ -52,6 +53,7 @@ class SimbaConfig:
     hist: int = 0
     futr: int = 0
     stat: int = 0
+    reach: int = 0
     masked: bool = False
     normalise: bool = True
     least_variance: float = 1e-5
@@ -129,7 +131,7 @@ class Simba(nn.Module):
         code = self.dropout(self.norm(z).flatten(-2))
         y = (self.head(code) + self.direct(lanes)).unflatten(-1, (self.config.h, -1))
         if self.future is not None:
-            y = y + self.future(code, _given(futr, "futr")[:, -self.config.h :])
+            y = y + self.future(code, _given(futr, "futr"))
         return y.transpose(1, 2), center, scale
 
     def _patches(self, lanes: Tensor, known: Tensor, hist: Tensor | None, futr: Tensor | None) -> Tensor:
@@ -188,18 +190,24 @@ class WideLinear(nn.Linear):
 
 
 class FutureHead(nn.Module):
-    """What the known future adds: each step's columns meet the lane's code in one hidden layer. It starts at 0."""
+    """What the known future adds: the columns of each step and of its neighbours meet the lane's code in one hidden
+    layer. It starts at 0. Behind the horizon nothing is known, and 0, the mean of a column, stands for it."""
 
     def __init__(self, config: SimbaConfig, code: int) -> None:
         super().__init__()
+        self.h, self.reach = config.h, min(config.reach, config.input_size)
         self.code = WideLinear(code, config.dim)
         self.step = nn.Linear(config.futr, config.dim, bias=False)
+        self.near = nn.Conv1d(config.futr, config.dim, 2 * self.reach + 1, bias=False) if self.reach else None
         self.out = nn.Linear(config.dim, config.outputs, bias=False)
         nn.init.zeros_(self.out.weight)
 
     def forward(self, code: Tensor, futr: Tensor) -> Tensor:
-        """code ``[B, N, C]`` and futr ``[B, h, N or 1, futr]`` -> ``[B, N, h, outputs]``."""
-        steps = self.step(futr).transpose(1, 2)  # [B, N or 1, h, dim]
+        """code ``[B, N, C]`` and futr ``[B, input_size + h, N or 1, futr]`` -> ``[B, N, h, outputs]``."""
+        steps = self.step(futr[:, -self.h :]).transpose(1, 2)  # [B, N or 1, h, dim]
+        if self.near is not None:
+            around = F.pad(futr[:, -self.h - self.reach :].permute(0, 2, 3, 1), (0, self.reach))
+            steps = steps + self.near(around.flatten(0, 1)).unflatten(0, around.shape[:2]).mT
         return self.out(F.gelu(self.code(code).unsqueeze(2) + steps))
 
 

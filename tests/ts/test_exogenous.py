@@ -54,11 +54,12 @@ def test_every_kind_of_column_moves_the_forecast(fitted, long, static, future):
     assert (change(df=shifted, futr_df=later) > 1e-7).all()  # the calendar
 
 
-def test_a_future_column_that_is_the_answer_is_learned(tiny):
+@pytest.mark.parametrize("lag", [0, 1, -1])
+def test_a_future_column_that_is_the_answer_is_learned(tiny, lag):
     rng = np.random.default_rng(0)
     answer = rng.normal(size=600)
     ds = pd.date_range("2024", periods=600, freq="h")
-    frame = pd.DataFrame({"unique_id": "x", "ds": ds, "y": np.roll(answer, 0), "known": answer})
+    frame = pd.DataFrame({"unique_id": "x", "ds": ds, "y": np.roll(answer, lag), "known": answer})
     options = {"max_epochs": 25, "learning_rate": 1e-2, "batch_size": 64, "dropout": 0.0, "dim": 16}
     errors = []
     for exogenous in (None, {"futr": ["known"]}):

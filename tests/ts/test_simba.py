@@ -94,3 +94,29 @@ def test_a_lookback_that_patches_do_not_fill_is_continued_into_the_past_by_its_o
 
 def test_a_direct_path_starts_at_nothing():
     assert Simba(CONFIG).direct.weight.count_nonzero() == 0
+
+
+@pytest.mark.parametrize(("reach", "input_size"), [(0, 20), (2, 20), (9, 20), (5, 3)])
+def test_a_step_of_the_horizon_sees_the_known_future_as_far_as_it_reaches(reach, input_size):
+    h = 12
+    network = make(h=h, input_size=input_size, futr=2, reach=reach)
+    torch.nn.init.normal_(network.future.out.weight)
+    futr = torch.randn(1, input_size + h, 1, 2, requires_grad=True)  # shared by the series
+    x = windows(batch=1, length=input_size)
+    forecast = network(x, futr=futr)[0]
+    for t in range(h):
+        (moved,) = torch.autograd.grad(forecast[t].sum(), futr, retain_graph=True)
+        steps = moved[0, input_size:, 0].abs().amin(dim=-1).nonzero().flatten().tolist()
+        near = min(reach, input_size)
+        assert steps == [s for s in range(h) if abs(s - t) <= near]
+
+
+def test_what_lies_behind_the_horizon_is_the_mean_of_a_column():
+    network = make(h=4, futr=1, reach=3)
+    torch.nn.init.normal_(network.future.out.weight)
+    longer = make(h=6, futr=1, reach=3)
+    longer.future.load_state_dict(network.future.state_dict())
+    futr = torch.randn(2, 26, 3, 1)
+    futr[:, -2:] = 0.0
+    code = torch.randn(2, 3, network.head.in_features)
+    torch.testing.assert_close(longer.future(code, futr)[:, :, :4], network.future(code, futr[:, :-2]))
