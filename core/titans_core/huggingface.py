@@ -355,6 +355,8 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
 def _input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("give either input_ids [B, T] or inputs_embeds [B, T, dim], and not both.")
+    if input_ids is not None and input_ids.ndim != 2:
+        raise ValueError(f"input_ids must be [B, T], got shape {tuple(input_ids.shape)}: of one text, input_ids[None].")
     return input_ids if input_ids is not None else inputs_embeds  # type: ignore[return-value]
 
 

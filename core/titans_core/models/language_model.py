@@ -99,11 +99,12 @@ class TitansLM(Generation, nn.Module):
 
     def hidden(self, ids: Tensor, state: LMState | None = None) -> tuple[Tensor, LMState]:
         """Token ids ``[B, T]`` -> what the output layer reads ``[B, T, dim]``, and the state after them."""
-        self._check(ids, state)
+        self._check(ids)
         return self.hidden_of(self.embedding(ids), state)
 
     def hidden_of(self, x: Tensor, state: LMState | None = None) -> tuple[Tensor, LMState]:
         """As :meth:`hidden`, from embeddings ``[B, T, dim]``."""
+        self._check_state(len(x), state)
         states = []
         again = self.gradient_checkpointing and self.training and torch.is_grad_enabled()
         for i, block in enumerate(self.blocks):
@@ -199,7 +200,7 @@ class TitansLM(Generation, nn.Module):
             return count
         return count - sum({id(p): p.numel() for p in (self.embedding.weight, self.head.weight)}.values())
 
-    def _check(self, ids: Tensor, state: LMState | None) -> None:
+    def _check(self, ids: Tensor) -> None:
         if not isinstance(ids, Tensor) or ids.dtype not in (torch.int64, torch.int32):
             kind = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
             raise TypeError(f"ids must be a tensor of int64 or int32 token ids, got {kind}.")
@@ -215,14 +216,16 @@ class TitansLM(Generation, nn.Module):
                     f"ids must be in 0..{self.config.vocab_size - 1}, below the vocab_size, got {wrong}: is this "
                     "the tokenizer that the model was trained with?"
                 )
+
+    def _check_state(self, batch: int, state: LMState | None) -> None:
         if state is None:
             return
         if not isinstance(state, LMState):
             raise TypeError(f"state must be an LMState, as an earlier call returned it, got {type(state).__name__}.")
         if state.config != self.config:
             raise ValueError(f"state is that of another model: {state.config.differences(self.config)}.")
-        if not torch.compiler.is_compiling() and state.batch_size != len(ids):
+        if not torch.compiler.is_compiling() and state.batch_size != batch:
             raise ValueError(
-                f"state is that of {state.batch_size} sequences, ids has {len(ids)}: go on with the same batch, or "
+                f"state is that of {state.batch_size} sequences, ids has {batch}: go on with the same batch, or "
                 "take the rows that you want with state.select(rows)."
             )
