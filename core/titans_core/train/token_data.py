@@ -45,13 +45,11 @@ class TokenData(L.LightningDataModule):
         for name in ("length", "batch_tokens", "micro_batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if stage == TrainerFn.VALIDATING:  # what is there to train on may be too little, even for one window
+            self.val: PackedTokens | None = PackedTokens(self.path, "val", self.length, verify=self.verify)
+            return
         self.train = PackedTokens(self.path, "train", self.length, verify=self.verify)
         has_val = "val" in self.train.description["parts"]
-        if stage == TrainerFn.VALIDATING and not has_val:
-            raise ValueError(
-                f"{self.path} has no validation part. Prepare the text with --val_fraction above 0, such as 0.5: there "
-                "must be a training part too."
-            )
         self.val = PackedTokens(self.path, "val", self.length, verify=self.verify) if has_val else None
         at_once = self.micro_batch * self.trainer.world_size
         accumulate, rest = divmod(self.batch_tokens, at_once * self.length)

@@ -377,8 +377,13 @@ def test_a_trained_model_is_validated_and_random_weights_are_not(tokens, uninter
     settings["data"] |= {"path": "other", "micro_batch": 4}
     arguments = ["validate", "--config", json.dumps(settings), "--ckpt_path", "pretraining/checkpoints/last.ckpt"]
     assert abs(main(arguments).trainer.callback_metrics["val_loss"] - own) > 0.1
+    # its training part is too little for a step, and for a window
+    Path("short.txt").write_text("There is not much of this. " * 6)
+    prepare("short.txt", "short", val_fraction=0.9, verbose=0)
+    assert json.loads(Path("short/tokens.json").read_text())["parts"]["train"]["tokens"] < settings["data"]["length"]
+    assert main([*arguments, "--data.path", "short"]).trainer.callback_metrics["val_loss"] > 0
     prepare("other.txt", "whole", val_fraction=0, verbose=0)
-    with pytest.raises(ValueError, match="whole has no validation part"):
+    with pytest.raises(ValueError, match="whole has no part 'val'"):
         main([*arguments, "--data.path", "whole"])
 
 
