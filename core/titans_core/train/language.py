@@ -183,6 +183,13 @@ class LanguageModelTraining(L.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """The random state (nothing here draws from another than torch's), and which model this is; the rest of a
         resume is Lightning's and the loader's."""
+        # a finite loss may have a gradient that is not: what follows must not replace the checkpoint before it
+        finite = all(bool(torch.isfinite(p).all()) for p in self.model.parameters())  # FSDP2: of this process's part
+        if not self.trainer.strategy.reduce_boolean_decision(finite):
+            raise FloatingPointError(
+                f"after step {self.global_step} the weights are not finite, as a gradient was not; they are not saved. "
+                "Lower model.learning_rate, and go on from the last checkpoint."
+            )
         checkpoint["titans_random"] = {
             "cpu": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],

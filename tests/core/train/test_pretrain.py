@@ -210,6 +210,30 @@ def test_a_checkpoint_of_another_model_is_refused(tokens, uninterrupted, tmp_pat
 
 
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
+def test_weights_that_are_not_finite_replace_no_checkpoint(tokens, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pretrain"])
+    step = LanguageModelTraining.training_step
+
+    def spoilt(module, batch, batch_idx):
+        loss = step(module, batch, batch_idx)
+        if module.global_step == 1:  # the loss is finite, its gradient is not
+            loss.register_hook(lambda gradient: gradient * math.nan)
+        return loss
+
+    monkeypatch.setattr(LanguageModelTraining, "training_step", spoilt)
+    with pytest.raises(FloatingPointError, match="after step 2 the weights are not finite"):
+        main([*command(tokens)[3:], "--trainer.max_steps", "2", "--checkpoint.every_n_train_steps", "1"])
+    found = sorted((tmp_path / "pretraining" / "checkpoints").glob("*.ckpt"))
+    assert [file.name for file in found] == ["epoch=0-step=1.ckpt", "last.ckpt"]
+    for file in found:
+        kept = torch.load(file, weights_only=True)
+        assert kept["global_step"] == 1
+        assert all(w.isfinite().all() for w in kept["state_dict"].values())
+    assert not (tmp_path / "pretraining" / "model").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
 def test_a_run_that_goes_on_does_so_by_its_own_arguments(tokens, tmp_path, monkeypatch):
     """As the error of a loss that is not finite advises: lower the learning rate, and go on."""
     monkeypatch.chdir(tmp_path)
