@@ -154,6 +154,12 @@ class LanguageModelTraining(L.LightningModule):
 
     def on_train_start(self) -> None:
         """A run that goes on does so by its arguments: what a checkpoint kept of an earlier recipe is replaced."""
+        dtype = self.model.embedding.weight.dtype
+        if torch.finfo(dtype).bits < 32:
+            rank_zero_warn(
+                f"the weights themselves are {dtype}, where a step much smaller than a weight is lost: norms and gates "
+                "hardly learn. Give trainer.precision bf16-mixed."
+            )
         self._steps_seen = self.global_step
         optimizer, schedule = self.trainer.optimizers[0], self.trainer.lr_scheduler_configs[0].scheduler
         rate = self._rate(schedule.last_epoch, self._steps)

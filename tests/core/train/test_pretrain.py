@@ -310,6 +310,12 @@ def test_bf16_trains_near_float32(architecture, tmp_path):
     assert found == pytest.approx(expected, rel=0.02)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_weights_that_are_bf16_themselves_are_warned_of(tmp_path):
+    with pytest.warns(UserWarning, match=r"the weights themselves are torch.bfloat16.*trainer.precision bf16-mixed"):
+        in_this_process("mag", tmp_path, precision="bf16-true")
+
+
 def test_a_saved_model_is_the_same_model(tmp_path):
     for tied in (True, False):
         torch.manual_seed(0)
