@@ -9,6 +9,7 @@ Lightning's Trainer, with its strategies (``ddp``, and FSDP2 as ``ModelParallelS
 """
 
 import sys
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -67,12 +68,15 @@ def main(args: Sequence[str] | None = None) -> Any:
                     "--checkpoint.dirpath (and --out)."
                 )
 
+            _check_whole(asked)
+
         def after_fit(self) -> None:
             self.model.export(self.config.fit.out)
 
         def before_validate(self) -> None:
             if self.config.validate.ckpt_path is None:
                 raise ValueError("there is nothing to validate but random weights: give --ckpt_path, such as last.")
+            _check_whole(self.config.validate)
 
     return PretrainCLI(
         LanguageModelTraining,
@@ -82,6 +86,15 @@ def main(args: Sequence[str] | None = None) -> Any:
         save_config_kwargs={"overwrite": True},
         args=list(args) if args is not None else None,
     )
+
+
+def _check_whole(asked: Any) -> None:
+    """Refuses a checkpoint that was cut short, of which its reader says "Invalid argument"."""
+    folder = Path(asked.checkpoint.dirpath or ".")
+    file = folder / "last.ckpt" if asked.ckpt_path == "last" else Path(asked.ckpt_path or "")
+    if file.is_file() and not zipfile.is_zipfile(file):
+        others = [str(other) for other in sorted(folder.glob("*.ckpt")) if other != file]
+        raise ValueError(f"{file} is no checkpoint, or was cut short. Give another as --ckpt_path; here are {others}.")
 
 
 if __name__ == "__main__":

@@ -389,6 +389,19 @@ def test_an_earlier_run_is_not_replaced_by_a_forgotten_option(tokens, uninterrup
 
 
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
+@pytest.mark.parametrize("command_of", ["fit", "validate"])
+def test_a_checkpoint_that_was_cut_short_is_named_with_those_that_are_whole(tokens, tmp_path, monkeypatch, command_of):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pretrain"])
+    folder = tmp_path / "pretraining" / "checkpoints"
+    folder.mkdir(parents=True)
+    torch.save({"weights": torch.zeros(100)}, folder / "epoch=0-step=1.ckpt")
+    (folder / "last.ckpt").write_bytes((folder / "epoch=0-step=1.ckpt").read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"last\.ckpt is no checkpoint, or was cut short.*epoch=0-step=1\.ckpt"):
+        main([command_of, "--config", command(tokens)[-1], "--ckpt_path", "last"])
+
+
+@pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
 def test_a_trained_model_is_validated_and_random_weights_are_not(tokens, uninterrupted, monkeypatch):
     monkeypatch.chdir(uninterrupted)
     monkeypatch.setattr(sys, "argv", ["pretrain"])
