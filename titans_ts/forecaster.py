@@ -21,7 +21,7 @@ from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
 from titans_ts.exogenous import Columns, read_columns, read_future
 from titans_ts.frame import POLICIES, Freq, read_frame
-from titans_ts.intervals import FLOOR, check_levels, level_names
+from titans_ts.intervals import check_levels, level_names
 from titans_ts.libraries import from_pandas
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
@@ -31,7 +31,7 @@ from titans_ts.reading import is_frame, of_frame, of_values, read_newer, with_st
 from titans_ts.rolling import forecast_rows
 from titans_ts.scaling import Units
 from titans_ts.scoring import rolling_error
-from titans_ts.simba import Simba, SimbaConfig, default_patch
+from titans_ts.simba import FLOOR, Simba, SimbaConfig, default_patch, default_reach
 from titans_ts.training import train
 from titans_ts.training_rows import check_length
 from titans_ts.windows import Table, first_rows
@@ -499,7 +499,7 @@ class TitansForecaster(TitansEstimator):
             hist=0 if table.hist is None else table.hist.shape[-1],
             futr=0 if table.futr is None else table.futr.shape[-1],
             stat=0 if table.stat is None else table.stat.shape[-1],
-            reach=patch_size // 2 if read_columns(self.exogenous).futr else 0,  # a calendar's steps tell of each other
+            reach=default_reach(patch_size) if read_columns(self.exogenous).futr else 0,
             masked=self.missing == "mask",
             least_variance=FLOOR**2 if objective.probabilistic else 1e-5,
         )

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from titans_datasets.warn import warn_caller
+from titans_ts.simba import FLOOR
 
 VALUES = 1 << 25  # forecast at once to score them
 WINDOWS = 512  # scores kept of each series and step
 SERIES = 64  # more series than these share their scores
-FLOOR = 0.1  # least deviation of a lookback, in standard deviations of its series
 
 NO_SCORES = (
     "this model has no errors to make intervals of: it is fitted without validation rows, or nothing was measured in "

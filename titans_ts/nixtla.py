@@ -19,7 +19,7 @@ except ImportError as error:
 
 from torch import Tensor
 
-from titans_ts.simba import Simba, SimbaConfig, default_patch
+from titans_ts.simba import Simba, SimbaConfig, default_patch, default_reach
 
 
 class Titans(BaseModel):
@@ -151,7 +151,7 @@ class Titans(BaseModel):
                 hist=self.hist_exog_size,
                 futr=self.futr_exog_size,
                 stat=self.stat_exog_size,
-                reach=patch // 2,
+                reach=default_reach(patch),
                 normalise=not loss.is_distribution_output,
             )
         )

@@ -10,6 +10,7 @@ from titans_core import NeuralMemory
 from titans_ts.einfft import EinFFT
 
 WIDTH = 512
+FLOOR = 0.1  # least deviation of a lookback, in standard deviations of its series
 MIXERS = ("einfft", "mlp", "none")
 
 
@@ -62,6 +63,11 @@ class SimbaConfig:
 def default_patch(input_size: int) -> int:
     """Steps in a patch: a twelfth of the lookback, and even, from 16 to 64. Up to 768 steps make no more than 23."""
     return min(64, max(16, 2 * -(-input_size // 24)))
+
+
+def default_reach(patch_size: int) -> int:
+    """Half a patch."""
+    return max(1, patch_size // 2)
 
 
 class Simba(nn.Module):
@@ -131,7 +137,7 @@ class Simba(nn.Module):
         code = self.dropout(self.norm(z).flatten(-2))
         y = (self.head(code) + self.direct(lanes)).unflatten(-1, (self.config.h, -1))
         if self.future is not None:
-            y = y + self.future(code, _given(futr, "futr"))
+            y = y + self.future(code, _given(futr, "futr"), scale)
         return y.transpose(1, 2), center, scale
 
     def _patches(self, lanes: Tensor, known: Tensor, hist: Tensor | None, futr: Tensor | None) -> Tensor:
@@ -190,25 +196,36 @@ class WideLinear(nn.Linear):
 
 
 class FutureHead(nn.Module):
-    """What the known future adds: the columns of each step and of its neighbours meet the lane's code in one hidden
-    layer. It starts at 0. Behind the horizon nothing is known, and 0, the mean of a column, stands for it."""
+    """What the known future adds: the columns of each step and its neighbours meet the lane's code in one hidden layer;
+    and, less their means over the lookback, they move the forecast on a linear path by so much of the series, whatever
+    the unit of the window. Both start at 0. Behind the horizon nothing is known, and those means stand for it."""
 
     def __init__(self, config: SimbaConfig, code: int) -> None:
         super().__init__()
         self.h, self.reach = config.h, min(config.reach, config.input_size)
         self.code = WideLinear(code, config.dim)
         self.step = nn.Linear(config.futr, config.dim, bias=False)
-        self.near = nn.Conv1d(config.futr, config.dim, 2 * self.reach + 1, bias=False) if self.reach else None
         self.out = nn.Linear(config.dim, config.outputs, bias=False)
         nn.init.zeros_(self.out.weight)
+        self.near = self.direct = None
+        if self.reach:
+            width = 2 * self.reach + 1
+            self.near = nn.Conv1d(config.futr, config.dim, width, bias=False)
+            self.direct = nn.Conv1d(config.futr, config.outputs, width, bias=False)
+            nn.init.zeros_(self.direct.weight)
 
-    def forward(self, code: Tensor, futr: Tensor) -> Tensor:
-        """code ``[B, N, C]`` and futr ``[B, input_size + h, N or 1, futr]`` -> ``[B, N, h, outputs]``."""
+    def forward(self, code: Tensor, futr: Tensor, scale: Tensor) -> Tensor:
+        """code ``[B, N, C]``, futr ``[B, input_size + h, N or 1, futr]`` and the deviation of the windows
+        ``[B, 1, N]`` -> ``[B, N, h, outputs]``."""
+        code = self.code(code).unsqueeze(2)
         steps = self.step(futr[:, -self.h :]).transpose(1, 2)  # [B, N or 1, h, dim]
-        if self.near is not None:
-            around = F.pad(futr[:, -self.h - self.reach :].permute(0, 2, 3, 1), (0, self.reach))
-            steps = steps + self.near(around.flatten(0, 1)).unflatten(0, around.shape[:2]).mT
-        return self.out(F.gelu(self.code(code).unsqueeze(2) + steps))
+        if self.near is None or self.direct is None:
+            return self.out(F.gelu(code + steps))
+        away = futr[:, -self.h - self.reach :] - futr[:, : -self.h].mean(dim=1, keepdim=True)
+        lanes = F.pad(away.permute(0, 2, 3, 1), (0, self.reach))
+        near, moved = (path(lanes.flatten(0, 1)).unflatten(0, lanes.shape[:2]).mT for path in (self.near, self.direct))
+        y: Tensor = self.out(F.gelu(code + steps + near))
+        return y + moved / (scale.mT.unsqueeze(-1) + FLOOR)
 
 
 class Block(nn.Module):

@@ -97,26 +97,45 @@ def test_a_direct_path_starts_at_nothing():
 
 
 @pytest.mark.parametrize(("reach", "input_size"), [(0, 20), (2, 20), (9, 20), (5, 3)])
-def test_a_step_of_the_horizon_sees_the_known_future_as_far_as_it_reaches(reach, input_size):
+def test_the_known_future_moves_the_steps_within_its_reach(reach, input_size):
     h = 12
-    network = make(h=h, input_size=input_size, futr=2, reach=reach)
-    torch.nn.init.normal_(network.future.out.weight)
+    network = with_future(h=h, input_size=input_size, futr=2, reach=reach)
     futr = torch.randn(1, input_size + h, 1, 2, requires_grad=True)  # shared by the series
-    x = windows(batch=1, length=input_size)
-    forecast = network(x, futr=futr)[0]
+    forecast = network(windows(batch=1, length=input_size), futr=futr)[0]
     for t in range(h):
         (moved,) = torch.autograd.grad(forecast[t].sum(), futr, retain_graph=True)
         steps = moved[0, input_size:, 0].abs().amin(dim=-1).nonzero().flatten().tolist()
-        near = min(reach, input_size)
-        assert steps == [s for s in range(h) if abs(s - t) <= near]
+        assert steps == [s for s in range(h) if abs(s - t) <= min(reach, input_size)]
 
 
-def test_what_lies_behind_the_horizon_is_the_mean_of_a_column():
-    network = make(h=4, futr=1, reach=3)
-    torch.nn.init.normal_(network.future.out.weight)
-    longer = make(h=6, futr=1, reach=3)
+def test_behind_the_horizon_stands_the_mean_of_the_lookback():
+    network, longer = (with_future(h=h, futr=1, reach=3) for h in (4, 6))
     longer.future.load_state_dict(network.future.state_dict())
     futr = torch.randn(2, 26, 3, 1)
-    futr[:, -2:] = 0.0
-    code = torch.randn(2, 3, network.head.in_features)
-    torch.testing.assert_close(longer.future(code, futr)[:, :, :4], network.future(code, futr[:, :-2]))
+    futr[:, 24:] = futr[:, :20].mean(dim=1, keepdim=True)
+    code, scale = torch.randn(2, 3, network.head.in_features), torch.rand(2, 1, 3)
+    torch.testing.assert_close(longer.future(code, futr, scale)[:, :, :4], network.future(code, futr[:, :24], scale))
+
+
+@pytest.mark.parametrize("unit", [0.5, 8.0])
+def test_the_known_future_moves_a_forecast_by_as_much_whatever_the_deviation_of_the_window(unit):
+    network = with_future(futr=1, reach=1)
+    torch.nn.init.zeros_(network.future.out.weight)
+    futr = torch.zeros(2, 23, 3, 1)
+    later = futr.clone()
+    later[:, -2] = 1.0
+    x = unit * (windows() + 100.0)
+    with torch.no_grad():
+        moved = network(x, futr=later) - network(x, futr=futr)
+    scale = x.var(dim=1, correction=0).sqrt()
+    before, at, behind = network.future.direct.weight.flatten().tolist()  # a step is moved by the one behind it first
+    expected = torch.tensor([behind, at, before])[:, None] * (scale / (scale + 0.1))[:, None]
+    torch.testing.assert_close(moved, expected, rtol=1e-3, atol=1e-4)
+
+
+def with_future(**options):
+    """A network whose paths of the known future do not start at 0."""
+    network = make(**options)
+    for weight in network.future.parameters():
+        torch.nn.init.normal_(weight)
+    return network
