@@ -38,17 +38,15 @@ def test_probabilistic_losses_cover_about_what_they_say(wide, loss):
 
 
 def test_another_series_that_is_known_ahead_helps(wide):
-    """OT with HUFL and MUFL known in the horizon, beside OT alone."""
-    frame = wide.rename_axis("ds").reset_index().rename(columns={"OT": "y"}).assign(unique_id="OT")
-    options = {**SMALL, "max_epochs": 8, "batch_size": 128}
+    """HUFL with MUFL, which is much like it, known in the horizon; beside HUFL alone."""
+    frame = wide.rename_axis("ds").reset_index().rename(columns={"HUFL": "y"}).assign(unique_id="HUFL")
+    options = {**SMALL, "max_epochs": 8, "learning_rate": 1e-2}
     error = {}
-    for name, exogenous in {"alone": None, "futr": {"futr": ["HUFL", "MUFL"], "calendar": "auto"}}.items():
+    for name, exogenous in {"alone": None, "futr": {"futr": ["MUFL"]}}.items():
         part = frame if exogenous else frame[["unique_id", "ds", "y"]]
         found = TitansForecaster(**options, exogenous=exogenous).cross_validation(part, n_windows=8, val_size=300)
         error[name] = (found["y"] - found["Titans"]).abs().mean()
-        assert np.isfinite(error[name])
-    assert error["futr"] < 1.1 * error["alone"]
-    assert error["futr"] != error["alone"]
+    assert error["futr"] < 0.8 * error["alone"]
 
 
 @pytest.mark.parametrize("missing", ["mask", "interpolate"])
