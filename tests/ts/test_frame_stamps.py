@@ -194,6 +194,13 @@ def test_what_is_no_step_of_the_calendar_is_not_taken_for_one():
         read_frame(wide_frame(stamps), missing="mask")
 
 
+def test_days_of_less_than_a_week_are_no_working_days():
+    """That no weekend is among them tells nothing."""
+    stamps = pd.date_range("2024-01-01", periods=5, freq="D").delete(3)
+    panel = read_frame(wide_frame(stamps), missing="mask")
+    assert panel.future(1)[0] == pd.Timestamp("2024-01-06")
+
+
 @pytest.mark.parametrize("missing", ["error", "interpolate"])
 def test_half_months_are_asked_for_by_their_name(missing):
     stamps = pd.date_range("2023-01-01", periods=48, freq="SMS")

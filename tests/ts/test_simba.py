@@ -92,6 +92,18 @@ def test_a_lookback_that_patches_do_not_fill_is_continued_into_the_past_by_its_o
     torch.testing.assert_close(patches[-1], lane[0, -6:, 0])
 
 
+def test_few_known_values_tell_little_of_the_deviation_of_a_lookback():
+    network = make(masked=True, least_variance=0.0)
+    x = windows(batch=1, series=2)
+    x[0, :-4, 1] = float("nan")
+    x[0, -4:, 1] = torch.tensor([5.0, 5.0, 11.0, 11.0])
+    _, center, scale = network.normalised(x)
+    torch.testing.assert_close(center[0, 0, 1], torch.tensor(8.0))
+    # the 16 of 20 that are missing are 0.8 of a value that lies one deviation of the series off
+    torch.testing.assert_close(scale[0, 0, 1].square(), torch.tensor((4 * 9 + 0.8) / (4 + 0.8)))
+    torch.testing.assert_close(scale[0, 0, 0], x[0, :, 0].std(correction=0))
+
+
 def test_a_direct_path_starts_at_nothing():
     assert Simba(CONFIG).direct.weight.count_nonzero() == 0
 

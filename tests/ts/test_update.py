@@ -11,7 +11,7 @@ import torch
 
 from titans_ts import TitansForecaster, online
 from titans_ts.forecaster import LEAST_MEMORY_STEPS
-from titans_ts.memory_training import MemoryReport, _Streams
+from titans_ts.memory_training import MemoryReport, _Streams, _Validation, train_memory
 from titans_ts.objective import objective_of
 from titans_ts.rolling import forecast_rows
 from titans_ts.simba import Simba, SimbaConfig
@@ -47,6 +47,16 @@ def test_after_update_forecasts_are_those_of_the_whole_history(fitted, waves, pi
     # the memory has a part in it
     alone = fitted.predict_windows(waves.to_numpy()[None, -12:])[0]
     assert np.abs((whole - alone) / waves.std()).to_numpy().max() > 1e-3
+
+
+def test_what_is_kept_holds_all_that_the_next_write_reads(tiny, waves):
+    """Where the horizon is shorter than the stride, too."""
+    model = tiny(h=1, max_epochs=1).fit(waves.iloc[:200], val_size=0)
+    assert model.memory_.stride > model.h
+    for at in range(200, 206):
+        model.update(waves.iloc[at : at + 1])
+        expected = model.predict(waves.iloc[: at + 1]) / waves.std()
+        np.testing.assert_allclose(model.predict() / waves.std(), expected, rtol=0, atol=1e-5)
 
 
 def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
@@ -319,3 +329,21 @@ def test_training_tells_a_memory_what_a_stream_does_and_carries_its_state(monkey
     torch.testing.assert_close(now - before, torch.full_like(now, memory.stride / 600))
     assert first is None
     assert torch.equal(second.weights[0], after.weights[0])
+
+
+def test_the_memory_that_is_kept_is_that_of_the_lowest_error(monkeypatch):
+    """However training went on from there."""
+    errors, seen = iter([1.0, 0.5, 0.2, 0.7, 0.9]), []
+
+    def error(validation, memory):
+        seen.append(None if memory is None else copy.deepcopy(memory.state_dict()))
+        return next(errors)
+
+    monkeypatch.setattr(_Validation, "error", error)
+    network = Simba(SimbaConfig(3, 12, patch_size=4, dim=8, num_layers=1)).eval()
+    table = Table(torch.randn(400, 1))
+    memory, report = train_memory(network, objective_of("mae"), table, 340, steps=8, seed=0, progress=False)
+    assert report.with_memory == 0.2
+    assert not torch.equal(seen[2]["out.weight"], seen[-1]["out.weight"])
+    for name, weight in memory.state_dict().items():
+        assert torch.equal(weight, seen[2][name]), name
