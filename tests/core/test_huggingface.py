@@ -295,6 +295,9 @@ def test_what_a_memory_cannot_undo_is_refused():
         hf.generate(ids, prompt_lookup_num_tokens=3, max_new_tokens=4)
     cache.reset()
     assert torch.equal(hf(ids, past_key_values=cache).logits, hf(ids).logits)
+    cache.reset()
+    options = dict(max_new_tokens=4, do_sample=False)
+    assert torch.equal(hf.generate(ids, past_key_values=cache, **options), hf.generate(ids, **options))
 
 
 # -- padding -----------------------------------------------------------------------------------------------------------

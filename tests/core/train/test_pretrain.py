@@ -11,6 +11,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import lightning as L
 import pytest
@@ -233,6 +234,16 @@ def test_weights_that_are_not_finite_replace_no_checkpoint(tokens, tmp_path, mon
     assert not (tmp_path / "pretraining" / "model").exists()
 
 
+def test_a_single_weight_that_is_not_finite_is_not_saved():
+    module = LanguageModelTraining(TitansConfig(**CONFIG))
+    strategy = SimpleNamespace(reduce_boolean_decision=bool)
+    module._trainer = SimpleNamespace(strategy=strategy, global_step=7)
+    with torch.no_grad():
+        module.model.norm.weight[0] = math.inf
+    with pytest.raises(FloatingPointError, match="after step 7 the weights are not finite"):
+        module.on_save_checkpoint({})
+
+
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
 def test_a_run_that_goes_on_does_so_by_its_own_arguments(tokens, tmp_path, monkeypatch):
     """As the error of a loss that is not finite advises: lower the learning rate, and go on."""
@@ -247,12 +258,13 @@ def test_a_run_that_goes_on_does_so_by_its_own_arguments(tokens, tmp_path, monke
     monkeypatch.setattr(torch.optim.AdamW, "step", watched)
     arguments = command(tokens, steps=3)[3:]
     main([*arguments, "--trainer.max_steps", "3", "--checkpoint.every_n_train_steps", "1"])
-    changed = ["--model.learning_rate", "1e-5", "--model.weight_decay", "0", "--model.betas", "[0.8, 0.9]"]
+    changed = ["--model.learning_rate", "1e-5", "--model.weight_decay", "0.2", "--model.betas", "[0.8, 0.9]"]
     with pytest.warns(UserWarning, match=r"made with learning_rate 0\.003.* steps 3; .* learning_rate 1e-05.* steps 6"):
         main([*arguments, "--trainer.max_steps", "6", *changed, "--ckpt_path", "last"])
     assert len(seen) == 6
-    fresh = LanguageModelTraining(TitansConfig(**CONFIG), 1e-5, 0.0, (0.8, 0.9), warmup_steps=3)
-    expected = [[(1e-5 * fresh._rate(i, 6), 0.0, (0.8, 0.9))] * 2 for i in range(3, 6)]
+    fresh = LanguageModelTraining(TitansConfig(**CONFIG), 1e-5, 0.2, (0.8, 0.9), warmup_steps=3)
+    # matrices decay, vectors do not
+    expected = [[(1e-5 * fresh._rate(i, 6), decay, (0.8, 0.9)) for decay in (0.2, 0.0)] for i in range(3, 6)]
     assert seen[3:] == expected
 
 
