@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from titans_core.train.fingerprint import shapes
 from titans_core.train.options import History, Loss, TrainingOptions
+from titans_core.train.processes import started
 from titans_core.train.randomness import borrowed_randomness
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def train_network(
     accelerator, devices = resolve_device(options.device)
     strategy, nodes = "auto", 1
     if dist.is_torchelastic_launched():  # one process of several, started by torchrun
-        here, all_of_them = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
-        strategy, devices, nodes = "ddp", here, all_of_them // here
+        here = int(os.environ["LOCAL_WORLD_SIZE"])
+        strategy, devices, nodes = "ddp", here, started() // here
     averaged = Averaged(options.average) if options.average else None
     keep = KeepBest(averaged)
     callbacks: list[Callback] = [keep] if averaged is None else [averaged, keep]

@@ -67,7 +67,6 @@ def main(args: Sequence[str] | None = None) -> Any:
                     "would replace. Go on from it with --ckpt_path last, or name another folder with "
                     "--checkpoint.dirpath (and --out)."
                 )
-
             _check_whole(asked)
 
         def after_fit(self) -> None:
