@@ -1,0 +1,32 @@
+"""What is wrong is refused, with what to do instead."""
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import transformers
+
+
+def test_wrong_input_is_refused(wrapped, random_ids):
+    hf, ids = wrapped(), random_ids(1, 5)
+    with pytest.raises(ValueError, match=r"in 0\.\.28.*got 29.*tokenizer"):
+        hf(torch.tensor([[1, 29]]))
+    for inputs in ({}, dict(input_ids=ids, inputs_embeds=hf.get_input_embeddings()(ids))):
+        with pytest.raises(ValueError, match="either input_ids"):
+            hf(**inputs)
+    with pytest.raises(ValueError, match=r"input_ids must be \[B, T\], got shape \(5,\)"):
+        hf(ids[0])
+    with pytest.raises(ValueError, match="neither attentions nor hidden states"):
+        hf(ids, output_attentions=True)
+
+
+def test_a_cache_of_another_model_is_refused(wrapped, random_ids):
+    cache = wrapped("lmm")(random_ids(1, 5), use_cache=True).past_key_values
+    with pytest.raises(ValueError, match="state is that of another model"):
+        wrapped("mac")(random_ids(1, 5), past_key_values=cache)
+    other, embedded = wrapped("lmm", num_layers=1), wrapped("lmm").get_input_embeddings()(random_ids(1, 5))
+    with pytest.raises(ValueError, match="num_layers 2 there and 1 here"):  # which could read it, and would be wrong
+        other(inputs_embeds=embedded, past_key_values=cache)
+    with pytest.raises(TypeError, match="must be a TitansCache, got DynamicCache"):
+        wrapped("mac")(random_ids(1, 5), past_key_values=transformers.DynamicCache())
