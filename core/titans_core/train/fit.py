@@ -183,8 +183,12 @@ def _precision(precision: str, accelerator: str) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Lightning's advice on workers and loggers is for other users; its warnings about the run itself stay."""
+    from lightning.fabric.utilities.rank_zero import rank_zero_module
+
     names = (
         "lightning.pytorch.utilities.rank_zero",
+        # where neuralforecast or darts is imported, pytorch_lightning has put its own logger in that one's place
+        rank_zero_module.log.name,
         "lightning.pytorch.accelerators.cuda",
         "lightning.fabric.utilities.seed",
     )

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from lightning.fabric.utilities.rank_zero import rank_zero_module
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -200,6 +201,15 @@ def test_a_run_is_silent_and_gives_back_random_states_and_loggers(capfd):
     assert (random.getstate(), logger.level) == before
     assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_run_is_silent_where_pytorch_lightning_is_imported_too(caplog, monkeypatch):
+    logger = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    monkeypatch.setattr(rank_zero_module, "log", logger)  # as that package does, which neuralforecast and darts import
+    with caplog.at_level(logging.INFO, logger=logger.name):
+        train_network(network(), squared_error, data(), data(), TrainingOptions(**OPTIONS))
+        assert logger.level == logging.INFO
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("device", ["cpu:0", "cpu:1", "gpu", ""])
