@@ -57,7 +57,8 @@ def evaluate_harness(
             :class:`~titans_core.TitansLM` or any causal language model of ``transformers``, which stays where it is
             and comes back in the mode it had.
         tasks: names, as the files in ``tasks`` have them; None: all of Table 1.
-        data: folder with ``commonsense`` and ``wikitext2`` in it; None: ``$TITANS_DATA_HOME/lm``.
+        data: folder with ``commonsense`` and ``wikitext2`` in it; None: ``$TITANS_DATA_HOME/lm``, or where that is not
+            set ``~/.cache/titans_datasets/lm``.
         limit: only so many examples of each task, the first.
         tokenizer: what :func:`titans_core.huggingface.hf_tokenizer` takes ("bytes", a ``.model`` file, a folder), or a
             tokenizer of ``transformers``; None: that in the model's folder.
@@ -196,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", required=True, help="folder that save_pretrained wrote")
     parser.add_argument("--tasks", nargs="+", metavar="TASK", help=f"of {', '.join(_names(None))}; default: all")
     parser.add_argument("--tokenizer", help='"bytes", a .model file or a folder; default: that in the model\'s folder')
-    parser.add_argument("--data", help="folder with commonsense and wikitext2 in it; default: $TITANS_DATA_HOME/lm")
+    parser.add_argument("--data", help="folder with commonsense and wikitext2 in it; default: lm of the data home")
     parser.add_argument("--limit", type=int, help="only so many examples of each task")
     parser.add_argument("--batch-size", type=int, default=1)
     parser.add_argument("--max-length", type=int, default=4096, help="tokens that the model sees at once")
