@@ -3,7 +3,8 @@
     classifier = tune(sequences, labels, n_trials=50, storage="study.db")   # killed and called again, it goes on
     plot_history(classifier.study_), plot_importance(classifier.study_)
 
-Several processes, or machines with a common disk, share one study by naming one storage.
+Several processes, or machines with a common disk, share one study by naming one storage that ends in ".journal" (or the
+URL of a database server).
 """
 
 from collections.abc import Callable, Iterator, Mapping
