@@ -5,7 +5,8 @@
 For each set, lookback, horizon and seed one model is scored on every test window four times: the network alone; with
 the memory as it stood at the end of the validation rows, read but never written again; with the memory learning on;
 and, for coverage, at every 24th origin, with intervals of ``fit`` and with intervals that take in the errors that
-become known. ETT by its protocol; of "ecl_sample", 1,000 hours of ECL, the first 700 train, and the last 200 test. The
+become known. ETT by its protocol; of "ecl_sample", 1,000 hours of 203 customers of ECL
+(``ts/ecl_sample.csv.gz`` of the data home, which nothing fetches), the first 700 train, and the last 200 test. The
 forecaster has its defaults, but for the calendar where it is named; cells of an earlier recipe of training stay in the
 file, and are run anew.
 """
