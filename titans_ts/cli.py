@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -135,13 +136,27 @@ _READ = "file.json"
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What is wrong with the data, or with the training, is said in words, without a traceback."""
-    try:
-        yield
-    except (ValueError, TypeError, ImportError, OSError, ArithmeticError) as error:
-        said = _ARGUMENT.sub(lambda found: _OPTIONS[found[0]], str(error))
-        typer.secho(f"Error: {said}", fg="red", err=True)
-        raise typer.Exit(1) from error
+    """What is wrong with the data, or with the training, is said in words: without a traceback, or the line of code
+    that warns."""
+
+    def said(message: Warning | Exception) -> str:
+        return _ARGUMENT.sub(lambda found: _OPTIONS[found[0]], str(message))
+
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, *where: Any, **more: Any) -> None:
+            if isinstance(message, UserWarning):
+                typer.secho(f"Warning: {said(message)}", fg="yellow", err=True)
+            else:
+                shown(message, *where, **more)
+
+        warnings.showwarning = show
+        try:
+            yield
+        except (ValueError, TypeError, ImportError, OSError, ArithmeticError) as error:
+            typer.secho(f"Error: {said(error)}", fg="red", err=True)
+            raise typer.Exit(1) from error
 
 
 @app.command()

@@ -333,3 +333,12 @@ def test_a_backtest_is_as_asked_and_its_errors_are_printed(run, wide_file, monke
     assert asked == dict(n_windows=2, step_size=3, refit=True, val_size=20, level=[80.0], static_df=None)
     rows = {row[0]: [float(x) for x in row[1:]] for row in map(str.split, said.splitlines()[-2:])}
     assert rows == {"a": pytest.approx([2.0, 2.8284, 50.0]), "b": pytest.approx([3.5, 3.5355, 100.0])}
+
+
+def test_a_warning_is_said_in_words_and_in_the_names_of_options(run, wide, tmp_path):
+    wide.iloc[:18].to_csv(tmp_path / "short.csv")
+    result = run("fit", tmp_path / "short.csv", "--model", tmp_path / "m", *SMALL)
+    said = result.stderr
+    assert "Warning: 18 rows are too few to keep h=4 of them for validation" in said
+    assert "or --val-size 0 to silence this." in said
+    assert ".py" not in said

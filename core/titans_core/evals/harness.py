@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch-size", type=int, default=1)
     parser.add_argument("--max-length", type=int, default=4096, help="tokens that the model sees at once")
     parser.add_argument("--add-bos-token", action="store_true", help="begin each text with bos")
-    parser.add_argument("--dtype", default="auto", help="float32 or bfloat16; default: as saved")
+    parser.add_argument("--dtype", default="auto", help=f"{', '.join(DTYPES[1:])}; default: as saved")
     parser.add_argument("--device", default="auto", help="cpu, cuda, ...; default: a GPU where there is one")
     parser.add_argument("--out", type=Path, help="JSON file to write the results to")
     given = parser.parse_args(arguments)
