@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from titans_datasets.warn import warn_caller
 from titans_dna.intervals import Interval, is_missing
 from titans_dna.lines import DAMAGED, BadLineError, fields, open_binary
+from titans_dna.sources import open_source
 
 if TYPE_CHECKING:
     from titans_dna.genome import Genome
@@ -191,8 +192,10 @@ def verdict(variant: Variant, genome: "Genome") -> Verdict:
     return "shifted" if shifted else "other"
 
 
-def check_reference(variants: Iterable[Variant], genome: "Genome") -> ReferenceCheck:
-    """Compare the REF of every variant with the genome; nothing is raised for a mismatch, all are counted."""
+def check_reference(variants: Iterable[Variant], genome: Any) -> ReferenceCheck:
+    """Compare the REF of every variant with the genome, a Genome or the path of its FASTA file; nothing is raised for a
+    mismatch, all are counted."""
+    genome = open_source(genome)
     return summary(((variant, verdict(variant, genome)) for variant in variants), genome)
 
 

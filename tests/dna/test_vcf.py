@@ -111,6 +111,7 @@ def test_ref_agrees_with_the_genome_it_was_taken_from(genome, records):
     assert check.ok
     assert check.n == check.matching == len(variants)
     assert str(check) == f"REF agrees with the genome in all {len(variants)} variants"
+    assert check_reference(variants, genome.path) == check_reference(variants, str(genome.path)) == check
 
 
 def test_ref_in_another_case_agrees(genome, records):
