@@ -1,6 +1,8 @@
 """A track: one number for each base of a region, to look at, and to write for a genome browser."""
 
+import gzip
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +33,7 @@ def write_bedgraph(
 
     Args:
         track: as ``DNALanguageModel.surprise`` returns it.
+        path: of the file; one that ends in ``.gz`` is packed.
         column: which of its columns; default the first behind ``chrom, start, end``.
         digits: decimals kept.
         header: begin with a ``track`` line, by which genome browsers name it; bedGraphToBigWig wants none.
@@ -53,7 +56,8 @@ def write_bedgraph(
     joined = (chrom[1:] == chrom[:-1]) & (start[1:] == end[:-1]) & (value[1:] == value[:-1])
     first = np.flatnonzero(np.concatenate(([True], ~joined))) if len(frame) else np.empty(0, dtype=np.int64)
     last = np.append(first[1:], len(frame)) - 1 if len(frame) else first
-    with written_whole(path) as part, part.open("w") as sink:
+    opened = gzip.open if Path(path).suffix == ".gz" else open
+    with written_whole(path) as part, opened(part, "wt") as sink:
         if header:
             sink.write(f'track type=bedGraph name="{column}"\n')
         rows = pd.DataFrame({"c": chrom[first], "s": start[first], "e": end[last], "v": value[first]})

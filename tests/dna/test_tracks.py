@@ -1,5 +1,7 @@
 """Tracks of surprise: what they are, that they stream, and what is written of them."""
 
+import gzip
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -149,6 +151,12 @@ def test_a_track_without_its_line_and_a_folder_in_the_way(tmp_path):
     with pytest.raises(IsADirectoryError, match="is a folder; name the file"):
         write_bedgraph(frame([1.0]), tmp_path / "folder")
     assert {path.name for path in tmp_path.iterdir()} == {"plain.bedgraph", "folder"}
+
+
+def test_a_bedgraph_named_as_gzip_is_one(tmp_path):
+    for name in ("plain.bedgraph", "packed.bedgraph.gz"):
+        write_bedgraph(frame([1.0, 2.0]), tmp_path / name)
+    assert gzip.decompress((tmp_path / "packed.bedgraph.gz").read_bytes()) == (tmp_path / "plain.bedgraph").read_bytes()
 
 
 def test_a_bedgraph_is_sorted_and_joins_no_two_chromosomes(tmp_path):
