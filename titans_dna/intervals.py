@@ -11,6 +11,7 @@ made are welcome all the same, see ``from_frame``.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -20,7 +21,7 @@ from titans_dna.lines import BadLineError, fields
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Interval", "from_frame", "only_intervals", "read_bed", "read_gff"]
+__all__ = ["Interval", "check_place", "from_frame", "only_intervals", "read_bed", "read_gff"]
 
 _STRANDS = ("+", "-", ".")
 _GTF_ATTRIBUTE = re.compile(r'\s*(\S+)\s+(?:"([^"]*)"|([^";\s]+))\s*(?:;|$)')
@@ -40,6 +41,7 @@ class Interval:
         name: label of the source file, or empty.
 
     Raises:
+        TypeError: a chromosome that is no string, or coordinates that are no integers.
         ValueError: no chromosome, coordinates that hold no base, another strand.
     """
 
@@ -50,6 +52,7 @@ class Interval:
     name: str = ""
 
     def __post_init__(self) -> None:
+        check_place(self.chrom, self.start, self.end)
         if not self.chrom:
             raise ValueError("chrom is empty; name a chromosome of the FASTA.")
         if not 0 <= self.start < self.end:
@@ -68,6 +71,14 @@ class Interval:
 
     def __str__(self) -> str:
         return f"{self.chrom}:{self.start}-{self.end}({self.strand})"
+
+
+def check_place(chrom: Any, *positions: Any) -> None:
+    """Raises TypeError for a chromosome that is no string, or a position that is no integer."""
+    if not isinstance(chrom, str):
+        raise TypeError(f"chrom must be a name as in the FASTA, a string, got {chrom!r}.")
+    if not all(isinstance(position, Integral) for position in positions):
+        raise TypeError(f"{chrom}: positions must be integers, got {', '.join(map(repr, positions))}.")
 
 
 def only_intervals(given: Iterable[Any]) -> list[Interval]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from titans_datasets.warn import warn_caller
-from titans_dna.intervals import Interval, is_missing
+from titans_dna.intervals import Interval, check_place, is_missing
 from titans_dna.lines import DAMAGED, BadLineError, fields, open_binary
 from titans_dna.sources import open_source
 
@@ -54,6 +54,7 @@ class Variant:
         id: name of the variant, or empty.
 
     Raises:
+        TypeError: a chromosome that is no string, or a start that is no integer.
         ValueError: a start before the first base, or an allele without bases.
     """
 
@@ -64,6 +65,7 @@ class Variant:
     id: str = ""
 
     def __post_init__(self) -> None:
+        check_place(self.chrom, self.start)
         if self.start < 0 or not self.ref or not self.alt:
             raise ValueError(
                 f"a variant has a start of 0 or more and at least one base in ref and alt, as in VCF; got start="

@@ -3,6 +3,7 @@
 import gzip
 import pickle
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -125,6 +126,16 @@ def test_files_that_hold_nothing_or_no_text_say_so(write, tmp_path):
 def test_a_strand_is_plus_minus_or_point(strand):
     with pytest.raises(ValueError, match=r"strand .*; it is '\+', '-'"):
         Interval("chr1", 0, 1, strand)
+
+
+def test_a_place_has_a_name_and_whole_numbers():
+    for place in ((4, 0, 9), (None, 0, 9), (b"chr1", 0, 9)):
+        with pytest.raises(TypeError, match="chrom must be a name as in the FASTA, a string, got"):
+            Interval(*place)
+    for start, end in ((0.0, 9), (0, 9.0), (None, 9), ("0", "9")):
+        with pytest.raises(TypeError, match="chr1: positions must be integers, got"):
+            Interval("chr1", start, end)
+    assert len(Interval("chr1", np.int64(0), np.uint8(9))) == 9
 
 
 def test_frames_of_bioframe_and_pyranges_are_read():

@@ -156,6 +156,13 @@ def test_a_variant_has_a_place_and_bases(given):
         Variant(*given)
 
 
+def test_a_variant_has_a_name_of_a_chromosome_and_a_whole_number():
+    with pytest.raises(TypeError, match="chrom must be a name as in the FASTA, a string, got 4"):
+        Variant(4, 0, "A", "C")
+    with pytest.raises(TypeError, match=r"IV: positions must be integers, got 1\.0"):
+        Variant("IV", 1.0, "A", "C")
+
+
 def test_a_ref_one_base_off_is_told_on_either_side(write_fasta, tmp_path):
     genome = Genome(write_fasta({"x": "ACGTT"}), cache_dir=tmp_path)
     found = [verdict(Variant("x", 1, ref, "N"), genome) for ref in ("A", "C", "G", "T")]
