@@ -115,7 +115,7 @@ def read_bed(path: str | Path, *, require_strand: bool = False) -> list[Interval
     Raises:
         ValueError: no interval at all, or a bad line; the message names file and line.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     found = [_bed_interval(path, number, row, require_strand) for number, row in fields(path, _bed_header)]
     if not found:
         raise ValueError(f"{path} holds no intervals; expected lines of chrom, start, end (tab-separated).")
@@ -134,7 +134,7 @@ def read_gff(path: str | Path, feature: str | None = "gene", *, name: str | None
     Raises:
         ValueError: no such feature (the message lists those there are), or a bad line; it names file and line.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     wanted, seen = [], dict[str, int]()
     for found in _features(path, (name,) if name else ("gene_id", "ID", "Name"), feature):
         seen[found.type] = seen.get(found.type, 0) + 1

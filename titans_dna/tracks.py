@@ -56,7 +56,8 @@ def write_bedgraph(
     joined = (chrom[1:] == chrom[:-1]) & (start[1:] == end[:-1]) & (value[1:] == value[:-1])
     first = np.flatnonzero(np.concatenate(([True], ~joined))) if len(frame) else np.empty(0, dtype=np.int64)
     last = np.append(first[1:], len(frame)) - 1 if len(frame) else first
-    opened = gzip.open if Path(path).suffix == ".gz" else open
+    path = Path(path).expanduser()
+    opened = gzip.open if path.suffix == ".gz" else open
     with written_whole(path) as part, opened(part, "wt") as sink:
         if header:
             sink.write(f'track type=bedGraph name="{column}"\n')

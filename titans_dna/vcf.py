@@ -166,7 +166,7 @@ def read_vcf(path: str | Path, *, symbolic: Literal["skip", "error"] = "skip") -
     """
     if symbolic not in ("skip", "error"):
         raise ValueError(f"symbolic is 'skip' or 'error', got {symbolic!r}.")
-    return _read(Path(path), symbolic)
+    return _read(Path(path).expanduser(), symbolic)
 
 
 def is_sequence(ref: str, alt: str) -> bool:

@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from titans_dna.intervals import Interval, from_frame, read_bed, read_gff
+from titans_dna.tracks import write_bedgraph
+from titans_dna.vcf import Variant, read_vcf
 
 GTF = """\
 #!genome-build R64-1-1
@@ -51,6 +53,18 @@ def test_gzip_and_windows_line_ends_make_no_difference(write, text, read):
     assert read(write(text, "packed.gz")) == plain
     assert read(write(text, "gzip_without_its_suffix")) == plain
     assert read(write(text.replace("\n", "\r\n"))) == plain
+
+
+def test_a_tilde_is_the_home_as_in_the_path_of_a_fasta(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    for name, text in (("a.bed", BED), ("a.gtf", GTF), ("a.vcf", "##fileformat=VCFv4.2\nIV\t5\t.\tA\tC\n")):
+        (tmp_path / name).write_text(text)
+    assert read_bed("~/a.bed") == read_gff("~/a.gtf") == read_bed(tmp_path / "a.bed")
+    assert list(read_vcf("~/a.vcf")) == [Variant("IV", 4, "A", "C")]
+    track = pd.DataFrame({"chrom": ["IV"], "start": [0], "end": [1], "bits": [2.0]})
+    write_bedgraph(track, "~/a.bedgraph", header=False)
+    assert (tmp_path / "a.bedgraph").read_text() == "IV\t0\t1\t2.0\n"
 
 
 def test_features_are_chosen_and_named_by_attribute(write):
