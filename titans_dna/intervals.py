@@ -194,6 +194,8 @@ def _bed_interval(path: Path, number: int, row: list[str], require_strand: bool)
     strand = (row[5] if len(row) > 5 else "") or "."
     if require_strand and strand == ".":
         raise BadLineError(path, number, "the strand is missing; column 6 is '+' or '-' ('.' where it does not matter)")
+    if len(row) == 9 and not row[1].isdecimal() and all(field.isdecimal() for field in row[3:5]):
+        raise BadLineError(path, number, "columns of GTF or GFF3, not of BED; read_gff makes intervals of them")
     start, end = _integers(path, number, row[1], row[2])
     return _interval(path, number, row[0], start, end, strand, row[3] if len(row) > 3 else "")
 

@@ -176,6 +176,12 @@ def test_a_mark_of_the_encoding_and_blanks_do_not_count(tmp_path):
     assert read_bed(path) == [Interval("I", 10, 20, "-", "peak")]
 
 
+@pytest.mark.parametrize("text", [GTF, GFF3])
+def test_a_gtf_where_a_bed_belongs_is_told_as_such(write, text):
+    with pytest.raises(ValueError, match="line 2: columns of GTF or GFF3, not of BED; read_gff makes"):
+        read_bed(write(text))
+
+
 def test_a_line_of_names_is_told_as_such(tmp_path):
     path = tmp_path / "places.bed"
     path.write_text("chrom\tstart\tend\nI\t1\t2\n")
