@@ -112,9 +112,15 @@ def read_regions(bed: Any) -> list[Interval] | None:
 
     Raises:
         TypeError: a list of something else.
+        FileNotFoundError: no such file.
     """
-    if bed is None or isinstance(bed, str | os.PathLike):
-        return None if bed is None else read_bed(Path(bed))
+    if bed is None:
+        return None
+    if isinstance(bed, str | os.PathLike):
+        path = Path(bed).expanduser()
+        if not path.exists():
+            raise FileNotFoundError(f"no BED file {path}; a region is given as Interval(chrom, start, end).")
+        return read_bed(path)
     if hasattr(bed, "columns"):
         return from_frame(bed)
     return only_intervals([bed] if isinstance(bed, Interval) else bed)

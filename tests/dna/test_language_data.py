@@ -121,6 +121,10 @@ def test_regions_are_intervals_in_any_form():
     assert read_regions(one) == read_regions([one]) == read_regions(frame) == [one]
     with pytest.raises(TypeError, match=r"must be Interval\(chrom, start, end\), got \('I', 5, 9\)"):
         read_regions([("I", 5, 9)])
+    with pytest.raises(
+        FileNotFoundError, match=r"no BED file I:5-9; a region is given as Interval\(chrom, start, end\)"
+    ):
+        read_regions("I:5-9")
 
 
 @pytest.mark.parametrize("kind", [list, np.array, pd.Series, set])
