@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from titans_core.files import written_whole
+from titans_dna.sources import read_regions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,11 +79,13 @@ def plot_track(
     Args:
         track: as ``DNALanguageModel.surprise`` returns it, of one chromosome.
         column: which of its columns; default the first behind ``chrom, start, end``.
-        genes: intervals to draw as bars, as ``read_gff`` returns them; those of other places are left out.
+        genes: intervals to draw as bars, as ``read_gff`` returns them, a frame of them or a BED file; those of other
+            places are left out.
         window: bases in an average; default so many that about 4,000 points are drawn.
         ax: where to draw; default a new figure.
 
     Raises:
+        TypeError: genes that are no intervals.
         ValueError: an empty track, several chromosomes, or no such column.
     """
     column = _column(track, column)
@@ -100,7 +103,9 @@ def plot_track(
     means = pd.DataFrame({"at": start, "value": value}).groupby(group).mean()
     ax.plot(means["at"], means["value"], lw=0.8)
     low, high = start.min(), track["end"].max()
-    shown = [g for g in genes or () if g.chrom == track["chrom"].iloc[0] and g.start < high and g.end > low]
+    shown = [
+        g for g in read_regions(genes) or () if g.chrom == track["chrom"].iloc[0] and g.start < high and g.end > low
+    ]
     for strand, height in (("+", -0.04), ("-", -0.09), (".", -0.065)):
         spans = [(max(g.start, low), min(g.end, high) - max(g.start, low)) for g in shown if g.strand == strand]
         place = ax.get_xaxis_transform()

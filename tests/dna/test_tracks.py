@@ -144,6 +144,19 @@ def test_a_plot_shows_the_track_and_the_genes():
         plot_track(pd.concat([frame([1.0]), frame([1.0], chrom="d")]))
 
 
+def test_genes_of_a_plot_come_in_a_frame_or_a_bed_file_too(tmp_path):
+    (tmp_path / "genes.bed").write_text("c\t1\t3\tg\t0\t+\nd\t1\t3\n")
+    frame_of_genes = pd.DataFrame({"chrom": ["c", "d"], "start": 1, "end": 3, "strand": ["+", "."]})
+    given = ([Interval("c", 1, 3, "+")], tmp_path / "genes.bed", frame_of_genes)
+    drawn = [plot_track(frame([1.0, 2.0, 3.0, 4.0]), genes=genes).collections for genes in given]
+    bars = [[[path.vertices.tolist() for path in bar.get_paths()] for bar in found] for found in drawn]
+    assert bars[0][0][0][0] == [1, -0.04]
+    assert bars[0] == bars[1] == bars[2]
+    (tmp_path / "genes.gff").write_text("c\ts\tgene\t2\t3\t.\t+\t.\tID=g\n")
+    with pytest.raises(ValueError, match="read_gff makes intervals of them"):
+        plot_track(frame([1.0]), genes=tmp_path / "genes.gff")
+
+
 def test_a_track_without_its_line_and_a_folder_in_the_way(tmp_path):
     write_bedgraph(frame([1.0, 2.0]), tmp_path / "plain.bedgraph", header=False)
     assert (tmp_path / "plain.bedgraph").read_text().splitlines() == ["c\t0\t1\t1.0", "c\t1\t2\t2.0"]
