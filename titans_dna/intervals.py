@@ -132,7 +132,8 @@ def read_gff(path: str | Path, feature: str | None = "gene", *, name: str | None
         name: attribute that becomes ``Interval.name``; default the first there is of ``gene_id``, ``ID`` and ``Name``.
 
     Raises:
-        ValueError: no such feature (the message lists those there are), or a bad line; it names file and line.
+        ValueError: no such feature (the message lists those there are), none that has the attribute ``name``, or a bad
+            line; the message names file and line.
     """
     path = Path(path).expanduser()
     wanted, seen = [], dict[str, int]()
@@ -143,6 +144,8 @@ def read_gff(path: str | Path, feature: str | None = "gene", *, name: str | None
     if not wanted:
         there = ", ".join(f"{kind} ({n})" for kind, n in sorted(seen.items(), key=lambda item: -item[1])[:12])
         raise ValueError(f"{path} has no feature {feature!r}; it has {there or 'no features at all'}.")
+    if name is not None and not any(interval.name for interval in wanted):
+        raise ValueError(f"no feature that was asked for has an attribute {name!r} in {path}.")
     return wanted
 
 

@@ -72,6 +72,8 @@ def test_features_are_chosen_and_named_by_attribute(write):
     assert [i.name for i in read_gff(path, name="gene_name")] == ["COS7", ""]
     assert len(read_gff(path, None)) == 3
     assert read_gff(write(GFF3, "a.gff3"), "region")[0] == Interval("IV", 0, 9000, ".", "a region")
+    with pytest.raises(ValueError, match="no feature that was asked for has an attribute 'Gene_name' in"):
+        read_gff(path, name="Gene_name")
     with pytest.raises(ValueError, match=r"no feature 'exon'; it has gene \(2\), CDS \(1\)"):
         read_gff(path, "exon")
 
