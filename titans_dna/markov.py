@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
-from titans_dna.sources import asked, merged, open_source, part_of, read_regions, whole
+from titans_dna.sources import asked, merged, open_source, part_of, read_regions
 from titans_dna.tokenizer import N
 
 __all__ = ["MarkovModels", "fit_markov"]
@@ -125,8 +125,7 @@ def fit_markov(
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or not 0 <= order <= MOST:
         raise ValueError(f"order must be an integer from 0 to {MOST}, got {order!r}.")
     genome, given = open_source(source), read_regions(bed)
-    left_out = set(genome.left_out(holdout))
-    regions = [r for r in (whole(genome) if given is None else merged(given)) if r.chrom not in left_out]
+    regions = genome.regions(None, holdout, None if given is None else merged(given))
     top = np.zeros((4**order, 4), dtype=_integers(order))
     kept: list[NDArray[np.uint8]] = []
     # so small that there are some for validation

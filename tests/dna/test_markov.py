@@ -99,6 +99,8 @@ def test_bad_input_is_refused():
         fit_markov([bases(100)], 1).bits_per_base(["NNN"])
     with pytest.raises(ValueError, match="has no chromosome 'x'"):
         fit_markov([bases(100)], 1, holdout=["x"])
+    with pytest.raises(ValueError, match=r"without holdout=\['0'\] leave nothing of sequences to walk"):
+        fit_markov([bases(100)], 1, holdout=["0"])
 
 
 def test_a_held_out_chromosome_is_not_counted_though_an_iterator_names_it(write_fasta):
