@@ -75,7 +75,8 @@ class Panel:
 
     def with_silent(self, ids: list[Any]) -> "Panel":
         """The panel, and behind its series those of ``ids`` that it lacks, as NaN."""
-        silent = [name for name in ids if name not in set(self.ids)]
+        known = set(self.ids)
+        silent = [name for name in ids if name not in known]
 
         def widened(table: np.ndarray, axis: int, value: Any = np.nan) -> np.ndarray:
             shape = (*table.shape[:axis], len(silent), *table.shape[axis + 1 :])
