@@ -27,7 +27,7 @@ from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import Objective, objective_of
 from titans_ts.panel import Panel, long_frame
-from titans_ts.reading import is_frame, of_frame, of_values, read_newer, with_static
+from titans_ts.reading import is_frame, of_values, read_newer, with_static
 from titans_ts.rolling import forecast_rows
 from titans_ts.scaling import Units
 from titans_ts.scoring import rolling_error
@@ -536,7 +536,7 @@ class TitansForecaster(TitansEstimator):
             freq, stamps = self.freq, None
             if not reset and self.context_.layout != "matrix":  # whose rows are at no time
                 freq, stamps = self.context_.freq if freq is None else freq, self.context_.index
-            panel = read_frame(df, freq, of_frame(columns), self.missing, fill=fill, known=stamps)
+            panel = read_frame(df, freq, columns, self.missing, fill=fill, known=stamps)
         else:
             if np.ndim(df) == 1:
                 raise ValueError(
@@ -550,7 +550,7 @@ class TitansForecaster(TitansEstimator):
                 if reset
                 else validate_data(self, df, reset=False, dtype=np.float64, ensure_all_finite=allowed)
             )
-            panel = read_frame(given, columns=of_frame(columns), missing=self.missing, fill=fill)
+            panel = read_frame(given, columns=columns, missing=self.missing, fill=fill)
             if not reset and len(panel.ids) == len(self.context_.ids):  # a matrix names no series: those of fit
                 panel = replace(panel, ids=self.context_.ids)
         panel = with_static(panel, columns.stat, static_df, None if reset else self.context_)

@@ -43,7 +43,7 @@ def read_frame(
             DatetimeIndex (or an integer index) or the time in a column ``ds``; or a matrix ``[T, N]``. Frames of pandas
             or polars.
         freq: step of the time axis, such as "h", "15min", "MS" or an integer; None infers it.
-        columns: the exogenous columns to read; a long frame must have them.
+        columns: those of kind "hist" and "futr" are read; a long frame must have them.
         missing: what NaN and missing rows mean: "error"; "interpolate", in a straight line between neighbours, and
             behind the last as the last; "mask", not known.
         fill: False leaves NaN where "interpolate" would draw lines; :meth:`Panel.filled` draws them.

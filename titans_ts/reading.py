@@ -21,7 +21,7 @@ def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str) -> P
 
     Lines of "interpolate" begin at the last row of the context."""
     if is_frame(new_df):
-        panel = read_frame(new_df, context.freq, of_frame(columns), missing, fill=False, known=context.index)
+        panel = read_frame(new_df, context.freq, columns, missing, fill=False, known=context.index)
     else:
         panel = read_frame(np.atleast_2d(np.asarray(new_df, dtype=np.float64)), missing=missing, fill=False)
         index = following(context.index[-1], context.freq, len(panel.values))
@@ -49,11 +49,6 @@ def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Pan
             raise ValueError(f"series {new[:8]} are new: give their static columns in static_df.")
         return replace(panel, stat=known.stat[np.array(rows, dtype=int)])
     return replace(panel, stat=read_static(static_df, panel.ids, names))
-
-
-def of_frame(columns: Columns) -> Columns:
-    """Those that stand in the frame itself."""
-    return Columns(columns.hist, columns.futr)
 
 
 def of_values(df: Any) -> Any:
