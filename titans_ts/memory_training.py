@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 from titans_core.train import borrowed_randomness
 from titans_ts import online
-from titans_ts.objective import Objective
+from titans_ts.objective import Objective, step_weights, weighted_mean
 from titans_ts.rolling import KeptForecasts, corrections, forecast_rows
 from titans_ts.simba import Simba
 from titans_ts.windows import Table, first_rows
@@ -150,8 +150,7 @@ class _Streams:
             correction, state = memory(asked, before, now, state)
             forecast, truth = self._known(read, series)
             error = (forecast + correction - truth).abs()
-            weight = torch.arange(1, memory.h + 1).rsqrt() * truth.isfinite()
-            yield (error.nan_to_num(0.0) * weight).sum() / weight.sum().clamp(min=1e-9)
+            yield weighted_mean(error.nan_to_num(0.0), step_weights(memory.h) * truth.isfinite())
             state = state.detach()
 
     @staticmethod
@@ -205,5 +204,5 @@ class _Validation:
             memory.train(mode)
         error = (found - self.truth).abs()
         error = error if self.table.unit is None else error * self.table.unit
-        weight = torch.arange(1, error.shape[1] + 1).rsqrt()[:, None] * error.isfinite()
-        return float((error.nan_to_num(0.0) * weight).sum() / weight.sum().clamp(min=1e-9))
+        weight = step_weights(error.shape[1])[:, None] * error.isfinite()
+        return float(weighted_mean(error.nan_to_num(0.0), weight))

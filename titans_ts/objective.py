@@ -162,13 +162,21 @@ def objective_of(loss: str) -> Objective:
     raise ValueError(f"loss must be one of {LOSSES}, got {loss!r}.")
 
 
+def step_weights(h: int, device: torch.device | None = None) -> Tensor:
+    """Step t of a horizon weighs ``t ** -0.5``, ``[h]``: far steps are mostly noise; weighing them less makes what is
+    learned more general (CARD, arXiv:2305.12095)."""
+    return torch.arange(1, h + 1, device=device).rsqrt()
+
+
+def weighted_mean(error: Tensor, weight: Tensor) -> Tensor:
+    """0 where nothing weighs."""
+    return (error * weight).sum() / weight.sum().clamp(min=1e-9)
+
+
 @dataclass(frozen=True)
 class DecayingError:
-    """The mean error of a batch of windows in which step t weighs ``t ** -0.5``, and the number of values.
-
-    Far steps are mostly noise; weighing them less makes what is learned more general (CARD, arXiv:2305.12095).
-    Targets that are not known do not count.
-    """
+    """The mean error of a batch of windows by :func:`step_weights`, and the number of values. Targets that are not
+    known do not count."""
 
     objective: Objective
 
@@ -179,6 +187,6 @@ class DecayingError:
         known = target.isfinite()
         told = scale if batch.unit is None else scale * batch.unit
         error = self.objective.error(raw, target.where(known, 0.0), told.expand_as(target))
-        weight = torch.arange(1, error.shape[1] + 1, device=error.device).rsqrt()
+        weight = step_weights(error.shape[1], error.device)
         weight = (weight / weight.mean())[:, None] * known
-        return (error * weight).sum() / weight.sum().clamp(min=1e-9), max(1, int(known.sum()))
+        return weighted_mean(error, weight), max(1, int(known.sum()))
