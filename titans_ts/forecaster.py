@@ -567,10 +567,8 @@ class TitansForecaster(TitansEstimator):
         if report.steps == 0:
             takes = f", which takes {report.least} rows of training" if report.least else ""
             return f"the series of fit were too short to learn one{takes}."
-        return (
-            f"on the validation rows it did not lower the error (without {report.without:.4f}, "
-            f"with {report.with_memory:.4f})."
-        )
+        found = "it no number" if report.with_memory is None else f"{report.with_memory:.4f}"
+        return f"on the validation rows it did not lower the error (without {report.without:.4f}, with {found})."
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         from titans_ts.saved import pack

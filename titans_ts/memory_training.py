@@ -79,7 +79,8 @@ def train_memory(
             return None, MemoryReport(0, least=streams.least)
         val = _Validation.of(network, objective, table, memory, border)
         without = val.error(None) if val else None
-        best, lowest = memory.state_dict(), math.inf
+        best: dict[str, Tensor] = {}
+        lowest = math.inf
         optimizer = torch.optim.AdamW(memory.parameters(), lr=learning_rate, weight_decay=0.1)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=max(2, steps))
         with tqdm(total=steps, desc="Memory", disable=not progress, leave=True) as bar:
@@ -97,10 +98,12 @@ def train_memory(
                         best, lowest = copy.deepcopy(memory.state_dict()), error
         if without is None:
             return memory.eval(), MemoryReport(steps, kept=True, least=streams.least)
-        memory.load_state_dict(best)
         kept = lowest < without
         report = MemoryReport(steps, without, lowest if math.isfinite(lowest) else None, kept, streams.least)
-        return (memory.eval() if kept else None), report
+        if not kept:
+            return None, report
+        memory.load_state_dict(best)
+        return memory.eval(), report
 
 
 class _Streams:
@@ -204,5 +207,6 @@ class _Validation:
             memory.train(mode)
         error = (found - self.truth).abs()
         error = error if self.table.unit is None else error * self.table.unit
-        weight = step_weights(error.shape[1])[:, None] * error.isfinite()
-        return float(weighted_mean(error.nan_to_num(0.0), weight))
+        known = (self.forecast - self.truth).isfinite()  # whatever the memory says: NaN there is an error of NaN
+        error[~known] = 0.0
+        return float(weighted_mean(error, step_weights(error.shape[1])[:, None] * known))

@@ -347,3 +347,15 @@ def test_the_memory_that_is_kept_is_that_of_the_lowest_error(monkeypatch):
     assert not torch.equal(seen[2]["out.weight"], seen[-1]["out.weight"])
     for name, weight in memory.state_dict().items():
         assert torch.equal(weight, seen[2][name]), name
+
+
+def test_a_memory_that_says_no_numbers_is_never_kept(tiny, wide, monkeypatch):
+    """Errors that are none were left out of the mean, which was then 0 and the lowest of all."""
+    nothing = float("nan")
+    monkeypatch.setattr("titans_ts.memory_training.corrections", lambda memory, table, origins: torch.tensor(nothing))
+    model = tiny().fit(wide)
+    assert model.memory_ is None
+    assert model.memory_report_.steps > 0
+    assert model.memory_report_.with_memory is None
+    with pytest.raises(ValueError, match=r"did not lower the error \(without \d\.\d+, with it no number\)"):
+        model.surprise(wide)
