@@ -21,6 +21,7 @@ from titans_ts.simba import Simba
 from titans_ts.windows import Table, first_rows
 
 LANES, SEGMENT = 32, 32  # streams side by side; writes in a segment
+LEARNING_RATE = 2e-3  # the highest of one cycle
 CHECKS = 4
 VALUES = 1 << 24  # forecast at once in validation
 SERIES = 256  # that validate, about, at most: each is read from its beginning
@@ -54,7 +55,6 @@ def train_memory(
     steps: int,
     seed: int,
     progress: bool,
-    learning_rate: float = 2e-3,
 ) -> tuple[online.OnlineMemory | None, MemoryReport]:
     """Learn a memory on the rows before ``border``; judge it on those behind.
 
@@ -66,7 +66,6 @@ def train_memory(
         steps: updates of the outer loop.
         seed: of everything random.
         progress: show a bar.
-        learning_rate: the highest of one cycle.
 
     Returns:
         The memory, or None where it does not help or the series are too short; and what happened.
@@ -81,8 +80,8 @@ def train_memory(
         without = val.error(None) if val else None
         best: dict[str, Tensor] = {}
         lowest = math.inf
-        optimizer = torch.optim.AdamW(memory.parameters(), lr=learning_rate, weight_decay=0.1)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=max(2, steps))
+        optimizer = torch.optim.AdamW(memory.parameters(), lr=LEARNING_RATE, weight_decay=0.1)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=max(2, steps))
         with tqdm(total=steps, desc="Memory", disable=not progress, leave=True) as bar:
             for done, loss in enumerate(islice(streams.losses(memory.train()), steps), 1):
                 optimizer.zero_grad()
