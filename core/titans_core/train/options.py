@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
+
+from titans_core.train.estimator import at_least
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, int]]
 
@@ -47,10 +48,8 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         for name, least in (("max_epochs", 1), ("patience", 0), ("average", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
-            object.__setattr__(self, name, int(value))
+            at_least(name, getattr(self, name), least)
+            object.__setattr__(self, name, int(getattr(self, name)))
 
 
 @dataclass(frozen=True)
