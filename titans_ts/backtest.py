@@ -10,7 +10,7 @@ from sklearn.base import clone
 from titans_core.train.estimator import at_least
 from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import read_columns
-from titans_ts.intervals import NO_SCORES, Calibration, bounds_of, check_levels, level_names, scored_origins
+from titans_ts.intervals import NO_SCORES, Calibration, bounds_of, check_levels, column_names, scored_origins
 from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
@@ -33,7 +33,7 @@ def backtest(
     static_df: Any,
 ) -> Any:
     """See :meth:`titans_ts.TitansForecaster.cross_validation`."""
-    levels = [] if level is None else check_levels(level)
+    levels = check_levels(level)
     forecaster._check_params()
     h = forecaster.h
     step = h if step_size is None else step_size
@@ -114,7 +114,7 @@ def backtest_frame(
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, torch.tensor(origins), levels)
     rolling = _RollingCalibration(model, table, fitted if levels else None)
-    names = ["Titans", *level_names("Titans", levels)]
+    names = column_names(levels)
     parts = []
     for i, origin in enumerate(origins):
         at = found.at(i)

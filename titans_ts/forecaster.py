@@ -21,7 +21,7 @@ from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
 from titans_ts.exogenous import Columns, read_columns, read_future
 from titans_ts.frame import POLICIES, Freq, read_frame
-from titans_ts.intervals import check_levels, level_names
+from titans_ts.intervals import check_levels, column_names
 from titans_ts.libraries import from_pandas
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
@@ -36,7 +36,6 @@ from titans_ts.training import train
 from titans_ts.training_rows import check_length
 from titans_ts.windows import Table, first_rows
 
-COLUMN = "Titans"
 LEAST_MEMORY_STEPS = 40
 _COUNTS = ("patch_size", "dim", "num_layers", "chunk_size", "batch_size")
 
@@ -238,10 +237,10 @@ class TitansForecaster(TitansEstimator):
             ValueError: a bad frame, or levels that the model cannot give.
         """
         h = self._fitted().h
-        levels = [] if level is None else check_levels(level)
+        levels = check_levels(level)
         panel = self._asked(df, static_df)
         values = self._continue(panel, futr_df, levels, from_start=df is not None)
-        return panel.output(panel.future(h), values, [COLUMN, *level_names(COLUMN, levels)])
+        return panel.output(panel.future(h), values, column_names(levels))
 
     def update(self, new_df: Any) -> Self:
         """Take in new observations: the online memory learns them, and forecasts go on from their end.
@@ -298,7 +297,7 @@ class TitansForecaster(TitansEstimator):
         step = config.h if step_size is None else step_size
         at_least("step_size", step)
         origins = list(range(config.input_size, len(panel.values) - config.h + 1, step))
-        return backtest_frame(self, panel, origins, [] if level is None else check_levels(level))
+        return backtest_frame(self, panel, origins, check_levels(level))
 
     def cross_validation(
         self,
@@ -411,7 +410,7 @@ class TitansForecaster(TitansEstimator):
 
         h = self._fitted().h
         past = self._asked(df, static_df)
-        levels = [] if level is None else check_levels(level)
+        levels = check_levels(level)
         values = self._continue(past, futr_df, levels, from_start=df is not None)
         truth = None if actual is None else self._read(of_values(actual), Columns(), None, reset=False)
         if truth is not None and not is_frame(actual):  # a matrix is of the rows that follow

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from titans_core.train.estimator import is_number
 from titans_datasets.warn import warn_caller
 from titans_ts.simba import FLOOR
 
@@ -121,23 +122,26 @@ def scoring_step(rows: int, each: int) -> int:
 
 
 def check_levels(level: Any) -> list[float]:
-    """``level`` as a sorted list of percentages.
+    """``level`` as a sorted list of percentages; of None, none.
 
     Raises:
         ValueError: no number from 1 to below 100.
     """
+    if level is None:
+        return []
     levels = list(level) if isinstance(level, (list, tuple, set, np.ndarray)) else [level]
     for value in levels:
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < 100:
+        if not is_number(value) or not 0 < value < 100:
             raise ValueError(f"level must be percentages between 0 and 100, such as [80, 95], got {level!r}.")
         if value < 1:
             raise ValueError(f"level={value} is {value} percent: levels are percentages, such as {100 * value:g}.")
     return sorted({float(value) for value in levels})
 
 
-def level_names(column: str, levels: list[float]) -> list[str]:
-    """Names of the bounds in the order of neuralforecast: lower bounds from wide to narrow, then upper ones."""
-    return [f"{column}-lo-{v:g}" for v in reversed(levels)] + [f"{column}-hi-{v:g}" for v in levels]
+def column_names(levels: list[float]) -> list[str]:
+    """Of a forecast and its bounds in the order of neuralforecast: lower ones from wide to narrow, then upper ones."""
+    low, high = [f"Titans-lo-{v:g}" for v in reversed(levels)], [f"Titans-hi-{v:g}" for v in levels]
+    return ["Titans", *low, *high]
 
 
 def bounds_of(levels: Sequence[float]) -> list[float]:
