@@ -118,20 +118,14 @@ def all_windows_of(
     A series that begins later has windows from where its lookback is whole. With ``together`` each window has all
     series.
     """
-    first = first_rows(table.values) if len(table.values) else torch.zeros(table.values.shape[1], dtype=torch.long)
-    begins = (first + input_size).clamp(min=start)
+    begins, end = (first_rows(table.values) + input_size).clamp(min=start).tolist(), stop - h + 1
     if together:
-        begin = int(begins.max()) if len(begins) else start
-        return Windows(table, input_size, h, torch.arange(begin, stop - h + 1, step) if stop - h + 1 > begin else _NONE)
-    origins = [
-        torch.arange(int(b), stop - h + 1, step, dtype=torch.int32) if stop - h + 1 > b else _NONE for b in begins
-    ]
+        begin = max(begins)
+        return Windows(table, input_size, h, torch.arange(begin, max(begin, end), step))
+    origins = [torch.arange(begin, max(begin, end), step, dtype=torch.int32) for begin in begins]
     counts = torch.tensor([len(o) for o in origins])
     series = torch.arange(len(begins), dtype=torch.int32).repeat_interleave(counts)
-    return Windows(table, input_size, h, torch.cat(origins) if origins else _NONE, series)
-
-
-_NONE = torch.empty(0, dtype=torch.int32)
+    return Windows(table, input_size, h, torch.cat(origins), series)
 
 
 def first_rows(values: Tensor) -> Tensor:
