@@ -159,9 +159,7 @@ def advance(memory: OnlineMemory, stream: Stream, recent: Tensor, new_rows: int)
     state = stream.state
     if due > done:
         values = filled(recent[:, stream.series])
-        offset = rows - len(values)  # of the first row at hand
-        for _, before, now in _told(memory, values, done, due, offset):
-            state = memory(now, before, now, state)[1]
+        state = _written(memory, values, done, due, state, rows - len(values))
     return replace(stream, rows=rows, state=state)
 
 
@@ -188,18 +186,18 @@ def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
     found = values.new_zeros(len(origins), memory.h, n)
     written = (origins - memory.span) // S  # writes before each origin
     offsets = origins - memory.span - written * S
-    for offset in offsets.unique().tolist():
-        mine = torch.nonzero(offsets == offset).squeeze(1)
-        late = mine[written[mine] > 0]
-        if not len(late):
-            continue
-        most = int(written[late].max())
-        state = None
-        begin = 0
-        for at, before, now in _told(memory, values, 0, most):
+    late = torch.nonzero(written > 0).squeeze(1)
+    if not len(late):
+        return found
+    first = int(written[late].min()) - 1  # what all of them have behind them is read once
+    start = _written(memory, values, 0, first, None)
+    for offset in offsets[late].unique().tolist():
+        mine = late[offsets[late] == offset]
+        begin, state = first, start
+        for at, before, now in _told(memory, values, first, int(written[mine].max())):
             read = _windows(values, (at + offset).clamp(max=len(values)), memory.span)
             corrections, state = memory(read, before, now, state)
-            here = late[(written[late] > begin) & (written[late] <= begin + len(at))]
+            here = mine[(written[mine] > begin) & (written[mine] <= begin + len(at))]
             found[here] = corrections[:, written[here] - 1 - begin].permute(1, 2, 0)
             begin += len(at)
     return found
@@ -215,6 +213,15 @@ def surprises(memory: OnlineMemory, values: Tensor) -> tuple[Tensor, Tensor]:
         rows.append(at)
         found.append(surprise.T)
     return torch.cat(rows), torch.cat(found)
+
+
+def _written(
+    memory: OnlineMemory, values: Tensor, done: int, due: int, state: MemoryState | None, offset: int = 0
+) -> MemoryState | None:
+    """The state after the writes from number ``done`` to before ``due``; arguments as of :func:`_told`."""
+    for _, before, now in _told(memory, values, done, due, offset):
+        state = memory(now, before, now, state)[1]
+    return state
 
 
 def _told(
