@@ -157,25 +157,26 @@ def language(place: Any) -> str:
     ]
     for genome in dict.fromkeys(r["genome"] for r in rows):
         of = [r for r in rows if r["genome"] == genome]
-        probe = f"{of[0]['probe_kmers']:.3f} (counts of k-mers)" if "probe_kmers" in of[0] else ""
-        mixed = _mean([r["markov_mixed"] for r in of if "markov_mixed" in r][:1], 4)
-        lines.append(
-            f"| {genome} | Markov, {of[0]['markov_is']} (orders up to 12) | {of[0]['markov']:.4f} | {mixed} | {probe} |"
-        )
-        for model in dict.fromkeys(r["model"] for r in of):
+        for row in (r for r in of if r["model"] == "markov"):
+            probe = f"{row['probe_kmers']:.3f} (counts of k-mers)" if "probe_kmers" in row else ""
+            for kind, title in (("additive", "Markov, order {}"), ("interpolated", "Markov, orders to {} interpolated")):
+                bits = min(row["orders"][kind])
+                lines.append(f"| {genome} | {title.format(row['orders'][kind].index(bits))} | {bits:.4f} | | |")
+            lines.append(f"| {genome} | Markov, orders mixed base by base | | {row['mixed']:.4f} | {probe} |")
+        for model in dict.fromkeys(r["model"] for r in of if r["model"] != "markov"):
             own = [r for r in of if r["model"] == model]
             probe = ""
-            if "probe_kmers" in of[0]:
-                names = ("probe_vectors", "probe_vectors_all")
-                last, every = (_mean([r[name] for r in own if name in r]) for name in names)
+            if "probe_vectors" in own[0]:
+                last, every = (_mean([r[n] for r in own if n in r]) for n in ("probe_vectors", "probe_vectors_all"))
                 probe = f"{last}, of all layers {every}"
             bits, mixed = (_mean([r[name] for r in own if name in r], 4) for name in ("bits_per_base", "mixed"))
             lines.append(f"| {genome} | {model} ({len(own)}) | {bits} | {mixed} | {probe} |")
-    first = rows[0]
+    first = next(r for r in rows if r["model"] != "markov")
     lines += [
         "",
         f"{first['steps']:,} steps of {first['batch']} x {first['length']:,} bases, some {first['parameters']:,} "
-        f"parameters; in brackets the number of seeds. {place(rows)}, 1 thread.",
+        "parameters; in brackets the number of seeds. The order of a Markov model is that of least bits on what was held "
+        f"out, which favours it. {place(rows)}, 1 thread.",
     ]
     return "\n".join(lines)
 
