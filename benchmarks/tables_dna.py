@@ -158,11 +158,13 @@ def language(place: Any) -> str:
     for genome in dict.fromkeys(r["genome"] for r in rows):
         of = [r for r in rows if r["genome"] == genome]
         for row in (r for r in of if r["model"] == "markov"):
-            probe = f"{row['probe_kmers']:.3f} (counts of k-mers)" if "probe_kmers" in row else ""
-            for kind, title in (("additive", "Markov, order {}"), ("interpolated", "Markov, orders to {} interpolated")):
+            for kind, title in (("additive", "order"), ("interpolated", "interpolated to order")):
                 bits = min(row["orders"][kind])
-                lines.append(f"| {genome} | {title.format(row['orders'][kind].index(bits))} | {bits:.4f} | | |")
-            lines.append(f"| {genome} | Markov, orders mixed base by base | | {row['mixed']:.4f} | {probe} |")
+                best = row["orders"][kind].index(bits)
+                lines.append(f"| {genome} | Markov, {title} {best} | {bits:.4f} | | |")
+            lines.append(f"| {genome} | Markov models among themselves | | {row['mixed']:.4f} | |")
+            if "probe_kmers" in row:
+                lines.append(f"| {genome} | counts of k-mers | | | {row['probe_kmers']:.3f} |")
         for model in dict.fromkeys(r["model"] for r in of if r["model"] != "markov"):
             own = [r for r in of if r["model"] == model]
             probe = ""
@@ -175,8 +177,8 @@ def language(place: Any) -> str:
     lines += [
         "",
         f"{first['steps']:,} steps of {first['batch']} x {first['length']:,} bases, some {first['parameters']:,} "
-        "parameters; in brackets the number of seeds. The order of a Markov model is that of least bits on what was held "
-        f"out, which favours it. {place(rows)}, 1 thread.",
+        "parameters; in brackets the number of seeds. A Markov model has the order of least bits on what was held out, "
+        f"which favours it. {place(rows)}, 1 thread.",
     ]
     return "\n".join(lines)
 
