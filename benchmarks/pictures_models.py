@@ -7,6 +7,7 @@ from dna_gue import TASKS
 from forecast_search import SETS
 from lm_models import NAMES
 from records import RESULTS, read
+from table3_peers import SCRIPTS
 from tables_dna import DNABERT_2, VQDNA
 from tables_lm import HAYSTACKS, NEEDLES
 from tables_ts import PUBLISHED, errors_of_seeds, standing
@@ -52,9 +53,13 @@ def lm_niah() -> plt.Figure | None:
 
 def forecast_table3() -> plt.Figure | None:
     """Both errors of each set at lookback 96, beside the published ones: further down and left is better."""
-    rows = [r for r in standing() if r["model"] == "titans"]
-    ours = {name: errors_of_seeds([r for r in rows if r["dataset"] == name]) for name in SETS}
-    if not any(errors["mse"] for errors in ours.values()):
+    rows = standing()
+    found = {
+        (model, name): errors_of_seeds([r for r in rows if (r["model"], r["dataset"]) == (model, name)])
+        for model in ("titans", *SCRIPTS)
+        for name in SETS
+    }
+    if not any(found["titans", name]["mse"] for name in SETS):
         return None
     figure, axes = plt.subplots(1, len(SETS), figsize=(13, 3.4), layout="constrained")
     for place, (axis, name) in enumerate(zip(axes, SETS, strict=True)):
@@ -63,10 +68,11 @@ def forecast_table3() -> plt.Figure | None:
             marked = model[-1] in "¹²³"
             label = "published, with a reservation (¹ ² ³)" if marked else "published"
             axis.scatter(mse, mae, 30, MARKED if marked else PEERS, marker="x" if marked else "o", label=label)
-        if ours[name]["mse"]:
-            axis.scatter(
-                ours[name]["mse"], ours[name]["mae"], 90, OURS, marker="*", label="TitansForecaster, each seed"
-            )
+        for model in SCRIPTS:
+            errors = found[model, name]
+            axis.scatter(errors["mse"], errors["mae"], 30, "none", "o", edgecolors=PEERS, label="peers, run here")
+        errors = found["titans", name]
+        axis.scatter(errors["mse"], errors["mae"], 90, OURS, "*", label="TitansForecaster, each seed")
         axis.set(title=name, xlabel="MSE")
     axes[0].set_ylabel("MAE")
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
