@@ -1,6 +1,6 @@
 """What the memory buys: the same network with other things in its place, on ETTh1 and weather.
 
-    python benchmarks/forecast_ablation.py [--sets ETTh1 weather] [--seeds 0 1 2]
+    python benchmarks/forecast_ablation.py [--sets ETTh1 weather] [--seeds 0 1 2] [--variants full "no memory" ...]
 
 Lookback and horizon 96; the settings of each set as ``forecast_search.py`` chose them, three seeds. Only the named part
 differs: the memory along time, or the mixer across channels. Cells that are done are skipped.
@@ -87,6 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--seeds", nargs="+", type=int, default=(0, 1, 2))
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     args = parser.parse_args()
     torch.set_num_threads(1)
     for seed in args.seeds:
@@ -96,7 +97,7 @@ def main() -> None:
                 print(f"{dataset}: its settings are not chosen yet; run forecast_search.py")
                 continue
             text = json.dumps(settings, sort_keys=True)
-            work(FILE, [(variant, dataset, seed, text) for variant in VARIANTS], FIELDS, run)
+            work(FILE, [(variant, dataset, seed, text) for variant in args.variants], FIELDS, run)
 
 
 if __name__ == "__main__":
