@@ -3,12 +3,7 @@
 import pytest
 import torch
 
-from titans_core import TitansConfig, TitansLM
-
 ARCHITECTURES = ("lmm", "mac", "mag", "mal", "transformer")
-SMALL = dict(
-    vocab_size=29, dim=16, num_layers=2, num_heads=2, hidden=24, window=5, segment=6, num_persistent=3, chunk_size=4
-)
 IDS = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
 
 
@@ -23,29 +18,11 @@ def architectures():
 
 
 @pytest.fixture(scope="session")
-def small():
-    return SMALL
-
-
-@pytest.fixture(scope="session")
-def titans():
-    def make(architecture="mac", dtype=torch.float64, **changes):
-        torch.manual_seed(0)
-        model = TitansLM(TitansConfig(architecture=architecture, **{**SMALL, **changes})).to(dtype)
-        with torch.no_grad():
-            for parameter in model.parameters():  # logits far enough apart that no rounding decides
-                parameter.add_(torch.randn_like(parameter) * 0.2)
-        return model.eval()
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def wrapped(titans):
+def wrapped(make_model):
     from titans_core.huggingface import TitansForCausalLM
 
-    def make(*args, **options):
-        return TitansForCausalLM.from_titans(titans(*args, **options), **IDS).eval()
+    def make(architecture="mac", **options):
+        return TitansForCausalLM.from_titans(make_model(architecture, **options), **IDS).eval()
 
     return make
 
@@ -64,10 +41,8 @@ def padded():
 
     def pad(texts, side="left"):
         width = max(len(text) for text in texts)
-        rows, mask = (
-            torch.zeros(len(texts), width, dtype=torch.int64),
-            torch.zeros(len(texts), width, dtype=torch.int64),
-        )
+        rows = torch.zeros(len(texts), width, dtype=torch.int64)
+        mask = torch.zeros_like(rows)
         for row, real, text in zip(rows, mask, texts, strict=True):
             here = slice(width - len(text), None) if side == "left" else slice(len(text))
             row[here], real[here] = text, 1

@@ -51,8 +51,8 @@ def test_saved_models_give_the_same_logits_in_a_fresh_process(architectures, wra
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_head_of_its_own_is_saved_whatever_the_configuration_said(titans, random_ids, tmp_path):
-    model, ids = titans(tie_embeddings=True), random_ids(1, 7)
+def test_a_head_of_its_own_is_saved_whatever_the_configuration_said(make_model, random_ids, tmp_path):
+    model, ids = make_model("mac", tie_embeddings=True), random_ids(1, 7)
     model.head.weight = torch.nn.Parameter(model.head.weight + 1)
     model.save(tmp_path / "model")
     loaded = TitansLM.load(tmp_path / "model")
@@ -108,8 +108,8 @@ def test_without_transformers_the_error_names_the_command():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_saved_folder_writes_text_by_itself(titans, tmp_path):
-    hf = TitansForCausalLM.from_titans(titans(vocab_size=258, dtype=torch.float32), eos_token_id=257)
+def test_a_saved_folder_writes_text_by_itself(make_model, tmp_path):
+    hf = TitansForCausalLM.from_titans(make_model("mac", vocab_size=258, dtype=torch.float32), eos_token_id=257)
     hf.save_pretrained(tmp_path)
     hf_tokenizer("bytes").save_pretrained(tmp_path)
     write = transformers.pipeline("text-generation", str(tmp_path), device="cpu", batch_size=2)

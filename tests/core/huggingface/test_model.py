@@ -11,8 +11,8 @@ from titans_core import TitansLM
 from titans_core.huggingface import TitansForCausalLM, TitansHFConfig, hf_tokenizer
 
 
-def test_the_network_is_held_and_not_copied(titans, random_ids, architecture):
-    model = titans(architecture)
+def test_the_network_is_held_and_not_copied(make_model, random_ids, architecture):
+    model = make_model(architecture)
     hf = TitansForCausalLM.from_titans(model)
     assert [TitansForCausalLM.from_titans(model.train(mode)).training for mode in (True, False)] == [True, False]
     assert hf.model is model
@@ -65,8 +65,8 @@ def test_what_every_model_is_handed_is_taken_and_packed_texts_are_refused(wrappe
     hf(ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).masked_fill(mask == 0, 1))
 
 
-def test_text_stops_at_a_string(titans):
-    hf = TitansForCausalLM.from_titans(titans(vocab_size=258), eos_token_id=257, pad_token_id=257)
+def test_text_stops_at_a_string(make_model):
+    hf = TitansForCausalLM.from_titans(make_model("mac", vocab_size=258), eos_token_id=257, pad_token_id=257)
     tokenizer = hf_tokenizer("bytes")
     ids = torch.tensor([[72, 105]])
     written = hf.generate(ids, max_new_tokens=8, do_sample=False)[0].tolist()
