@@ -117,10 +117,11 @@ def read_regions(bed: Any) -> list[Interval] | None:
     if bed is None:
         return None
     if isinstance(bed, str | os.PathLike):
-        path = Path(bed).expanduser()
-        if not path.exists():
-            raise FileNotFoundError(f"no BED file {path}; a region is given as Interval(chrom, start, end).")
-        return read_bed(path)
+        try:
+            return read_bed(Path(bed))
+        except FileNotFoundError as error:
+            what = f"no BED file {error.filename}; a region is given as Interval(chrom, start, end)."
+            raise FileNotFoundError(what) from None
     if hasattr(bed, "columns"):
         return from_frame(bed)
     return only_intervals([bed] if isinstance(bed, Interval) else bed)
