@@ -18,6 +18,7 @@ import argparse
 import functools
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,10 @@ def markov(name: str) -> dict[str, Any]:
     genome, train, held = genome_of(name)
     table = fit_markov(genome, 12, bed=train).bits_per_base(genome, regions=held).set_index("order")
     mixed = fit_mixture(genome, bed=train).bits_per_base(genome, regions=held, context=CONTEXT)
-    return {"orders": table.to_dict("list"), "mixed": mixed, **(probe(None) if name == "yeast" else {})}
+    found = {"orders": table.to_dict("list"), "mixed": mixed}
+    if name == "yeast":
+        found["probe_kmers"] = told_apart(lambda where: counts([genome.fetch(piece) for piece in where]))
+    return found
 
 
 def trained(name: str, architecture: str, seed: int) -> DNALanguageModel:
@@ -143,23 +147,20 @@ def pieces(held: bool) -> tuple[list[Interval], np.ndarray]:
     return found, np.arange(len(found)) < genes
 
 
-def probe(model: DNALanguageModel | None) -> dict[str, float]:
-    """How well a regression tells genes by vectors of a model, or without one by counts of k-mers."""
-    genome, _, _ = genome_of("yeast")
-    scores = {}
-    for kind in ("kmers",) if model is None else ("vectors", "vectors_all"):
-        x = []
-        for held in (False, True):
-            where = pieces(held)[0]
-            if model is None:
-                x.append(counts([genome.fetch(piece) for piece in where]))
-            else:
-                layers: Any = "all" if kind == "vectors_all" else "last"
-                x.append(model.embed(where, genome=genome, both_strands=True, layers=layers))
-        regression = make_pipeline(StandardScaler(), LogisticRegressionCV(Cs=np.geomspace(1e-5, 1, 6), max_iter=500))
-        regression.fit(x[0], pieces(False)[1])
-        scores[f"probe_{kind}"] = float(roc_auc_score(pieces(True)[1], regression.decision_function(x[1])))
-    return scores
+def told_apart(vectors: Callable[[list[Interval]], Any]) -> float:
+    """How well a regression on vectors of pieces tells genes."""
+    x = [vectors(pieces(held)[0]) for held in (False, True)]
+    regression = make_pipeline(StandardScaler(), LogisticRegressionCV(Cs=np.geomspace(1e-5, 1, 6), max_iter=500))
+    regression.fit(x[0], pieces(False)[1])
+    return float(roc_auc_score(pieces(True)[1], regression.decision_function(x[1])))
+
+
+def probe(model: DNALanguageModel) -> dict[str, float]:
+    embed = functools.partial(model.embed, genome=genome_of("yeast")[0], both_strands=True)
+    return {
+        "probe_vectors": told_apart(functools.partial(embed, layers="last")),
+        "probe_vectors_all": told_apart(functools.partial(embed, layers="all")),
+    }
 
 
 def main() -> None:

@@ -155,9 +155,10 @@ def language(place: Any) -> str:
         "| held out | model | bits per base | mixed with Markov models | genes told from what lies between, AUC |",
         "|---|---|---|---|---|",
     ]
+    markov = [r for r in rows if r["model"] == "markov"]
+    learned = [r for r in rows if r["model"] != "markov"]
     for genome in dict.fromkeys(r["genome"] for r in rows):
-        of = [r for r in rows if r["genome"] == genome]
-        for row in (r for r in of if r["model"] == "markov"):
+        for row in (r for r in markov if r["genome"] == genome):
             for kind, title in (("additive", "order"), ("interpolated", "interpolated to order")):
                 bits = min(row["orders"][kind])
                 best = row["orders"][kind].index(bits)
@@ -165,7 +166,8 @@ def language(place: Any) -> str:
             lines.append(f"| {genome} | Markov models among themselves | | {row['mixed']:.4f} | |")
             if "probe_kmers" in row:
                 lines.append(f"| {genome} | counts of k-mers | | | {row['probe_kmers']:.3f} |")
-        for model in dict.fromkeys(r["model"] for r in of if r["model"] != "markov"):
+        of = [r for r in learned if r["genome"] == genome]
+        for model in dict.fromkeys(r["model"] for r in of):
             own = [r for r in of if r["model"] == model]
             probe = ""
             if "probe_vectors" in own[0]:
@@ -173,7 +175,7 @@ def language(place: Any) -> str:
                 probe = f"{last}, of all layers {every}"
             bits, mixed = (_mean([r[name] for r in own if name in r], 4) for name in ("bits_per_base", "mixed"))
             lines.append(f"| {genome} | {model} ({len(own)}) | {bits} | {mixed} | {probe} |")
-    first = next(r for r in rows if r["model"] != "markov")
+    first = learned[0]
     lines += [
         "",
         f"{first['steps']:,} steps of {first['batch']} x {first['length']:,} bases, some {first['parameters']:,} "
