@@ -40,7 +40,7 @@ from titans_dna import DNALanguageModel, Genome, Interval, fit_markov, fit_mixtu
 FILE = RESULTS / "dna_language.jsonl"
 CHECKPOINTS = RESULTS.parent / "checkpoints" / "dna_language"
 MARKOV = "markov"
-MODELS = (MARKOV, "lmm", "gated-deltanet", "transformer", "mag")
+MODELS = (MARKOV, "lmm", "lmm, linear memory", "gated-deltanet", "transformer", "mag")
 GENOMES = ("yeast", "ecoli")
 PARAMETERS, STEPS, LENGTH, BATCH, CONTEXT = 700_000, 2000, 1024, 8, 4096
 SIZE = dict(dim=128, num_layers=3, num_heads=4, chunk_size=16)
@@ -80,10 +80,12 @@ def trained(name: str, architecture: str, seed: int) -> DNALanguageModel:
         return DNALanguageModel.load(folder / "model")
     resumed = folder.exists()
     genome, train, _ = genome_of(name)
+    config = config_of(architecture, BASE, PARAMETERS)
     model = DNALanguageModel(
-        architecture,
+        architecture.split(",")[0],
         **SIZE,
-        hidden=config_of(architecture, BASE, PARAMETERS).hidden,
+        hidden=config.hidden,
+        memory_depth=config.memory_depth,
         length=LENGTH,
         batch_size=BATCH,
         max_steps=STEPS,
