@@ -40,12 +40,15 @@ from titans_dna import DNALanguageModel, Genome, Interval, fit_markov, fit_mixtu
 FILE = RESULTS / "dna_language.jsonl"
 CHECKPOINTS = RESULTS.parent / "checkpoints" / "dna_language"
 MARKOV = "markov"
-MODELS = (MARKOV, "lmm", "lmm, linear memory", "gated-deltanet", "transformer", "mag")
+LINEAR = ("lmm, linear memory", "lmm, linear memory, a gradient a token")
+MODELS = (MARKOV, "lmm", *LINEAR, "gated-deltanet", "transformer", "mag")
 GENOMES = ("yeast", "ecoli")
 PARAMETERS, STEPS, LENGTH, BATCH, CONTEXT = 700_000, 2000, 1024, 8, 4096
-SIZE = dict(dim=128, num_layers=3, num_heads=4, chunk_size=16)
+SIZE = dict(dim=128, num_layers=3, num_heads=4)
 # what DNALanguageModel makes of SIZE
-BASE = TitansConfig(vocab_size=6, hidden=256, num_persistent=4, memory_depth=2, forget_to="start", **SIZE)
+BASE = TitansConfig(
+    vocab_size=6, hidden=256, num_persistent=4, memory_depth=2, forget_to="start", chunk_size=16, **SIZE
+)
 PIECE, PIECES = 300, 2000
 
 
@@ -86,6 +89,7 @@ def trained(name: str, architecture: str, seed: int) -> DNALanguageModel:
         **SIZE,
         hidden=config.hidden,
         memory_depth=config.memory_depth,
+        chunk_size=config.chunk_size,
         length=LENGTH,
         batch_size=BATCH,
         max_steps=STEPS,

@@ -20,6 +20,7 @@ ARCHITECTURES = ("lmm", "mac", "mag", "mal", "transformer", "gated-deltanet")
 # Table 5: one part of the LMM switched off at a time
 ABLATIONS: dict[str, dict[str, Any]] = {
     "lmm, linear memory": dict(memory_depth=1),
+    "lmm, linear memory, a gradient a token": dict(memory_depth=1, chunk_size=1),
     "lmm, no convolution": dict(conv_size=0),
     "lmm, no momentum": dict(momentum=False),
     "lmm, no weight decay": dict(forget=False),

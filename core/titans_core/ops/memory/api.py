@@ -51,8 +51,8 @@ def neural_memory(
         backend: "naive" (the definition, slow; its backward pass follows autocast where that is on, and it has second
             derivatives), "chunk" (exact and fast in plain PyTorch, on every device; first derivatives only), "triton"
             (kernels for CUDA, with products of float32 or bf16; first derivatives only), or "auto": "triton" on CUDA
-            where it can run, else "chunk". A memory of one layer without momentum, fresh at every token
-            (``chunk_size=1``), has no kernel: longer calls run blocks in plain PyTorch, for "triton" too.
+            where it can run, else "chunk". A memory of one layer that is fresh at every token (``chunk_size=1``) has
+            no kernel: longer calls run blocks in plain PyTorch, for "triton" too.
 
     Returns:
         out ``[B, T, H, V]`` in the dtype of ``v``, and the :class:`MemoryState` after the last token. Arithmetic and

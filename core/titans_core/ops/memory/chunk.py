@@ -39,9 +39,9 @@ def chunk_memory(
     if base is not None and len(base) == 1:
         run = partial(chunk_memory, chunk_size=chunk_size, activation=activation, base=None, backend=backend)
         return _as_difference(run, q, k, v, alpha, eta, theta, state=state, base=base[0])
-    if is_online(eta, len(state.weights), chunk_size):
+    if is_online(len(state.weights), chunk_size):
         q, k, v = (x.to(theta.dtype) for x in (q, k, v))  # which may be bf16, for the kernels
-        return online_memory(q, k, v, alpha, theta, state)
+        return online_memory(q, k, v, alpha, eta, theta, state)
     B, T, H, _ = q.shape
     kinds = (state.weights,) if eta is None else (state.weights, state.momentum)  # without momentum S is not carried
     WS = [join(*(x.flatten(0, 1) for x in parts)) for parts in zip(*kinds, strict=True)]
