@@ -46,7 +46,7 @@ def write_bedgraph(
     frame = track[track[column].notna()]
     # as text: a categorical column would be sorted by its categories, in whatever order they are
     frame = frame.assign(chrom=frame["chrom"].astype(str)).sort_values(["chrom", "start"], kind="stable")
-    value = frame[column].round(digits).to_numpy()
+    value = frame[column].round(digits).to_numpy() + 0  # -0.0 is 0.0
     chrom, start, end = (frame[name].to_numpy() for name in _COLUMNS)
     over = np.flatnonzero((chrom[1:] == chrom[:-1]) & (start[1:] < end[:-1]))
     if len(over):

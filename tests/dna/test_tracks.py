@@ -128,6 +128,8 @@ def test_neighbours_of_one_value_are_one_line(tmp_path):
     assert body == ["c\t0\t2\t1.0", "c\t2\t4\t2.0", "c\t5\t6\t2.0"]
     with pytest.raises(ValueError, match="expected chrom, start, end and 'score'"):
         write_bedgraph(frame([1.0]), tmp_path / "t", "score")
+    write_bedgraph(frame([-1e-9, 1e-9], chrom="c"), tmp_path / "zero", digits=6, header=False)
+    assert (tmp_path / "zero").read_text() == "c\t0\t2\t0.0\n"
     write_bedgraph(frame([]), tmp_path / "empty")
     assert len((tmp_path / "empty").read_text().splitlines()) == 1
 
