@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from titans_core import MemoryState, neural_memory
+from titans_core.ops.memory import online
 
 CHUNK_SIZES = [1, 2, 7, 16, 64]  # T is 23 below: none divides it, and one is longer
 PHI = {"silu": torch.nn.functional.silu, "gelu": torch.nn.functional.gelu, "relu": torch.relu}
@@ -123,8 +124,9 @@ def test_a_gate_switched_off_is_a_gate_of_zero(make_inputs, assert_same, backend
 @pytest.mark.parametrize("T", [5, 64, 150])
 @pytest.mark.parametrize("forget_to", ["zero", "start"])
 def test_the_online_linear_memory_is_exact_in_blocks(
-    make_inputs, make_state, assert_same, T, cuts, momentum, forget, forget_to
+    make_inputs, make_state, assert_same, monkeypatch, T, cuts, momentum, forget, forget_to
 ):
+    monkeypatch.setattr(online, "GROUP", 2 * online.BLOCK)
     inputs = make_inputs(T=T, depth=1, momentum=momentum, forget=forget)
     cuts = tuple(cut for cut in cuts if cut < T)
     state = make_state(inputs)

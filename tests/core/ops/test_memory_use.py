@@ -77,6 +77,20 @@ def test_without_gradients_no_chunk_leaves_its_weights(make_inputs, mode):
     assert peak(512) - peak(256) < 256 // C * weights_and_momentum
 
 
+@pytest.mark.parametrize("momentum", [True, False])
+def test_without_gradients_an_online_memory_holds_little_more_than_what_came_in_and_goes_out(make_inputs, momentum):
+    d = 32
+
+    def peak(T):
+        inputs = make_inputs(B=1, T=T, H=1, K=d, V=d, depth=1, dtype=torch.float32, momentum=momentum)
+        with LiveNumbers() as numbers, torch.no_grad():
+            inputs.run(chunk_size=1, backend="chunk")
+        return numbers.peak
+
+    q_k_v_and_out = 4 * d * 4  # bytes of a token
+    assert peak(2048) - peak(1024) < 1024 * 2 * q_k_v_and_out
+
+
 @pytest.mark.parametrize("group_rows", [1, 12, 10_000])
 @pytest.mark.parametrize("tape_bytes", [0, 2**40])
 @pytest.mark.parametrize(

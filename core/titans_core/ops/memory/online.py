@@ -14,6 +14,7 @@ W and S lie one above the other in one tensor (``pair.py``). Without momentum th
 """
 
 from functools import partial
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +26,7 @@ from titans_core.ops.memory.pair import columns, join, split
 from titans_core.ops.memory.state import MemoryState
 
 BLOCK = 64  # tokens of a block: a matter of speed alone
+GROUP = 512  # tokens whose blocks are made ready at once; without gradients, what was made of earlier ones is gone
 
 
 def is_online(depth: int, chunk_size: int) -> bool:
@@ -41,10 +43,10 @@ def online_memory(
     WS = W if eta is None else join(W, S)
     whole = T // BLOCK * BLOCK
     outputs = []
-    for start, stop, size in ((0, whole, BLOCK), (whole, T, T - whole)):
+    for start, stop in pairwise((*range(0, whole, GROUP), whole, T)):
         if start == stop:
             continue
-        cut = partial(_blocks, start=start, stop=stop, size=size)
+        cut = partial(_blocks, start=start, stop=stop, size=min(BLOCK, stop - start))
         c = coefficients(None if alpha is None else cut(alpha), None if eta is None else cut(eta), cut(theta), "chunk")
         y, WS, last = _run(cut(q), cut(k), cut(v), c, WS)
         outputs.append(y.movedim((0, 3), (1, 2)).flatten(1, 2))
