@@ -12,17 +12,17 @@ BACKEND = "aot_eager"
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"momentum": False, "forget": False, "gates": "chunk"}, {"forget_to": "start"}],
-    ids=["all", "least", "forget-to-start"],
+    [{}, {"momentum": False, "forget": False, "gates": "chunk"}, {"forget_to": "start"}, {"depth": 1, "chunk_size": 1}],
+    ids=["all", "least", "forget-to-start", "online"],
 )
 def test_a_compiled_layer_is_one_graph_with_the_same_outputs_state_and_gradients(options):
     torch.manual_seed(0)
-    layer = NeuralMemory(16, num_heads=2, chunk_size=8, **options)
-    x = torch.randn(2, 21, 16, requires_grad=True)
+    layer = NeuralMemory(16, num_heads=2, **{"chunk_size": 8, **options})
+    x = torch.randn(2, 90, 16, requires_grad=True)
 
     def run(layer):
-        y1, state = layer(x[:, :13])  # ends in mid-chunk
-        y2, state = layer(x[:, 13:], state)
+        y1, state = layer(x[:, :69])  # ends in mid-chunk
+        y2, state = layer(x[:, 69:], state)
         results = [y1, y2, *state.memory.weights, *state.memory.momentum]
         grads = torch.autograd.grad(sum(r.square().sum() for r in results), [x, *layer.parameters()])
         return results, grads

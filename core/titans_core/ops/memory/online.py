@@ -25,7 +25,7 @@ from titans_core.ops.memory.functions import coefficients
 from titans_core.ops.memory.pair import columns, join, split
 from titans_core.ops.memory.state import MemoryState
 
-BLOCK = 64  # tokens of a block: a matter of speed alone
+BLOCK = 32  # tokens of a block: a matter of speed alone
 GROUP = 512  # tokens whose blocks are made ready at once; without gradients, what was made of earlier ones is gone
 
 
@@ -41,12 +41,14 @@ def online_memory(
     T = q.shape[1]
     (W,), (S,) = state.weights, state.momentum
     WS = W if eta is None else join(W, S)
-    whole = T // BLOCK * BLOCK
+    # of larger ones there are fewer, and each is so many launches on a GPU, or nodes of a graph that is compiled
+    block = BLOCK if q.is_cpu and not torch.compiler.is_compiling() else 2 * BLOCK
+    whole = T // block * block
     outputs = []
     for start, stop in pairwise((*range(0, whole, GROUP), whole, T)):
         if start == stop:
             continue
-        cut = partial(_blocks, start=start, stop=stop, size=min(BLOCK, stop - start))
+        cut = partial(_blocks, start=start, stop=stop, size=min(block, stop - start))
         c = coefficients(None if alpha is None else cut(alpha), None if eta is None else cut(eta), cut(theta), "chunk")
         y, WS, last = _run(cut(q), cut(k), cut(v), c, WS)
         outputs.append(y.movedim((0, 3), (1, 2)).flatten(1, 2))
@@ -59,13 +61,12 @@ def online_memory(
 
 def _run(q: Tensor, k: Tensor, v: Tensor, c: Coefficients, WS: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Blocks ``[N, B, H, C, .]`` -> outputs, the last ``WS``, and the error of the last token."""
-    n, C = c.n, k.shape[-2]
+    n = c.n
     before = F.pad(c.G, (0, 0, 1, -1)) * (k @ k.mT)  # strictly lower: token t reads what stood there at t - 1
     first = c.read.new_tensor([1.0, 0.0][:n]).expand_as(c.read[..., :1, :])  # a_0 = 1 and b_0 = 0
     old = torch.cat((first, c.read[..., :-1, :]), dim=-2)
-    system = torch.eye(C, dtype=k.dtype, device=k.device) + before
     known = torch.cat((_rows(k, old), v), dim=-1)
-    solved = torch.linalg.solve_triangular(system, known, upper=False, unitriangular=True)
+    solved = torch.linalg.solve_triangular(before, known, upper=False, unitriangular=True)  # the diagonal counts as 1
     keys, values = solved.split((n * k.shape[-1], v.shape[-1]), dim=-1)
     written = _rows(k, c.write).mT
 
