@@ -121,9 +121,12 @@ class NeuralMemory(nn.Module):
 
         # Starting values: step at half of the bound, keep half of the past surprise, and forget over some eight chunks,
         # the unit in which the memory learns. A deep memory that forgets faster than it learns decays to 0 for good;
-        # this slows that, and does not prevent it where a long sequence meets small chunks.
+        # this slows that, and does not prevent it where a long sequence meets small chunks. Where every gradient is
+        # fresh it sees what the one before it left to be done, and past surprise, which says it twice, starts at a
+        # tenth: learned from a half it was worse in every task tried (benchmarks/results/lm_mqar, dna_language).
         forgetting = min(0.05, 1 / (8 * chunk_size))
-        starts = {"theta": 0.5, "alpha": forgetting if forget else None, "eta": 0.5 if momentum else None}
+        past = 0.5 if chunk_size > 1 else 0.1
+        starts = {"theta": 0.5, "alpha": forgetting if forget else None, "eta": past if momentum else None}
         self.gate_names = tuple(name for name, p in starts.items() if p is not None)
         self.to_gates = nn.Linear(dim, len(self.gate_names) * num_heads)
         nn.init.normal_(self.to_gates.weight, std=0.1 * dim**-0.5)

@@ -159,7 +159,7 @@ def test_gates_start_at_sensible_values_and_the_step_of_a_chunk_is_bounded(chunk
     layer = make(chunk_size=chunk_size)
     seen = gates_of(layer, sequence(), monkeypatch)
     assert seen["alpha"].mean().item() == pytest.approx(min(0.05, 1 / (8 * chunk_size)), rel=0.2)
-    assert seen["eta"].mean().item() == pytest.approx(0.5, abs=0.1)
+    assert seen["eta"].mean().item() == pytest.approx(0.5 if chunk_size > 1 else 0.1, rel=0.2)
     layer.to_gates.weight.data.mul_(1e3)
     seen = gates_of(layer, sequence(), monkeypatch)
     assert (seen["theta"] <= 2 * (1 - seen["eta"]) / chunk_size + 1e-12).all()
