@@ -349,6 +349,7 @@ def tune(
 
     Calendar and profile are searched too, unless there are columns beside the series.
     """
+    from titans_core.train.tune import FINISHED
     from titans_ts import tune as search
 
     writable(model, "folder")
@@ -369,7 +370,8 @@ def tune(
         verbose=not quiet,
     )
     _save(best, model, _how(time, id, target, date_format, timezone))
-    typer.echo(f"best of {len(best.study_.trials)} trials: {best.study_.best_value:.4f} with")
+    finished = len(best.study_.get_trials(deepcopy=False, states=FINISHED))  # not those that failed or still run
+    typer.echo(f"best of {finished} trials: {best.study_.best_value:.4f} with")
     typer.echo(json.dumps(best.study_.best_params, indent=1))
     typer.echo(f"saved in {model}")
 

@@ -4,6 +4,7 @@ import re
 from io import StringIO
 
 import numpy as np
+import optuna
 import pandas as pd
 import polars as pl
 import pytest
@@ -115,6 +116,16 @@ def test_tune_saves_the_best(run, wide_file, tmp_path):
     said = run("tune", wide_file, "--model", tmp_path / "m", *arguments).output
     assert "best of 2 trials" in said
     assert TitansForecaster.load(tmp_path / "m").predict().shape == (4, 3)
+
+
+def test_trials_that_failed_or_still_run_are_not_counted(run, wide_file, tmp_path):
+    storage = f"sqlite:///{tmp_path / 's.db'}"
+    arguments = ["--trials", "1", "--storage", storage, "--horizon", "4", "--epochs", "1", "--quiet"]
+    run("tune", wide_file, "--model", tmp_path / "m", *arguments)
+    study = optuna.load_study(study_name="titans_ts", storage=storage)
+    study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
+    study.ask()  # of another process
+    assert "best of 1 trials" in run("tune", wide_file, "--model", tmp_path / "m", *arguments).output
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "backtest", "tune"])
