@@ -115,6 +115,7 @@ _OPTIONS = {
     "static_df": "--static",
     "Give another checkpoint_dir": "Give another --checkpoint",
     "Give another study_name or storage": "Give another --storage",
+    "Give another storage": "Give another --storage",
     "or use multivariate=False": "or leave out --multivariate",
     "multivariate=True": "--multivariate",
     "loss='quantile'": "--loss quantile",

@@ -133,6 +133,16 @@ def test_a_study_that_goes_on_draws_trials_of_its_own(tmp_path):
     assert len(set(both)) == 10
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.journal", "y.journal", "folder", "nothing://x"])
+def test_a_storage_that_is_none_is_said_in_words(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    for file, text in (("x.csv", "ds,a\n" * 99), ("x.journal", "ds,a\n"), ("y.journal", "{}\n")):
+        (tmp_path / file).write_text(text)
+    storage = name if "://" in name else tmp_path / name
+    with pytest.raises(ValueError, match=rf"{name} cannot hold a study, or .*\. Give another storage\.$"):
+        open_study(storage, "s", {}, 0)
+
+
 def test_trials_worse_than_the_median_end_early(tiny, wide):
     def space(trial, facts):
         return {"learning_rate": 3e-2 if trial.number < 5 else 1e-7}

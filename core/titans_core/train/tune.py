@@ -16,6 +16,8 @@ try:
 except ImportError as error:
     raise ImportError("tuning needs optuna: pip install 'titans-suite[tune]'") from error
 
+from sqlalchemy.exc import SQLAlchemyError  # of optuna's databases
+
 from titans_core.train.estimator import at_least
 
 Estimator = TypeVar("Estimator", bound=Any)
@@ -37,9 +39,9 @@ def open_study(
             ones, or None.
 
     Raises:
-        ValueError: the study there is of other data or settings.
+        ValueError: the study there is of other data or settings; or the storage is something else, or cannot be opened.
     """
-    with _quiet():
+    with _quiet(), _opened(storage):
         study = optuna.create_study(
             study_name=name,
             storage=_storage(storage),
@@ -230,6 +232,18 @@ def _storage(storage: str | Path | None) -> Any:
         return JournalStorage(JournalFileBackend(str(path)))
     # a process that was killed stops beating, and its trial is given up
     return optuna.storages.RDBStorage(f"sqlite:///{path}", heartbeat_interval=30)
+
+
+@contextmanager
+def _opened(storage: str | Path | None) -> Iterator[None]:
+    """A storage that is none is said in words: a file of another kind, a folder, a database that does not answer."""
+    try:
+        yield
+    except (SQLAlchemyError, ValueError, KeyError, TypeError) as error:
+        said = str(error).splitlines()[0]
+        raise ValueError(
+            f"{storage} cannot hold a study, or holds something else: {said}. Give another storage."
+        ) from error
 
 
 @contextmanager
