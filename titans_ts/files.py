@@ -1,6 +1,9 @@
 """Time series in CSV and Parquet files, as frames that the forecaster takes; and where its answers can be written."""
 
+import gzip
 import warnings
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -139,8 +142,10 @@ def _text(path: Path) -> Iterator[None]:
     try:
         yield
     except (UnicodeDecodeError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
-        said = str(error).rstrip(".")
+        said = str(error).rstrip(".\n")
         raise ValueError(f"{path} is neither a CSV file (in UTF-8) nor a Parquet file: {said}.") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is cut off, damaged, or not packed as its name says: {error}.") from error
 
 
 def _header(path: Path) -> tuple[str, list[str]]:

@@ -1,5 +1,6 @@
 """Files of time series: whatever holds the time is found or asked for, and nothing is misread."""
 
+import gzip
 import sys
 
 import numpy as np
@@ -140,6 +141,21 @@ def test_offsets_that_change_are_read_as_moments(tmp_path):
 def test_what_is_not_there_is_named(tmp_path, frame, options, says):
     with pytest.raises(ValueError, match=says):
         read_series(stored(frame, tmp_path, "x.csv", index=False), **options)
+
+
+def test_a_packed_file_that_is_damaged_is_said_in_words(tmp_path):
+    whole = gzip.compress(WIDE.to_csv().encode())
+    files = {
+        "cut.csv.gz": whole[: len(whole) // 2],
+        "damaged.csv.gz": whole[:20] + bytes(range(9)) + whole[29:],
+        "plain.csv.gz": WIDE.to_csv().encode(),
+        "plain.csv.zip": WIDE.to_csv().encode(),
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+        for read in (read_series, columns_of):
+            with pytest.raises(ValueError, match=rf"{name} is cut off, damaged, or not packed as its name says"):
+                read(tmp_path / name)
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
