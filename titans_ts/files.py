@@ -170,7 +170,7 @@ def _csv(path: Path, id: str) -> pd.DataFrame:
 def _without_row_numbers(table: pd.DataFrame, path: Path, time: str | None, id: str | None) -> pd.DataFrame:
     """Without those of a frame that was written with its index: no series, nor time beside a column of time."""
     first = str(table.columns[0])
-    counts = first == "Unnamed: 0" and table.shape[1] > 1 and table[first].equals(pd.Series(np.arange(len(table))))
+    counts = first == "Unnamed: 0" and table.shape[1] > 1 and _counts(table[first])
     if not counts or first in (time, id):
         return table
     others = table.columns[1:]
@@ -186,16 +186,35 @@ def _without_row_numbers(table: pd.DataFrame, path: Path, time: str | None, id: 
     return table
 
 
+def _counts(numbers: pd.Series | pd.Index) -> bool:
+    """Whether they number rows: from 0 on as pandas does, or from 1 on as R does."""
+    return any(np.array_equal(numbers, np.arange(begin, begin + len(numbers))) for begin in (0, 1))
+
+
+def _under_names(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """As it was read, with names for all cells of a row but a row number, which R writes without one.
+
+    pandas takes names for those of the last cells, and the others for an index, dates too."""
+    index = table.index
+    if not _counts(index):
+        raise ValueError(
+            f"the rows of {path} have more cells than its header {list(table.columns)[:8]} has names; the first begins "
+            f"with {index[0]}. Name every column, and let rows end without a separator."
+        )
+    return table.reset_index(drop=True)
+
+
 def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFrame:
     nothing = {name: [""] if name == id else list(NOTHING) for name in names}
     table = pd.read_csv(path, sep=separator, keep_default_na=False, na_values=nothing)
     text = table.iloc[:, 1:].select_dtypes(exclude="number")
     if separator != "," and any(text[name].astype(str).str.fullmatch(r"\s*-?\d*,\d+\s*").any() for name in text):
         table = pd.read_csv(path, sep=separator, decimal=",", keep_default_na=False, na_values=nothing)
+    table = _under_names(table, path)
     if id in table.columns and pd.api.types.is_numeric_dtype(table[id]):
         written = pd.read_csv(path, sep=separator, usecols=[id], dtype=str, keep_default_na=False, na_values="")[id]
         if written.str.match(r"\s*0[0-9]").any():  # 001 is a name, not the number 1
-            table[id] = written
+            table[id] = written.to_numpy()
     return table
 
 

@@ -78,6 +78,24 @@ def test_row_numbers_are_no_column_of_a_long_file_nor_a_fact(tmp_path):
     assert list(read_facts(facts, "store")) == ["unique_id", "size"]
 
 
+@pytest.mark.parametrize("header", ['"",', ""], ids=["write.csv", "write.table"])
+def test_row_numbers_of_r_are_no_series(tmp_path, header):
+    rows = [f'"{i + 1}","{stamp}",{meter},{b}' for i, (stamp, meter, b) in enumerate(WIDE.itertuples())]
+    (tmp_path / "x.csv").write_text("\n".join([f'{header}"date","meter","b"', *rows]))
+    same(read_series(tmp_path / "x.csv"), WIDE)
+    rows = [f'"{i + 1}","{row.ds}","00{row.y:g}",{row.y}' for i, row in enumerate(LONG.itertuples())]
+    (tmp_path / "x.csv").write_text("\n".join([f'{header}"ds","unique_id","y"', *rows]))
+    assert read_series(tmp_path / "x.csv")["unique_id"].tolist() == [f"00{y:g}" for y in LONG["y"]]
+
+
+@pytest.mark.parametrize("row", ["{stamp},{i},{i}.5", "{i},{i}.5,", "{stamp},{i},1,2"])
+def test_rows_with_more_cells_than_names_are_refused(tmp_path, row):
+    rows = [row.format(stamp=stamp, i=i + 7) for i, stamp in enumerate(WIDE.index)]
+    (tmp_path / "x.csv").write_text("\n".join(["a,b", *rows]))
+    with pytest.raises(ValueError, match=r"x.csv have more cells than its header \['a', 'b'\] has names; the first"):
+        read_series(tmp_path / "x.csv")
+
+
 def test_names_that_are_given_go_before_those_that_are_usual(tmp_path):
     frame = LONG.rename(columns={"ds": "date", "y": "value", "unique_id": "shop"}).assign(
         ds=1, y="other", unique_id="x"
