@@ -35,8 +35,8 @@ class Titans(BaseModel):
         n_series: series in the data.
         futr_exog_list, hist_exog_list, stat_exog_list: exogenous columns by kind.
         exclude_insample_y: not supported: the network reads the target's past.
-        patch_size, dim, num_layers, num_heads, chunk_size, mixer, multivariate, dropout: of the network, as in
-            :class:`~titans_ts.TitansForecaster` and :class:`~titans_ts.simba.SimbaConfig`.
+        patch_size, dim, num_layers, num_heads, memory_depth, chunk_size, mixer, multivariate, dropout: of the network,
+            as in :class:`~titans_ts.TitansForecaster` and :class:`~titans_ts.simba.SimbaConfig`.
         loss, valid_loss, max_steps and the rest: as in every model of neuralforecast. ``batch_size`` counts series, and
             ``windows_batch_size`` windows of all of them.
 
@@ -63,6 +63,7 @@ class Titans(BaseModel):
         dim: int = 32,
         num_layers: int = 2,
         num_heads: int = 4,
+        memory_depth: int = 2,
         chunk_size: int = 4,
         mixer: str = "einfft",
         multivariate: bool = False,
@@ -144,6 +145,7 @@ class Titans(BaseModel):
                 dim=dim,
                 num_layers=num_layers,
                 num_heads=num_heads,
+                memory_depth=memory_depth,
                 chunk_size=chunk_size,
                 mixer=mixer,
                 dropout=dropout,
@@ -183,6 +185,7 @@ class AutoTitans(BaseAuto):
         "patch_size": tune.choice([8, 16, 24]),
         "dim": tune.choice([16, 32, 64]),
         "num_layers": tune.choice([1, 2, 3]),
+        "memory_depth": tune.choice([1, 2]),
         "chunk_size": tune.choice([1, 2, 4, 8]),
         "multivariate": tune.choice([False, True]),
         "dropout": tune.choice([0.0, 0.1, 0.3, 0.5]),

@@ -26,6 +26,7 @@ class SimbaConfig:
         dim: width of a patch's embedding.
         num_layers: blocks.
         num_heads: heads of the memory.
+        memory_depth: layers of the memory; 1 is linear.
         chunk_size: patches that share one gradient point of the memory.
         mixer: across channels: "einfft", "mlp" or "none".
         dropout: on the residual branches and before the head.
@@ -47,6 +48,7 @@ class SimbaConfig:
     dim: int = 32
     num_layers: int = 2
     num_heads: int = 4
+    memory_depth: int = 2
     chunk_size: int = 4
     mixer: str = "einfft"
     dropout: float = 0.1
@@ -234,7 +236,7 @@ class Block(nn.Module):
     def __init__(self, config: SimbaConfig) -> None:
         super().__init__()
         self.memory_norm = nn.LayerNorm(config.dim)
-        self.memory = NeuralMemory(config.dim, num_heads=config.num_heads, chunk_size=config.chunk_size)
+        self.memory = NeuralMemory(config.dim, config.num_heads, config.memory_depth, chunk_size=config.chunk_size)
         self.mixes_series = config.num_series is not None
         channels, blocks = config.dim, 4
         if config.num_series is not None:

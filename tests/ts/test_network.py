@@ -104,6 +104,11 @@ def test_the_memory_of_the_network_learns_across_chunks():
     assert (small(x) - large(x)).abs().max() > 1e-6
 
 
+def test_the_memory_has_as_many_layers_as_are_asked_for():
+    assert [len(make(memory_depth=depth).blocks[0].memory.weights) for depth in (1, 2, 3)] == [1, 2, 3]
+    assert make(memory_depth=1, chunk_size=1)(windows()).isfinite().all()
+
+
 def test_a_mixer_that_does_not_exist_is_named():
     with pytest.raises(ValueError, match=r"mixer must be one of .*'fourier'"):
         make(mixer="fourier")
