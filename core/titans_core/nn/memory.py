@@ -123,7 +123,7 @@ class NeuralMemory(nn.Module):
         # the unit in which the memory learns. A deep memory that forgets faster than it learns decays to 0 for good;
         # this slows that, and does not prevent it where a long sequence meets small chunks. Where every gradient is
         # fresh it sees what the one before it left to be done, and past surprise, which says it twice, starts at a
-        # tenth: learned from a half it was worse in every task tried (benchmarks/results/lm_mqar, dna_language).
+        # tenth: from a half recall (benchmarks/lm_mqar.py) and E. coli (benchmarks/dna_language.py) came out worse.
         forgetting = min(0.05, 1 / (8 * chunk_size))
         past = 0.5 if chunk_size > 1 else 0.1
         starts = {"theta": 0.5, "alpha": forgetting if forget else None, "eta": past if momentum else None}
