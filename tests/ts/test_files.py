@@ -82,7 +82,9 @@ def test_row_numbers_are_no_column_of_a_long_file_nor_a_fact(tmp_path):
 def test_row_numbers_of_r_are_no_series(tmp_path, header):
     rows = [f'"{i + 1}","{stamp}",{meter},{b}' for i, (stamp, meter, b) in enumerate(WIDE.itertuples())]
     (tmp_path / "x.csv").write_text("\n".join([f'{header}"date","meter","b"', *rows]))
-    same(read_series(tmp_path / "x.csv"), WIDE)
+    found = read_series(tmp_path / "x.csv")
+    same(found, WIDE)
+    assert list(found) == list(WIDE)
     rows = [f'"{i + 1}","{row.ds}","00{row.y:g}",{row.y}' for i, row in enumerate(LONG.itertuples())]
     (tmp_path / "x.csv").write_text("\n".join([f'{header}"ds","unique_id","y"', *rows]))
     assert read_series(tmp_path / "x.csv")["unique_id"].tolist() == [f"00{y:g}" for y in LONG["y"]]
