@@ -11,6 +11,7 @@ lookback of ``forecast_search.py``, and at 96. Cells that are done are skipped, 
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -58,11 +59,17 @@ def run_length(key: tuple[Any, ...]) -> dict[str, Any]:
 
 def run_memory(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts.evaluation import evaluate_protocol
+    from titans_ts.simba import Simba, SimbaConfig
 
     dataset, input_size, part, memory_depth, chunk_size, seed = key
     settings = {**settings_of(dataset), "recipe": RECIPE}
-    model = forecaster(**settings, memory_depth=memory_depth, chunk_size=chunk_size, max_epochs=LENGTHS[0])
-    found = evaluate_protocol(model, dataset, input_size=input_size, h=96, seed=seed, part=part)
+    model = forecaster(**settings, max_epochs=LENGTHS[0])
+
+    class Changed(type(model)):  # type: ignore[misc]
+        def _network(self, config: SimbaConfig) -> Simba:
+            return Simba(replace(config, memory_depth=memory_depth, chunk_size=chunk_size))
+
+    found = evaluate_protocol(Changed(**model.get_params()), dataset, input_size=input_size, h=96, seed=seed, part=part)
     return {k: v for k, v in found.items() if k not in (*MEMORY_FIELDS, "model")} | {"settings": settings}
 
 

@@ -37,7 +37,7 @@ from titans_ts.training_rows import check_length
 from titans_ts.windows import Table, first_rows
 
 LEAST_MEMORY_STEPS = 40
-_COUNTS = ("patch_size", "dim", "num_layers", "memory_depth", "chunk_size", "batch_size")
+_COUNTS = ("patch_size", "dim", "num_layers", "chunk_size", "batch_size")
 
 
 class TitansForecaster(TitansEstimator):
@@ -64,9 +64,7 @@ class TitansForecaster(TitansEstimator):
         patch_size: steps in a patch; patches overlap by half. None: a twelfth of the lookback, from 16 to 64.
         dim: width of the network; a multiple of 4.
         num_layers: blocks of memory and mixer.
-        memory_depth: layers of the memory in the network; 1 is linear. With ``chunk_size=1`` a step of training then
-            takes two thirds of the time; of the benchmark sets weather is a little worse for it, the others are not.
-        chunk_size: patches that share one gradient point of that memory. Choose it well below the number of patches
+        chunk_size: patches that share one gradient point of the memory. Choose it well below the number of patches
             (about ``2 * input_size / patch_size``), or the memory never corrects what it wrote.
         dropout: on the residual branches and before the head.
         learning_rate: of the outer loop (AdamW, one cycle).
@@ -114,7 +112,6 @@ class TitansForecaster(TitansEstimator):
         patch_size: int | None = None,
         dim: int = 32,
         num_layers: int = 2,
-        memory_depth: int = 2,
         chunk_size: int = 4,
         dropout: float = 0.5,
         learning_rate: float = 1e-3,
@@ -135,7 +132,6 @@ class TitansForecaster(TitansEstimator):
         self.patch_size = patch_size
         self.dim = dim
         self.num_layers = num_layers
-        self.memory_depth = memory_depth
         self.chunk_size = chunk_size
         self.dropout = dropout
         self.learning_rate = learning_rate
@@ -496,7 +492,6 @@ class TitansForecaster(TitansEstimator):
             patch_size=patch_size,
             dim=self.dim,
             num_layers=self.num_layers,
-            memory_depth=self.memory_depth,
             chunk_size=self.chunk_size,
             dropout=self.dropout,
             outputs=objective.outputs,

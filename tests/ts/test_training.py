@@ -190,7 +190,7 @@ def test_every_precision_of_the_documentation_gives_much_the_same_forecast(tiny,
 @pytest.mark.parametrize(
     ("name", "value"),
     [("learning_rate", "fast"), ("dropout", "some"), ("dropout", None), ("learning_rate", float("nan"))]
-    + [(name, 0) for name in ("patch_size", "dim", "num_layers", "memory_depth", "chunk_size", "batch_size")],
+    + [(name, 0) for name in ("patch_size", "dim", "num_layers", "chunk_size", "batch_size")],
 )
 def test_a_setting_of_the_wrong_kind_is_named(tiny, wide, name, value):
     with pytest.raises((ValueError, TypeError), match=name):
