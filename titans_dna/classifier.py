@@ -198,7 +198,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             val = Examples(reads, labels, weights, cut)
         else:
             rows, val = np.arange(len(reads)), _given(validation, classes, by_class)
-        train = loader(Examples(reads, labels, weights, rows), self.batch_size, seed)
+        learned = Examples(reads, labels, weights, rows)
+        train = loader(learned, self.batch_size, seed, lengths=learned.lengths)
         max_epochs = self.max_epochs or min(_MOST, max(_LEAST, -(-_TRAINING // len(train))))
         language = None if self.pretrained is None else network_of(self.pretrained)
         with borrowed_randomness(seed):
@@ -207,7 +208,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             network,
             weighted_error,
             train,
-            loader(val, self.batch_size) if len(val) else None,
+            loader(val, self.batch_size, lengths=val.lengths) if len(val) else None,
             TrainingOptions(
                 learning_rate=self._learning_rate(),
                 weight_decay=_WEIGHT_DECAY,

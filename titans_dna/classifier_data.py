@@ -106,6 +106,11 @@ class Examples(Dataset):
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def lengths(self) -> Tensor:
+        """Bases of each, int64 ``[n]``."""
+        return torch.from_numpy(self.reads.lengths[self.rows])
+
     def __getitem__(self, places: list[int]) -> tuple[Tensor, Tensor, Tensor]:
         rows = self.rows[places]
         return self.reads.batch(rows), self.labels[rows], self.weights[rows]

@@ -8,7 +8,7 @@ import pytest
 from titans_core import TitansConfig, TitansLM
 from titans_dna import classifier as module
 from titans_dna.classifier import TitansDNAClassifier
-from titans_dna.tokenizer import VOCAB_SIZE
+from titans_dna.tokenizer import PAD, VOCAB_SIZE
 
 X = ["ACGTTGCAAC", "TTTACGNNACC", "ACG", "GGGTACCATTG"] * 50
 Y = np.array(["a", "b"] * 100)
@@ -45,9 +45,21 @@ def test_epochs_make_1600_batches_within_bounds_and_patience_is_half_of_them(ask
 
 def test_a_validation_that_is_given_weighs_as_its_classes_do(asked):
     val = asked(X, Y, validation=(X[:4], Y[:4]), class_weight={"b": 3.0})["val"]
-    _, labels, weights = next(iter(val))
-    assert weights.tolist() == [1.0, 3.0, 1.0, 3.0]
-    assert labels.tolist() == [0, 1, 0, 1]
+    ids, labels, weights = next(iter(val))
+    assert (ids != PAD).sum(1).tolist() == [3, 10, 11, 11]
+    assert weights.tolist() == [1.0, 1.0, 3.0, 3.0]
+    assert labels.tolist() == [0, 0, 1, 1]
+
+
+def test_a_batch_has_sequences_of_like_length_and_an_epoch_all_of_them(asked):
+    rng = np.random.default_rng(0)
+    reads = ["".join(rng.choice(list("ACGT"), length)) for length in rng.integers(20, 400, 300)]
+    labels = rng.permutation(np.arange(300) % 2)
+    given = asked(reads, labels, batch_size=10, validation=(reads[:100], labels[:100]))
+    for part, have in (("train", reads), ("val", reads[:100])):
+        batches = [((ids != PAD).sum(1), ids.shape[1]) for ids, _, _ in given[part]]
+        assert sorted(length for lengths, _ in batches for length in lengths.tolist()) == sorted(map(len, have))
+        assert sum(width * len(lengths) for lengths, width in batches) < 1.2 * sum(map(len, have))
 
 
 def pretrained():

@@ -40,6 +40,34 @@ def test_an_epoch_may_have_a_part_of_its_order():
     assert order(1, 0, most=9) == order(1, 0)
 
 
+def test_batches_of_like_lengths_hold_every_item_once_and_little_padding():
+    lengths = torch.randint(5, 3000, (1000,), generator=torch.Generator().manual_seed(0))
+
+    def batches(epoch, seed=1, lengths=lengths, **options):
+        found = Batches(1000, 8, seed, lengths=lengths, **options)
+        found.set_epoch(epoch)
+        return list(found)
+
+    def read(batches):
+        return sum(int(lengths[batch].max()) * len(batch) for batch in batches)
+
+    whole = batches(0)
+    assert sorted(chain(*whole)) == list(range(1000))
+    assert read(whole) < 1.1 * lengths.sum() < 1.6 * lengths.sum() < read(batches(0, lengths=None))
+    # neither an epoch nor a part of it goes from the short to the long
+    means = torch.stack([lengths[batch].float().mean() for batch in whole])
+    assert abs(torch.corrcoef(torch.stack((means, torch.arange(125.0))))[0, 1]) < 0.3
+    assert abs(torch.corrcoef(torch.stack((means[:16], torch.arange(16.0))))[0, 1]) < 0.8
+    assert batches(0) == whole != batches(1)
+    assert batches(0, most=9) == whole[:9]
+    assert list(chain(*batches(0, seed=None))) == lengths.argsort(stable=True).tolist()
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_items_of_one_length_come_as_without_lengths(seed):
+    assert order(seed, 0, lengths=torch.full((23,), 70)) == order(seed, 0)
+
+
 def test_processes_share_each_batch_and_see_together_what_one_would(monkeypatch):
     whole = order(1, 0)
     parts = []
