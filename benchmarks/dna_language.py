@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from cells import work
 from dna_gue import counts
-from lm_models import config_of
+from lm_models import FRESH, config_of
 from records import RESULTS
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import roc_auc_score
@@ -40,7 +40,7 @@ from titans_dna import DNALanguageModel, Genome, Interval, fit_markov, fit_mixtu
 FILE = RESULTS / "dna_language.jsonl"
 CHECKPOINTS = RESULTS.parent / "checkpoints" / "dna_language"
 MARKOV = "markov"
-LINEAR = ("lmm, linear memory", "lmm, linear memory, a gradient a token")
+LINEAR = ("lmm, linear memory", FRESH)
 MODELS = (MARKOV, "lmm", *LINEAR, "gated-deltanet", "transformer", "mag")
 GENOMES = ("yeast", "ecoli")
 PARAMETERS, STEPS, LENGTH, BATCH, CONTEXT = 700_000, 2000, 1024, 8, 4096

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 import torch
-from lm_models import ARCHITECTURES, config_of, over_seeds, train
+from lm_models import ARCHITECTURES, FRESH, config_of, over_seeds, train
 from records import RESULTS
 
 from titans_core import TitansConfig, TitansLM
@@ -73,4 +73,4 @@ def bits_per_byte(model: TitansLM, windows: int = 200) -> float:
 
 
 if __name__ == "__main__":
-    over_seeds(FILE, ARCHITECTURES, run, __doc__, seeds=(0,))
+    over_seeds(FILE, (*ARCHITECTURES, FRESH), run, __doc__, seeds=(0,))

@@ -17,10 +17,12 @@ from titans_core import TitansConfig, TitansLM
 from titans_core.models import gated_deltanet
 
 ARCHITECTURES = ("lmm", "mac", "mag", "mal", "transformer", "gated-deltanet")
+# what a gated DeltaNet with momentum and a learned start is
+FRESH = "lmm, linear memory, a gradient a token"
 # Table 5: one part of the LMM switched off at a time
 ABLATIONS: dict[str, dict[str, Any]] = {
     "lmm, linear memory": dict(memory_depth=1),
-    "lmm, linear memory, a gradient a token": dict(memory_depth=1, chunk_size=1),
+    FRESH: dict(memory_depth=1, chunk_size=1),
     "lmm, no convolution": dict(conv_size=0),
     "lmm, no momentum": dict(momentum=False),
     "lmm, no weight decay": dict(forget=False),

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from lm_bytes import novels
-from lm_models import ARCHITECTURES, config_of, over_seeds, train
+from lm_models import ARCHITECTURES, FRESH, config_of, over_seeds, train
 from records import RESULTS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -23,7 +23,7 @@ from titans_core.evals import niah
 from titans_core.evals.words import ADJECTIVES, NOUNS
 
 FILE = RESULTS / "lm_niah.jsonl"
-MODELS = (*ARCHITECTURES, "lmm, no weight decay", "lmm, forgetting to the start")
+MODELS = (*ARCHITECTURES, "lmm, no weight decay", "lmm, forgetting to the start", FRESH)
 LENGTHS, SAMPLES, DIGITS, VOCABULARY = (256, 512, 1024, 2048), 100, 4, 1024
 # length of the samples, steps
 STAGES = ((64, 450), (128, 100), (256, 150))

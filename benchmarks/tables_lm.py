@@ -3,7 +3,7 @@
 import statistics
 from typing import Any
 
-from lm_models import ARCHITECTURES, NAMES
+from lm_models import NAMES
 from records import RESULTS, read
 
 # of lm_niah.py: what is hidden, and in how many tokens
@@ -61,7 +61,7 @@ def niah(place: Any) -> str:
 def novels(place: Any) -> str:
     rows = read(RESULTS / "lm_bytes.jsonl")
     lines = ["| | bits per byte | tokens/s, training | parameters | seeds |", "|---|---|---|---|---|"]
-    for name in ARCHITECTURES:
+    for name in NAMES:
         found = _seeds(rows, name)
         if found:
             rate = statistics.mean(r["tokens_per_second"] for r in found)
