@@ -69,11 +69,12 @@ def test_a_base_surprises_the_memory_when_it_is_read_not_before(models):
         assert abs(one[column][200] - two[column][200]) > 1e-4
 
 
-@pytest.mark.parametrize(("depth", "gates"), [(1, "token"), (2, "token"), (3, "token"), (2, "chunk")])
-def test_the_memorys_surprise_is_the_norm_of_the_inner_gradient(depth, gates):
+@pytest.mark.parametrize("chunk_size", [1, 4])
+@pytest.mark.parametrize(("depth", "gates"), [(1, "token"), (2, "token"), (3, "token"), (2, "chunk"), (1, "chunk")])
+def test_the_memorys_surprise_is_the_norm_of_the_inner_gradient(depth, gates, chunk_size):
     """By autograd at the anchor, token by token, as the definition of the memory has it."""
     torch.manual_seed(0)
-    memory = NeuralMemory(8, num_heads=2, depth=depth, chunk_size=4, gates=gates).double()
+    memory = NeuralMemory(8, num_heads=2, depth=depth, chunk_size=chunk_size, gates=gates).double()
     x = torch.randn(1, 11, 8, dtype=torch.float64)
     before = memory(torch.randn(1, 6, 8, dtype=torch.float64))[1]
     found = momentary_surprise(memory, x, before)

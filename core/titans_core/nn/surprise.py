@@ -2,7 +2,8 @@
 
     u_t = grad_M l(M_{t'}; k_t, v_t),  l = 1/2 |M(k) - v|^2        M_{t'}: the weights with which t's chunk started
 
-For a layer of the memory ``u = x^T delta`` is of rank one, so that ``|u| = |x| |delta|`` and it is never formed.
+For a layer of the memory ``u = x^T delta`` is of rank one, so that ``|u| = |x| |delta|`` and it is never formed. A
+linear memory whose gradients are fresh at every token is asked, behind each token, for the value of the next key.
 """
 
 import torch
@@ -10,8 +11,10 @@ from torch import Tensor
 
 from titans_core.nn.memory import NeuralMemory
 from titans_core.nn.state import NeuralMemoryState
+from titans_core.ops.memory import read_memory
 from titans_core.ops.memory.activations import ACTIVATIONS
 from titans_core.ops.memory.inner import rank_one
+from titans_core.ops.memory.online import is_online
 
 
 @torch.no_grad()
@@ -23,6 +26,11 @@ def momentary_surprise(memory: NeuralMemory, x: Tensor, state: NeuralMemoryState
     q, k, v, _ = memory._project(x, state)
     gates, _ = memory._gate(x, state)
     inner = memory.initial_state(len(x)).memory if state is None else state.memory
+    if is_online(len(memory.weights), memory.chunk_size):
+        k, v = (vectors.to(inner.weights[0].dtype) for vectors in (k, v))
+        first = read_memory(k[:, :1], inner.weights)
+        said, _ = memory._run(k.roll(-1, 1), k, v, gates, inner)
+        return k.norm(dim=-1) * (torch.cat((first, said[:, :-1]), dim=1) - v).norm(dim=-1)
     found, start = [], 0
     while start < x.shape[1]:
         # up to the end of the chunk at hand: all its gradients are taken at one anchor
