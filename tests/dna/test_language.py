@@ -14,9 +14,7 @@ from titans_dna.language import DNALanguageModel
 from titans_dna.markov import fit_markov
 from titans_dna.sources import InMemory
 
-SMALL = dict(
-    dim=16, num_layers=1, num_heads=2, chunk_size=8, window=16, length=64, batch_size=8, device="cpu", verbose=0
-)
+SMALL = dict(dim=16, num_layers=1, num_heads=2, window=16, length=64, batch_size=8, device="cpu", verbose=0)
 TRUE_BITS = -0.85 * np.log2(0.85) - 0.15 * np.log2(0.05)
 
 
@@ -52,9 +50,13 @@ def test_both_strands_are_learned(fitted):
     assert fitted.bits_per_base([reverse_complement(text)]) == pytest.approx(fitted.bits_per_base([text]), abs=0.05)
 
 
-@pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal", "gated-deltanet"])
-def test_a_stream_in_pieces_has_the_bits_of_one_call(architecture, monkeypatch):
-    model = small(architecture=architecture, max_steps=2).fit([chain(2000)])
+@pytest.mark.parametrize(
+    ("architecture", "deep"),
+    [(name, deep) for name in ("lmm", "mac", "mag", "mal") for deep in (False, True)] + [("gated-deltanet", False)],
+)
+def test_a_stream_in_pieces_has_the_bits_of_one_call(architecture, deep, monkeypatch):
+    memory = dict(memory_depth=2, chunk_size=8) if deep else {}
+    model = small(architecture=architecture, max_steps=2, **memory).fit([chain(2000)])
     text = chain(301, seed=2)
     whole = model.bits_per_base([text])
     # beside a shorter one, which ends on the way
@@ -328,6 +330,17 @@ def test_settings_reach_the_network(architecture):
     assert {name: getattr(config, name) for name in settings} == settings
     assert (config.architecture, config.hidden, config.window, config.segment) == (architecture, 24, 12, 12)
     assert model.set_params(hidden=None).fit([text]).model_.config.hidden == 32
+
+
+@pytest.mark.parametrize(("depth", "chunk_size"), [(1, 1), (2, 16), (3, 16)])
+def test_the_chunk_follows_the_depth_of_the_memory_unless_it_is_given(depth, chunk_size):
+    model = small(memory_depth=depth, max_steps=1).fit([chain(200)])
+    assert (model.model_.config.memory_depth, model.model_.config.chunk_size) == (depth, chunk_size)
+    assert model.chunk_size is None
+    assert model.set_params(chunk_size=4).fit([chain(200)]).model_.config.chunk_size == 4
+    assert DNALanguageModel().memory_depth == 1
+    with pytest.raises(ValueError, match="chunk_size must be an integer >= 1, got 0"):
+        small(chunk_size=0).fit([chain(200)])
 
 
 def test_a_transformer_reads_windows_of_its_length_where_no_context_is_asked_for():
