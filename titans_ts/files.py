@@ -207,15 +207,29 @@ def _under_names(table: pd.DataFrame, path: Path) -> pd.DataFrame:
 def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFrame:
     nothing = {name: [""] if name == id else list(NOTHING) for name in names}
     table = pd.read_csv(path, sep=separator, keep_default_na=False, na_values=nothing)
-    text = table.iloc[:, 1:].select_dtypes(exclude="number")
-    if separator != "," and any(text[name].astype(str).str.fullmatch(r"\s*-?\d*,\d+\s*").any() for name in text):
-        table = pd.read_csv(path, sep=separator, decimal=",", keep_default_na=False, na_values=nothing)
+    text = table.drop(columns=id, errors="ignore").select_dtypes(exclude="number")
+    if any(_has_decimal_commas(text[name], separator) for name in text):
+        again = pd.read_csv(path, sep=separator, decimal=",", keep_default_na=False, na_values=nothing)
+        # beside numbers with points, those with commas in quotes are something else
+        if separator != "," or set(table.select_dtypes("number")) <= set(again.select_dtypes("number")):
+            table = again
     table = _under_names(table, path)
     if id in table.columns and pd.api.types.is_numeric_dtype(table[id]):
         written = pd.read_csv(path, sep=separator, usecols=[id], dtype=str, keep_default_na=False, na_values="")[id]
         if written.str.match(r"\s*0[0-9]").any():  # 001 is a name, not the number 1
             table[id] = written.to_numpy()
     return table
+
+
+def _has_decimal_commas(text: pd.Series, separator: str) -> bool:
+    """Whether cells are numbers such as 1,5. Where commas part the cells too, and numbers stand in quotes: if all of a
+    column are numbers, and one of them cannot be 1,500 with a comma between thousands."""
+    cells = text.dropna().astype(str).str.strip()
+    with_comma = cells[cells.str.contains(",", regex=False)]
+    if separator != ",":
+        return bool(with_comma.str.fullmatch(r"-?\d*,\d+").any())
+    numbers = len(with_comma) > 0 and cells.str.fullmatch(r"-?\d*,?\d+").all()
+    return bool(numbers and not with_comma.str.fullmatch(r"-?[1-9]\d{0,2},\d{3}").all())
 
 
 def _long(

@@ -201,6 +201,25 @@ def test_decimal_commas_may_be_more_in_a_later_row(tmp_path, separator):
     assert found.to_numpy().tolist() == [[1.5, 10.0], [1.5, 2.5]]
 
 
+@pytest.mark.parametrize(("separator", "quote"), [(";", ""), (";", '"'), ("\t", ""), (",", '"')])
+def test_decimal_commas_may_be_in_the_first_column_only(tmp_path, separator, quote):
+    rows = [f"{quote}{y}{quote}{separator}2024-03-0{i + 1}" for i, y in enumerate(["1,5", "-,25", "3"])]
+    (tmp_path / "x.csv").write_text("\n".join([f"y{separator}ds", *rows]))
+    assert read_series(tmp_path / "x.csv")["y"].tolist() == [1.5, -0.25, 3.0]
+
+
+@pytest.mark.parametrize("y", ["1,500", "12,345", "1,5 and 2"])
+def test_what_may_be_commas_between_thousands_stays_text(tmp_path, y):
+    (tmp_path / "x.csv").write_text(f'ds,y\n2024-03-01,"{y}"\n2024-03-02,"1,750"\n')
+    assert read_series(tmp_path / "x.csv")["y"].tolist() == [y, "1,750"]
+
+
+def test_pairs_in_quotes_leave_numbers_with_points_as_they_are(tmp_path):
+    (tmp_path / "x.csv").write_text('ds,y,place\n2024-03-01,1.5,"1,2"\n2024-03-02,2.5,"3,4"\n')
+    found = read_series(tmp_path / "x.csv")
+    assert (found["y"].tolist(), found["place"].tolist()) == ([1.5, 2.5], ["1,2", "3,4"])
+
+
 @pytest.mark.parametrize(
     ("stamps", "says"),
     [
