@@ -204,6 +204,12 @@ def _under_names(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
+def _without_blanks(table: pd.DataFrame) -> pd.DataFrame:
+    """Without columns that have neither a name nor a value, as lines that end with separators make them."""
+    blank = [name for name in table if str(name).startswith("Unnamed: ") and table[name].isna().all()]
+    return table.drop(columns=blank)
+
+
 def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFrame:
     nothing = {name: [""] if name == id else list(NOTHING) for name in names}
     table = pd.read_csv(path, sep=separator, keep_default_na=False, na_values=nothing)
@@ -213,7 +219,7 @@ def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFram
         # beside numbers with points, those with commas in quotes are something else
         if separator != "," or set(table.select_dtypes("number")) <= set(again.select_dtypes("number")):
             table = again
-    table = _under_names(table, path)
+    table = _without_blanks(_under_names(table, path))
     if id in table.columns and pd.api.types.is_numeric_dtype(table[id]):
         written = pd.read_csv(path, sep=separator, usecols=[id], dtype=str, keep_default_na=False, na_values="")[id]
         if written.str.match(r"\s*0[0-9]").any():  # 001 is a name, not the number 1

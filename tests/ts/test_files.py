@@ -90,6 +90,22 @@ def test_row_numbers_of_r_are_no_series(tmp_path, header):
     assert read_series(tmp_path / "x.csv")["unique_id"].tolist() == [f"00{y:g}" for y in LONG["y"]]
 
 
+@pytest.mark.parametrize(("before", "after"), [("", ","), ("", ",,"), (",", ""), (",", ",")])
+def test_columns_without_a_name_or_a_value_are_no_series(tmp_path, before, after):
+    def blank(frame):
+        lines = frame.to_csv(index=False).splitlines()
+        (tmp_path / "x.csv").write_text("\n".join(f"{before}{line}{after}" for line in lines))
+        return tmp_path / "x.csv"
+
+    found = read_series(blank(WIDE.reset_index()))
+    same(found, WIDE)
+    assert list(found) == list(WIDE)
+    assert set(read_series(blank(LONG))) == {"unique_id", "ds", "y"}
+    assert list(read_facts(blank(pd.DataFrame({"unique_id": ["b"], "size": [3.0]})), None)) == ["unique_id", "size"]
+    (tmp_path / "x.csv").write_text("ds,\n2024-03-01,\n2024-03-02,7\n")  # a value: not to be lost unseen
+    assert read_series(tmp_path / "x.csv").iloc[:, 0].tolist()[1:] == [7]
+
+
 @pytest.mark.parametrize("row", ["{stamp},{i},{i}.5", "{i},{i}.5,", "{stamp},{i},1,2"])
 def test_rows_with_more_cells_than_names_are_refused(tmp_path, row):
     rows = [row.format(stamp=stamp, i=i + 7) for i, stamp in enumerate(WIDE.index)]
