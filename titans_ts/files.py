@@ -1,6 +1,7 @@
 """Time series in CSV and Parquet files, as frames that the forecaster takes; and where its answers can be written."""
 
 import gzip
+import re
 import warnings
 import zipfile
 import zlib
@@ -19,6 +20,10 @@ PARQUET = (".parquet", ".pq")
 NOTHING = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None")
 # of time stamps that are meant: others come of text that was taken for what it is not
 _YEARS = (1700, 2200)
+# what stands in a first line that holds no names; a date may also be a whole number there
+_DATE = re.compile(r"((19|20)\d\d([-/]\d{1,2}|([-/.]\d{1,2}){2})|\d{1,2}[-/.]\d{1,2}[-/.](19|20)\d\d)([ T]\d.*)?")
+_NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?")
+_WHOLE_DATE = re.compile(r"(19|20)\d\d(\d\d){0,2}")
 
 
 def read_series(
@@ -155,10 +160,26 @@ def _header(path: Path) -> tuple[str, list[str]]:
         separator = max(",;\t|", key=header.count)
         written = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
         names = [str(name) for name in pd.read_csv(path, sep=separator, nrows=0).columns]
+    if _are_values([name.strip() for name in written]):
+        raise ValueError(
+            f"the first line of {path} holds values, {list(written)[:8]}, where the names of the columns should stand. "
+            "Write a line of names above it, such as 'ds' for the time, parted as the values are."
+        )
     twice = sorted(set(written[written.duplicated() & (written != "")]))  # pandas would call the second "a.1"
     if twice:
         raise ValueError(f"{path} has more than one column named {twice}. Drop or rename all but one.")
     return separator, names
+
+
+def _are_values(names: list[str]) -> bool:
+    """Whether a header is a row of data: of dates and numbers only, or with one date beside numbers.
+
+    Series may be called 1 and 2, and beside a word for the time 0.5 or by dates."""
+    dates = {name for name in names if _DATE.fullmatch(name)}
+    numbers = {name for name in names if _NUMBER.fullmatch(name)} - dates
+    if dates | numbers < set(names):
+        return len(dates) == 1 and len(numbers) > 0 and set(names).isdisjoint(("ds", "unique_id", "y"))
+    return len(dates) > 0 or bool(_WHOLE_DATE.fullmatch(names[0])) or not all(name.isdecimal() for name in numbers)
 
 
 def _csv(path: Path, id: str) -> pd.DataFrame:

@@ -194,6 +194,42 @@ def test_a_packed_file_that_is_damaged_is_said_in_words(tmp_path):
                 read(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        "2024-01-0{i},{i}.5",
+        "0{i}.01.2024 00:00;{i},5",
+        "2024-01-01T0{i}:00+01:00\t7\t7",
+        "shop,2024-01-0{i},7",
+        "202{i},7",
+        "2024010{i},7",
+        "{i},0.5",
+    ],
+)
+def test_a_file_without_a_line_of_names_is_refused(tmp_path, row):
+    (tmp_path / "x.csv").write_text("\n".join(row.format(i=i) for i in range(1, 6)))
+    for read in (read_series, columns_of):
+        with pytest.raises(ValueError, match=r"first line of .*x.csv holds values, \['.* Write a line of names above"):
+            read(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "time,1,2",
+        "ds,2024-01-01,5",
+        "day,0.1,0.5",
+        ",0.1,0.5",
+        "0,1,2",
+        "time,2024-01-01,2024-02-01",
+        "time,1.2.10,2.2.10",
+    ],
+)
+def test_series_may_be_called_by_numbers_and_dates(tmp_path, names):
+    (tmp_path / "x.csv").write_text(f"{names}\n" + "\n".join(f"{2001 + i},{i},3" for i in range(4)))
+    assert list(read_series(tmp_path / "x.csv")) == names.split(",")[1:]
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path):
     (tmp_path / "x.csv").write_text("ds;a;b;a\n2024-01-01;1;2;3\n2024-01-02;4;5;6\n")
     for read in (read_series, columns_of):
