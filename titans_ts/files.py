@@ -276,8 +276,11 @@ def _stamped(
     free = [str(name) for name in table.columns if name not in taken]
     dated = [name for name in free if not pd.api.types.is_numeric_dtype(table[name])]
     name = time or ("ds" if "ds" in free else next(iter(dated or free), "ds"))
+    if time is None and not free:
+        raise ValueError(f"no column is left for the time ('ds', or as --time names it): there are {list(table)[:8]}.")
     _check_column(table, name, "--time")
-    stamps = in_place(read_stamps(table[name], date_format, timezone is None), timezone)
+    others = [column for column in free if column != name]
+    stamps = in_place(read_stamps(table[name], date_format, timezone is None, others), timezone)
     return _renamed(table.assign(**{name: stamps}), {name: "ds"})
 
 

@@ -156,6 +156,71 @@ def test_dates_that_can_be_read_in_two_ways_are_asked_for(tmp_path):
     assert read_series(path, date_format="%d.%m.%Y").index[2] == pd.Timestamp("2024-07-03")
 
 
+@pytest.mark.parametrize(
+    ("written", "step"),
+    [
+        ("Q{quarter} {year}", "QS"),
+        ("Q{quarter}/{year}", "QS"),
+        ("{year}Q{quarter}", "QS"),
+        ("{year}-Q{quarter}", "QS"),
+        ("{quarter}Q{year}", "QS"),
+        ("{year}-W{week:02d}", "W-MON"),
+        ("{year}W{week}", "W-MON"),
+        ("{year}M{month:02d}", "MS"),
+        ("{year}-M{month}", "MS"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_quarters_weeks_and_months_are_read(tmp_path, written, step):
+    days = pd.date_range("2019-10-01", periods=40, freq=step, name="ds")
+    stamps = [
+        written.format(quarter=day.quarter, month=day.month, year=iso.year if "week" in written else day.year,
+                       week=iso.week)
+        for day, iso in ((day, day.isocalendar()) for day in days)
+    ]  # fmt: skip
+    path = stored(pd.DataFrame({"a": np.arange(40.0)}, index=pd.Index(stamps, name="ds")), tmp_path, "x.csv")
+    assert read_series(path).index.tolist() == days.tolist()
+
+
+def test_whole_numbers_with_a_point_are_whole_numbers(tmp_path):
+    (tmp_path / "x.csv").write_text("year,a\n2001.0,1\n2002.0,2\n2003.0,3\n")
+    assert read_series(tmp_path / "x.csv").index.tolist() == [2001, 2002, 2003]
+
+
+@pytest.mark.parametrize(
+    ("stamps", "options", "says"),
+    [
+        (
+            ["2005.25", "2005.5"],
+            {},
+            r"fractions, such as 2005.25. Write the time as dates .* --time, of \['a', 'day'\]\.",
+        ),
+        (
+            ["north", "south"],
+            {},
+            r"'when' does not hold .* north. Name .* --date-format, .* --time, of \['a', 'day'\]\.",
+        ),
+        (
+            ["2024-01-01", "2024-01-02"],
+            {"date_format": "%d.%m.%Y"},
+            r'"%d.%m.%Y". Give another --date-format, or leave',
+        ),
+        (["2001", ""], {}, "'when', the time, is empty in 1 rows, first in row 2 below the header. Drop or fill"),
+        (["2024-01-01", ""], {}, "'when', the time, is empty in 1 rows, first in row 2 below the header. Drop or fill"),
+    ],
+)
+def test_a_time_that_cannot_be_read_is_named_with_what_to_do(tmp_path, stamps, options, says):
+    frame = pd.DataFrame({"when": stamps, "a": [1, 2], "day": ["2024-01-01", "2024-01-02"]})
+    with pytest.raises(ValueError, match=says):
+        read_series(stored(frame, tmp_path, "x.csv", index=False), time="when", **options)
+
+
+def test_a_long_file_without_a_time_is_told_so(tmp_path):
+    path = stored(LONG[["unique_id", "y"]], tmp_path, "x.csv", index=False)
+    with pytest.raises(ValueError, match=r"no column is left for the time \('ds', or as --time .*\['unique_id', 'y'\]"):
+        read_series(path)
+
+
 def test_offsets_that_change_are_read_as_moments(tmp_path):
     stamps = pd.date_range("2024-03-31", periods=6, freq="h", tz="Europe/Berlin", name="ds")
     path = stored(pd.DataFrame({"a": np.arange(6.0)}, index=stamps), tmp_path, "x.csv")
