@@ -136,7 +136,7 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...]) -> np.nd
     static_df = to_pandas(static_df)
     _need_columns(static_df, ("unique_id", *names), "static_df")
     if static_df["unique_id"].duplicated().any():
-        again = static_df["unique_id"][static_df["unique_id"].duplicated()].iloc[0]
+        again = static_df["unique_id"][static_df["unique_id"].duplicated()].tolist()[0]
         raise ValueError(f"static_df has several rows for series {again!r}; it needs one.")
     table = static_df.set_index("unique_id")
     missing = [i for i in ids if i not in table.index]

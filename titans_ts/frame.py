@@ -170,14 +170,14 @@ class _Rows(NamedTuple):
     Attributes:
         order: where they stand in the frame, ``[R]``.
         codes: the series of each, by number.
-        ids: names of the series.
+        ids: names of the series, as Python's own where they are numbers, which messages say as they are.
         ds: time stamps, ``[R]``.
         starts, ends: first and last row of each series, ``[N]``.
     """
 
     order: np.ndarray
     codes: np.ndarray
-    ids: pd.Index
+    ids: list[Any]
     ds: pd.Index
     starts: np.ndarray
     ends: np.ndarray
@@ -189,7 +189,7 @@ class _Rows(NamedTuple):
         codes = codes[order]
         ds = in_zone(stamps_of(pd.Index(df["ds"].iloc[order])), known)
         ends = np.append(np.flatnonzero(np.diff(codes)), len(codes) - 1)
-        rows = cls(order, codes, ids, ds, np.append(0, ends[:-1] + 1), ends)
+        rows = cls(order, codes, list(ids), ds, np.append(0, ends[:-1] + 1), ends)
         out_of_order = np.flatnonzero((np.diff(codes) == 0) & (np.diff(ds.asi8 if hasattr(ds, "asi8") else ds) <= 0))
         if len(out_of_order):
             check_order(*rows.series(codes[out_of_order[0]]))
@@ -224,7 +224,7 @@ def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: s
     beside: dict[str, Any] = {
         kind: np.stack([table(name) for name in names], axis=-1) for kind, names in declared.items() if names
     }
-    return Panel(table("y"), list(rows.ids), axis.rename("ds"), step, "long", **beside)
+    return Panel(table("y"), rows.ids, axis.rename("ds"), step, "long", **beside)
 
 
 def _axis_of(rows: _Rows, freq: Freq | None, gaps: bool) -> tuple[pd.Index, Step]:

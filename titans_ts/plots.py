@@ -70,7 +70,7 @@ def plot_backtest(frame: Any, series: list[Any] | None = None) -> Figure:
         series: which to draw; default: the first six.
     """
     frame = _need(frame, ("unique_id", "ds", "cutoff", "y", "Titans"))
-    chosen = _chosen(list(frame["unique_id"].unique()), series)
+    chosen = _chosen(frame["unique_id"].unique().tolist(), series)
     low = next((c for c in frame.columns if str(c).startswith("Titans-lo-")), None)
     figure, panels = _panels(len(chosen))
     for axes, name in zip(panels, chosen, strict=True):
@@ -129,7 +129,7 @@ def plot_surprise(surprise: Any, df: Any = None, series: list[Any] | None = None
         quantile: moments above this part of a series' surprise are marked.
     """
     surprise = _need(surprise, ("unique_id", "ds", "surprise"))
-    chosen = _chosen(list(surprise["unique_id"].unique()), series)
+    chosen = _chosen(surprise["unique_id"].unique().tolist(), series)
     truth = None
     if df is not None:
         truth = read_frame(of_values(df), missing="mask", fill=False, known=pd.Index(surprise["ds"]))

@@ -5,7 +5,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from titans_ts.exogenous import read_static
 from titans_ts.frame import read_frame
+from titans_ts.plots import plot_surprise
 
 
 @pytest.fixture
@@ -35,6 +37,23 @@ def test_values_that_are_not_finite_are_located(wide, long, value, kind):
     matrix[7, 1] = value
     with pytest.raises(ValueError, match=f"first: {kind} in series 1 at 7"):
         read_frame(matrix)
+
+
+def test_series_whose_names_are_numbers_are_named_as_they_are(wide, to_long):
+    long = to_long(wide.set_axis([7, 8, 9], axis=1))
+    for bad, says in (
+        (spoil(long, 3, "y", np.nan), "NaN in series 7 at"),
+        (long.drop(index=7), r"series 7 has irregular"),
+        (long.iloc[:-3], "same time: 9 ends at .*, 7 at"),
+        (long.iloc[::-1], r"series 9 is not sorted"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            read_frame(bad, freq="h")
+    facts = pd.DataFrame({"unique_id": [7, 7, 8], "size": 1.0})
+    with pytest.raises(ValueError, match="several rows for series 7;"):
+        read_static(facts, [7, 8], ("size",))
+    with pytest.raises(ValueError, match=r"which has \[7\]"):
+        plot_surprise(pd.DataFrame({"unique_id": [7], "ds": [1], "surprise": [0.5]}), series=[8])
 
 
 def test_unsorted_stamps_are_located(wide, long):
