@@ -5,6 +5,8 @@ imports it first. darts takes the class too: ``darts.models.NeuralForecastModel(
 has to be told of the class, by ``darts.utils.serialization.add_safe_globals([Titans])``.
 """
 
+from collections.abc import Iterable, Mapping
+from inspect import signature
 from typing import Any
 
 try:
@@ -12,6 +14,7 @@ try:
     from neuralforecast.common._base_auto import BaseAuto, MockTrial
     from neuralforecast.common._base_model import BaseModel
     from neuralforecast.losses.pytorch import MAE
+    from pytorch_lightning import Trainer
     from ray import tune
     from ray.tune.search.basic_variant import BasicVariantGenerator
 except ImportError as error:
@@ -19,7 +22,8 @@ except ImportError as error:
 
 from torch import Tensor
 
-from titans_ts.simba import Simba, SimbaConfig, default_patch, default_reach
+from titans_core.train.estimator import at_least, is_number
+from titans_ts.simba import MIXERS, Simba, SimbaConfig, default_patch, default_reach
 
 
 class Titans(BaseModel):
@@ -41,7 +45,8 @@ class Titans(BaseModel):
             ``windows_batch_size`` windows of all of them.
 
     Raises:
-        ValueError: ``exclude_insample_y``, or a distribution loss without a scaler.
+        ValueError: ``exclude_insample_y``, a distribution loss without a scaler, or sizes that make no network.
+        TypeError: an argument that neither this nor Lightning's Trainer has, or a loss that is none.
     """
 
     EXOGENOUS_FUTR = True
@@ -96,6 +101,20 @@ class Titans(BaseModel):
     ) -> None:
         if exclude_insample_y:
             raise ValueError("Titans reads the past of the target: exclude_insample_y=True is not possible.")
+        _check_names(trainer_kwargs, "Titans")
+        _check_loss(loss)
+        at_least("input_size", input_size)
+        sizes: dict[str, Any] = {
+            "h": h,
+            "input_size": input_size,
+            "patch_size": default_patch(input_size) if patch_size is None else patch_size,
+            "dim": dim,
+            "num_layers": num_layers,
+            "num_heads": num_heads,
+            "memory_depth": memory_depth,
+            "chunk_size": chunk_size,
+        }
+        _check_sizes({**sizes, "n_series": n_series}, 1 if multivariate else 4, mixer, dropout)
         if loss.is_distribution_output and scaler_type in (None, "identity"):
             raise ValueError(
                 "a distribution loss needs a scaler, which its parameters are read in the units of: give "
@@ -135,25 +154,17 @@ class Titans(BaseModel):
             dataloader_kwargs=dataloader_kwargs,
             **trainer_kwargs,
         )
-        patch = default_patch(input_size) if patch_size is None else patch_size
         self.network = Simba(
             SimbaConfig(
-                h=h,
-                input_size=input_size,
+                **sizes,
                 num_series=n_series if multivariate else None,
-                patch_size=patch,
-                dim=dim,
-                num_layers=num_layers,
-                num_heads=num_heads,
-                memory_depth=memory_depth,
-                chunk_size=chunk_size,
                 mixer=mixer,
                 dropout=dropout,
                 outputs=self.loss.outputsize_multiplier,
                 hist=self.hist_exog_size,
                 futr=self.futr_exog_size,
                 stat=self.stat_exog_size,
-                reach=default_reach(patch),
+                reach=default_reach(sizes["patch_size"]),
                 normalise=not loss.is_distribution_output,
             )
         )
@@ -213,14 +224,27 @@ class AutoTitans(BaseAuto):
         ray_options: Any = None,
         optuna_options: Any = None,
     ) -> None:
+        at_least("h", h)
+        at_least("n_series", n_series)
+        _check_loss(loss)
+        if backend not in ("ray", "optuna"):
+            raise ValueError(f"backend must be 'ray' or 'optuna', got {backend!r}.")
         if config is None:
             # a distribution's parameters are read in units of a scaler
             scaler = "standard" if loss.is_distribution_output else "identity"
             config = self.get_default_config(h=h, backend=backend, n_series=n_series, scaler_type=scaler)
         if backend == "ray":
+            if not isinstance(config, Mapping):
+                raise TypeError(f"config must be a dict for backend='ray', got {type(config).__name__}.")
             config = {**config, "n_series": n_series}
-        elif config(MockTrial()).get("n_series") != n_series:
-            raise ValueError(f"config must return 'n_series': {n_series}, the number of series in the data.")
+            names: Any = config
+        else:
+            names = config(MockTrial()) if callable(config) else None
+            if not isinstance(names, Mapping):
+                raise TypeError("config must be a function of a trial that returns a dict for backend='optuna'.")
+            if names.get("n_series") != n_series:
+                raise ValueError(f"config must return 'n_series': {n_series}, the number of series in the data.")
+        _check_names(set(names) - set(signature(Titans).parameters), "config of AutoTitans")
         if search_alg is None and backend == "ray":
             search_alg = BasicVariantGenerator(random_state=1)
         super().__init__(
@@ -250,6 +274,37 @@ class AutoTitans(BaseAuto):
             config["n_series"] = n_series
             config = cls._ray_config_to_optuna(config)
         return config
+
+
+def _check_names(names: Iterable[str], where: str) -> None:
+    """Refuses what neither Lightning's Trainer takes, to which all is given that the model does not know, nor the base
+    of all models there, whose arguments a saved one brings along."""
+    unknown = sorted(set(names) - set(signature(Trainer).parameters) - set(signature(BaseModel).parameters))
+    if unknown:
+        raise TypeError(
+            f"{where}: neither Titans nor Lightning's Trainer has {unknown}. Titans has the sizes patch_size, dim, "
+            "num_layers, num_heads, memory_depth and chunk_size."
+        )
+
+
+def _check_loss(loss: Any) -> None:
+    if not hasattr(loss, "is_distribution_output"):
+        raise TypeError(f"loss must be one of neuralforecast.losses.pytorch, such as MAE(), got {loss!r}.")
+
+
+def _check_sizes(sizes: dict[str, Any], blocks: int, mixer: str, dropout: float) -> None:
+    """Refuses what torch would refuse in its own words, or only when it is trained."""
+    for name, size in sizes.items():
+        at_least(name, size)
+    dim, heads = sizes["dim"], sizes["num_heads"]
+    if dim % heads:
+        raise ValueError(f"dim must be a multiple of num_heads, got dim={dim} and num_heads={heads}.")
+    if mixer not in MIXERS:
+        raise ValueError(f"mixer must be one of {MIXERS}, got {mixer!r}.")
+    if mixer == "einfft" and dim % blocks:
+        raise ValueError(f"dim must be a multiple of {blocks} with mixer='einfft', got {dim}.")
+    if not is_number(dropout) or not 0 <= dropout < 1:
+        raise ValueError(f"dropout must be in [0, 1), got {dropout!r}.")
 
 
 # what NeuralForecast.save and load go by

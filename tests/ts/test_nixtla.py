@@ -158,6 +158,50 @@ def test_a_config_for_other_series_is_refused():
         AutoTitans(h=12, n_series=2, config=config, backend="optuna")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        *(({name: 0}, f"{name} must be an integer >= 1, got 0") for name in
+          ("h", "input_size", "n_series", "patch_size", "dim", "num_layers", "num_heads", "memory_depth",
+           "chunk_size")),
+        ({"input_size": -1, "patch_size": None}, "input_size must be an integer >= 1, got -1"),
+        ({"h": 2.5}, "h must be an integer >= 1, got 2.5"),
+        ({"dim": 30}, "got dim=30 and num_heads=4"),
+        ({"dim": 6, "num_heads": 3}, "dim must be a multiple of 4 with mixer='einfft', got 6"),
+        ({"mixer": "fft"}, "mixer must be one of .* got 'fft'"),
+        ({"dropout": 1.5}, r"dropout must be in \[0, 1\), got 1.5"),
+        ({"loss": "mae"}, r"such as MAE\(\), got 'mae'"),
+        ({"d_model": 64}, r"neither Titans nor Lightning's Trainer has \['d_model'\]. Titans has the sizes .* dim,"),
+    ],
+    ids=lambda x: "-".join(x) if isinstance(x, dict) else "",
+)  # fmt: skip
+def test_what_cannot_work_is_refused_at_once(wrong, says):
+    with pytest.raises((ValueError, TypeError), match=says):
+        Titans(**{**SMALL, **wrong})
+    if {"h", "n_series", "loss"} & set(wrong):
+        with pytest.raises((ValueError, TypeError), match=says):
+            AutoTitans(**{"h": 12, "n_series": 2, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"config": {"input_size": 24, "patch_siz": 8}}, r"config of AutoTitans: .* has \['patch_siz'\]"),
+        ({"config": lambda trial: {"n_series": 2, "d_model": 8}, "backend": "optuna"}, r"has \['d_model'\]"),
+        ({"config": {"input_size": 24}, "backend": "optuna"}, "config must be a function of a trial"),
+        (
+            {"config": lambda trial: None, "backend": "optuna"},
+            "function of a trial that returns a dict",
+        ),
+        ({"config": lambda trial: {}}, "config must be a dict for backend='ray', got function"),
+        ({"backend": "hyperopt"}, "backend must be 'ray' or 'optuna', got 'hyperopt'"),
+    ],
+)
+def test_a_config_that_cannot_work_is_refused_at_once(options, says):
+    with pytest.raises((ValueError, TypeError), match=says):
+        AutoTitans(h=12, n_series=2, **options)
+
+
 def test_darts_takes_it_too(tmp_path):
     from darts import TimeSeries
     from darts.models import NeuralForecastModel
