@@ -1,7 +1,8 @@
 """Time series in CSV and Parquet files, as frames that the forecaster takes; and where its answers can be written."""
 
-import gzip
+import lzma
 import re
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ import pandas as pd
 from titans_ts.dates import in_place, read_stamps
 
 PARQUET = (".parquet", ".pq")
+# what unpacking raises; bzip2 raises an OSError, as gzip does
+_DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile, lzma.LZMAError, tarfile.TarError)
 # what stands for no value, in any column but that of names: a series may be called "NA"
 NOTHING = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None")
 # what stands in a first line that holds no names; a date may also be a whole number there
@@ -104,11 +107,10 @@ def writable(path: Path | None, kind: str = "file") -> None:
 def columns_of(path: Path) -> list[str]:
     """The columns of a file, by its header."""
     if path.suffix.lower() in PARQUET:
-        try:
+        with _parquet(path):
             from pyarrow.parquet import read_schema
-        except ImportError as error:
-            raise _no_parquet() from error
-        return [str(name) for name in read_schema(path).names]
+
+            return [str(name) for name in read_schema(path).names]
     return _header(path)[1]
 
 
@@ -122,10 +124,8 @@ def _table(path: Path, id: str | None) -> pd.DataFrame:
 def _read(path: Path, id: str) -> pd.DataFrame:
     if path.suffix.lower() not in PARQUET:
         return _csv(path, id)
-    try:
+    with _parquet(path):
         table = pd.read_parquet(path)
-    except ImportError as error:
-        raise _no_parquet() from error
     index = table.index
     if isinstance(index, pd.DatetimeIndex) and index.name is None:
         index.name = "ds"
@@ -139,13 +139,27 @@ def _no_parquet() -> ImportError:
 
 
 @contextmanager
+def _parquet(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise _no_parquet() from error
+    except (FileNotFoundError, PermissionError):
+        raise
+    except (ValueError, OSError) as error:  # of pyarrow, which does not name the file
+        raise ValueError(f"{path} is cut off, damaged, or no Parquet file: {error}") from error
+
+
+@contextmanager
 def _text(path: Path) -> Iterator[None]:
     try:
         yield
     except (UnicodeDecodeError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
         said = str(error).rstrip(".\n")
         raise ValueError(f"{path} is neither a CSV file (in UTF-8) nor a Parquet file: {said}.") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
+        if getattr(error, "errno", None) is not None:  # of the system: no such file, no right to read it
+            raise
         raise ValueError(f"{path} is cut off, damaged, or not packed as its name says: {error}.") from error
 
 

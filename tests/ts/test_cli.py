@@ -241,6 +241,7 @@ def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
     assert "--id, --time, --target" in said(german)
     assert "or name the step that the data has, --freq." in said(wide.drop(wide.index[7]))
     assert "Fill them, cut them off, or" in said(wide.mask(wide == wide.iloc[7, 1]))
+    assert "Name the step, such as --freq h." in said(wide.iloc[:1])
     assert "or name --freq (such as 'SMS'" in said(wide.iloc[[i * (i + 1) // 2 for i in range(12)]])
 
 

@@ -250,13 +250,21 @@ def test_a_packed_file_that_is_damaged_is_said_in_words(tmp_path):
         "cut.csv.gz": whole[: len(whole) // 2],
         "damaged.csv.gz": whole[:20] + bytes(range(9)) + whole[29:],
         "plain.csv.gz": WIDE.to_csv().encode(),
-        "plain.csv.zip": WIDE.to_csv().encode(),
+        **{f"plain.csv.{packed}": WIDE.to_csv().encode() for packed in ("zip", "bz2", "xz", "tar")},
     }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
         for read in (read_series, columns_of):
             with pytest.raises(ValueError, match=rf"{name} is cut off, damaged, or not packed as its name says"):
                 read(tmp_path / name)
+    WIDE.to_parquet(tmp_path / "whole.parquet")
+    whole = (tmp_path / "whole.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
+    for read in (read_series, columns_of):
+        with pytest.raises(ValueError, match=r"cut.parquet is cut off, damaged, or no Parquet file"):
+            read(tmp_path / "cut.parquet")
+        with pytest.raises(FileNotFoundError):
+            read(tmp_path / "none.parquet")
 
 
 @pytest.mark.parametrize(
