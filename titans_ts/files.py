@@ -134,16 +134,12 @@ def _read(path: Path, id: str) -> pd.DataFrame:
     return table.reset_index()
 
 
-def _no_parquet() -> ImportError:
-    return ImportError("Parquet files need pyarrow: pip install 'titans-suite[cli]'")
-
-
 @contextmanager
 def _parquet(path: Path) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise _no_parquet() from error
+        raise ImportError("Parquet files need pyarrow: pip install 'titans-suite[cli]'") from error
     except (FileNotFoundError, PermissionError):
         raise
     except (ValueError, OSError) as error:  # of pyarrow, which does not name the file
