@@ -2,7 +2,7 @@
 
     python benchmarks/dna_speed.py
 
-The network of ``dna_language.py``, beside Gated DeltaNet and a Transformer of equal size, untrained: speed does not
+The networks of ``dna_language.py``, beside Gated DeltaNet and a Transformer of equal size, untrained: speed does not
 depend on the weights. Training: forward, backward and step on 8,192 bases, in windows of each length; the models take
 turns, and the median of five steps counts. Streaming: pieces of 4,096 bases with the state carried on, after 0 and
 after 262,144 bases. HyenaDNA's layer is not among the packages that can be installed, so it is not beside them.
@@ -15,14 +15,15 @@ from typing import Any
 
 import torch
 from cells import work
-from dna_language import BASE, MODELS, PARAMETERS
-from lm_models import config_of
+from dna_language import BASE, PARAMETERS
+from lm_models import FRESH, config_of
 from records import RESULTS
 
 from titans_core import TitansLM
 
 FILE = RESULTS / "dna_speed.jsonl"
 FIELDS = ("what",)
+MODELS = ("lmm", FRESH, "gated-deltanet", "transformer")
 BASES, LENGTHS, PIECE, FAR, REPEATS = 8192, (1024, 2048, 4096, 8192), 4096, 262_144, 5
 
 
