@@ -252,7 +252,10 @@ def predict(
     found = fitted.predict(frame, ahead, level or None, static_df=facts)
     _write(found, out)
     if plot is not None:
-        _draw(fitted.plot(frame, level=level or None, futr_df=ahead, static_df=facts), plot)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what there is to warn of, the forecast has warned of
+            picture = fitted.plot(frame, level=level or None, futr_df=ahead, static_df=facts)
+        _draw(picture, plot)
 
 
 @app.command()

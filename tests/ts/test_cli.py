@@ -354,3 +354,12 @@ def test_a_warning_is_said_in_words_and_in_the_names_of_options(run, wide, tmp_p
     assert "Warning: 18 rows are too few to keep h=4 of them for validation" in said
     assert "or --val-size 0 to silence this." in said
     assert ".py" not in said
+
+
+def test_a_forecast_that_is_drawn_too_warns_once(run, wide, tmp_path):
+    wide.to_csv(tmp_path / "x.csv")
+    run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, "--val-size", "8")
+    said = run("predict", "--model", tmp_path / "m", "--level", "95", "--plot", tmp_path / "f.png").stderr
+    assert said.count("intervals of 95 % need errors") == 1
+    assert "Give fit a larger --val-size, or take a probabilistic loss such as --loss quantile." in said
+    assert (tmp_path / "f.png").exists()

@@ -177,6 +177,8 @@ def test_what_cannot_be_searched_is_said(tiny, wide):
 
     with pytest.raises(ValueError, match="no trial finished"):
         tune(wide, tiny(), n_trials=1, space=fails, verbose=0)
+    with pytest.raises(TypeError, match="space must return a dict of settings by name, got None"):
+        tune(wide, tiny(), n_trials=1, space=lambda trial, facts: None, verbose=0)
 
 
 def test_a_study_of_other_stamps_or_static_columns_is_refused(tiny, wide, to_long, tmp_path):

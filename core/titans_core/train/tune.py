@@ -111,10 +111,15 @@ def best_of(
         judge: trains a copy and gives its validation error.
         fit: fits the copy that is returned; the study is its ``study_``.
         n_trials, timeout, progress: of :func:`run_study`.
+
+    Raises:
+        TypeError: a space that returns no settings.
     """
 
     def objective(trial: optuna.Trial) -> float:
         settings = settings_of(trial)
+        if not isinstance(settings, Mapping):
+            raise TypeError(f"space must return a dict of settings by name, got {settings!r:.40}.")
         kept = _as_json(settings)
         if kept is not None:
             trial.set_user_attr("settings", kept)
