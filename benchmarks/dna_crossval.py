@@ -59,7 +59,7 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
     train, test = folds_of(name, split)[fold]
     shuffled = np.random.default_rng(fold).permutation(train)
     dev, rest = shuffled[: len(train) // 10], shuffled[len(train) // 10 :]
-    begun = time.perf_counter()
+    begun, extra = time.perf_counter(), {}
     if model == "kmers":
         found = _regression(table_of(name), labels, rest, dev, train)[test]
     else:
@@ -69,11 +69,14 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
         else:
             classifier = TitansDNAClassifier(random_state=fold, verbose=0)
             found = classifier.fit(*parts[0], validation=parts[1]).predict(parts[2][0])
+            history = classifier.history_
+            extra = {"epochs": len(history.epochs), "best_epoch": history.best_epoch}
     return {
         "accuracy": float(accuracy_score(labels[test], found)),
         "balanced_accuracy": float(balanced_accuracy_score(labels[test], found)),
         "seconds": round(time.perf_counter() - begun, 1),
         "tests": len(test),
+        **extra,
     }
 
 
