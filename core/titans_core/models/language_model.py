@@ -19,7 +19,7 @@ from titans_core.models.lmm import MemoryAlone
 from titans_core.models.mac import MemoryAsContext
 from titans_core.models.mag import MemoryAsGate
 from titans_core.models.mal import MemoryAsLayer
-from titans_core.models.state import LMState
+from titans_core.models.state import LMState, tensors
 from titans_core.models.transformer import full_attention
 from titans_core.nn import NeuralMemory
 
@@ -104,7 +104,7 @@ class TitansLM(Generation, nn.Module):
 
     def hidden_of(self, x: Tensor, state: LMState | None = None) -> tuple[Tensor, LMState]:
         """As :meth:`hidden`, from embeddings ``[B, T, dim]``."""
-        self._check_state(len(x), state)
+        self._check_state(x, state)
         states = []
         again = self.gradient_checkpointing and self.training and torch.is_grad_enabled()
         for i, block in enumerate(self.blocks):
@@ -217,15 +217,20 @@ class TitansLM(Generation, nn.Module):
                     "the tokenizer that the model was trained with?"
                 )
 
-    def _check_state(self, batch: int, state: LMState | None) -> None:
+    def _check_state(self, x: Tensor, state: LMState | None) -> None:
         if state is None:
             return
         if not isinstance(state, LMState):
             raise TypeError(f"state must be an LMState, as an earlier call returned it, got {type(state).__name__}.")
         if state.config != self.config:
             raise ValueError(f"state is that of another model: {state.config.differences(self.config)}.")
-        if not torch.compiler.is_compiling() and state.batch_size != batch:
+        if torch.compiler.is_compiling():
+            return
+        if state.batch_size != len(x):
             raise ValueError(
-                f"state is that of {state.batch_size} sequences, ids has {batch}: go on with the same batch, or "
+                f"state is that of {state.batch_size} sequences, ids has {len(x)}: go on with the same batch, or "
                 "take the rows that you want with state.select(rows)."
             )
+        at = next(tensors(state.blocks)).device  # a state that was loaded is on the CPU
+        if at != x.device:
+            raise ValueError(f"state is on {at}, the model on {x.device}: use state.to({str(x.device)!r}).")

@@ -199,6 +199,9 @@ class NeuralMemory(nn.Module):
                 f"state is that of {len(state.memory.weights[0])} sequences, x has {len(x)}: go on with the batch that "
                 "the state came from."
             )
+        at = state.memory.weights[0].device
+        if at != x.device:
+            raise ValueError(f"state is on {at}, x on {x.device}: use state.to({str(x.device)!r}).")
         shapes = tuple(w.shape[1:] for w in state.memory.weights)
         if shapes != tuple(w.shape for w in self.weights):
             raise ValueError(

@@ -193,6 +193,14 @@ def test_sequences_are_chosen_by_numbers_of_any_kind(make_model):
             state.select(rows)
 
 
+@pytest.mark.parametrize("name", ["lmm", "mac", "mag", "mal", "transformer"])
+def test_a_state_on_another_device_is_refused_in_words(make_model, name):
+    model, ids = make_model(name), torch.arange(6)[None]
+    state = model(ids)[1].to("meta")
+    with pytest.raises(ValueError, match=r"state is on meta, the model on cpu: use state\.to\('cpu'\)"):
+        model(ids, state)
+
+
 def test_the_folder_of_a_state_is_made(make_model, tmp_path):
     state = make_model("lmm")(torch.arange(6)[None])[1]
     state.save(tmp_path / "new" / "book.safetensors")

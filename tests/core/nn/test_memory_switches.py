@@ -258,6 +258,7 @@ def test_a_read_is_checked_as_a_write_is():
             ((x[..., :4],), ValueError, r"must be \[B, T, 8\]"),
             ((x.numpy(),), TypeError, "x must be a tensor"),
             ((x[:1], state), ValueError, "state is that of 2 sequences"),
+            ((x, state.to("meta")), ValueError, r"state is on meta, x on cpu: use state\.to\('cpu'\)"),
             ((x, state.memory), TypeError, "state must be what an earlier call of this layer returned"),
             ((x.double(),), TypeError, r"x must be of the layer's dtype torch\.float32, got torch\.float64"),
             ((x.long(),), TypeError, r"x must be of the layer's dtype torch\.float32, got torch\.int64"),
