@@ -179,8 +179,7 @@ class NeuralMemory(nn.Module):
     def initial_state(self, batch_size: int) -> NeuralMemoryState:
         """The state before the first token: the learned memory for each of ``batch_size`` sequences."""
         _at_least("batch_size", batch_size, 1)
-        # of its own: a state does not change when the parameters learn
-        return NeuralMemoryState(MemoryState.initial(tuple(w.clone() for w in self._start()), batch_size))
+        return NeuralMemoryState(MemoryState.initial(self._start(), batch_size))
 
     def _check(self, x: Tensor, state: NeuralMemoryState | None) -> None:
         if not isinstance(x, Tensor):

@@ -252,6 +252,17 @@ def test_the_learned_start_does_not_change_with_the_parameters():
     assert torch.equal(state.memory.weights[0], before)
 
 
+@pytest.mark.parametrize("backend", ["naive", "chunk"])
+def test_a_state_within_the_first_chunk_does_not_change_with_the_parameters(backend):
+    layer = NeuralMemory(8, chunk_size=4, backend=backend)
+    with torch.no_grad():
+        _, state = layer(torch.randn(1, 3, 8))
+        before = [w.clone() for w in state.memory.anchor]
+        for w in layer.weights:
+            w.add_(1)
+    assert all(torch.equal(now, then) for now, then in zip(state.memory.anchor, before, strict=True))
+
+
 def test_gradients_of_zeros_are_finite_in_half_precision():
     layer = NeuralMemory(16, num_heads=2, chunk_size=4).half()
     x = torch.zeros(1, 6, 16, dtype=torch.half)

@@ -27,7 +27,8 @@ class MemoryState:
     @classmethod
     def initial(cls, weights: tuple[Tensor, ...], batch_size: int) -> "MemoryState":
         """``M_0`` for every sequence of the batch (``weights``: ``[H, d_in, d_out]`` per layer), and ``S_0 = 0``."""
-        start = tuple(w.expand(batch_size, *w.shape) for w in weights)
+        # of its own: a state does not change when the parameters learn
+        start = tuple(w.clone().expand(batch_size, *w.shape) for w in weights)
         return cls(start, tuple(torch.zeros_like(w) for w in start), start, 0)
 
     def detach(self) -> "MemoryState":
