@@ -130,7 +130,11 @@ class TitansLM(Generation, nn.Module):
             state: to go on from.
             ignore_index: a target that does not count; where none counts, the loss is NaN.
             chunk: tokens whose logits are made at a time, and again in the backward pass.
+
+        Raises:
+            ValueError, TypeError: as :meth:`forward`, or targets of another shape or kind.
         """
+        self._check(ids)
         if targets is None:
             if ids.shape[1] < 2:
                 raise ValueError("without targets, ids must hold at least two tokens: each is the target of the last.")
@@ -139,7 +143,8 @@ class TitansLM(Generation, nn.Module):
             raise ValueError(f"targets must have the shape of ids, {tuple(ids.shape)}, got {tuple(targets.shape)}.")
         if targets.is_floating_point() or targets.dtype == torch.bool:
             raise TypeError(f"targets must be token ids, integers, got {targets.dtype}.")
-        hidden, targets = self.hidden(ids, state)[0].flatten(0, 1), targets.flatten().long()
+        hidden = self.hidden_of(self.embedding(ids), state)[0].flatten(0, 1)
+        targets = targets.flatten().long()
         total = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
         for h, t in zip(hidden.split(chunk), targets.split(chunk), strict=True):
             total = total + checkpoint(self._sum_of_losses, h, t, ignore_index, use_reentrant=False)

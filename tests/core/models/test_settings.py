@@ -59,3 +59,14 @@ def test_targets_that_are_ignored_do_not_count_whichever_they_are(make_model):
 def test_a_model_that_was_loaded_is_in_evaluation_mode(make_model, tmp_path):
     make_model("lmm").train().save(tmp_path)
     assert not TitansLM.load(tmp_path).training
+
+
+def test_a_loss_checks_ids_as_a_forward_pass_does(make_model):
+    model, ids = make_model("lmm"), torch.arange(6)
+    for given, error, says in (
+        (ids, ValueError, r"ids must be \[B, T\], got shape \(6,\)"),
+        ([[1, 2, 3]], TypeError, "ids must be a tensor of int64 or int32 token ids, got list"),
+        (torch.tensor([[1, 2, model.config.vocab_size]]), ValueError, "below the vocab_size"),
+    ):
+        with pytest.raises(error, match=says):
+            model.loss(given)
