@@ -69,3 +69,9 @@ def test_a_read_returns_the_dtype_of_the_query_and_computes_in_that_of_the_memor
         read = read_memory(q, inputs.weights)
     assert read.dtype == torch.bfloat16
     assert torch.equal(read, read_memory(q.float(), inputs.weights).bfloat16())
+
+
+def test_a_query_of_integers_is_refused(make_inputs):
+    inputs = make_inputs(dtype=torch.float32)
+    with pytest.raises(TypeError, match=r"q must be of a floating dtype, got torch\.int64"):
+        read_memory(inputs.q.long(), inputs.weights)

@@ -97,12 +97,14 @@ def read_memory(q: Tensor, memory: tuple[Tensor, ...], activation: str = "silu")
 
     Raises:
         ValueError: a shape, device or activation that does not fit; the message names it.
-        TypeError: a memory that is not a sequence of tensors.
+        TypeError: queries of no floating dtype, or a memory that is not a sequence of tensors.
     """
     memory = _layers("memory", memory)
     check_activation(activation)
     if not isinstance(q, Tensor) or q.ndim != 4:
         raise ValueError(f"q must be a tensor [B, T, H, K], got {tuple(q.shape) if isinstance(q, Tensor) else q!r}.")
+    if not q.is_floating_point():
+        raise TypeError(f"q must be of a floating dtype, got {q.dtype}.")
     B, _, H, d_in = q.shape
     for i, w in enumerate(memory):
         if w.ndim not in (3, 4) or w.shape[:-1] not in ((B, H, d_in), (H, d_in)):
