@@ -77,7 +77,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         dropout: behind the convolutions and before the head. Unless it is 0, half of the k-mers are left out in
             training.
         learning_rate: of the outer loop (AdamW, one cycle); None: 2e-3, or 5e-4 where ``pretrained`` learns.
-        batch_size: sequences in a batch.
+        batch_size: sequences in a batch, of like length where lengths differ.
         max_epochs: passes over the training part, at most; None: as many as make 1,600 batches, from 20 to 100.
             Training stops where the validation loss gets no better for half of them, at least 3.
         validation_fraction: part of each class that is cut from the training data to stop training early; 0 trains on
