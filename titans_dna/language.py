@@ -55,7 +55,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         num_layers: blocks.
         num_heads: heads of memory and attention.
         hidden: width of the SwiGLU of each block; None: ``2 * dim``.
-        memory_depth: layers of the memory. 1 is linear: in bacteria and yeast it learns more in less time.
+        memory_depth: layers of the memory. 1 is linear: it learns more of E. coli, and as much of yeast, in less time.
         forget_to: what forgetting draws the memory to: "start", or "zero" as in the paper (Eq. 13), where a deep memory
             stops to learn in sequences much longer than ``length``.
         chunk_size: tokens that share one gradient point of the memory. None: 1 of a linear memory, whose gradients are
