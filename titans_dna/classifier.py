@@ -29,7 +29,7 @@ from titans_core.train import (
     train_network,
 )
 from titans_core.train.batches import loader
-from titans_core.train.estimator import at_least, is_number
+from titans_core.train.estimator import at_least, below_one, is_number
 from titans_core.train.fit import torch_device
 from titans_datasets.warn import warn_caller
 from titans_dna.classifier_data import Examples, Reads, reads_of
@@ -359,11 +359,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         for name, choices in (("reverse_complement", tuple(NETWORKS)), ("finetune", FINETUNE)):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}.")
-        for name in ("dim", "num_layers", "kernel_size", "pool", "batch_size", "max_epochs"):
-            value = getattr(self, name)
-            if value is None and name == "max_epochs":
-                continue
-            at_least(name, value)
+        self._check_counts("dim", "num_layers", "kernel_size", "pool", "batch_size", or_none=("max_epochs",))
         at_least("kmers", self.kmers, 0)
         if self.kmers > LONGEST:
             raise ValueError(
@@ -374,8 +370,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         if self.kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd, so that a filter has a middle, got {self.kernel_size}.")
         for name in ("dropout", "validation_fraction"):
-            if not is_number(getattr(self, name)) or not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)!r}.")
+            below_one(name, getattr(self, name))
         if self.learning_rate is not None and not (is_number(self.learning_rate) and self.learning_rate > 0):
             raise ValueError(f"learning_rate must be positive or None, got {self.learning_rate!r}.")
 

@@ -15,7 +15,7 @@ from typing_extensions import Self
 from titans_core import TitansConfig, TitansLM
 from titans_core.models import gated_deltanet
 from titans_core.train import History, Loss, TitansEstimator, TrainingOptions, borrowed_randomness, train_network
-from titans_core.train.estimator import at_least, is_number
+from titans_core.train.estimator import is_number
 from titans_dna.masked import masked_base_loss
 from titans_dna.pretrain_data import IGNORE, loaders, plan
 from titans_dna.questions import Questions
@@ -31,9 +31,7 @@ _COUNTS = (
     "dim",
     "num_layers",
     "num_heads",
-    "hidden",
     "memory_depth",
-    "chunk_size",
     "window",
     "length",
     "batch_size",
@@ -214,11 +212,7 @@ class DNALanguageModel(Questions, TitansEstimator):
             raise ValueError(f"architecture must be one of {ARCHITECTURES}, got {self.architecture!r}.")
         if self.objective not in LOSSES:
             raise ValueError(f"objective must be one of {tuple(LOSSES)}, got {self.objective!r}.")
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if value is None and name in ("hidden", "chunk_size"):
-                continue
-            at_least(name, value)
+        self._check_counts(*_COUNTS, or_none=("hidden", "chunk_size"))
         if not is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}.")
 

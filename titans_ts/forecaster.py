@@ -15,7 +15,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from titans_core.train import TitansEstimator
-from titans_core.train.estimator import at_least, is_number
+from titans_core.train.estimator import at_least, below_one, is_number
 from titans_ts import online
 from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
@@ -37,7 +37,7 @@ from titans_ts.training_rows import check_length
 from titans_ts.windows import Table, first_rows
 
 LEAST_MEMORY_STEPS = 40
-_COUNTS = ("patch_size", "dim", "num_layers", "chunk_size", "batch_size")
+_COUNTS = ("dim", "num_layers", "chunk_size", "batch_size")
 
 
 class TitansForecaster(TitansEstimator):
@@ -504,15 +504,10 @@ class TitansForecaster(TitansEstimator):
         )
 
     def _check_params(self) -> None:
-        for name in ("h", "input_size", *_COUNTS, "max_epochs"):
-            value = getattr(self, name)
-            if value is None and name in ("patch_size", "max_epochs"):
-                continue
-            at_least(name, value)
+        self._check_counts("h", "input_size", *_COUNTS, or_none=("patch_size", "max_epochs"))
         if self.dim % 4:
             raise ValueError(f"dim must be a multiple of 4, got {self.dim}.")
-        if not is_number(self.dropout) or not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be in [0, 1), got {self.dropout!r}.")
+        below_one("dropout", self.dropout)
         if not is_number(self.learning_rate) or not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}.")
         if self.missing not in POLICIES:

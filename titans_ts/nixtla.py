@@ -22,8 +22,8 @@ except ImportError as error:
 
 from torch import Tensor
 
-from titans_core.train.estimator import at_least, is_number
-from titans_ts.simba import MIXERS, Simba, SimbaConfig, default_patch, default_reach
+from titans_core.train.estimator import at_least, below_one
+from titans_ts.simba import Simba, SimbaConfig, default_patch, default_reach
 
 
 class Titans(BaseModel):
@@ -114,7 +114,9 @@ class Titans(BaseModel):
             "memory_depth": memory_depth,
             "chunk_size": chunk_size,
         }
-        _check_sizes({**sizes, "n_series": n_series}, 1 if multivariate else 4, mixer, dropout)
+        for name, size in {**sizes, "n_series": n_series}.items():
+            at_least(name, size)
+        below_one("dropout", dropout)
         if loss.is_distribution_output and scaler_type in (None, "identity"):
             raise ValueError(
                 "a distribution loss needs a scaler, which its parameters are read in the units of: give "
@@ -290,21 +292,6 @@ def _check_names(names: Iterable[str], where: str) -> None:
 def _check_loss(loss: Any) -> None:
     if not hasattr(loss, "is_distribution_output"):
         raise TypeError(f"loss must be one of neuralforecast.losses.pytorch, such as MAE(), got {loss!r}.")
-
-
-def _check_sizes(sizes: dict[str, Any], blocks: int, mixer: str, dropout: float) -> None:
-    """Refuses what torch would refuse in its own words, or only when it is trained."""
-    for name, size in sizes.items():
-        at_least(name, size)
-    dim, heads = sizes["dim"], sizes["num_heads"]
-    if dim % heads:
-        raise ValueError(f"dim must be a multiple of num_heads, got dim={dim} and num_heads={heads}.")
-    if mixer not in MIXERS:
-        raise ValueError(f"mixer must be one of {MIXERS}, got {mixer!r}.")
-    if mixer == "einfft" and dim % blocks:
-        raise ValueError(f"dim must be a multiple of {blocks} with mixer='einfft', got {dim}.")
-    if not is_number(dropout) or not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be in [0, 1), got {dropout!r}.")
 
 
 # what NeuralForecast.save and load go by

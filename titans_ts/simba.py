@@ -264,6 +264,8 @@ def _mixer(kind: str, channels: int, num_blocks: int) -> nn.Module | None:
     if kind == "none":
         return None
     if kind == "einfft":
+        if channels % num_blocks:  # only of series alone, whose channels are dim
+            raise ValueError(f"dim must be a multiple of {num_blocks} with mixer='einfft', got {channels}.")
         return EinFFT(channels, num_blocks)
     if kind == "mlp":
         return nn.Sequential(nn.Linear(channels, 2 * channels), nn.GELU(), nn.Linear(2 * channels, channels))

@@ -25,12 +25,24 @@ def at_least(name: str, value: Any, least: int = 1) -> None:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
 
 
+def below_one(name: str, value: Any) -> None:
+    """Raises ValueError where a parameter is no number from 0 to below 1."""
+    if not is_number(value) or not 0 <= value < 1:
+        raise ValueError(f"{name} must be in [0, 1), got {value!r}.")
+
+
 class TitansEstimator(BaseEstimator):
     """Base of the estimators. ``__init__`` of a subclass stores its arguments unchanged; ``fit`` learns the rest.
 
     A subclass says what it learned with :meth:`_pack`, as JSON values and tensors, and takes it back
     with :meth:`_unpack`.
     """
+
+    def _check_counts(self, *names: str, or_none: tuple[str, ...] = ()) -> None:
+        """Raises ValueError where an argument is no integer of at least 1; those of ``or_none`` may be None."""
+        for name in (*names, *or_none):
+            if getattr(self, name) is not None or name not in or_none:
+                at_least(name, getattr(self, name))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to the folder ``path`` (JSON and safetensors).
