@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from cells import work
 from dna_gue import counts
-from lm_models import FRESH, config_of
+from lm_models import FRESH, FRESH_MAG, config_of
 from records import RESULTS
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import roc_auc_score
@@ -41,7 +41,7 @@ FILE = RESULTS / "dna_language.jsonl"
 CHECKPOINTS = RESULTS.parent / "checkpoints" / "dna_language"
 MARKOV = "markov"
 LINEAR = ("lmm, linear memory", FRESH)
-MODELS = (MARKOV, "lmm", *LINEAR, "gated-deltanet", "transformer", "mag")
+MODELS = (MARKOV, "lmm", *LINEAR, "gated-deltanet", "transformer", "mag", FRESH_MAG)
 GENOMES = ("yeast", "ecoli")
 PARAMETERS, STEPS, LENGTH, BATCH, CONTEXT = 700_000, 2000, 1024, 8, 4096
 SIZE = dict(dim=128, num_layers=3, num_heads=4)
