@@ -44,7 +44,7 @@ LINEAR = ("lmm, linear memory", FRESH)
 MODELS = (MARKOV, "lmm", *LINEAR, "gated-deltanet", "transformer", "mag", FRESH_MAG)
 GENOMES = ("yeast", "ecoli")
 PARAMETERS, STEPS, LENGTH, BATCH, CONTEXT = 700_000, 2000, 1024, 8, 4096
-SIZE = dict(dim=128, num_layers=3, num_heads=4)
+SIZE = dict(dim=128, num_layers=3, num_heads=4, window=512)  # the window is of "mag" alone
 # what DNALanguageModel makes of SIZE
 BASE = TitansConfig(
     vocab_size=6, hidden=256, num_persistent=4, memory_depth=2, forget_to="start", chunk_size=16, **SIZE
