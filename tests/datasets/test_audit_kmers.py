@@ -206,6 +206,18 @@ def test_what_is_no_list_of_strings_is_refused(sequences, message):
         kmer_groups(sequences, k=2)
 
 
+def test_a_reference_that_is_no_list_of_strings_is_refused():
+    """A genome as one string would be read as sequences of one letter, of which nothing shares any."""
+    piece = bases(60, 0)
+    for sequences, reference, message in (
+        ([piece], bases(20, 1) + piece, "reference is one string"),
+        (piece, [piece], "sequences is one string"),
+        ([piece], [piece, None], r"reference 1 \(0-based\) is no string: None"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            shared_kmers(sequences, reference, k=40)
+
+
 def test_parts_by_other_names_are_told_not_left_out():
     with pytest.raises(ValueError, match=r"split has the parts \['Test', 'Train'\]; .* 'train' and 'test'"):
         audit_kmers(["ACGT", "ACGT"], [0, 1], ["Train", "Test"], k=4)

@@ -136,9 +136,14 @@ def shared_kmers(sequences: Sequence[str], reference: Sequence[str] | None = Non
 
     Returns:
         bool [n]. ``~shared_kmers(test, train)`` is the clean subset of test.
+
+    Raises:
+        TypeError: one string instead of a list, or an item that is no string.
+        ValueError: k out of range.
     """
     if reference is None:
         return _matches(sequences, k).shared
+    sequences, reference = _strings("sequences", sequences), _strings("reference", reference)
     is_reference = np.arange(len(sequences) + len(reference)) >= len(sequences)
     return _matches([*sequences, *reference], k, is_reference).in_reference[: len(sequences)]
 
@@ -180,12 +185,7 @@ def _matches(
     the mix could do is stand between two equal k-mers and hide one sharing: among 1e8 k-mers the odds that any two
     collide are below 3e-4.
     """
-    if isinstance(sequences, str):
-        raise TypeError("sequences is one string; give a list of sequences.")
-    sequences = list(sequences)  # a Series is looked up by label
-    other = next((i for i, sequence in enumerate(sequences) if not isinstance(sequence, str)), None)
-    if other is not None:
-        raise TypeError(f"sequence {other} (0-based) is no string: {sequences[other]!r:.40}.")
+    sequences = _strings("sequences", sequences)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= MAX_K:
         raise ValueError(f"k must be an integer from 1 to {MAX_K}, got {k!r}.")
     k, n = int(k), len(sequences)
@@ -212,6 +212,17 @@ def _matches(
         np.add.at(votes, owner[asking], in_run[run[asking]] / with_reference[run[asking], None])
     groups = _components(np.unique(np.concatenate(pairs)), n)
     return _Matches(shared, in_reference, shared_in_reference, groups, votes, len(whole[1]))
+
+
+def _strings(name: str, sequences: Sequence[str]) -> list[str]:
+    """A list of strings, of whatever held them: one string would be read as sequences of one letter."""
+    if isinstance(sequences, str):
+        raise TypeError(f"{name} is one string; give a list of sequences.")
+    found = list(sequences)  # a Series is looked up by label
+    other = next((i for i, sequence in enumerate(found) if not isinstance(sequence, str)), None)
+    if other is not None:
+        raise TypeError(f"{name.removesuffix('s')} {other} (0-based) is no string: {found[other]!r:.40}.")
+    return found
 
 
 def _repeated(high: Words, low: Words, owner: NDArray[np.int32]) -> tuple[Ints, NDArray[np.int32]]:
