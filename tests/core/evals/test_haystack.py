@@ -43,6 +43,13 @@ def test_a_window_goes_round_and_holds_more_than_was_asked(encode):
     assert sum(window.tokens) > 40
 
 
+@pytest.mark.parametrize("encode", [str.encode, lambda text: ["begin", *text.split()]], ids=["bytes", "words"])
+def test_a_piece_counts_as_what_it_adds_to_a_text(encode):
+    window = Haystack([["aa", "bb,", "cc"], ["d."]], " ", encode).window(0, 40)
+    text = "It is so." + "".join(f" {piece}" for piece in window.pieces)
+    assert len(encode(text)) == len(encode("It is so.")) + sum(window.tokens)
+
+
 @pytest.mark.parametrize("limit", [*range(3, 60), 400])
 def test_as_many_pieces_as_fit_and_not_one_more(limit, encode):
     """Where counts of pieces add up, and where they do not, and whatever they were said to be."""
@@ -70,3 +77,16 @@ def test_the_whole_text_is_encoded_once_where_counts_add_up():
 
     assert most_that_fit(lambda k: "ab" * k, 0, [2] * 1000, 777, encode) == (388, 776)
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("count", [8, 20])
+def test_counts_that_are_wrong_are_put_right_by_what_was_measured(count):
+    asked = []
+
+    def encode(text):
+        asked.append(text)
+        return text.encode()
+
+    k, tokens = most_that_fit(lambda k: "0123456789" * k, 0, [count] * 2000, 7777, encode)
+    assert 7777 - count < 10 * k == tokens <= 7777
+    assert len(asked) <= 10
