@@ -77,6 +77,15 @@ def test_processes_share_each_batch_and_see_together_what_one_would(monkeypatch)
     assert [sorted(a + b) for a, b in zip(*parts, strict=True)] == [sorted(batch) for batch in whole]
 
 
+def test_a_batch_of_fewer_items_than_processes_is_whole_in_each(monkeypatch):
+    """Else some process would take the mean loss of nothing, which is NaN."""
+    for rank in range(4):
+        monkeypatch.setattr(module, "processes", lambda rank=rank: (rank, 4))
+        shares = order(None, 0)
+        assert shares[-1] == [20, 21, 22]
+        assert all(shares)
+
+
 @pytest.mark.parametrize("seed", [None, 3])
 def test_a_loader_gives_what_the_data_make_of_each_batch(seed):
     found = list(loader(Squares(), 5, seed))

@@ -118,6 +118,19 @@ def test_a_long_document_is_the_same_in_pieces(tmp_path, monkeypatch):
     assert (ids(tmp_path / "pieces") == ids(tmp_path / "whole")).all()
 
 
+def test_pieces_after_the_first_go_on_and_do_not_begin_a_document(tmp_path, monkeypatch):
+    """Else a tokenizer that puts a space before a document would put one into a long text, at every cut."""
+
+    class Marking(ByteTokenizer):
+        def encode(self, text, bos=False, eos=False, *, continued=False):
+            return super().encode(text if continued else f" {text}", bos, eos)
+
+    monkeypatch.setattr(module, "_PIECE", 64)
+    text = "".join(f"line {i}\n" for i in range(200))
+    quiet(jsonl(tmp_path / "a.jsonl", [text]), tmp_path / "out", tokenizer=Marking())
+    assert documents(tmp_path / "out") == [f" {text}"]
+
+
 def held_out(folder, texts, **options):
     folder.mkdir()
     quiet(jsonl(folder / "a.jsonl", texts), folder / "out", **options)
