@@ -104,6 +104,17 @@ def test_bad_intervals_are_named(bad, message):
         best_overlap(Spans(["x"], [0], [1]), bad)
 
 
+@pytest.mark.parametrize(
+    ("train", "test", "what"), [("abc", "ab", "train"), ("ab", "a", "test"), ("ab", "abc", "test")]
+)
+def test_other_numbers_of_labels_than_of_intervals_are_refused(train, test, what):
+    spans = Spans(["x", "x"], [0, 10], [5, 20])
+    with pytest.raises(ValueError, match=f"one label per interval is needed; {what} has 2 intervals"):
+        audit_intervals(spans, list(train), spans, list(test))
+    with pytest.raises(ValueError, match="train has 2 intervals, and labels of shape"):
+        lookup_labels(spans, ["a"], spans)
+
+
 def test_scores_on_the_clean_subset():
     true, predicted = np.array(list("aaaabb")), np.array(list("aaabab"))
     score = score_clean(true, predicted, [False, True, True, True, True, True])

@@ -87,11 +87,12 @@ class IntervalAudit:
 def audit_intervals(
     train: Spans, train_labels: ArrayLike, test: Spans, test_labels: ArrayLike, *, min_overlap: float = 0.5
 ) -> IntervalAudit:
-    """Overlap and lookup accuracy of a split given as coordinates. Arguments as of ``lookup_labels``."""
-    labels = np.asarray(test_labels)
+    """Overlap and lookup accuracy of a split given as coordinates. Arguments and errors as of ``lookup_labels``."""
+    labels = _labels(test_labels, test, "test")
     overlap, among_train = best_overlap(train, test), best_overlap(train, train, exclude_self=True)[1]
     lookup, touching = (
-        _lookup(train, np.asarray(train_labels), test, overlap, among_train, least) for least in (min_overlap, 0)
+        _lookup(train, _labels(train_labels, train, "train"), test, overlap, among_train, least)
+        for least in (min_overlap, 0)
     )
     touched = overlap[1] > 0
     return IntervalAudit(
@@ -117,9 +118,12 @@ def lookup_labels(train: Spans, train_labels: ArrayLike, test: Spans, *, min_ove
         train_labels: [n_train].
         min_overlap: part of the test interval that must be covered by the one train interval, from 0 (one base) to 1;
             0.5 as ``bedtools intersect -f 0.5``. Of equal covers the train interval that begins first is taken.
+
+    Raises:
+        ValueError: other numbers of labels than of intervals, coordinates that are none, or min_overlap out of range.
     """
     overlap, among_train = best_overlap(train, test), best_overlap(train, train, exclude_self=True)[1]
-    return _lookup(train, np.asarray(train_labels), test, overlap, among_train, min_overlap)
+    return _lookup(train, _labels(train_labels, train, "train"), test, overlap, among_train, min_overlap)
 
 
 def _lookup(
@@ -192,6 +196,16 @@ def _in_batches(counts: Ints) -> Iterator[slice]:
 
 def _lengths(spans: Spans) -> Ints:
     return np.asarray(spans.end, dtype=np.int64) - np.asarray(spans.start, dtype=np.int64)
+
+
+def _labels(labels: ArrayLike, spans: Spans, what: str) -> NDArray:
+    found = np.asarray(labels)
+    if found.shape != np.shape(spans.start):
+        raise ValueError(
+            f"one label per interval is needed; {what} has {len(np.asarray(spans.start))} intervals, and labels of "
+            f"shape {found.shape}."
+        )
+    return found
 
 
 def _check_names(train: Spans, test: Spans) -> None:
