@@ -72,6 +72,24 @@ def test_two_saves_that_are_cut_off_leave_one_model_of_the_three(saved, monkeypa
     assert load_archive(path, "Thing")[0] == {"new": 1}
 
 
+def test_a_save_that_is_cut_off_before_its_tensors_are_in_place_keeps_one_cut_off_behind_them(saved, monkeypatch):
+    path, _ = saved
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", cut_after(1, replace))
+    with pytest.raises(KeyboardInterrupt):
+        save_archive(path, "Thing", {"new": 1}, {"w": torch.ones(1)})
+
+    def killed_at_the_tensors(source, target):
+        if target.name == "model.safetensors":
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", killed_at_the_tensors)
+    with pytest.raises(KeyboardInterrupt):
+        save_archive(path, "Thing", {"new": 2}, {"w": torch.zeros(1)})
+    assert load_archive(path, "Thing")[0] == {"new": 1}
+
+
 def test_numbers_as_keys_come_back_as_json_has_them(tmp_path):
     save_archive(tmp_path, "Thing", {"a": {2: 1, 10: 2}}, {})
     assert load_archive(tmp_path, "Thing")[0] == {"a": {"2": 1, "10": 2}}
