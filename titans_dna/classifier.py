@@ -159,7 +159,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             X: a list, array or Series of strings; a FASTA file or a Genome, one example a record; or a pair of
                 intervals and the FASTA file they lie in: ``("peaks.bed", "genome.fa")``.
             y: the class of each, strings or integers; of a FASTA or BED file in the order of its records or lines.
-            sample_weight: a weight for each sequence, times that of its class.
+            sample_weight: a weight for each sequence, times that of its class. What weighs 0 is as if left out.
             validation: ``(X, y)`` to stop training early by, instead of a part cut from the training data.
             checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
                 data and settings, training goes on from there; any other is refused.
@@ -181,6 +181,10 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             raise ValueError(f"y has one class only, {classes.tolist()[0]!r}; a classifier needs two or more classes.")
         by_class = class_weights(self.class_weight, classes, labels)
         weights = by_class[labels] * sample_weights(sample_weight, len(reads))
+        # what weighs nothing is left out: a part to stop by of such sequences would have a loss of 0 in each epoch
+        weighty = np.flatnonzero(weights)
+        if not len(weighty):
+            raise ValueError("class_weight and sample_weight together leave no sequence with a weight above 0.")
         if checkpoint_dir is not None and self.random_state is None and validation is None:
             raise ValueError(
                 "checkpoint_dir needs an integer random_state: by it is drawn which sequences are cut off to stop by, "
@@ -189,15 +193,17 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         seed = self._seed()
 
         if validation is None:
-            rows, cut = stratified_cut(labels, self.validation_fraction, seed)
+            parts = stratified_cut(labels[weighty], self.validation_fraction, seed)
+            rows, cut = weighty[parts[0]], weighty[parts[1]]
             if self.validation_fraction and not len(cut):
                 warn_caller(
-                    f"validation_fraction={self.validation_fraction} of {len(labels)} sequences rounds to none of each "
-                    "class: nothing stops the training early. Give validation=, more sequences or a larger fraction."
+                    f"validation_fraction={self.validation_fraction} of {len(weighty)} sequences rounds to none of "
+                    "each class: nothing stops the training early. Give validation=, more sequences or a larger "
+                    "fraction."
                 )
             val = Examples(reads, labels, weights, cut)
         else:
-            rows, val = np.arange(len(reads)), _given(validation, classes, by_class)
+            rows, val = weighty, _given(validation, classes, by_class)
         learned = Examples(reads, labels, weights, rows)
         train = loader(learned, self.batch_size, seed, lengths=learned.lengths)
         max_epochs = self.max_epochs or min(_MOST, max(_LEAST, -(-_TRAINING // len(train))))

@@ -156,6 +156,17 @@ def test_a_weight_of_zero_leaves_a_sequence_out():
     np.testing.assert_allclose(alone.predict_proba(X), beside.predict_proba(X), atol=1e-5)
 
 
+def test_what_weighs_nothing_has_no_part_in_the_cut_to_stop_by():
+    X, y = planted(40)
+    other, labels = planted(400, seed=4)
+    alone = classifier(max_epochs=2).fit(X, y)
+    beside = classifier(max_epochs=2).fit([*other, *X], [*labels, *y], sample_weight=[0.0] * 400 + [1.0] * 40)
+    assert beside.history_.epochs == alone.history_.epochs
+    np.testing.assert_array_equal(beside.predict_proba(X), alone.predict_proba(X))
+    with pytest.raises(ValueError, match="together leave no sequence with a weight above 0"):
+        classifier(class_weight={"yes": 0.0}).fit(X, y, sample_weight=(np.asarray(y) == "yes").astype(float))
+
+
 def test_training_stops_where_validation_gets_no_better():
     X, y = planted(60)
     opposite = {"no": "yes", "yes": "no"}  # what is learned is wrong there
