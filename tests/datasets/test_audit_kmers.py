@@ -107,6 +107,16 @@ def test_equal_sequences_without_a_kmer_are_found_and_counted():
     assert "5 hold no 40-mer" in str(report)
 
 
+def test_the_report_says_of_which_part_its_shares_by_class_are():
+    """Of test they may both be above the share of all sequences."""
+    test = [bases(60, 1), bases(60, 2)]
+    report = audit_kmers([*test, *test, bases(60, 3)], [0, 1, 0, 1, 0], ["train"] * 2 + ["test"] * 2 + ["train"])
+    assert "80.0% share one with another sequence, per class of test: 0 100.0%, 1 100.0%" in str(report)
+    assert "80.0% share one with another sequence, per class: 0 66.7%" in str(
+        audit_kmers([*test, *test, bases(60, 3)], [0, 1, 0, 1, 0])
+    )
+
+
 def test_a_sequence_longer_than_a_batch_is_read_in_pieces(monkeypatch):
     """Every k-mer once, those across the cuts too, and memory for one batch."""
     long = bases(5000, 8)

@@ -55,9 +55,10 @@ class KmerAudit:
     clean: Mask = field(repr=False)
 
     def __str__(self) -> str:
+        which = "per class" if self.shared_with_train is None else "per class of test"
         lines = [
             f"{self.k}-mers, either strand ({self.n} sequences here)",
-            f"  {self.shared:.1%} share one with another sequence, per class: {per_class(self.shared_per_class)}",
+            f"  {self.shared:.1%} share one with another sequence, {which}: {per_class(self.shared_per_class)}",
             f"  {self.n_groups} groups, the largest of {self.largest_group}"
             + (": so many are joined by a common repeat rather than by copies" if self.largest_group > 100 else ""),
         ]
