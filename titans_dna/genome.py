@@ -247,6 +247,8 @@ class Genome:
             walked = [region for region in given if region.chrom in kept]
         if not walked:
             asked = "all chromosomes" if chroms is None else f"chroms={wanted}"
+            if regions is not None:
+                asked = f"{len(given)} regions" + ("" if chroms is None else f" and {asked}")
             without = f" without holdout={left_out}" if left_out else ""
             raise ValueError(f"{asked}{without} leave nothing of {self.path.name} to walk.")
         return walked

@@ -181,9 +181,11 @@ def whole(genome: Genome, chroms: Iterable[str] | None = None) -> list[Interval]
     """Whole chromosomes as intervals on strand ``"+"``, in the file's order or in that of ``chroms``.
 
     Raises:
-        ValueError: an unknown chromosome, or one string instead of a list.
+        ValueError: an unknown chromosome, one string instead of a list, or an empty list.
     """
     names = genome.named(chroms)
+    if chroms is not None and not names:
+        raise ValueError(f"chroms is empty; name a chromosome of {genome.path.name}, or leave chroms out to read all.")
     return [Interval(name, 0, genome.lengths[name], "+") for name in names if genome.lengths[name]]
 
 

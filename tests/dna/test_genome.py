@@ -9,7 +9,7 @@ import pyfaidx
 import pytest
 import torch
 
-from titans_dna import Interval, decode, encode, reverse_complement
+from titans_dna import Interval, decode, encode, fit_markov, reverse_complement
 from titans_dna.sources import open_source
 
 # ---- fetch
@@ -100,6 +100,22 @@ def test_held_out_chromosomes_are_not_walked(genome):
         genome.windows(50, holdout="chrI")
     with pytest.raises(TypeError, match="holdout must hold names of chromosomes, strings, got 1"):
         genome.windows(50, holdout=[1])
+
+
+def test_regions_that_leave_nothing_are_named_as_such(genome):
+    one = [Interval("chrI", 0, 50)]
+    for asked, message in (
+        (dict(regions=[]), r"^0 regions leave nothing of genome\.fa"),
+        (dict(regions=one, holdout=["chrI"]), r"^1 regions without holdout=\['chrI'\] leave nothing"),
+        (dict(regions=one, chroms=["chrII"]), r"^1 regions and chroms=\['chrII'\] leave nothing"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            genome.windows(50, **asked)
+
+
+def test_an_empty_list_of_chromosomes_is_told_from_an_unknown_sequence(genome):
+    with pytest.raises(ValueError, match=r"chroms is empty; name a chromosome of genome\.fa"):
+        fit_markov(genome, 2).bits_per_base(genome, chroms=[])
 
 
 def test_names_may_be_given_by_an_iterator(genome):
