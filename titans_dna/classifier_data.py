@@ -90,7 +90,10 @@ def reads_of(X: Any) -> Reads:
         X = values.reshape(-1).tolist()
     elif not isinstance(X, Iterable):
         raise TypeError(f"X must be a list of sequences or the path of a FASTA file, got {type(X).__name__}.")
-    ids, lengths = encode_all(list(X))
+    sequences = list(X)
+    if any(isinstance(sequence, Interval) for sequence in sequences):
+        raise TypeError("X holds intervals: give them with the FASTA file they lie in, (intervals, 'genome.fa').")
+    ids, lengths = encode_all(sequences)
     return Reads(ids, np.cumsum(lengths))
 
 

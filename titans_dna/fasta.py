@@ -32,6 +32,8 @@ __all__ = ["FastaFiles", "prepare"]
 
 _HEAD = 1 << 16  # bytes; a record's title is shorter
 _BLOCK = 1 << 22
+# of files of intervals, which are given where a FASTA file belongs
+_INTERVALS = (".bed", ".narrowpeak", ".broadpeak", ".gtf", ".gff", ".gff3")
 _LONGER = "a sequence's last line is longer than the lines before it."
 
 
@@ -61,11 +63,16 @@ def prepare(path: Path, cache_dir: Path) -> FastaFiles:
     Raises:
         ImportError: pyfaidx is not installed.
         FileNotFoundError: no such file.
-        ValueError: the file is empty, no FASTA, has lines of uneven length, that end in blanks, or too many blank
-            ones, or two sequences of one name.
+        ValueError: the file is empty, no FASTA, or one of intervals; it has lines of uneven length, that end in
+            blanks, or too many blank ones, or two sequences of one name.
     """
     if find_spec("pyfaidx") is None:
         raise ImportError("reading FASTA needs pyfaidx: pip install 'titans-suite[dna]'")
+    if path.name.lower().removesuffix(".gz").endswith(_INTERVALS):
+        raise ValueError(
+            f"{path} holds intervals: name the FASTA file they lie in as well; "
+            "embed(intervals, genome=fasta), classifier.fit((intervals, fasta), y), model.fit(fasta, bed=intervals)."
+        )
     if not path.is_file():
         raise FileNotFoundError(f"no FASTA file {path}")
     _check_start(path)

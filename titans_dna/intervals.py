@@ -116,7 +116,7 @@ def read_bed(path: str | Path, *, require_strand: bool = False) -> list[Interval
         ValueError: no interval at all, or a bad line; the message names file and line.
     """
     path = Path(path).expanduser()
-    found = [_bed_interval(path, number, row, require_strand) for number, row in fields(path, _bed_header)]
+    found = [_bed_interval(path, number, row, require_strand) for number, row in fields(path, _is_header)]
     if not found:
         raise ValueError(f"{path} holds no intervals; expected lines of chrom, start, end (tab-separated).")
     return found
@@ -184,8 +184,9 @@ def is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or value != value
 
 
-def _bed_header(line: str) -> bool:
-    return line.startswith(("#", "track ", "track\t", "browser ", "browser\t"))
+def _is_header(line: str) -> bool:
+    """A comment, or a line of a genome browser's."""
+    return line.startswith("#") or line.split(maxsplit=1)[:1] in (["track"], ["browser"])
 
 
 def _bed_interval(path: Path, number: int, row: list[str], require_strand: bool) -> Interval:
@@ -204,7 +205,7 @@ def _bed_interval(path: Path, number: int, row: list[str], require_strand: bool)
 
 
 def _features(path: Path, names: tuple[str, ...], feature: str | None) -> Iterator[_Feature]:
-    for number, row in fields(path, lambda line: line.startswith("#"), until=">"):
+    for number, row in fields(path, _is_header, until=">"):
         if len(row) != 9:
             raise BadLineError(path, number, f"{len(row)} column(s); GTF and GFF3 have 9, tab-separated")
         chrom, _, kind, first, last, _, strand, _, text = row

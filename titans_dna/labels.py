@@ -48,8 +48,10 @@ def sample_weights(given: Any, n: int) -> NDArray[np.float64]:
     if given is None:
         return np.ones(n)
     weights = column_or_1d(given).astype(np.float64)
-    if len(weights) != n or not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
-        raise ValueError(f"sample_weight must be {n} numbers of 0 or more, not all 0; got {len(weights)}.")
+    bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
+    if len(weights) != n or len(bad) or not weights.any():
+        got = f"{len(weights)} of them" if len(weights) != n else f"{weights[bad[0]]} at {bad[0]}" if len(bad) else "0s"
+        raise ValueError(f"sample_weight must be {n} numbers of 0 or more, not all 0; got {got}.")
     return weights
 
 

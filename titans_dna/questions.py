@@ -168,8 +168,6 @@ class Questions:
         if layers not in LAYERS:
             raise ValueError(f"layers must be one of {LAYERS}, got {layers!r}.")
         if genome is None:
-            if is_source(sequences) and str(sequences).lower().removesuffix(".gz").endswith(".bed"):
-                raise ValueError(f"{sequences} holds intervals: name the FASTA file they lie in, genome=...")
             alone = isinstance(sequences, str | Interval) and not is_source(sequences)
             source = open_source(sequences) if is_source(sequences) else InMemory([sequences] if alone else sequences)
             intervals = records(source)

@@ -113,12 +113,19 @@ def test_log_probabilities_are_those_of_the_probabilities(fitted):
         ("ACGT", "X is one string"),
         ([1.5, 2.5], "sequence 0 must be str"),
         (["ACGT", None], "sequence 1 must be str"),
+        ([Interval("I", 0, 4)], "X holds intervals: give them with the FASTA file"),
         (3, "X"),
     ],
 )
 def test_what_is_no_sequence_is_a_type_error(sequences, message):
     with pytest.raises(TypeError, match=message):
         classifier().fit(sequences, ["a", "b"])
+
+
+@pytest.mark.parametrize("name", ["peaks.bed", "peaks.narrowPeak.gz", "genes.gff3"])
+def test_a_file_of_intervals_alone_asks_for_the_fasta(name):
+    with pytest.raises(ValueError, match="holds intervals: name the FASTA file they lie in as well"):
+        classifier().fit(name, ["a"])
 
 
 def test_a_missing_fasta_file_is_named():
@@ -150,9 +157,12 @@ def test_bad_arguments_are_named(changes, message):
         classifier(**changes).fit(X, Y)
 
 
-@pytest.mark.parametrize("weights", [[1.0], [-1.0] * 20, [0.0] * 20, [float("nan")] * 20])
-def test_bad_sample_weights_are_refused(weights):
-    with pytest.raises(ValueError, match="sample_weight must be 20 numbers of 0 or more"):
+@pytest.mark.parametrize(
+    ("weights", "got"),
+    [([1.0], "1 of them"), ([1.0] * 3 + [-1.0] * 17, "-1.0 at 3"), ([0.0] * 20, "0s"), ([np.nan] * 20, "nan at 0")],
+)
+def test_bad_sample_weights_are_refused(weights, got):
+    with pytest.raises(ValueError, match=f"sample_weight must be 20 numbers of 0 or more, not all 0; got {got}"):
         classifier().fit(X, Y, sample_weight=weights)
 
 

@@ -20,13 +20,21 @@ IV\tsgd\tgene\t3762\t3836\t.\t-\t.\tgene_id "YDL247W-A";
 GFF3 = """\
 ##gff-version 3
 IV\tsgd\tgene\t1802\t2953\t.\t+\t.\tID=YDL248W;Name=COS7
+track name=genes
 IV\tsgd\tregion\t1\t9000\t.\t?\t.\tID=a%20region
 IV\tsgd\tgene\t3762\t3836\t.\t-\t.\tID=YDL247W-A
 ##FASTA
 >IV
 ACGT
 """
-BED = "track name=genes\nIV\t1801\t2953\tYDL248W\t0\t+\n\nIV\t3761\t3836\tYDL247W-A\t0\t-\textra\n"
+BED = """\
+track
+browser hide all
+track name=genes
+IV\t1801\t2953\tYDL248W\t0\t+
+
+IV\t3761\t3836\tYDL247W-A\t0\t-\textra
+"""
 
 
 @pytest.fixture
