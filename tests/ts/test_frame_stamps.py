@@ -74,6 +74,15 @@ def test_integer_stamps_have_the_same_errors_as_dates(make):
 
 
 @pytest.mark.parametrize("missing", ["error", "interpolate"])
+@pytest.mark.parametrize("dtype", ["uint32", "UInt16", "uint64"])  # of uint32 are the row numbers of polars
+def test_integers_without_a_sign_are_sorted_too(dtype, missing):
+    for make, name in ((wide_frame, "df"), (long_frame, "series 'a'")):
+        with pytest.raises(ValueError, match=f"{name} is not sorted by time: 1 comes after 2"):
+            read_frame(make(pd.array([0, 2, 1, 3], dtype=dtype)), freq=1, missing=missing)
+        assert read_frame(make(pd.array([7, 8, 9], dtype=dtype)), missing=missing).future(2).tolist() == [10, 11]
+
+
+@pytest.mark.parametrize("missing", ["error", "interpolate"])
 @pytest.mark.parametrize("make", [wide_frame, long_frame])
 def test_integers_that_are_months_are_not_counted(make, missing):
     months = pd.date_range("2023-03-01", periods=24, freq="MS").strftime("%Y%m").astype(int)
