@@ -251,7 +251,8 @@ class TitansForecaster(TitansEstimator):
         become known.
 
         Args:
-            new_df: the rows that follow those known, of all series, in the layout of ``fit``.
+            new_df: the rows that follow those known, of all series, in the layout of ``fit``; of a wide frame also one
+                row alone, ``df.iloc[i]``, whose values are told apart by their names.
 
         Raises:
             NotFittedError: before ``fit``.

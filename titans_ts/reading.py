@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from titans_ts.exogenous import Columns, read_static
 from titans_ts.frame import LONG_COLUMNS, read_frame
@@ -20,6 +21,8 @@ def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str) -> P
     """The rows that follow those of ``context``, a single one too; a matrix goes on counting where the last ended.
 
     Lines of "interpolate" begin at the last row of the context."""
+    if isinstance(new_df, pd.Series) and context.layout != "matrix":
+        new_df = _frame_of(new_df, context)
     if is_frame(new_df):
         panel = read_frame(new_df, context.freq, columns, missing, fill=False, known=context.index)
     else:
@@ -32,6 +35,16 @@ def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str) -> P
     if missing != "interpolate":
         return panel
     return context.rows(-1).joined(panel).filled(missing).rows(1)
+
+
+def _frame_of(series: pd.Series, context: Panel) -> pd.DataFrame:
+    """A row or a column of a frame, as a frame: a row has the names of its columns, and its time as its own name; the
+    next one, if it has none."""
+    if isinstance(series.index, pd.DatetimeIndex):
+        return series.to_frame()
+    if series.name is None:
+        series = series.rename(following(context.index[-1], context.freq, 1)[0])
+    return series.to_frame().T.infer_objects()
 
 
 def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Panel | None) -> Panel:

@@ -49,6 +49,21 @@ def test_after_update_forecasts_are_those_of_the_whole_history(fitted, waves, pi
     assert np.abs((whole - alone) / waves.std()).to_numpy().max() > 1e-3
 
 
+def test_a_row_taken_from_a_frame_is_read_by_its_names_and_its_time(tiny, waves):
+    known, row = waves.iloc[:60], waves.iloc[60]
+    model = tiny(max_epochs=1).fit(known, val_size=0)
+    expected = copy.deepcopy(model).update(waves.iloc[60:61]).predict()
+    for same in (row, row[["b", "a"]], row[["b", "a"]].rename(None)):
+        pd.testing.assert_frame_equal(copy.deepcopy(model).update(same).predict(), expected)
+    with pytest.raises(ValueError, match=r"must begin where the known ones end, at .* 12:00:00, got .* 11:00:00"):
+        model.update(waves.iloc[59])
+    with pytest.raises(ValueError, match=r"of the series \['a', 'b'\], got \['a', 'c'\]"):
+        model.update(row.rename({"b": "c"}))
+    alone = tiny(max_epochs=1).fit(known[["b"]], val_size=0)
+    column = copy.deepcopy(alone).update(waves["b"].iloc[60:63]).predict()
+    pd.testing.assert_frame_equal(column, alone.update(waves[["b"]].iloc[60:63]).predict())
+
+
 def test_what_is_kept_holds_all_that_the_next_write_reads(tiny, waves):
     """Where the horizon is shorter than the stride, too."""
     model = tiny(h=1, max_epochs=1).fit(waves.iloc[:200], val_size=0)
