@@ -101,8 +101,9 @@ def look_like_months(index: pd.Index) -> bool:
 
 
 def stamps_of(index: pd.Index) -> pd.Index:
-    """Time stamps of pyarrow as those of pandas, and integers with a sign, which their differences need; anything else as
-    it is."""
+    """Time stamps of pyarrow as those of pandas, and integers as those with a sign, which differences need.
+
+    Anything else as it is."""
     if isinstance(index.dtype, pd.ArrowDtype) and pd.api.types.is_datetime64_any_dtype(index.dtype):
         arrow = index.dtype.pyarrow_dtype
         dtype: Any = f"datetime64[{arrow.unit}]" if arrow.tz is None else pd.DatetimeTZDtype(arrow.unit, arrow.tz)
