@@ -40,8 +40,7 @@ from titans_dna import DNALanguageModel, Genome, Interval, fit_markov, fit_mixtu
 FILE = RESULTS / "dna_language.jsonl"
 CHECKPOINTS = RESULTS.parent / "checkpoints" / "dna_language"
 MARKOV = "markov"
-LINEAR = ("lmm, linear memory", FRESH)
-MODELS = (MARKOV, "lmm", *LINEAR, "gated-deltanet", "transformer", "mag", FRESH_MAG)
+MODELS = (MARKOV, "lmm", "lmm, linear memory", FRESH, "gated-deltanet", "transformer", "mag", FRESH_MAG)
 GENOMES = ("yeast", "ecoli")
 PARAMETERS, STEPS, LENGTH, BATCH, CONTEXT = 700_000, 2000, 1024, 8, 4096
 SIZE = dict(dim=128, num_layers=3, num_heads=4, window=512)  # the window is of "mag" alone

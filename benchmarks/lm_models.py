@@ -20,11 +20,11 @@ ARCHITECTURES = ("lmm", "mac", "mag", "mal", "transformer", "gated-deltanet")
 # what a gated DeltaNet with momentum and a learned start is
 FRESH = "lmm, linear memory, a gradient a token"
 FRESH_MAG = "mag, linear memory, a gradient a token"
-# Table 5: one part of the LMM switched off at a time
+# an architecture with something changed; Table 5: one part of the LMM switched off at a time
 ABLATIONS: dict[str, dict[str, Any]] = {
     "lmm, linear memory": dict(memory_depth=1),
     FRESH: dict(memory_depth=1, chunk_size=1),
-    FRESH_MAG: dict(architecture="mag", memory_depth=1, chunk_size=1),
+    FRESH_MAG: dict(memory_depth=1, chunk_size=1),
     "lmm, no convolution": dict(conv_size=0),
     "lmm, no momentum": dict(momentum=False),
     "lmm, no weight decay": dict(forget=False),
@@ -37,7 +37,7 @@ NAMES = (*ARCHITECTURES, *ABLATIONS)
 def config_of(name: str, base: TitansConfig, parameters: int | None = None) -> TitansConfig:
     """The configuration of a model by name; with ``parameters``, the SwiGLU is as wide as brings it nearest to them."""
     if name in ABLATIONS:
-        config = replace(base, **{"architecture": "lmm", **ABLATIONS[name]})
+        config = replace(base, architecture=name.split(",")[0], **ABLATIONS[name])
     elif name == "gated-deltanet":
         config = gated_deltanet(base)
     else:

@@ -193,8 +193,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         seed = self._seed()
 
         if validation is None:
-            parts = stratified_cut(labels[weighty], self.validation_fraction, seed)
-            rows, cut = weighty[parts[0]], weighty[parts[1]]
+            rows, cut = (weighty[part] for part in stratified_cut(labels[weighty], self.validation_fraction, seed))
             if self.validation_fraction and not len(cut):
                 warn_caller(
                     f"validation_fraction={self.validation_fraction} of {len(weighty)} sequences rounds to none of "

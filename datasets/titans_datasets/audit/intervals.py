@@ -88,12 +88,9 @@ def audit_intervals(
     train: Spans, train_labels: ArrayLike, test: Spans, test_labels: ArrayLike, *, min_overlap: float = 0.5
 ) -> IntervalAudit:
     """Overlap and lookup accuracy of a split given as coordinates. Arguments and errors as of ``lookup_labels``."""
-    labels = _labels(test_labels, test, "test")
+    labels, copied = _labels(test_labels, test, "test"), _labels(train_labels, train, "train")
     overlap, among_train = best_overlap(train, test), best_overlap(train, train, exclude_self=True)[1]
-    lookup, touching = (
-        _lookup(train, _labels(train_labels, train, "train"), test, overlap, among_train, least)
-        for least in (min_overlap, 0)
-    )
+    lookup, touching = (_lookup(train, copied, test, overlap, among_train, least) for least in (min_overlap, 0))
     touched = overlap[1] > 0
     return IntervalAudit(
         n_train=len(np.asarray(train.start)),
@@ -122,8 +119,9 @@ def lookup_labels(train: Spans, train_labels: ArrayLike, test: Spans, *, min_ove
     Raises:
         ValueError: other numbers of labels than of intervals, coordinates that are none, or min_overlap out of range.
     """
+    labels = _labels(train_labels, train, "train")
     overlap, among_train = best_overlap(train, test), best_overlap(train, train, exclude_self=True)[1]
-    return _lookup(train, _labels(train_labels, train, "train"), test, overlap, among_train, min_overlap)
+    return _lookup(train, labels, test, overlap, among_train, min_overlap)
 
 
 def _lookup(
@@ -199,11 +197,10 @@ def _lengths(spans: Spans) -> Ints:
 
 
 def _labels(labels: ArrayLike, spans: Spans, what: str) -> NDArray:
-    found = np.asarray(labels)
-    if found.shape != np.shape(spans.start):
+    found, n = np.asarray(labels), len(np.asarray(spans.start))
+    if found.shape != (n,):
         raise ValueError(
-            f"one label per interval is needed; {what} has {len(np.asarray(spans.start))} intervals, and labels of "
-            f"shape {found.shape}."
+            f"one label per interval is needed; {what} has {n} intervals, and labels of shape {found.shape}."
         )
     return found
 

@@ -101,7 +101,7 @@ def audit_kmers(
         raise ValueError(f"split has the parts {near}; those that are compared are named 'train' and 'test'.")
     train, test = split == "train", split == "test"
     ids = np.unique(labels, return_inverse=True)[1]
-    found = _matches(sequences, k, train, ids)
+    found = _matches(_strings("sequences", sequences), k, train, ids)
     reported = test if test.any() else np.ones(len(labels), dtype=bool)
     of_class = {str(c): reported & (labels == c) for c in np.unique(labels[reported])}
     lookup = None
@@ -142,9 +142,10 @@ def shared_kmers(sequences: Sequence[str], reference: Sequence[str] | None = Non
         TypeError: one string instead of a list, or an item that is no string.
         ValueError: k out of range.
     """
+    sequences = _strings("sequences", sequences)
     if reference is None:
         return _matches(sequences, k).shared
-    sequences, reference = _strings("sequences", sequences), _strings("reference", reference)
+    reference = _strings("reference", reference)
     is_reference = np.arange(len(sequences) + len(reference)) >= len(sequences)
     return _matches([*sequences, *reference], k, is_reference).in_reference[: len(sequences)]
 
@@ -157,7 +158,7 @@ def kmer_groups(sequences: Sequence[str], *, k: int = 40) -> Ints:
     Returns:
         int64 [n], numbered from 0 by first appearance.
     """
-    return _matches(sequences, k).groups
+    return _matches(_strings("sequences", sequences), k).groups
 
 
 class _Matches(NamedTuple):
@@ -186,7 +187,6 @@ def _matches(
     the mix could do is stand between two equal k-mers and hide one sharing: among 1e8 k-mers the odds that any two
     collide are below 3e-4.
     """
-    sequences = _strings("sequences", sequences)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= MAX_K:
         raise ValueError(f"k must be an integer from 1 to {MAX_K}, got {k!r}.")
     k, n = int(k), len(sequences)
