@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from cells import work
 from dna_language import BASE, PARAMETERS
-from lm_models import FRESH, config_of
+from lm_models import FRESH, FRESH_MAG, config_of
 from records import RESULTS
 
 from titans_core import TitansLM
 
 FILE = RESULTS / "dna_speed.jsonl"
 FIELDS = ("what",)
-MODELS = ("lmm", FRESH, "gated-deltanet", "transformer")
+MODELS = ("lmm", FRESH, FRESH_MAG, "gated-deltanet", "transformer")
 BASES, LENGTHS, PIECE, FAR, REPEATS = 8192, (1024, 2048, 4096, 8192), 4096, 262_144, 5
 
 

@@ -338,9 +338,14 @@ def test_the_chunk_follows_the_depth_of_the_memory_unless_it_is_given(depth, chu
     assert (model.model_.config.memory_depth, model.model_.config.chunk_size) == (depth, chunk_size)
     assert model.chunk_size is None
     assert model.set_params(chunk_size=4).fit([chain(200)]).model_.config.chunk_size == 4
-    assert DNALanguageModel().memory_depth == 1
     with pytest.raises(ValueError, match="chunk_size must be an integer >= 1, got 0"):
         small(chunk_size=0).fit([chain(200)])
+
+
+def test_unless_told_otherwise_it_is_a_linear_memory_beside_attention_to_512_bases():
+    model = DNALanguageModel(max_steps=1, batch_size=1, length=64, device="cpu", verbose=0).fit([chain(200)])
+    config = model.model_.config
+    assert (config.architecture, config.window, config.memory_depth, config.chunk_size) == ("mag", 512, 1, 1)
 
 
 def test_a_transformer_reads_windows_of_its_length_where_no_context_is_asked_for():

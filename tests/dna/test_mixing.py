@@ -40,7 +40,7 @@ def text():
 
 @pytest.fixture(scope="module")
 def model(text):
-    return DNALanguageModel(**SMALL, max_steps=60, learning_rate=1e-2).fit([text])
+    return DNALanguageModel("lmm", **SMALL, max_steps=60, learning_rate=1e-2).fit([text])
 
 
 def test_probabilities_of_a_markov_model_are_those_that_it_is_scored_by(text):
