@@ -29,7 +29,7 @@ from titans_core.train import (
     train_network,
 )
 from titans_core.train.batches import loader
-from titans_core.train.estimator import at_least, below_one, is_number
+from titans_core.train.estimator import at_least, below_one, positive
 from titans_core.train.fit import torch_device
 from titans_datasets.warn import warn_caller
 from titans_dna.classifier_data import Examples, Reads, reads_of
@@ -376,8 +376,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             raise ValueError(f"kernel_size must be odd, so that a filter has a middle, got {self.kernel_size}.")
         for name in ("dropout", "validation_fraction"):
             below_one(name, getattr(self, name))
-        if self.learning_rate is not None and not (is_number(self.learning_rate) and self.learning_rate > 0):
-            raise ValueError(f"learning_rate must be positive or None, got {self.learning_rate!r}.")
+        if self.learning_rate is not None:
+            positive("learning_rate", self.learning_rate)
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         check_is_fitted(self, "network_")

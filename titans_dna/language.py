@@ -1,6 +1,5 @@
 """The estimator: from a genome to a language model of it; what that can be asked is in ``titans_dna.questions``."""
 
-import math
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -15,7 +14,7 @@ from typing_extensions import Self
 from titans_core import TitansConfig, TitansLM
 from titans_core.models import gated_deltanet
 from titans_core.train import History, Loss, TitansEstimator, TrainingOptions, borrowed_randomness, train_network
-from titans_core.train.estimator import is_number
+from titans_core.train.estimator import positive
 from titans_dna.masked import masked_base_loss
 from titans_dna.pretrain_data import IGNORE, loaders, plan
 from titans_dna.questions import Questions
@@ -214,8 +213,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         if self.objective not in LOSSES:
             raise ValueError(f"objective must be one of {tuple(LOSSES)}, got {self.objective!r}.")
         self._check_counts(*_COUNTS, or_none=("hidden", "chunk_size"))
-        if not is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}.")
+        positive("learning_rate", self.learning_rate)
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         network = self._fitted()

@@ -15,7 +15,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from titans_core.train import TitansEstimator
-from titans_core.train.estimator import at_least, below_one, is_number
+from titans_core.train.estimator import at_least, below_one, positive
 from titans_ts import online
 from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
@@ -509,8 +509,7 @@ class TitansForecaster(TitansEstimator):
         if self.dim % 4:
             raise ValueError(f"dim must be a multiple of 4, got {self.dim}.")
         below_one("dropout", self.dropout)
-        if not is_number(self.learning_rate) or not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}.")
+        positive("learning_rate", self.learning_rate)
         if self.missing not in POLICIES:
             raise ValueError(f"missing must be one of {POLICIES}, got {self.missing!r}.")
         objective_of(self.loss)

@@ -146,6 +146,7 @@ def test_a_missing_fasta_file_is_named():
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),
         ({"validation_fraction": -0.1}, r"validation_fraction must be in \[0, 1\)"),
         ({"learning_rate": 0}, "learning_rate must be positive"),
+        ({"learning_rate": float("inf")}, "learning_rate must be positive and finite, got inf"),
         ({"class_weight": "even"}, "class_weight must be None, 'balanced' or a dict"),
         ({"class_weight": {"z": 1}}, r"class_weight names \['z'\], but y has the classes \['a', 'b'\]"),
         ({"class_weight": {"a": -1}}, "class_weight must be 0 or more"),

@@ -279,6 +279,9 @@ def test_bad_input_is_refused(write_fasta, tmp_path, fitted):
         small(architecture="lstm").fit(path)
     with pytest.raises(ValueError, match="max_steps must be an integer >= 1, got 0"):
         small(max_steps=0).fit(path)
+    for rate in (0, None, float("inf")):
+        with pytest.raises(ValueError, match=f"learning_rate must be positive and finite, got {rate}"):
+            small(learning_rate=rate).fit(path)
     with pytest.raises(NotFittedError):
         small().bits_per_base(path)
     with pytest.raises(ValueError, match="ends beyond chrIV"):

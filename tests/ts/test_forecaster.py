@@ -302,6 +302,7 @@ def test_what_came_is_drawn_behind_the_past_of_a_matrix_too(tiny, wide, to_long)
         ("missing", "drop"),
         ("dropout", 1),
         ("learning_rate", 0),
+        ("learning_rate", float("inf")),
     ],
 )
 def test_bad_settings_are_named_in_fit(tiny, wide, name, value):

@@ -1,5 +1,6 @@
 """What the sklearn-style estimators share: parameters, seeds, saving and loading."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,12 @@ def below_one(name: str, value: Any) -> None:
     """Raises ValueError where a parameter is no number from 0 to below 1."""
     if not is_number(value) or not 0 <= value < 1:
         raise ValueError(f"{name} must be in [0, 1), got {value!r}.")
+
+
+def positive(name: str, value: Any) -> None:
+    """Raises ValueError where a parameter is no finite number above 0."""
+    if not is_number(value) or not 0 < value < math.inf:
+        raise ValueError(f"{name} must be positive and finite, got {value!r}.")
 
 
 class TitansEstimator(BaseEstimator):
