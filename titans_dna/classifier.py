@@ -428,4 +428,8 @@ def _given(validation: tuple[Any, Any], classes: NDArray[Any], by_class: NDArray
     if unknown:
         raise ValueError(f"validation has classes that y has not: {unknown[:8]}; y has {classes.tolist()}.")
     labels = np.searchsorted(classes, names)
+    if not by_class[labels].any():
+        raise ValueError(
+            "validation has only classes whose class_weight is 0, so that its loss would be 0 in each epoch."
+        )
     return Examples(reads, labels, by_class[labels], np.arange(len(reads)))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Genome", "Window"]
 
+# what the mitochondrion's chromosome is called, in lower case and without "chr"
+_MITOCHONDRION = ("m", "mt", "mito", "mtdna")
 _NOT_ACGT = str.maketrans("", "", "ACGTacgt")
 
 
@@ -201,9 +203,8 @@ class Genome:
 
     def meant(self, chrom: str) -> str:
         """A sentence with the names nearest to one that is not there; empty where none is near."""
-        # chrIV and IV, whichever the file does not use
-        other = chrom.removeprefix("chr") if chrom.startswith("chr") else f"chr{chrom}"
-        near = [other] if other in self.lengths else get_close_matches(chrom, self.lengths, n=3, cutoff=0.5)
+        same = [name for name in self.lengths if _alike(name) == _alike(chrom)]
+        near = same or get_close_matches(chrom, self.lengths, n=3, cutoff=0.5)
         return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
     def named(self, chroms: Iterable[str] | None, what: str = "chroms") -> list[str]:
@@ -280,3 +281,9 @@ class Genome:
                 if max_n_fraction < 1 and len(sequence.translate(_NOT_ACGT)) > max_n_fraction * size:
                     continue
                 yield Window(place, sequence)
+
+
+def _alike(chrom: str) -> str:
+    """The same for names of one chromosome in different files: chrIV and IV, chrM and MT, CHR1 and chr1."""
+    bare = chrom.lower().removeprefix("chr")
+    return _MITOCHONDRION[0] if bare in _MITOCHONDRION else bare

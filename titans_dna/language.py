@@ -177,6 +177,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         identity = {
             "sequence": f"sha256:{train.digest}",
             "batch_size": self.batch_size,
+            "max_steps": self.max_steps,
             "random_state": self.random_state,
             "objective": self.objective,
             **asdict(network.config),

@@ -134,6 +134,8 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...]) -> np.nd
     if static_df is None:
         raise ValueError(f"exogenous declares the static columns {list(names)}: give them in static_df.")
     static_df = to_pandas(static_df)
+    if getattr(getattr(static_df, "index", None), "name", None) == "unique_id":
+        static_df = static_df.reset_index()
     _need_columns(static_df, ("unique_id", *names), "static_df")
     if static_df["unique_id"].duplicated().any():
         again = static_df["unique_id"][static_df["unique_id"].duplicated()].tolist()[0]

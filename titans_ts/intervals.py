@@ -5,7 +5,7 @@ a series is restless. The interval of a level is the forecast plus and minus the
 stays below, for each step of the horizon.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -129,7 +129,7 @@ def check_levels(level: Any) -> list[float]:
     """
     if level is None:
         return []
-    levels = list(level) if isinstance(level, (list, tuple, set, np.ndarray)) else [level]
+    levels = list(level) if isinstance(level, Iterable) and not isinstance(level, str) else [level]
     for value in levels:
         if not is_number(value) or not 0 < value < 100:
             raise ValueError(f"level must be percentages between 0 and 100, such as [80, 95], got {level!r}.")

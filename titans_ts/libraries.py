@@ -11,6 +11,8 @@ def to_pandas(df: Any) -> Any:
         return df
     columns = {}
     for column in df.get_columns():
+        if column.dtype.is_decimal():
+            column = column.cast(float)
         values = column.to_numpy()
         zone = getattr(column.dtype, "time_zone", None)
         columns[column.name] = pd.Series(values).dt.tz_localize("UTC").dt.tz_convert(zone) if zone else values

@@ -8,6 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import CYCLES, Columns, calendar_features, spanned_twice
 from titans_ts.panel import Panel
 from titans_ts.windows import Table
@@ -98,7 +99,8 @@ class Scaling:
     Attributes:
         columns: the exogenous columns, with the calendar made definite.
         units: of the series of ``fit``.
-        exogenous: for "hist", "futr" and "stat" mean and deviation of each column, ``[2, X]``.
+        exogenous: for "hist", "futr" and "stat" mean and deviation of each column, ``[2, X]``; the latter infinite of a
+            column that does not change.
     """
 
     columns: Columns
@@ -109,9 +111,22 @@ class Scaling:
     def of(cls, panel: Panel, columns: Columns) -> "Scaling":
         """Of the rows of a panel: of what was measured there, not of lines through holes."""
         tables = {"hist": panel.hist, "futr": panel.futr, "stat": panel.stat}
+        # where a column never changes nothing is learned of it: in units of infinity it has nothing to say later either
         exogenous = {
-            name: np.stack(level_of(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]))) for name, x in tables.items()
+            name: np.stack(level_of(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), still=np.inf))
+            for name, x in tables.items()
         }
+        silent = [
+            column
+            for name, (_, scale) in exogenous.items()
+            for column, unit in zip(getattr(columns, name), scale, strict=True)
+            if unit == np.inf
+        ]
+        if silent:
+            warn_caller(
+                f"exogenous: {silent} never change in the training rows, so that nothing can be learned of them; "
+                "forecasts are made without them."
+            )
         return cls(columns, Units.of(panel.measured, panel.index, columns.profile), exogenous)
 
     def table(self, panel: Panel, units: Units | None = None) -> Table:

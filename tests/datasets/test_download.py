@@ -307,6 +307,14 @@ def test_a_wrong_part_is_found_out_and_fetched_anew(traffic, server, home, lengt
     assert files(home) == ["traffic.txt.gz"]
 
 
+def test_a_part_that_lacks_nothing_is_the_file(traffic, server, home):
+    (home / "ts").mkdir(parents=True)
+    (home / "ts" / "traffic.txt.gz.part").write_bytes(server.content)
+    load("traffic", data_home=home)
+    assert server.ranges == [f"bytes={len(server.content)}-"]
+    assert files(home) == ["traffic.txt.gz"]
+
+
 def test_a_corrupted_download_leaves_nothing_behind(traffic, server, home):
     server.content = server.content[:-1] + b"?"
     with pytest.raises(ChecksumError) as caught:

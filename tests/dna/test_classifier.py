@@ -183,6 +183,8 @@ def test_the_validation_part_may_be_given():
     assert "val_loss" in model.history_.epochs[0]
     with pytest.raises(ValueError, match=r"validation has classes that y has not: \['maybe'\]"):
         classifier().fit(X, y, validation=(["ACGT"], ["maybe"]))
+    with pytest.raises(ValueError, match="validation has only classes whose class_weight is 0"):
+        classifier(class_weight={"no": 0}).fit(X, y, validation=(["ACGT"], ["no"]))
 
 
 def test_training_interrupted_and_resumed_is_the_same_training(tmp_path):

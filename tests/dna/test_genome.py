@@ -58,6 +58,15 @@ def test_an_unknown_chromosome_is_answered_with_near_names(genome):
         genome.fetch(Interval("chr_I", 0, 1))
     with pytest.raises(ValueError, match=r"no chromosome 'zzz'\. It has"):
         genome.fetch(Interval("zzz", 0, 1))
+    with pytest.raises(ValueError, match=r"no chromosome 'CHRii'\. Did you mean 'chrII'\?"):
+        genome.fetch(Interval("CHRii", 0, 1))
+
+
+@pytest.mark.parametrize(("there", "asked"), [("Mito", "chrM"), ("chrM", "MT"), ("MT", "chrM"), ("chrMT", "mito")])
+def test_a_mitochondrion_of_another_name_is_found(tmp_path, open_genome, there, asked):
+    (tmp_path / "g.fa").write_text(f">I\nACGT\n>{there}\nACGT\n>M2\nACGT\n")
+    with pytest.raises(ValueError, match=rf"no chromosome '{asked}'\. Did you mean '{there}'\?"):
+        open_genome(tmp_path / "g.fa").fetch(Interval(asked, 0, 1))
 
 
 # ---- windows

@@ -114,6 +114,8 @@ def test_resumed_training_equals_unbroken_training(objective, tmp_path, monkeypa
         assert torch.equal(ours, theirs)
     with pytest.raises(ValueError, match="checkpoint of another run: random_state is 0 there and 7 here"):
         clone(model).set_params(random_state=7).fit(text, checkpoint_dir=tmp_path)
+    with pytest.raises(ValueError, match="; max_steps is 12 there and 120 here"):
+        clone(model).set_params(max_steps=120).fit(text, checkpoint_dir=tmp_path)
     with pytest.raises(ValueError, match="checkpoint of another run: the sequence differs"):
         clone(model).fit([chain(3000, seed=9)], checkpoint_dir=tmp_path)
 

@@ -40,11 +40,16 @@ def test_small_changes_of_large_numbers_are_changes():
     assert level_of(values)[1] == pytest.approx(values.std(), rel=1e-3)
 
 
-def test_a_constant_column_that_changes_in_the_future_is_no_explosion(tiny):
+def test_a_column_that_never_changed_says_nothing_when_it_does(tiny, tmp_path):
     frame = long(ids=("a",)).assign(price=4.99)
-    model = tiny(exogenous={"futr": ["price"]}).fit(frame)
-    future = pd.DataFrame({"unique_id": "a", "ds": model.context_.future(4), "price": 4.491})
-    assert np.abs(model.predict(futr_df=future)["Titans"]).max() < 10
+    model = tiny(exogenous={"futr": ["price"]})
+    with pytest.warns(UserWarning, match=r"\['price'\] never change in the training rows.*forecasts are made without"):
+        model.fit(frame)
+    future = pd.DataFrame({"unique_id": "a", "ds": model.context_.future(4), "price": 4.99})
+    expected = model.predict(futr_df=future)
+    pd.testing.assert_frame_equal(model.predict(futr_df=future.assign(price=5e3)), expected)
+    model.save(tmp_path / "model")
+    pd.testing.assert_frame_equal(type(model).load(tmp_path / "model").predict(futr_df=future), expected)
 
 
 @pytest.mark.parametrize("exogenous", [None, {"profile": ["day"]}])
@@ -70,6 +75,16 @@ def test_dates_of_polars_come_back_as_dates(tiny, layout):
     found = model.cross_validation(frame, n_windows=2)
     assert found["ds"].dtype == found["cutoff"].dtype == pl.Date
     assert len(found.join(frame, on="ds")) == 8
+
+
+def test_decimals_of_polars_are_numbers(tiny):
+    frame = long(ids=("a",))
+    plain = pl.DataFrame(
+        {name: frame[name].to_numpy() if name != "unique_id" else ["a"] * len(frame) for name in frame}
+    )
+    decimal = plain.with_columns(pl.col("y").cast(pl.Decimal(scale=12)))
+    found, expected = (tiny().fit(given).predict()["Titans"].to_numpy() for given in (decimal, plain))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_a_hole_that_reaches_over_a_cutoff_is_not_filled_from_behind_it(tiny):

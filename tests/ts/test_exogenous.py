@@ -49,6 +49,7 @@ def test_every_kind_of_column_moves_the_forecast(fitted, long, static, future):
     only_b = future.assign(price=future["price"].where(future["unique_id"] != "b", 9.0))
     assert change(futr_df=only_b).gt(1e-7).tolist() == [False, True, False]
     assert (change(static_df=static.assign(size=99.0)) > 1e-7).all()
+    assert (change(static_df=static.set_index("unique_id")) == 0).all()
     shifted = long.assign(ds=long["ds"] + pd.Timedelta(hours=7))
     later = future.assign(ds=future["ds"] + pd.Timedelta(hours=7))
     assert (change(df=shifted, futr_df=later) > 1e-7).all()  # the calendar

@@ -93,6 +93,7 @@ def test_levels_that_cannot_be_are_named(tiny, wide):
     with pytest.raises(ValueError, match=r"level=0.8 is 0.8 percent: levels are percentages, such as 80"):
         model.predict(level=[0.8])
     assert check_levels({95, 80.0}) == [80.0, 95.0]
+    assert check_levels(range(90, 70, -10)) == [80.0, 90.0]
     with pytest.raises(ValueError, match=r"fitted without validation rows.*Fit with val_size"):
         tiny().fit(wide, val_size=0).predict(level=[80])
     with pytest.raises(ValueError, match="loss must be one of"):
