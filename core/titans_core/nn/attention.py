@@ -140,26 +140,34 @@ class Attention(_Projections):
         return self._attend(q, k, v, None if T == 1 else causal(T, before, q.device))
 
     def _windows(self, q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-        """Blocks of queries side by side in the batch, each with the keys that its tokens see: linear in T.
+        """Blocks of half a window of queries, each with the keys that its tokens see: linear in T.
 
-        Keys before the first token are in the first block only; all others share one mask.
+        Blocks with fewer keys than fill their sight go one by one, all others, which share one mask, side by side in
+        the batch.
         """
-        B, _, T, _ = q.shape
-        block = min(window, T)
-        blocks = -(-T // block)
-        missing = window - 1 - (k.shape[2] - T)
-        length = window - 1 + block  # of the keys that a block sees
-        q = F.pad(q, (0, 0, 0, blocks * block - T))
-        k, v = (F.pad(x, (0, 0, missing, blocks * block - T)).unfold(2, length, block).mT for x in (k, v))
-        q, k, v = (x.transpose(1, 2) for x in (q.unflatten(2, (blocks, block)), k, v))  # [B, blocks, H, ., d]
-        i, j = torch.arange(block, device=q.device)[:, None], torch.arange(length, device=q.device)
+        T, before = q.shape[2], k.shape[2] - q.shape[2]
+        block = min(-(-window // 2), T)
+        sight = window - 1 + block
+        i, j = torch.arange(block, device=q.device)[:, None], torch.arange(sight, device=q.device)
         band = (j >= i) & (j <= i + window - 1)
-        y = self._attend(q[:, 0], k[:, 0], v[:, 0], band & (j >= missing))
-        if blocks > 1:
-            q, k, v = (x[:, 1:].flatten(0, 1) for x in (q, k, v))
-            others = self._attend(q, k, v, band)
-            y = torch.cat((y, others.unflatten(0, (B, blocks - 1)).flatten(1, 2)), dim=1)
-        return y[:, :T]
+        done: list[Tensor] = []
+        start = 0
+        while start < T and start + before < window:
+            stop = min(start + block, T)
+            keys, missing = stop + before, window - 1 - before - start
+            mask = band[: stop - start, missing : missing + keys]
+            done.append(self._attend(q[:, :, start:stop], k[:, :, :keys], v[:, :, :keys], mask))
+            start = stop
+        if start < T:
+            blocks = -(-(T - start) // block)
+            beyond = start + blocks * block - T
+            q = F.pad(q[:, :, start:], (0, 0, 0, beyond)).unflatten(2, (blocks, block))
+            first = start + before - window + 1
+            k, v = (F.pad(x[:, :, first:], (0, 0, 0, beyond)).unfold(2, sight, block).mT for x in (k, v))
+            q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))
+            y = self._attend(q, k, v, band)
+            done.append(y.unflatten(0, (-1, blocks)).flatten(1, 2)[:, : T - start])
+        return torch.cat(done, dim=1)
 
 
 class SegmentAttention(_Projections):

@@ -41,7 +41,14 @@ def _attention(config: TitansConfig, length: int) -> float:
         return 4 * config.dim * length / 2
     if config.architecture == "mac":
         return 4 * config.dim * (config.num_persistent + 2 * min(config.segment, length))
-    return 4 * config.dim * (config.num_persistent + 2 * min(config.window, length))
+    # "mal" reads the persistent tokens before the others; in "mag" every token sees them
+    tokens, beside = (
+        (length + config.num_persistent, 0) if config.architecture == "mal" else (length, config.num_persistent)
+    )
+    # blocks of half a window; the first ones see from the first token on
+    block = min(-(-config.window // 2), tokens)
+    seen = [min(stop, config.window - 1 + block) for stop in range(block, tokens + block, block)]
+    return 4 * config.dim * (beside + sum(seen) / len(seen)) * tokens / length
 
 
 def memory_flops(widths: Sequence[int], chunk_size: int, momentum: bool = True) -> float:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from titans_core import TitansConfig, TitansLM
 from titans_core.train.flops import flops_per_token
@@ -22,12 +23,23 @@ def test_steps_are_shared_and_drawn_as_asked(tokens):
 
 
 @pytest.mark.parametrize(("architecture", "seen"), [("mac", "segment"), ("mag", "window"), ("mal", "window")])
-def test_the_arithmetic_of_attention_is_that_of_the_tokens_it_sees(architecture, seen):
-    def flops(size, length=64):
-        sizes = dict(dim=32, num_layers=2, num_heads=2, hidden=32, vocab_size=16, num_persistent=4)
-        with torch.device("meta"):
-            return flops_per_token(TitansLM(TitansConfig(architecture=architecture, **sizes, **{seen: size})), length)
+def test_the_arithmetic_of_attention_is_that_of_the_scores_that_are_made(architecture, seen, monkeypatch):
+    scored, attend = [], F.scaled_dot_product_attention
 
-    # 4 dim for each token, twice as many as a window has, in two layers, forward and twice that backward
-    assert flops(24) - flops(8) == 3 * 2 * 4 * 32 * 2 * 16
-    assert flops(48, length=20) == flops(20, length=20)
+    def counting(q, k, v, **options):
+        scored.append(len(q) * q.shape[2] * k.shape[2])
+        return attend(q, k, v, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", counting)
+
+    def flops(size, length):
+        sizes = dict(dim=32, num_layers=2, num_heads=2, hidden=32, vocab_size=16, num_persistent=4)
+        model = TitansLM(TitansConfig(architecture=architecture, **sizes, **{seen: size}))
+        scored.clear()
+        model(torch.zeros(1, length, dtype=torch.long))
+        # scores and sums of values, forward and twice that backward
+        return flops_per_token(model, length) - 3 * 4 * 32 * sum(scored) / length
+
+    length = 60 if architecture == "mal" else 64  # behind 4 persistent tokens
+    without_attention = [flops(size, length) * length for size in (8, 16, 32, 64, 128, 200)]
+    assert without_attention == pytest.approx(without_attention[:1] * 6)
