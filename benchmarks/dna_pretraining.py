@@ -26,7 +26,7 @@ WEIGHTS = ("fresh", "pretrained")
 BATCH, STEPS, LENGTH = 64, 1500, 300
 READING = {"pretrained": {"max_steps": STEPS}, "fresh": {"max_steps": 1, "learning_rate": 1e-9}}
 # of the classifier without ``pretrained``, though with a position for each base
-SIZE = {"dim": 64, "num_layers": 2, "hidden": 128, "memory_depth": 1, "chunk_size": 16}
+SIZE = {"architecture": "lmm", "dim": 64, "num_layers": 2, "hidden": 128, "memory_depth": 1, "chunk_size": 16}
 
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
