@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from titans_dna.language import DNALanguageModel
     from titans_dna.logo import plot_logo
     from titans_dna.markov import fit_markov
-    from titans_dna.mixing import fit_mixture
+    from titans_dna.mixing import Mixture, fit_mixture
     from titans_dna.tokenizer import decode, encode, encode_batch, reverse_complement
     from titans_dna.tracks import plot_track, write_bedgraph
     from titans_dna.vcf import Variant, check_reference, read_vcf
@@ -25,6 +25,7 @@ __all__ = [
     "DNALanguageModel",
     "Genome",
     "Interval",
+    "Mixture",
     "TitansDNAClassifier",
     "Variant",
     "attribute",
@@ -49,6 +50,7 @@ _HOME = {
     "DNALanguageModel": "titans_dna.language",
     "Genome": "titans_dna.genome",
     "Interval": "titans_dna.intervals",
+    "Mixture": "titans_dna.mixing",
     "TitansDNAClassifier": "titans_dna.classifier",
     "Variant": "titans_dna.vcf",
     "attribute": "titans_dna.interpret",

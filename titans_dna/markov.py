@@ -141,12 +141,12 @@ def fit_markov(
         kept.extend(ids[max(0, start - order) : end] for start, end in edges)
     if not top.any():
         raise ValueError(f"{genome.path.name} has no base with {order} known bases before it to count; lower order.")
-    tables = _all_orders(top)
+    tables = all_orders(top)
     spread = kept[:: max(1, sum(map(len, kept)) // _ENOUGH)]
     additive, interpolated = _strengths(spread, tables) if kept else ((1.0,) * (order + 1),) * 2
     for ids in kept:
         _count(ids, 0, np.ones(len(ids), dtype=bool), top)
-    return MarkovModels(_all_orders(top) if kept else tables, additive, interpolated)
+    return MarkovModels(all_orders(top) if kept else tables, additive, interpolated)
 
 
 def _blocks(genome: Genome, regions: Sequence[Interval], order: int) -> Iterator[tuple[NDArray[np.uint8], int]]:
@@ -188,7 +188,7 @@ def _count(ids: NDArray[np.uint8], fresh: int, wanted: NDArray[np.bool_], top: C
     np.add.at(flat, other[use], 1)
 
 
-def _all_orders(top: Counts) -> tuple[Counts, ...]:
+def all_orders(top: Counts) -> tuple[Counts, ...]:
     """Counts of every order: the sum over the farthest base, which is the leading digit."""
     tables = [top]
     for order in reversed(range(_order(top))):

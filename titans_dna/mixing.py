@@ -21,6 +21,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from titans_core.train.estimator import at_least
 from titans_datasets.warn import warn_caller
+from titans_dna import saved_mixture
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.markov import MOST, MarkovModels, fit_markov
@@ -133,6 +135,24 @@ class Mixture:
         if count == 0:
             raise ValueError(f"{genome.path.name} has no known base (A C G T) to score.")
         return nats / math.log(2) / count
+
+    def save(self, path: str | Path) -> None:
+        """Write it to the folder ``path`` (JSON and safetensors), its language model too.
+
+        Raises:
+            ArchiveError: a file of this name, or a model of another kind.
+        """
+        saved_mixture.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Mixture":
+        """A mixture from the folder that :meth:`save` wrote. Nothing is unpickled.
+
+        Raises:
+            FileNotFoundError: none there.
+            ArchiveError: a truncated or changed file, another kind of model, or another language model within.
+        """
+        return saved_mixture.load(path)
 
     def _warn_of_what_it_knows(self, genome: Genome, intervals: list[Interval]) -> None:
         told = {chrom: _marks(genome, chrom) == self.marks.get(chrom) for chrom in {i.chrom for i in intervals}}

@@ -7,7 +7,8 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from titans_dna import DNALanguageModel, Interval, encode, fit_markov, fit_mixture, mixing
+from titans_core.archive import ArchiveError
+from titans_dna import DNALanguageModel, Interval, Mixture, encode, fit_markov, fit_mixture, mixing
 from titans_dna.mixing import _read
 from titans_dna.pretrain_data import plan
 from titans_dna.sources import InMemory, cut, whole, without
@@ -245,3 +246,32 @@ def test_other_sequences_of_the_same_names_and_lengths_are_not_warned_of(recwarn
     mine, other = ([bases(2000, seed + i) for i in range(40)] for seed in (0, 100))
     fit_mixture(mine, order=2).bits_per_base(other)
     assert not [w for w in recwarn if "flatters" in str(w.message)]
+
+
+def test_a_saved_mixture_is_the_same_mixture(text, model, tmp_path):
+    other = [with_repeats(20, 2)]
+    for name, expected in (("both", fit_mixture([text], model, order=5)), ("counts", fit_mixture([text], order=10))):
+        expected.save(tmp_path / name)
+        found = Mixture.load(tmp_path / name)
+        assert found.bits_per_base(other) == expected.bits_per_base(other)
+        assert repr(found) == repr(expected)
+        for ours, theirs in zip(found.markov.counts, expected.markov.counts, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+            assert ours.dtype == theirs.dtype
+        with pytest.warns(UserWarning, match=r"fit_mixture has read \['0'\]"):
+            found.bits_per_base([text])
+    assert not (tmp_path / "counts" / "language_model").exists()
+
+
+def test_a_mixture_is_saved_over_no_other_model_and_loads_none_but_its_own(text, model, tmp_path):
+    model.save(tmp_path / "model")
+    with pytest.raises(ArchiveError, match="holds a DNALanguageModel, which would be lost"):
+        fit_mixture([text], order=2).save(tmp_path / "model")
+    with pytest.raises(ArchiveError, match="holds a DNALanguageModel, not a Mixture"):
+        Mixture.load(tmp_path / "model")
+    fit_mixture([text], model, order=2).save(tmp_path / "mixture")
+    DNALanguageModel("lmm", **SMALL, max_steps=1).fit([text]).save(tmp_path / "mixture" / "language_model")
+    with pytest.raises(ArchiveError, match="language_model is not the language model that this mixture was saved with"):
+        Mixture.load(tmp_path / "mixture")
+    with pytest.raises(FileNotFoundError, match="no saved model"):
+        Mixture.load(tmp_path / "nothing")

@@ -13,6 +13,7 @@ def test_the_public_names_are_few_and_pinned():
         "DNALanguageModel",
         "Genome",
         "Interval",
+        "Mixture",
         "TitansDNAClassifier",
         "Variant",
         "attribute",
