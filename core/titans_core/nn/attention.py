@@ -75,7 +75,8 @@ class _Projections(nn.Module):
         """Projected tokens ``[B, T, 3 dim]`` -> q, k, v ``[B, H, T, d]``, with their positions."""
         q, k, v = qkv.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         positions = torch.arange(qkv.shape[1], device=qkv.device) + position
-        return rotate(q, positions, self.base), rotate(k, positions, self.base), v
+        # a view would keep queries and keys in memory as long as a state has the values
+        return rotate(q, positions, self.base), rotate(k, positions, self.base), v.clone()
 
     def _prefixed(self, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Puts the persistent tokens before keys and values, seen by every query."""

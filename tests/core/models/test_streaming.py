@@ -64,6 +64,11 @@ def test_a_state_keeps_nothing_of_what_was_read_alive(make_model, architecture):
     assert sum(storages.values()) < 3 * state.nbytes
 
 
+def test_a_state_keeps_no_queries_while_all_is_still_seen(make_model, name):
+    for t in tensors(make_model(name, dtype=torch.float32)(ids_of(3, 3))[1].blocks):
+        assert t.untyped_storage().nbytes() <= 2 * t.nbytes  # a memory and its past surprise may be in one
+
+
 @pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal"])
 def test_memory_carries_what_attention_no_longer_sees(make_model, architecture):
     model, ids = make_model(architecture, num_layers=1), ids_of(1, 20)
