@@ -21,8 +21,9 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
     """
     config = model.network.config
     came = model.scaling.table(panel).values
-    table = model.scaling.table(panel.filled(missing))
-    unknown, told = torch.from_numpy(panel.unknown()), tensor(model.scaling.units.told)
+    filled = panel.filled(missing)
+    table, told = model.scaling.table(filled), tensor(model.scaling.units.told)
+    drawn = torch.from_numpy(filled.drawn)
     total = count = 0.0
     origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
     for part in origins.split(max(1, min(4096, _AT_ONCE // (config.h * panel.values.shape[1])))):
@@ -30,7 +31,7 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
         error = (model.rolling(table, part).point - truth).abs() * told
         known = error.isfinite()
         if missing == "interpolate":
-            known &= ~inside_holes(unknown, part, config.num_series is not None)[:, None]
+            known &= ~inside_holes(drawn, part, config.num_series is not None)[:, None]
         total, count = total + float(error[known].double().sum()), count + float(known.sum())
     if not count:
         raise ValueError("there is nothing to score: no value is known behind any window of input_size rows.")

@@ -164,7 +164,7 @@ def inside_holes(hidden: Tensor, origins: Tensor, together: bool) -> Tensor:
     Behind the end of a series, or of a column, nothing came.
 
     Args:
-        hidden: what is not known, or was not, of the series and of each of its columns, ``[T, N, 1 + X]``.
+        hidden: what lines were drawn through, of the series and of each of its columns, ``[T, N, 1 + X]``.
         origins: the first row of each forecast, ``[W]``.
         together: whether each forecast is made of all series.
     """

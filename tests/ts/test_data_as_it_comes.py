@@ -118,6 +118,15 @@ def test_scores_leave_out_what_nobody_measured(tiny):
     assert model.score(holes) == pytest.approx(-np.mean(expected), rel=1e-5)
 
 
+def test_a_column_that_begins_late_is_no_hole_and_the_score_has_what_is_before_it(tiny):
+    frame = long(100, ids=("a",)).assign(late=np.random.default_rng(1).normal(size=100))
+    frame.loc[:59, "late"] = np.nan
+    model = tiny(missing="interpolate", exogenous={"hist": ["late"]}).fit(frame)
+    said = model.predict_insample(frame, step_size=1)
+    expected = (said["Titans"] - said["y"]).abs().mean() / model.scale_[0]
+    assert model.score(frame) == pytest.approx(-expected, rel=1e-5)
+
+
 def test_an_update_that_begins_with_a_hole_draws_a_line_from_what_was_known(tiny):
     frame = long(110, ids=("a",))
     frame.loc[100:102, "y"] = np.nan
