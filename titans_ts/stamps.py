@@ -67,13 +67,16 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
     """The regular axis that a sorted index lies on; with ``gaps``, stamps may be missing from it.
 
     Raises:
-        ValueError: a stamp that is not on the axis, or a missing one; the message names it. Integers that are months.
+        ValueError: a stamp that is not on the axis, or a missing one; the message names it. Integers that are months or
+            days.
     """
-    if isinstance(step, int) and look_like_months(index):  # or 202413 to 202500 would be taken for missing
-        raise ValueError(
-            f"{where} has integer time stamps that look like months: {index[0]} to {index[-1]}. Convert them with "
-            "pd.to_datetime(..., format='%Y%m')."
-        )
+    if isinstance(step, int):  # or 202413 to 202500, and 20240132 to 20240200, would be taken for missing
+        for what, form, are in (("months", "%Y%m", look_like_months), ("days", "%Y%m%d", look_like_days)):
+            if are(index):
+                raise ValueError(
+                    f"{where} has integer time stamps that look like {what}: {index[0]} to {index[-1]}. Convert them "
+                    f"with pd.to_datetime(..., format='{form}')."
+                )
     axis = _axis(index, step, to_last=gaps)
     if gaps:
         wrong = np.flatnonzero(axis.get_indexer(index) < 0)
@@ -98,6 +101,17 @@ def look_like_months(index: pd.Index) -> bool:
     of_months = (numbers // 100 >= 1900) & (numbers // 100 < 2100) & (numbers % 100 >= 1) & (numbers % 100 <= 12)
     # December is followed by a number that is 89 higher, or by a little more where months are left out
     return len(numbers) > 1 and bool(of_months.all() and 89 <= np.diff(numbers).max() < 100)
+
+
+def look_like_days(index: pd.Index) -> bool:
+    """Whether integers are days such as 20241231 and 20250101, of several months or years, by all their numbers."""
+    numbers = np.unique(index.dropna().to_numpy(dtype=np.int64))
+    years, months = numbers // 10_000, numbers // 100
+    # two may be numbers of any kind; and those of one day a year are as regular as other integers
+    if len(numbers) < 3 or years[0] < 1900 or years[-1] >= 2100 or len(np.unique(months)) == 1:
+        return False
+    days = pd.to_datetime(pd.Series(numbers).astype(str), format="%Y%m%d", errors="coerce")
+    return bool(np.diff(numbers).min() < 10_000 and days.notna().all())
 
 
 def stamps_of(index: pd.Index) -> pd.Index:

@@ -1,4 +1,4 @@
-"""Time stamps of every kind: missing, with a zone, in other units, integers, months; and frames in odd orders."""
+"""Time stamps of every kind: missing, with a zone, in other units, integers, months, days; and frames in odd orders."""
 
 import re
 
@@ -89,6 +89,20 @@ def test_integers_that_are_months_are_not_counted(make, missing):
     with pytest.raises(ValueError, match=r"like months: 202303 to 202502\. Convert .*to_datetime\(..., format='%Y"):
         read_frame(make(months), missing=missing)
     assert read_frame(make(range(202303, 202327)), missing=missing).future(1).tolist() == [202327]
+
+
+@pytest.mark.parametrize("missing", ["error", "interpolate"])
+@pytest.mark.parametrize("make", [wide_frame, long_frame])
+def test_integers_that_are_days_are_not_counted(make, missing):
+    days = pd.date_range("2023-12-20", periods=30).strftime("%Y%m%d").astype(int)
+    with pytest.raises(ValueError, match=r"like days: 20231220 to 20240118\. Convert .*to_datetime\(.*%Y%m%d"):
+        read_frame(make(days), missing=missing)
+
+
+@pytest.mark.parametrize("stamps", [range(20_000_101, 20_000_201), range(19_500_101, 20_100_101, 10_000)])
+def test_large_numbers_that_count_are_no_days(stamps):
+    panel = read_frame(wide_frame(pd.Index(stamps).delete(5)), missing="mask")
+    assert list(panel.index) == list(stamps)
 
 
 @pytest.mark.parametrize("make", [wide_frame, long_frame])
