@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from titans_dna import Genome, encode, reverse_complement
-from titans_dna.markov import _all_orders, fit_markov
+from titans_dna.markov import all_orders, fit_markov
 
 
 def bases(n, seed=0):
@@ -112,6 +112,6 @@ def test_a_held_out_chromosome_is_not_counted_though_an_iterator_names_it(write_
 def test_counts_of_short_words_do_not_overflow():
     """A genome of 4 Gb has more bases than 32 bits can count."""
     top = np.full((4**10, 4), 2**20, dtype=np.int32)
-    tables = _all_orders(top)
+    tables = all_orders(top)
     assert [int(table.sum()) for table in tables] == [4**11 * 2**20] * 11
     assert fit_markov(["ACGT" * 50], 3).counts[3].dtype == np.int64
