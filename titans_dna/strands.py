@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from titans_core.nn.dropout import Dropout
 from titans_dna.kmers import KmerScores
 from titans_dna.pooling import mean_and_max
 from titans_dna.tokenizer import PAD, N
@@ -57,7 +58,7 @@ class SequenceNetwork(nn.Module):
     def __init__(self, encoder: nn.Module, classes: int, dropout: float, kmers: int = 0) -> None:
         super().__init__()
         self.encoder = encoder
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.head = nn.Linear(2 * int(encoder.dim), classes)  # type: ignore[arg-type]
         left_out = _LEFT_OUT if dropout else 0.0
         self.kmers = KmerScores(kmers, classes, self.either_strand, left_out) if kmers else None

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from titans_core import MemoryState, neural_memory
-from titans_core.nn.memory import normalised
+from titans_core.nn.dropout import Dropout
+from titans_core.nn.norms import RMSNorm, normalised
 from titans_core.ops.memory import read_memory
 
 SPAN = 96
@@ -46,9 +47,9 @@ class OnlineMemory(nn.Module):
         self.value = nn.Linear(DIM, DIM, bias=False)
         self.gates = nn.Linear(DIM, 3 * HEADS)  # alpha, eta, theta of each head
         self.start = nn.Parameter(0.1 * torch.randn(HEADS, size, size) * size**-0.5)
-        self.out_norm = nn.RMSNorm(size, eps=1e-3)
+        self.out_norm = RMSNorm(size, eps=1e-3)
         self.out_gate = nn.Linear(DIM, DIM)
-        self.dropout = nn.Dropout(0.2)
+        self.dropout = Dropout(0.2)
         self.out = nn.Linear(DIM, h)
         self.direct = nn.Linear(DIM, h, bias=False)
         with torch.no_grad():

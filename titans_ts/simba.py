@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from titans_core import NeuralMemory
+from titans_core.nn.dropout import Dropout
 from titans_ts.einfft import EinFFT
 
 WIDTH = 512
@@ -95,7 +96,7 @@ class Simba(nn.Module):
         self.embed_static = nn.Linear(config.stat, config.dim, bias=False) if config.stat else None
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.head = WideLinear(self.num_patches * config.dim, config.h * config.outputs)
         self.future = FutureHead(config, self.head.in_features) if config.futr else None
         # a linear forecast beside the deep one, which then has only the rest to learn; it starts at 0
@@ -243,7 +244,7 @@ class Block(nn.Module):
             channels, blocks = config.dim * config.num_series, config.num_series
         self.mixer = _mixer(config.mixer, channels, blocks)
         self.mixer_norm = None if self.mixer is None else nn.LayerNorm(config.dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """x ``[B, N, P, dim]`` -> the same shape."""

@@ -31,6 +31,17 @@ def test_features_are_those_of_the_sequence_alone(pool, length, positions):
     torch.testing.assert_close(padded[0, :places], alone[0], rtol=0, atol=1e-9)
 
 
+def test_long_sequences_that_are_read_a_few_at_a_time_have_the_features_they_have_alone():
+    network = encoder(num_layers=1, chunk_size=16, pool=4)
+    ids = ids_of(["ACGTTGCA" * 700, "GATTACA" * 700, "CCGTA" * 700, "TTG" * 700])
+    together, mask = network(ids)
+    assert ids.numel() > 1 << 14
+    for i, row in enumerate(ids):
+        alone, mask_alone = network(row[None])
+        assert mask[i].equal(mask_alone[0])
+        torch.testing.assert_close(together[i], alone[0], rtol=0, atol=1e-9)
+
+
 def test_every_base_counts():
     """A single change anywhere changes what is said of the sequence, however far from the end."""
     network, sequence = encoder(), "ACGTTGCATCGTACCA"

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from titans_core.models.config import TitansConfig
 from titans_core.nn import NeuralMemory
 from titans_core.nn.layers import SwiGLU
+from titans_core.nn.norms import RMSNorm
 
 
 class Block(nn.Module):
@@ -42,9 +43,9 @@ def memory_of(config: TitansConfig) -> NeuralMemory:
     )
 
 
-def norm(config: TitansConfig) -> nn.RMSNorm:
+def norm(config: TitansConfig) -> RMSNorm:
     """RMSNorm with learned weights."""
-    return nn.RMSNorm(config.dim, eps=1e-6)
+    return RMSNorm(config.dim)
 
 
 def persistent_of(config: TitansConfig) -> nn.Parameter | None:

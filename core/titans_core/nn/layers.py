@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from titans_core.nn.norms import RMSNorm
+
 
 class CausalConv(nn.Module):
     """Depthwise causal convolution along time that can stream.
@@ -56,7 +58,7 @@ class Gate(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.norm, self.memory_norm = nn.RMSNorm(dim, eps=1e-6), nn.RMSNorm(dim, eps=1e-6)
+        self.norm, self.memory_norm = RMSNorm(dim), RMSNorm(dim)
 
     def forward(self, y: Tensor, memory: Tensor) -> Tensor:
         y, memory = self.norm(y), self.memory_norm(memory)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from titans_core.nn.layers import CausalConv
+from titans_core.nn.norms import RMSNorm, normalised
 from titans_core.nn.state import NeuralMemoryState
 from titans_core.ops.memory import MemoryState, neural_memory, read_memory
 from titans_core.ops.memory.api import check_activation, check_forget_to
@@ -25,13 +26,6 @@ def _at_least(name: str, value: Any, least: int) -> None:
 
 def _logit(p: float) -> float:
     return math.log(p / (1 - p))
-
-
-def normalised(x: Tensor) -> Tensor:
-    """Vectors of length 1, in the dtype that they have."""
-    # torch's own bound of the norm is 0 in float16, and a row of zeros then has a gradient of NaN
-    # autocast on CUDA takes the norm in float32, and gives that back
-    return F.normalize(x, dim=-1, eps=max(1e-12, torch.finfo(x.dtype).tiny)).to(x.dtype)
 
 
 class NeuralMemory(nn.Module):
@@ -139,7 +133,7 @@ class NeuralMemory(nn.Module):
         self.weights = nn.ParameterList(
             nn.Parameter(torch.randn(num_heads, a, b) * a**-0.5) for a, b in pairwise(widths)
         )
-        self.norm = nn.RMSNorm(head, eps=1e-6)
+        self.norm = RMSNorm(head)
         self.out_gate = nn.Linear(dim, dim, bias=False)
         self.out = nn.Linear(dim, dim, bias=False)
 

@@ -1,0 +1,43 @@
+"""Dropout that costs a CPU less than what it is put on."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+__all__ = ["Dropout"]
+
+_LEVELS = 1 << 16
+
+
+class Dropout(nn.Dropout):
+    """Zeroes a share ``p`` of the values in training, and scales up the others.
+
+    On a CPU torch draws a number for each value, which takes several times as long as all else that is done here; one
+    draw of 64 bits decides of four values, ``p`` to the nearest 65,536th.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        kept = round((1 - self.p) * _LEVELS)
+        if x.device.type != "cpu" or kept == 0 or torch.compiler.is_compiling():
+            return F.dropout(x, self.p, inplace=self.inplace)
+        y: Tensor = _Dropout.apply(x, kept)
+        return y
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kept: int) -> Tensor:
+        draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        keep = (draws.view(torch.int16)[: x.numel()] < kept - _LEVELS // 2).view(x.shape)
+        ctx.save_for_backward(keep)
+        ctx.scale = _LEVELS / kept
+        return (x * keep).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
+        (keep,) = ctx.saved_tensors
+        return (dy * keep).mul_(ctx.scale), None

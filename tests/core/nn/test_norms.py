@@ -1,0 +1,157 @@
+"""Norms and dropout, written out for a CPU, are torch's."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from titans_core.nn.dropout import Dropout
+from titans_core.nn.norms import RMSNorm, normalised
+
+SHAPES = [(7,), (3, 5), (2, 3, 4, 16), (0, 8)]
+
+
+def norm_of(dim: int, dtype: torch.dtype = torch.float64) -> RMSNorm:
+    norm = RMSNorm(dim, eps=1e-3).to(dtype)
+    with torch.no_grad():
+        norm.weight.copy_(1 + 0.3 * torch.randn(dim, dtype=dtype))
+    return norm
+
+
+def torchs(norm: RMSNorm, x: torch.Tensor) -> torch.Tensor:
+    return F.rms_norm(x, norm.weight.shape, norm.weight, norm.eps)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rms_norm_and_its_gradients_are_those_of_torch(shape):
+    norm = norm_of(shape[-1])
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    dy = torch.randn(shape, dtype=torch.float64)
+    y, expected = norm(x), torchs(norm, x)
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-14)
+    found = torch.autograd.grad(y, (x, norm.weight), dy)
+    for own, torchs_own in zip(found, torch.autograd.grad(expected, (x, norm.weight), dy), strict=True):
+        torch.testing.assert_close(own, torchs_own, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_normalised_and_its_gradient_are_those_of_torch(shape):
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    dy = torch.randn(shape, dtype=torch.float64)
+    y, expected = normalised(x), F.normalize(x, dim=-1)
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-15)
+    (found,), (right,) = (torch.autograd.grad(out, x, dy) for out in (y, expected))
+    torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-13)
+
+
+def test_vectors_in_any_layout_have_the_norms_of_their_copies():
+    norm = norm_of(4)
+    x = torch.randn(2, 4, 5, dtype=torch.float64).mT.requires_grad_()
+    copy = x.detach().contiguous().requires_grad_()
+    for f in (norm, normalised):
+        dy = torch.randn(2, 4, 5, dtype=torch.float64).mT
+        there, here = (torch.autograd.grad(f(z), z, dy)[0] for z in (x, copy))
+        torch.testing.assert_close(f(x), f(copy), rtol=0, atol=0)
+        torch.testing.assert_close(there, here, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_vectors_too_short_to_be_normalised_have_a_finite_gradient(dtype):
+    x = torch.zeros(3, 4, dtype=dtype)
+    x[1] = torch.tensor([3e-13, -4e-13, 0, 0], dtype=dtype)
+    x[2, 0] = 2.0
+    x.requires_grad_()
+    dy = torch.ones(3, 4, dtype=dtype)
+    found, right = (torch.autograd.grad(y, x, dy)[0] for y in (normalised(x), F.normalize(x, dim=-1)))
+    assert found.isfinite().all()
+    torch.testing.assert_close(found, right)
+
+
+def test_gradients_can_be_differentiated_again():
+    norm = norm_of(5)
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(norm, (x,))
+    assert torch.autograd.gradgradcheck(
+        lambda x, w: torch.func.functional_call(norm, {"weight": w}, (x,)), (x, norm.weight.detach().requires_grad_())
+    )
+    assert torch.autograd.gradcheck(normalised, (x,))
+    assert torch.autograd.gradgradcheck(normalised, (x,))
+
+
+def test_only_what_is_asked_for_gets_a_gradient():
+    norm = norm_of(5)
+    x = torch.randn(3, 5, dtype=torch.float64)
+    (dw,) = torch.autograd.grad(norm(x).square().sum(), norm.weight, create_graph=True)
+    (right,) = torch.autograd.grad(torchs(norm, x).square().sum(), norm.weight)
+    torch.testing.assert_close(dw, right, rtol=1e-12, atol=1e-13)
+    norm.requires_grad_(False)
+    assert not norm(x).requires_grad
+
+
+def test_float32_is_as_near_to_float64_as_torchs_own():
+    norm = norm_of(64, torch.float32)
+    x = torch.randn(4000, 64, requires_grad=True)
+    dy = torch.randn(4000, 64)
+    exact_x, exact = x.detach().double().requires_grad_(), RMSNorm(64, eps=1e-3).double()
+    exact.load_state_dict(norm.state_dict())
+    right = torch.autograd.grad(torchs(exact, exact_x), (exact_x, exact.weight), dy.double())
+    own = torch.autograd.grad(norm(x), (x, norm.weight), dy)
+    by_torch = torch.autograd.grad(torchs(norm, x), (x, norm.weight), dy)
+    for mine, theirs, truth in zip(own, by_torch, right, strict=True):
+        assert (mine - truth).abs().max() <= 2 * (theirs - truth).abs().max() + 1e-7 * truth.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_takes_the_norm_as_torch_does(dtype):
+    x = torch.randn(6, 16).to(dtype)
+    assert normalised(x).dtype == dtype
+    torch.testing.assert_close(normalised(x), F.normalize(x, dim=-1), rtol=0, atol=0)
+    norm = RMSNorm(16).to(dtype)
+    torch.testing.assert_close(norm(x), torchs(norm, x), rtol=0, atol=0)
+
+
+def test_norms_compile_to_one_graph():
+    norm = norm_of(8)
+    x = torch.randn(3, 8, dtype=torch.float64, requires_grad=True)
+    compiled = torch.compile(lambda x: normalised(norm(x)), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), normalised(norm(x)), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.2, 0.5, 0.99])
+def test_dropout_zeroes_a_share_and_keeps_the_mean(p):
+    torch.manual_seed(0)
+    x = torch.ones(1003, 211, requires_grad=True)
+    y = Dropout(p)(x)
+    zeros, n = (y == 0).double().mean().item(), x.numel()
+    assert abs(zeros - p) < 5 * (p * (1 - p) / n) ** 0.5
+    assert y.unique().tolist() == pytest.approx([0, 1 / (1 - p)], rel=1e-3)
+    (dx,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(dx, y.detach(), rtol=0, atol=0)
+
+
+def test_dropout_falls_alike_on_every_place_and_on_neighbours_independently():
+    torch.manual_seed(0)
+    keep = (Dropout(0.3)(torch.ones(4000, 9)) != 0).double()
+    assert (keep.mean(0) - 0.7).abs().max() < 5 * (0.21 / 4000) ** 0.5
+    for lag in range(1, 9):
+        together = (keep[:, lag:] * keep[:, :-lag]).mean()
+        assert abs(together - 0.49) < 5 * (0.25 / (4000 * (9 - lag))) ** 0.5
+
+
+def test_dropout_follows_the_seed_and_is_off_in_evaluation():
+    x, drop = torch.randn(50, 7), Dropout(0.4)
+    first, second, other = ((torch.manual_seed(seed), drop(x))[1] for seed in (1, 1, 2))
+    assert first.equal(second)
+    assert not first.equal(other)
+    assert drop.eval()(x) is x
+    assert Dropout(0.0)(x) is x
+    assert Dropout(1.0)(x).equal(torch.zeros_like(x))
+
+
+def test_dropout_can_be_differentiated_twice():
+    x = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+
+    def dropped(x):
+        torch.manual_seed(3)
+        return Dropout(0.5)(x).square()
+
+    assert torch.autograd.gradgradcheck(dropped, (x,))
