@@ -153,8 +153,9 @@ class Stem(nn.Module):
 
     def _found(self, layer: int, x: Tensor) -> Tensor:
         conv = self.convs[layer]
+        assert isinstance(conv, nn.Conv1d)
         kernel = conv.weight.unsqueeze(2).contiguous(memory_format=torch.channels_last)
-        x = F.conv2d(_as_picture(x), kernel, conv.bias, padding="same").squeeze(2).mT
+        x = F.conv2d(_as_picture(x), kernel, conv.bias, padding=(0, conv.kernel_size[0] // 2)).squeeze(2).mT
         return self.dropout(F.gelu(self.norms[layer](x)))
 
 
