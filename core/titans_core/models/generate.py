@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Collection, Iterator
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from titans_core.nn.checks import at_least
 
 if TYPE_CHECKING:
     from titans_core.models.state import LMState
@@ -26,8 +28,7 @@ class Generation:
     def read(self, ids: Tensor, state: "LMState | None" = None, piece: int = 4096) -> "LMState":
         """Read ``ids [B, T]`` of any length in pieces, in the memory of one piece, and return the state after them."""
         _check_ids(ids)
-        if piece < 1:
-            raise ValueError(f"piece must be at least 1 token, got {piece}.")
+        at_least("piece", piece, 1)
         for part in ids.split(piece, dim=1):
             _, state = self.hidden(part, state)
         assert state is not None
@@ -123,11 +124,10 @@ def _check_ids(ids: Tensor) -> None:
 
 
 def _check(max_new_tokens: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if not isinstance(max_new_tokens, Integral) or max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens must be an integer of at least 1, got {max_new_tokens!r}.")
+    at_least("max_new_tokens", max_new_tokens, 1)
     if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
         raise ValueError(f"temperature must be at least 0 (0 takes the likeliest token), got {temperature!r}.")
-    if top_k is not None and (not isinstance(top_k, Integral) or top_k < 1):
-        raise ValueError(f"top_k must be an integer of at least 1, got {top_k!r}.")
+    if top_k is not None:
+        at_least("top_k", top_k, 1)
     if top_p is not None and (not isinstance(top_p, Real) or not 0 < top_p <= 1):
         raise ValueError(f"top_p must be in (0, 1], got {top_p!r}.")

@@ -22,6 +22,7 @@ from titans_core.models.mal import MemoryAsLayer
 from titans_core.models.state import LMState, tensors
 from titans_core.models.transformer import full_attention
 from titans_core.nn import NeuralMemory
+from titans_core.nn.checks import at_least
 
 MIXERS: dict[str, Any] = {
     "lmm": MemoryAlone,
@@ -132,8 +133,9 @@ class TitansLM(Generation, nn.Module):
             chunk: tokens whose logits are made at a time, and again in the backward pass.
 
         Raises:
-            ValueError, TypeError: as :meth:`forward`, or targets of another shape or kind.
+            ValueError, TypeError: as :meth:`forward`, or targets of another shape, kind or vocabulary.
         """
+        at_least("chunk", chunk, 1)
         self._check(ids)
         if targets is None:
             if ids.shape[1] < 2:
@@ -143,8 +145,15 @@ class TitansLM(Generation, nn.Module):
             raise ValueError(f"targets must have the shape of ids, {tuple(ids.shape)}, got {tuple(targets.shape)}.")
         if targets.is_floating_point() or targets.dtype == torch.bool:
             raise TypeError(f"targets must be token ids, integers, got {targets.dtype}.")
-        hidden = self.hidden_of(self.embedding(ids), state)[0].flatten(0, 1)
         targets = targets.flatten().long()
+        if not torch.compiler.is_compiling():
+            wrong = (targets != ignore_index) & ((targets < 0) | (targets >= self.config.vocab_size))
+            if wrong.any():
+                raise ValueError(
+                    f"targets must be in 0..{self.config.vocab_size - 1}, below the vocab_size, or ignore_index, which "
+                    f"is {ignore_index}; got {int(targets[wrong][0])}."
+                )
+        hidden = self.hidden_of(self.embedding(ids), state)[0].flatten(0, 1)
         total = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
         for h, t in zip(hidden.split(chunk), targets.split(chunk), strict=True):
             total = total + checkpoint(self._sum_of_losses, h, t, ignore_index, use_reentrant=False)

@@ -3,12 +3,12 @@
 import math
 from itertools import pairwise
 from numbers import Integral
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from titans_core.nn.checks import at_least
 from titans_core.nn.layers import CausalConv
 from titans_core.nn.norms import RMSNorm, normalised
 from titans_core.nn.state import NeuralMemoryState
@@ -17,11 +17,6 @@ from titans_core.ops.memory.api import check_activation, check_forget_to
 from titans_core.ops.memory.dispatch import check_backend
 
 GATES = ("token", "chunk")
-
-
-def _at_least(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
 
 
 def _logit(p: float) -> float:
@@ -87,7 +82,7 @@ class NeuralMemory(nn.Module):
             ("conv_size", conv_size, 0),
             ("chunk_size", chunk_size, 1),
         ):
-            _at_least(name, value, least)
+            at_least(name, value, least)
         if dim % num_heads:
             raise ValueError(f"dim must be a multiple of num_heads, got dim={dim} and num_heads={num_heads}.")
         is_number = isinstance(expansion, int | float | Integral) and not isinstance(expansion, bool)
@@ -172,7 +167,7 @@ class NeuralMemory(nn.Module):
 
     def initial_state(self, batch_size: int) -> NeuralMemoryState:
         """The state before the first token: the learned memory for each of ``batch_size`` sequences."""
-        _at_least("batch_size", batch_size, 1)
+        at_least("batch_size", batch_size, 1)
         return NeuralMemoryState(MemoryState.initial(self._start(), batch_size))
 
     def _check(self, x: Tensor, state: NeuralMemoryState | None) -> None:

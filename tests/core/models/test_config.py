@@ -116,8 +116,11 @@ def test_wrong_options_of_generate_are_refused(make_model, options, message):
 def test_a_prompt_that_is_no_tensor_is_refused(make_model):
     with pytest.raises(TypeError, match=r"torch.tensor\(\[\[1, 2\]\]\)"):
         make_model("lmm").generate([1, 2], 3)
-    with pytest.raises(ValueError, match="piece must be at least 1"):
-        make_model("lmm").read(torch.ones(1, 2, dtype=torch.int64), piece=0)
+    for piece in (0, 2.5):
+        with pytest.raises(ValueError, match=f"piece must be an integer of at least 1, got {piece}"):
+            make_model("lmm").read(torch.ones(1, 2, dtype=torch.int64), piece=piece)
+        with pytest.raises(ValueError, match=f"chunk must be an integer of at least 1, got {piece}"):
+            make_model("lmm").loss(torch.ones(1, 2, dtype=torch.int64), chunk=piece)
 
 
 @pytest.mark.parametrize("name", ["lmm", "mac"])
@@ -210,6 +213,15 @@ def test_targets_of_another_shape_are_refused(make_model):
 def test_a_model_is_made_from_a_configuration(config):
     with pytest.raises(TypeError, match=r"config must be a TitansConfig, got .*TitansConfig\.preset"):
         TitansLM(config)
+
+
+@pytest.mark.parametrize("wrong", [-1, 256])
+def test_targets_outside_the_vocabulary_are_refused(make_model, wrong):
+    model, ids = make_model("lmm"), torch.arange(6)[None]
+    assert model.config.vocab_size <= 256
+    targets = torch.tensor([[1, -100, wrong, 2, 3, 4]])
+    with pytest.raises(ValueError, match=f"targets must be in .*, or ignore_index, which is -100; got {wrong}"):
+        model.loss(ids, targets)
 
 
 def test_targets_are_token_ids(make_model):
