@@ -29,11 +29,19 @@ def read_sequences(
     Raises:
         FileNotFoundError, ValueError: no such file, no FASTA or BED, an interval off its chromosome's end.
     """
+    return _named(fasta, bed)[0]
+
+
+def _named(fasta: Any, bed: Any = None) -> tuple[list[str], list[str]]:
+    """The sequences of :func:`read_sequences`, and what to call each in an error."""
     genome = open_source(fasta)
     regions = read_regions(bed)
     if regions is None:
-        regions = records(genome)
-    return [genome.fetch(region) for region in regions]
+        regions, called = records(genome), "{chrom}"
+    else:
+        called = "{chrom}:{start}-{end}"
+    names = [f"{called.format(chrom=r.chrom, start=r.start, end=r.end)} of {genome.path.name}" for r in regions]
+    return [genome.fetch(region) for region in regions], names
 
 
 @dataclass(frozen=True)
@@ -76,10 +84,11 @@ def reads_of(X: Any) -> Reads:
         raise TypeError(
             f"X is one string ({X!r:.40}); give a list of sequences, or the path of a FASTA file (suffix and all)."
         )
+    names = None
     if is_source(X):
-        X = read_sequences(X)
+        X, names = _named(X)
     elif isinstance(X, tuple) and len(X) == 2 and is_source(X[1]):
-        X = read_sequences(X[1], X[0])
+        X, names = _named(X[1], X[0])
     elif hasattr(X, "ndim") or hasattr(X, "__array__"):  # frames of polars have the second only
         values = np.asarray(X)
         if values.ndim == 0 or values.ndim > 2 or (values.ndim == 2 and values.shape[1] != 1):
@@ -93,7 +102,7 @@ def reads_of(X: Any) -> Reads:
     sequences = list(X)
     if any(isinstance(sequence, Interval) for sequence in sequences):
         raise TypeError("X holds intervals: give them with the FASTA file they lie in, (intervals, 'genome.fa').")
-    ids, lengths = encode_all(sequences)
+    ids, lengths = encode_all(sequences, names=names)
     return Reads(ids, np.cumsum(lengths))
 
 

@@ -24,7 +24,7 @@ from titans_core import NeuralMemory, TitansConfig
 from titans_core.models.blocks import Block, norm
 from titans_core.models.lmm import MemoryAlone
 from titans_core.nn.dropout import Dropout
-from titans_core.nn.norms import RMSNorm
+from titans_core.nn.norms import RMSNorm, written_out
 from titans_dna.tokenizer import PAD, N
 
 __all__ = ["Encoder", "EncoderConfig", "one_hot", "within"]
@@ -96,7 +96,7 @@ class Encoder(nn.Module):
         """ids ``[B, T]``, integers of :mod:`titans_dna.tokenizer`; or shares of the bases ``[B, T, 4]``."""
         # before the pooling tensors are large. A CPU reads a few sequences at a time, whose tensors fit its caches and
         # whose memory is used again: that takes three quarters of the time of all at once
-        few = max(1, _BASES // ids.shape[1]) if ids.device.type == "cpu" else len(ids)
+        few = max(1, _BASES // max(1, ids.shape[1])) if written_out(ids) else len(ids)
         parts = [self.stem(one_hot(part, self.norm.weight.dtype), within(part)) for part in ids.split(few)]
         x, mask = (torch.cat(part) for part in zip(*parts, strict=True))
         for block in self.blocks:
@@ -129,9 +129,7 @@ class Stem(nn.Module):
         self.pool = config.pool
         widths = (BASES, config.dim, config.dim)
         kernels = (config.kernel_size, _SECOND)
-        self.convs = nn.ModuleList(
-            nn.Conv1d(a, b, kernel, padding="same") for (a, b), kernel in zip(pairwise(widths), kernels, strict=True)
-        )
+        self.convs = nn.ModuleList(Conv(a, b, kernel) for (a, b), kernel in zip(pairwise(widths), kernels, strict=True))
         self.norms = nn.ModuleList(RMSNorm(config.dim) for _ in self.convs)
         self.places = Places(config.dim) if config.positions else None
         self.dropout = Dropout(config.dropout)
@@ -146,23 +144,26 @@ class Stem(nn.Module):
         x = x + self._found(1, x)
         beyond = -x.shape[1] % self.pool
         mask = F.pad(mask, (0, beyond)).unflatten(1, (-1, self.pool))
-        x = x.where(inside, float("-inf"))
-        x = F.max_pool2d(_as_picture(x), (1, self.pool), ceil_mode=True).squeeze(2).mT
+        x = F.pad(x, (0, 0, 0, beyond)).unflatten(1, (-1, self.pool))
+        # of equal ones, as runs of one base have them, each gets its share of a gradient
+        x = x.where(mask[..., None], float("-inf")).amax(2)
         mask = mask.any(2)
         return x.where(mask[..., None], 0), mask
 
     def _found(self, layer: int, x: Tensor) -> Tensor:
-        conv = self.convs[layer]
-        assert isinstance(conv, nn.Conv1d)
-        kernel = conv.weight.unsqueeze(2).contiguous(memory_format=torch.channels_last)
-        x = F.conv2d(_as_picture(x), kernel, conv.bias, padding=(0, conv.kernel_size[0] // 2)).squeeze(2).mT
-        return self.dropout(F.gelu(self.norms[layer](x)))
+        return self.dropout(F.gelu(self.norms[layer](self.convs[layer](x.mT).mT)))
 
 
-def _as_picture(x: Tensor) -> Tensor:
-    """``[B, T, dim]`` -> ``[B, dim, 1, T]``, channels last: on a CPU torch has no such form of one dimension, and would
-    transpose there and back."""
-    return x.mT.unsqueeze(2)
+class Conv(nn.Conv1d):
+    """A convolution of ``[B, a, T]`` to ``[B, b, T]``, as wide as it was, the transposes of tensors ``[B, T, .]``: on a
+    CPU torch has such a form for pictures only, and would transpose there and back."""
+
+    def __init__(self, a: int, b: int, kernel_size: int) -> None:
+        super().__init__(a, b, kernel_size, padding=kernel_size // 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        kernel = self.weight.unsqueeze(2).contiguous(memory_format=torch.channels_last)
+        return F.conv2d(x.unsqueeze(2), kernel, self.bias, padding=(0, self.kernel_size[0] // 2)).squeeze(2)
 
 
 def one_hot(ids: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -141,8 +141,11 @@ def encode_batch(sequences: Sequence[str | bytes], *, rna: bool = False, length:
     return EncodedBatch(ids, lengths)
 
 
-def encode_all(sequences: Sequence[str | bytes], *, rna: bool = False) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Ids of several sequences one behind the other, and the length of each; raises what :func:`encode_batch` does."""
+def encode_all(
+    sequences: Sequence[str | bytes], *, rna: bool = False, names: Sequence[str] | None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Ids of several sequences one behind the other, and the length of each; raises what :func:`encode_batch` does, and
+    calls sequences by their ``names``, where they have such, not by their numbers."""
     pieces = [_as_bytes(sequence, f"sequence {i}") for i, sequence in enumerate(sequences)]
     if not pieces:
         raise ValueError("sequences is empty; give one sequence or more.")
@@ -154,7 +157,7 @@ def encode_all(sequences: Sequence[str | bytes], *, rna: bool = False) -> tuple[
         ends = np.cumsum(lengths)
         at = int((flat == _UNKNOWN).argmax())
         i = int(np.searchsorted(ends, at, side="right"))
-        _refuse(list(sequences)[i], at - int(ends[i] - lengths[i]), f"sequence {i}")
+        _refuse(list(sequences)[i], at - int(ends[i] - lengths[i]), f"sequence {i}" if names is None else names[i])
     return flat, lengths
 
 

@@ -88,6 +88,17 @@ def test_a_set_is_cut_from_a_genome_at_its_coordinates(home, tmp_path, chromosom
 
 
 @pytest.mark.filterwarnings("ignore:.*From another assembly")
+@pytest.mark.parametrize("name", ["human_nontata_promoters", "human_enhancers_ensembl", "human_ocr_ensembl"])
+def test_other_sets_are_cut_from_a_genome_too(home, tmp_path, chromosomes, name):
+    frame = made_intervals(home, name, SIZES, ["negative", "positive"])
+    data = load_dna(name, genome=write_genome(tmp_path / "genome.fa", chromosomes), data_home=home)
+    rows = pd.concat([frame[frame["split"] == part] for part in ("train", "test")])
+    assert data.sequences == [cut(chromosomes, row) for row in rows.itertuples()]
+    assert [data.classes[i] for i in data.labels] == rows["class"].tolist()
+    assert not data.missing
+
+
+@pytest.mark.filterwarnings("ignore:.*From another assembly")
 def test_on_a_random_genome_sequences_share_a_40mer_where_intervals_share_40_bases(home, tmp_path, chromosomes):
     made_intervals(home, "human_enhancers_cohn", SIZES, ["negative", "positive"])
     data = load_dna("human_enhancers_cohn", genome=write_genome(tmp_path / "g.fa", chromosomes), data_home=home)

@@ -12,6 +12,8 @@ from sklearn.exceptions import NotFittedError
 from titans_dna import Genome, Interval
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import read_sequences, reads_of
+from titans_dna.labels import stratified_cut
+from titans_dna.language import DNALanguageModel
 
 X = ["ACGTTGCA", "TTTACGNNA", "ACG", "GGGTACCA"] * 5
 Y = ["a", "b"] * 10
@@ -42,8 +44,50 @@ def test_intervals_and_their_genome_are_read_on_their_strand(tmp_path, genome, f
     bed = tmp_path / "peaks.bed"
     bed.write_text("".join(f"{r.chrom}\t{r.start}\t{r.end}\tname\t0\t{r.strand}\n" for r in regions))
     assert read_sequences(genome, bed) == expected
+    learned = classifier().fit(expected, ["a", "b", "a"], validation=(X, Y))
     for pair in ((bed, genome.path), (str(bed), str(genome.path)), (regions, genome)):
         np.testing.assert_array_equal(fitted.predict_proba(pair), fitted.predict_proba(expected))
+        again = classifier().fit(pair, ["a", "b", "a"], validation=(X, Y))
+        np.testing.assert_array_equal(again.predict_proba(X), learned.predict_proba(X))
+
+
+def test_a_letter_that_is_no_base_is_told_by_its_record_and_file(write_fasta):
+    path = write_fasta({"one": "ACGT" * 5, "two": "ACGT" * 30 + "ACGUACGT"}, name="rna.fa")
+    with pytest.raises(ValueError, match=r"two of rna\.fa has 'U' at position 123 .*U instead of T"):
+        classifier().fit(path, ["a", "b"])
+    with pytest.raises(ValueError, match=r"two:110-125 of rna\.fa has 'U' at position 13 .*U instead of T"):
+        classifier().fit(([Interval("one", 0, 10), Interval("two", 110, 125)], path), ["a", "b"])
+    with pytest.raises(ValueError, match="sequence 1 has 'U' at position 3"):
+        classifier().fit(["ACGT", "ACGU"], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is empty"),
+        (">one\nACGT\n>one\nACGA\n", "'one'"),
+        (">one\nAC-T\n>two\nACGA\n", "one of odd.fa has '-' at position 2"),
+    ],
+    ids=["empty", "one name twice", "a gap"],
+)
+def test_files_that_cannot_be_read_as_they_are_stop_either_estimator(tmp_path, text, says):
+    path = tmp_path / "odd.fa"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=says):
+        classifier().fit(path, ["a", "b"])
+    with pytest.raises(ValueError, match=says):
+        DNALanguageModel(dim=16, num_layers=1, num_heads=2, max_steps=1, verbose=0).fit(path)
+
+
+def test_the_part_that_stops_training_is_of_each_class_and_of_no_sequence_trained_on():
+    labels = np.array([0] * 40 + [1] * 20 + [2] * 3 + [3])
+    rows, cut = stratified_cut(labels, 0.25, seed=0)
+    assert sorted([*rows, *cut]) == list(range(len(labels)))
+    assert np.bincount(labels[cut], minlength=4).tolist() == [10, 5, 1, 0]
+    assert (
+        cut.tolist() == stratified_cut(labels, 0.25, seed=0)[1].tolist() != stratified_cut(labels, 0.25, 1)[1].tolist()
+    )
+    assert [len(part) for part in stratified_cut(labels, 0, seed=0)] == [64, 0]
 
 
 def test_two_sequences_in_a_tuple_are_two_sequences(fitted):

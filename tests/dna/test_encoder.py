@@ -42,6 +42,14 @@ def test_long_sequences_that_are_read_a_few_at_a_time_have_the_features_they_hav
         torch.testing.assert_close(together[i], alone[0], rtol=0, atol=1e-9)
 
 
+def test_a_run_of_one_base_has_one_gradient_all_along():
+    """Of equal values in a pool none is preferred: else attributions of a run would go up and down with the pool."""
+    stem = encoder(pool=4).stem
+    shares = one_hot(ids_of(["A" * 64]), torch.float64).requires_grad_()
+    (found,) = torch.autograd.grad(stem(shares, within(shares))[0].sum(), shares)
+    torch.testing.assert_close(found[0, 20:40], found[0, 20].expand(20, -1), rtol=1e-9, atol=1e-12)
+
+
 def test_every_base_counts():
     """A single change anywhere changes what is said of the sequence, however far from the end."""
     network, sequence = encoder(), "ACGTTGCATCGTACCA"

@@ -248,6 +248,28 @@ def test_a_genome_shorter_than_a_window_is_one_window(write_fasta, tmp_path):
     assert model.n_bases_ == 30
 
 
+@pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal"])
+def test_sequences_shorter_than_a_chunk_are_learned_and_read(architecture):
+    model = small(architecture=architecture, memory_depth=2, max_steps=2).fit(["ACG", "T", "GATTACA"] * 4)
+    assert model.model_.config.chunk_size == 16
+    assert np.isfinite(model.bits_per_base(["ACG", "T"]))
+    assert np.isfinite(model.embed(["A", "CG"])).all()
+
+
+def test_what_fit_is_told_reaches_the_training(monkeypatch):
+    class StopError(Exception):
+        pass
+
+    def stop(network, loss, train, val, options, identity):
+        assert (options.patience, options.progress, options.max_epochs) == (3, True, 3)
+        assert (len(train), len(val)) == (100, 2)
+        raise StopError
+
+    monkeypatch.setattr(language, "train_network", stop)
+    with pytest.raises(StopError):
+        small(patience=3, verbose=1, max_steps=300).fit([chain(64 * 240)])
+
+
 def test_a_path_will_do(write_fasta):
     path = write_fasta({"one": chain(600), "two": "acgtn" * 40})
     model = small(max_steps=1).fit(str(path), bed=[Interval("one", 100, 500)], holdout=["two"])

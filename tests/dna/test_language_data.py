@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from torch.utils.data import DataLoader
 
 from titans_dna import Genome, Interval, encode, pretrain_data, reverse_complement
 from titans_dna.pretrain_data import IGNORE, Draws, Windows, batch_of, plan
@@ -74,6 +75,21 @@ def test_an_epoch_is_decided_by_seed_and_epoch():
     assert epoch(0, 3) != epoch(1, 3)
     # every tile comes twice in 80 draws
     assert sorted(tile for batch in epoch(0, 3) for tile, _, _ in batch) == sorted([*range(40), *range(40)])
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_cut_the_windows_that_one_process_would(long_genome, start):
+    train, _ = plan(long_genome, LENGTH, None, ["b"])
+
+    def batches(**workers):
+        draws = Draws(len(train), LENGTH, 8, 6, seed=0)
+        return list(DataLoader(Windows(long_genome, train, LENGTH), batch_size=None, sampler=draws, **workers))
+
+    long_genome.fetch("a:0-10")  # the file is open before the workers begin
+    alone, shared = batches(), batches(num_workers=2, multiprocessing_context=start)
+    assert len(alone) == len(shared) == 6
+    for one, other in zip(alone, shared, strict=True):
+        assert all(a.equal(b) for a, b in zip(one, other, strict=True))
 
 
 def test_validation_reads_every_tile_once_in_order():

@@ -1,5 +1,7 @@
 """Published genomes, their genes and their variants."""
 
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -17,6 +19,35 @@ def test_yeast_has_its_chromosomes(real_genome):
     assert yeast.lengths["IV"] == 1_531_933
     with pytest.raises(ValueError, match=r"no chromosome 'chrIV'\. Did you mean 'IV'\?"):
         yeast.fetch(Interval("chrIV", 0, 1))
+
+
+STREAM = """
+import re, sys
+from pathlib import Path
+import torch
+from titans_dna import DNALanguageModel, Genome
+
+def megabytes(key):
+    return int(re.search(rf"{key}:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+torch.set_num_threads(1)
+genome = Genome(sys.argv[1])
+small = dict(architecture="lmm", dim=16, num_layers=1, num_heads=2, length=64, batch_size=8, max_steps=1, verbose=0)
+model = DNALanguageModel(**small).fit(["ACGT" * 500])
+model.bits_per_base(genome, regions=genome.interval("IV:0-100000"))
+Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+before = megabytes("VmRSS")
+bits = model.bits_per_base(genome, chroms=["IV"])
+print(bits, megabytes("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the resident set is read from /proc")
+def test_a_whole_chromosome_is_one_stream_in_constant_memory(real_genome):
+    run = [sys.executable, "-W", "ignore", "-c", STREAM, str(real_genome("yeast")._files.file)]
+    bits, growth = map(float, subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
+    assert 1.9 < bits < 2.5  # of a model that learned nothing, over 1.5 million bases
+    assert growth < 20
 
 
 def test_windows_over_yeast_hold_every_base(real_genome):

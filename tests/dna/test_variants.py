@@ -116,6 +116,24 @@ def test_a_block_is_read_from_context_bases_before_it(models, architecture, cont
     np.testing.assert_allclose(found["score"], expected, atol=1e-5)
 
 
+def test_neighbours_share_what_was_read_before_them(models, monkeypatch):
+    """50 variants side by side take a few readings of the sequence before them, not 50."""
+    model, text, read = models(), chain(12_000, seed=8), []
+    hidden = model.model_.hidden
+    monkeypatch.setattr(model.model_, "hidden", lambda ids, state=None: read.append(ids.numel()) or hidden(ids, state))
+
+    def tokens(variants):
+        read.clear()
+        model.score_variants(variants, InMemory([text]), context=None, context_after=AFTER)
+        return sum(read)
+
+    changed = {"A": "C", "C": "G", "G": "T", "T": "A"}
+    neighbours = [Variant("0", i, text[i], changed[text[i]]) for i in range(6000, 6050)]
+    one = tokens(neighbours[:1])
+    assert one > 12_000  # both strands, each from its beginning
+    assert tokens(neighbours) < 4 * one
+
+
 def test_alt_that_equals_ref_scores_0(models):
     same = [variant(7, 1, TEXT[7]), variant(200, 6, TEXT[200:206].lower())]
     np.testing.assert_allclose(models().score_variants(same, InMemory([TEXT]))["score"], 0, atol=1e-9)

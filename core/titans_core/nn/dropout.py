@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from titans_core.nn.norms import written_out
+
 __all__ = ["Dropout"]
 
 _LEVELS = 1 << 16
@@ -22,7 +24,7 @@ class Dropout(nn.Dropout):
         if not self.training or self.p == 0:
             return x
         kept = round((1 - self.p) * _LEVELS)
-        if x.device.type != "cpu" or kept == 0 or torch.compiler.is_compiling():
+        if not (0 < kept < _LEVELS and written_out(x)):
             return F.dropout(x, self.p, inplace=self.inplace)
         y: Tensor = _Dropout.apply(x, kept)
         return y
@@ -31,7 +33,7 @@ class Dropout(nn.Dropout):
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, kept: int) -> Tensor:
-        draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device).random_(-(2**63), None)
         keep = (draws.view(torch.int16)[: x.numel()] < kept - _LEVELS // 2).view(x.shape)
         ctx.save_for_backward(keep)
         ctx.scale = _LEVELS / kept

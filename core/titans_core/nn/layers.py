@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from titans_core.nn.norms import RMSNorm
+from titans_core.nn.norms import RMSNorm, written_out
 
 
 class CausalConv(nn.Module):
@@ -85,20 +85,23 @@ class _Taps(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         T, taps = dy.shape[1], _taps(weight)
-        dx, dtaps = torch.zeros_like(x), [torch.zeros_like(tap) for tap in taps]
+        # sums over all tokens: of half precision in float32
+        wide = torch.promote_types(x.dtype, torch.float32)
+        dx, dtaps = torch.zeros_like(x), [torch.zeros_like(tap, dtype=wide) for tap in taps]
         again = torch.is_grad_enabled()  # the gradient is to be differentiated itself
         for rows in [slice(None)] if again else _few(x):
             # one buffer for all products
             product = None if again else torch.empty_like(dy[rows])
             for lag, tap in enumerate(taps):
                 dx[rows, lag : lag + T].addcmul_(dy[rows], tap)
-                dtaps[lag] = dtaps[lag] + torch.mul(x[rows, lag : lag + T], dy[rows], out=product).sum((0, 1))
-        return dx, torch.stack(dtaps, dim=-1), dy.sum((0, 1))
+                of_rows = torch.mul(x[rows, lag : lag + T], dy[rows], out=product)
+                dtaps[lag] = dtaps[lag] + of_rows.sum((0, 1), dtype=wide)
+        return dx, torch.stack(dtaps, dim=-1).to(weight.dtype), dy.sum((0, 1))
 
 
 def _few(x: Tensor) -> list[slice]:
     """Which sequences of ``[B, T, channels]`` are passed over at a time: on a CPU some 130,000 values."""
-    if x.device.type != "cpu" or torch.compiler.is_compiling():
+    if not written_out(x):
         return [slice(None)]
     count = max(1, (1 << 17) // max(1, x.shape[1] * x.shape[2]))
     return [slice(i, i + count) for i in range(0, len(x), count)]

@@ -23,7 +23,7 @@ class RMSNorm(nn.RMSNorm):
         super().__init__(dim, eps=eps)
 
     def forward(self, x: Tensor) -> Tensor:
-        if _written_out(x) and x.dtype == self.weight.dtype:
+        if _precise(x) and (x.dtype, x.shape[-1:]) == (self.weight.dtype, self.weight.shape):
             y: Tensor = _RMSNorm.apply(x, self.weight, self.eps)
             return y
         return super().forward(x)
@@ -33,16 +33,23 @@ def normalised(x: Tensor) -> Tensor:
     """Vectors of length 1 along the last dimension, in the dtype that they have."""
     # torch's own bound of the norm is 0 in float16, and a row of zeros then has a gradient of NaN
     least = max(1e-12, torch.finfo(x.dtype).tiny)
-    if _written_out(x):
+    if _precise(x):
         y: Tensor = _Normalised.apply(x, least)
         return y
     # autocast on CUDA takes the norm in float32, and gives that back
     return F.normalize(x, dim=-1, eps=least).to(x.dtype)
 
 
-def _written_out(x: Tensor) -> bool:
+def written_out(x: Tensor) -> bool:
+    """Whether an operation that is written out for a CPU may take x: not where torch compiles, or transforms functions
+    (``torch.func``)."""
+    transformed: bool = torch._C._are_functorch_transforms_active()
+    return x.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed
+
+
+def _precise(x: Tensor) -> bool:
     # a norm in half precision would be rounded before it is used
-    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and not torch.compiler.is_compiling()
+    return x.dtype in (torch.float32, torch.float64) and written_out(x)
 
 
 class _RMSNorm(torch.autograd.Function):
@@ -60,11 +67,14 @@ class _RMSNorm(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, r = ctx.saved_tensors
         if torch.is_grad_enabled():
+            # views, as one of the two may be made of the other
+            x, weight = x.view_as(x), weight.view_as(weight)
             y = F.rms_norm(x, weight.shape, weight, ctx.eps)
             return _differentiable(y, (x, weight), dy, ctx.needs_input_grad)
         dim = x.shape[-1]
         product = dy * x
-        along = (product.reshape(-1, dim) @ weight).view(r.shape)  # the sum over a vector of dy w x
+        with torch.autocast("cpu", enabled=False):
+            along = (product.reshape(-1, dim) @ weight).view(r.shape)  # the sum over a vector of dy w x
         dweight = product.mul_(r).reshape(-1, dim).sum(0)
         dx = torch.mul(dy, weight, out=product)
         return dx.addcmul_(x, along.mul_(r).mul_(r).div_(dim), value=-1).mul_(r), dweight, None

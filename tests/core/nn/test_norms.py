@@ -77,6 +77,39 @@ def test_gradients_can_be_differentiated_again():
     assert torch.autograd.gradgradcheck(normalised, (x,))
 
 
+def test_a_weight_that_is_made_of_what_it_weighs_has_its_gradient_once():
+    norm = norm_of(5)
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+
+    def of(f):
+        return torch.autograd.grad(f(x, 2 * x.sum(0)).square().sum(), x, create_graph=True)[0]
+
+    right = of(lambda x, w: F.rms_norm(x, w.shape, w, norm.eps))
+    torch.testing.assert_close(of(lambda x, w: torch.func.functional_call(norm, {"weight": w}, (x,))), right)
+
+
+def test_autocast_does_not_round_the_gradient_of_float32():
+    norm = norm_of(64, torch.float32)
+    x, dy = torch.randn(50, 64, requires_grad=True), torch.randn(50, 64)
+    (right,) = torch.autograd.grad(norm(x), x, dy)
+    with torch.autocast("cpu", torch.bfloat16):
+        (found,) = torch.autograd.grad(norm(x), x, dy)
+    torch.testing.assert_close(found, right, rtol=0, atol=0)
+
+
+def test_functions_can_be_transformed():
+    norm, x = norm_of(5), torch.randn(3, 5, dtype=torch.float64)
+    each = torch.func.vmap(torch.func.grad(lambda row: normalised(norm(row)).pow(3).sum()))(x)
+    rows = x.clone().requires_grad_()
+    (right,) = torch.autograd.grad(normalised(norm(rows)).pow(3).sum(), rows)
+    torch.testing.assert_close(each, right, rtol=1e-12, atol=1e-14)
+
+
+def test_a_width_that_does_not_fit_is_refused():
+    with pytest.raises(RuntimeError, match="normalized_shape"):
+        RMSNorm(1)(torch.randn(2, 8))
+
+
 def test_only_what_is_asked_for_gets_a_gradient():
     norm = norm_of(5)
     x = torch.randn(3, 5, dtype=torch.float64)
@@ -145,6 +178,7 @@ def test_dropout_follows_the_seed_and_is_off_in_evaluation():
     assert drop.eval()(x) is x
     assert Dropout(0.0)(x) is x
     assert Dropout(1.0)(x).equal(torch.zeros_like(x))
+    assert Dropout(1e-6)(torch.ones(1000)).sum() > 990
 
 
 def test_dropout_can_be_differentiated_twice():
