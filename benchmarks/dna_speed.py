@@ -1,18 +1,22 @@
 """Bases per second of a DNA language model on one CPU thread, in training and in streaming, by length.
 
-    python benchmarks/dna_speed.py
+    python benchmarks/dna_speed.py [--hyena standalone_hyenadna.py]
 
 The networks of ``dna_language.py``, beside Gated DeltaNet and a Transformer of equal size, untrained: speed does not
 depend on the weights. Training: forward, backward and step on 8,192 bases, in windows of each length; the models take
 turns, and the median of five steps counts. Streaming: pieces of 4,096 bases with the state carried on, after 0 and
-after 262,144 bases. HyenaDNA's layer is not among the packages that can be installed, so it is not beside them.
+after 262,144 bases; a Transformer and HyenaDNA cannot, as both need all that was read. HyenaDNA is there where its
+authors' file is given (``hyena.py`` says which): no package holds it.
 """
 
 import argparse
+import functools
 import statistics
 import time
+from pathlib import Path
 from typing import Any
 
+import hyena
 import torch
 from cells import work
 from dna_language import BASE, PARAMETERS
@@ -27,12 +31,15 @@ MODELS = ("lmm", FRESH, FRESH_MAG, "gated-deltanet", "transformer")
 BASES, LENGTHS, PIECE, FAR, REPEATS = 8192, (1024, 2048, 4096, 8192), 4096, 262_144, 5
 
 
-def networks() -> dict[str, TitansLM]:
+def networks(hyena_file: Path | None) -> dict[str, Any]:
     torch.manual_seed(0)
-    return {name: TitansLM(config_of(name, BASE, PARAMETERS)) for name in MODELS}
+    models: dict[str, Any] = {name: TitansLM(config_of(name, BASE, PARAMETERS)) for name in MODELS}
+    if hyena_file is not None:
+        models[hyena.NAME] = hyena.hyena(hyena_file, BASE.dim, BASE.num_layers, max(LENGTHS), PARAMETERS)
+    return models
 
 
-def step(network: TitansLM, optimizer: torch.optim.Optimizer, windows: torch.Tensor) -> float:
+def step(network: Any, optimizer: torch.optim.Optimizer, windows: torch.Tensor) -> float:
     begun = time.perf_counter()
     network.loss(windows, windows).backward()
     optimizer.step()
@@ -40,9 +47,9 @@ def step(network: TitansLM, optimizer: torch.optim.Optimizer, windows: torch.Ten
     return time.perf_counter() - begun
 
 
-def run(key: tuple[Any, ...]) -> dict[str, Any]:
+def run(key: tuple[Any, ...], hyena_file: Path | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    models = networks()
+    models = networks(hyena_file)
     if key == ("training",):
         optimizers = {name: torch.optim.AdamW(model.parameters(), 1e-3) for name, model in models.items()}
         for length in LENGTHS:
@@ -55,7 +62,7 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
                 found[f"{name}_{length}"] = round(BASES / statistics.median(times[1:]))
     else:
         for name, model in models.items():
-            if name != "transformer":  # its state is all it has read
+            if name not in ("transformer", hyena.NAME):
                 found |= {f"{name}_{after}": speed for after, speed in streaming(model.eval()).items()}
     return {**found, "parameters": {name: model.num_parameters() for name, model in models.items()}}
 
@@ -74,6 +81,8 @@ def streaming(model: TitansLM) -> dict[int, int]:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hyena", type=Path, help="the file of HyenaDNA's authors")
+    args = parser.parse_args()
     torch.set_num_threads(1)
-    work(FILE, [("training",), ("streaming",)], FIELDS, run)
+    work(FILE, [("training",), ("streaming",)], FIELDS, functools.partial(run, hyena_file=args.hyena))

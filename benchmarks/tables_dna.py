@@ -145,7 +145,8 @@ def speed(place: Any) -> str:
     for model in models:
         numbers = [found[what].get(f"{model}_{n}") for what, _, n in columns]
         lines.append(f"| {model} | " + " | ".join("" if n is None else f"{n:,}" for n in numbers) + " |")
-    lines += ["", f"{found['training']['parameters'][models[0]]:,} parameters; {place(rows)}, 1 thread."]
+    sizes = sorted(found["training"]["parameters"].values())
+    lines += ["", f"{sizes[0]:,} to {sizes[-1]:,} parameters; {place(rows)}, 1 thread."]
     return "\n".join(lines)
 
 
