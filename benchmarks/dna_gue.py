@@ -39,12 +39,12 @@ TASKS = (
 )  # fmt: skip
 
 
-def counts(sequences: list[str], longest: int = 6) -> np.ndarray:
-    """Counts of canonical k-mers, k = 1 .. longest, ``[N, features]``."""
+def counts(sequences: list[str], longest: int = 6, canonical: bool = True) -> np.ndarray:
+    """Counts of k-mers, k = 1 .. longest, ``[N, features]``; canonical: one with its reverse complement."""
     blocks = []
     for k in range(1, longest + 1):
         words = ["".join(letters) for letters in product("ACGT", repeat=k)]
-        smallest = {word: min(word, str(reverse_complement(word))) for word in words}
+        smallest = {word: min(word, str(reverse_complement(word))) if canonical else word for word in words}
         column = {word: i for i, word in enumerate(sorted(set(smallest.values())))}
         table = np.array([column[smallest[word]] for word in words])
         powers = 4 ** np.arange(k)[::-1]

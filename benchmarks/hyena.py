@@ -18,7 +18,7 @@ VOCAB = 6
 
 
 class HyenaLM(nn.Module):
-    """A language model of HyenaDNA's blocks with their published filters, called as :class:`titans_core.TitansLM` is."""
+    """A language model of HyenaDNA's blocks with their published filters, called as ``TitansLM`` is."""
 
     def __init__(self, path: Path, dim: int, layers: int, inner: int, longest: int) -> None:
         super().__init__()

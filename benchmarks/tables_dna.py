@@ -4,7 +4,7 @@ import math
 import statistics
 from typing import Any
 
-from dna_crossval import SETS, SPLITS
+from dna_crossval import GIVEN, SETS, SPLITS, STRANDED
 from dna_gue import ABLATED, MODELS, TASKS
 from dna_pretraining import BATCH, STEPS, WEIGHTS
 from dna_speed import FAR, LENGTHS
@@ -122,12 +122,12 @@ def crossval(place: Any) -> str:
     rows = read(RESULTS / "dna_crossval.jsonl")
     lines = ["| balanced accuracy, folds | random split | grouped by 40-mers |", "|---|---|---|"]
     for name in SETS:
-        for model in MODELS:
+        for model in (*MODELS, *(GIVEN if name in STRANDED else ())):
             of = [
                 [r["balanced_accuracy"] for r in rows if (r["set"], r["model"], r["split"]) == (name, model, split)]
                 for split in SPLITS
             ]
-            label = NAMES[model].replace("**", "`")
+            label = NAMES[GIVEN.get(model, model)].replace("**", "`") + (", the given strand" if model in GIVEN else "")
             if not any(of):
                 lines.append(f"| {name}: {label} | not yet | not yet |")
             else:
