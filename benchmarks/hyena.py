@@ -45,9 +45,8 @@ def hyena(path: Path, dim: int, layers: int, longest: int, parameters: int) -> H
 def _module(path: Path) -> Any:
     if "standalone_hyenadna" in sys.modules:
         return sys.modules["standalone_hyenadna"]
-    importlib.import_module(
-        "transformers.tokenization_utils"
-    )  # which looks for torchvision: before that is stood in for
+    # first, as it looks for torchvision, which then is stood in for
+    importlib.import_module("transformers.tokenization_utils")
     vision = types.ModuleType("torchvision.ops")
     vision.StochasticDepth = lambda p, mode: nn.Identity()  # type: ignore[attr-defined]
     sys.modules.setdefault("torchvision", types.ModuleType("torchvision"))

@@ -24,7 +24,8 @@ from titans_core import NeuralMemory, TitansConfig
 from titans_core.models.blocks import Block, norm
 from titans_core.models.lmm import MemoryAlone
 from titans_core.nn.dropout import Dropout
-from titans_core.nn.norms import RMSNorm, written_out
+from titans_core.nn.eager import eager_on_cpu
+from titans_core.nn.norms import RMSNorm
 from titans_dna.tokenizer import PAD, N
 
 __all__ = ["Encoder", "EncoderConfig", "one_hot", "within"]
@@ -96,7 +97,7 @@ class Encoder(nn.Module):
         """ids ``[B, T]``, integers of :mod:`titans_dna.tokenizer`; or shares of the bases ``[B, T, 4]``."""
         # before the pooling tensors are large. A CPU reads a few sequences at a time, whose tensors fit its caches and
         # whose memory is used again: that takes three quarters of the time of all at once
-        few = max(1, _BASES // max(1, ids.shape[1])) if written_out(ids) else len(ids)
+        few = max(1, _BASES // max(1, ids.shape[1])) if eager_on_cpu(ids) else len(ids)
         parts = [self.stem(one_hot(part, self.norm.weight.dtype), within(part)) for part in ids.split(few)]
         x, mask = (torch.cat(part) for part in zip(*parts, strict=True))
         for block in self.blocks:

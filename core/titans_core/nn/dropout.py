@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from titans_core.nn.norms import written_out
+from titans_core.nn.eager import eager_on_cpu
 
 __all__ = ["Dropout"]
 
@@ -24,7 +24,7 @@ class Dropout(nn.Dropout):
         if not self.training or self.p == 0:
             return x
         kept = round((1 - self.p) * _LEVELS)
-        if not (0 < kept < _LEVELS and written_out(x)):
+        if not (0 < kept < _LEVELS and eager_on_cpu(x)):
             return F.dropout(x, self.p, inplace=self.inplace)
         y: Tensor = _Dropout.apply(x, kept)
         return y

@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from titans_core.nn.norms import RMSNorm, written_out
+from titans_core.nn.eager import eager_on_cpu
+from titans_core.nn.norms import RMSNorm
 
 
 class CausalConv(nn.Module):
@@ -101,7 +102,7 @@ class _Taps(torch.autograd.Function):
 
 def _few(x: Tensor) -> list[slice]:
     """Which sequences of ``[B, T, channels]`` are passed over at a time: on a CPU some 130,000 values."""
-    if not written_out(x):
+    if not eager_on_cpu(x):
         return [slice(None)]
     count = max(1, (1 << 17) // max(1, x.shape[1] * x.shape[2]))
     return [slice(i, i + count) for i in range(0, len(x), count)]

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from titans_core.nn.eager import eager_on_cpu
+
 __all__ = ["RMSNorm", "normalised"]
 
 
@@ -40,16 +42,9 @@ def normalised(x: Tensor) -> Tensor:
     return F.normalize(x, dim=-1, eps=least).to(x.dtype)
 
 
-def written_out(x: Tensor) -> bool:
-    """Whether an operation that is written out for a CPU may take x: not where torch compiles, or transforms functions
-    (``torch.func``)."""
-    transformed: bool = torch._C._are_functorch_transforms_active()
-    return x.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed
-
-
 def _precise(x: Tensor) -> bool:
     # a norm in half precision would be rounded before it is used
-    return x.dtype in (torch.float32, torch.float64) and written_out(x)
+    return x.dtype in (torch.float32, torch.float64) and eager_on_cpu(x)
 
 
 class _RMSNorm(torch.autograd.Function):
