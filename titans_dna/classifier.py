@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from titans_core import TitansLM
+from titans_core.checks import at_least, below_one, positive
 from titans_core.train import (
     History,
     TitansEstimator,
@@ -29,7 +30,6 @@ from titans_core.train import (
     train_network,
 )
 from titans_core.train.batches import loader
-from titans_core.train.estimator import at_least, below_one, positive
 from titans_core.train.fit import torch_device
 from titans_datasets.warn import warn_caller
 from titans_dna.classifier_data import Examples, Reads, reads_of

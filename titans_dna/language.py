@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from titans_core import TitansConfig, TitansLM
+from titans_core.checks import positive
 from titans_core.models import gated_deltanet
 from titans_core.train import History, Loss, TitansEstimator, TrainingOptions, borrowed_randomness, train_network
-from titans_core.train.estimator import positive
 from titans_dna.masked import masked_base_loss
 from titans_dna.pretrain_data import IGNORE, loaders, plan
 from titans_dna.questions import Questions

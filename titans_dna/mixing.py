@@ -32,7 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from titans_core.train.estimator import at_least
+from titans_core.checks import at_least
 from titans_datasets.warn import warn_caller
 from titans_dna import saved_mixture
 from titans_dna.genome import Genome

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from titans_core import TitansLM
-from titans_core.train.estimator import at_least
+from titans_core.checks import at_least
 from titans_datasets.warn import warn_caller
 from titans_dna.embed import LAYERS, embed
 from titans_dna.genome import Genome

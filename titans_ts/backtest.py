@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from sklearn.base import clone
 
-from titans_core.train.estimator import at_least
+from titans_core.checks import at_least
 from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import read_columns
 from titans_ts.intervals import NO_SCORES, Calibration, bounds_of, check_levels, column_names, scored_origins

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 from typing_extensions import Self
 
+from titans_core.checks import at_least, below_one, positive
 from titans_core.train import TitansEstimator
-from titans_core.train.estimator import at_least, below_one, positive
 from titans_ts import online
 from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame

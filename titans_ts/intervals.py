@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from titans_core.train.estimator import is_number
+from titans_core.checks import is_number
 from titans_datasets.warn import warn_caller
 from titans_ts.simba import FLOOR
 

@@ -22,7 +22,7 @@ except ImportError as error:
 
 from torch import Tensor
 
-from titans_core.train.estimator import at_least, below_one
+from titans_core.checks import at_least, below_one
 from titans_ts.simba import Simba, SimbaConfig, default_patch, default_reach
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from titans_core.train.estimator import at_least
+from titans_core.checks import at_least
 from titans_datasets.warn import warn_caller
 from titans_ts.panel import Panel
 from titans_ts.scaling import tensor

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 
+from titans_core.checks import at_least
 from titans_core.train import digest
-from titans_core.train.estimator import at_least
 from titans_core.train.tune import best_of, open_study, plot_history, plot_importance, report_to
 from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from titans_core.nn.checks import at_least
+from titans_core.checks import at_least
 
 if TYPE_CHECKING:
     from titans_core.models.state import LMState

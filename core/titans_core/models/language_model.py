@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from typing_extensions import Self
 
 from titans_core.archive import ArchiveError, load_archive, save_archive
+from titans_core.checks import at_least
 from titans_core.models.blocks import Block, norm
 from titans_core.models.config import TitansConfig
 from titans_core.models.generate import Generation
@@ -22,7 +23,6 @@ from titans_core.models.mal import MemoryAsLayer
 from titans_core.models.state import LMState, tensors
 from titans_core.models.transformer import full_attention
 from titans_core.nn import NeuralMemory
-from titans_core.nn.checks import at_least
 
 MIXERS: dict[str, Any] = {
     "lmm": MemoryAlone,

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from titans_core.nn.checks import at_least
+from titans_core.checks import at_least
 from titans_core.nn.layers import CausalConv
 from titans_core.nn.norms import RMSNorm, normalised
 from titans_core.nn.state import NeuralMemoryState

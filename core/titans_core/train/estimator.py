@@ -1,6 +1,5 @@
 """What the sklearn-style estimators share: parameters, seeds, saving and loading."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +10,9 @@ from torch import Tensor
 from typing_extensions import Self
 
 from titans_core.archive import ArchiveError, load_archive, save_archive
+from titans_core.checks import at_least
 from titans_core.train.processes import started
 from titans_core.train.randomness import borrowed_randomness
-
-
-def is_number(value: Any) -> bool:
-    """Whether a parameter is a number, of Python or numpy; a bool is none."""
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
-def at_least(name: str, value: Any, least: int = 1) -> None:
-    """Raises ValueError where a parameter is no integer, or a lower one."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
-
-
-def below_one(name: str, value: Any) -> None:
-    """Raises ValueError where a parameter is no number from 0 to below 1."""
-    if not is_number(value) or not 0 <= value < 1:
-        raise ValueError(f"{name} must be in [0, 1), got {value!r}.")
-
-
-def positive(name: str, value: Any) -> None:
-    """Raises ValueError where a parameter is no finite number above 0."""
-    if not is_number(value) or not 0 < value < math.inf:
-        raise ValueError(f"{name} must be positive and finite, got {value!r}.")
 
 
 class TitansEstimator(BaseEstimator):

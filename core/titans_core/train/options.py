@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from titans_core.train.estimator import at_least
+from titans_core.checks import at_least
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, int]]
 

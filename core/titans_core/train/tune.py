@@ -18,7 +18,7 @@ except ImportError as error:
 
 from sqlalchemy.exc import SQLAlchemyError  # of optuna's databases
 
-from titans_core.train.estimator import at_least
+from titans_core.checks import at_least
 
 Estimator = TypeVar("Estimator", bound=Any)
 

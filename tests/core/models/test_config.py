@@ -117,9 +117,9 @@ def test_a_prompt_that_is_no_tensor_is_refused(make_model):
     with pytest.raises(TypeError, match=r"torch.tensor\(\[\[1, 2\]\]\)"):
         make_model("lmm").generate([1, 2], 3)
     for piece in (0, 2.5):
-        with pytest.raises(ValueError, match=f"piece must be an integer of at least 1, got {piece}"):
+        with pytest.raises(ValueError, match=f"piece must be an integer >= 1, got {piece}"):
             make_model("lmm").read(torch.ones(1, 2, dtype=torch.int64), piece=piece)
-        with pytest.raises(ValueError, match=f"chunk must be an integer of at least 1, got {piece}"):
+        with pytest.raises(ValueError, match=f"chunk must be an integer >= 1, got {piece}"):
             make_model("lmm").loss(torch.ones(1, 2, dtype=torch.int64), chunk=piece)
 
 

@@ -295,7 +295,7 @@ def test_a_width_may_be_a_number_of_numpy():
 
 
 def test_a_state_is_of_one_sequence_or_more():
-    with pytest.raises(ValueError, match="batch_size must be an integer of at least 1, got -1"):
+    with pytest.raises(ValueError, match="batch_size must be an integer >= 1, got -1"):
         NeuralMemory(8).initial_state(-1)
 
 
