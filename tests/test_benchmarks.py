@@ -178,3 +178,40 @@ def test_the_rule_asks_one_question_after_the_other(search):
     errors |= {asked[0]: 0.905, asked[1]: 0.95}  # the default is worse than the first by less than the margin
     found = dict(zip(rule.NAMES, (True, False, True, rule.DEFAULT), strict=True))
     assert rule.chosen("any") == {**found, "recipe": rule.TRAINED}
+
+
+def test_table_4_goes_from_a_fasta_to_scores(benchmarks, tmp_path, monkeypatch):
+    """The command itself, on a set of 48 sequences: what it does where nothing is at hand, and with a genome."""
+    import dna_table4
+    import numpy as np
+    import pandas as pd
+    from records import read
+
+    starts = np.random.default_rng(0).integers(0, 4000, 48)
+    split = ["train"] * 32 + ["test"] * 16
+    intervals = {"region": ["chr1", "chr2"] * 24, "start": starts, "end": starts + 250, "strand": "+", "split": split}
+    places = tmp_path / "home" / "dna" / "gb_intervals"
+    places.mkdir(parents=True)
+    frame = pd.DataFrame({**intervals, "class": ["positive", "positive", "negative", "negative"] * 12})
+    frame.to_parquet(places / "human_enhancers_cohn.parquet")
+    monkeypatch.setenv("TITANS_DATA_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(dna_table4, "FILE", tmp_path / "real.jsonl")
+    monkeypatch.setattr(dna_table4, "GENERATED", tmp_path / "generated.jsonl")
+    monkeypatch.setattr(dna_table4, "ROWS", 16)
+
+    command = ["dna_table4.py", "--sets", "human_enhancers_cohn"]
+    monkeypatch.setattr(sys, "argv", [*command, "--generated"])
+    dna_table4.main()
+    (row,) = read(tmp_path / "generated.jsonl")
+    assert row["training_bases"] == 32 * 250
+    assert (row["tests"], row["trained_on"], row["epochs"]) == (16, 16, 1)
+    assert row["seconds_per_epoch"] > 0 < row["peak_mib"]
+
+    genome = tmp_path / "genome.fa"
+    dna_table4.generate(genome, ("human_enhancers_cohn",))
+    monkeypatch.setattr(sys, "argv", [*command, "--genome", str(genome), "--seeds", "1"])
+    dna_table4.main()
+    (row,) = read(tmp_path / "real.jsonl")
+    assert (row["seed"], row["tests"], row["trained_on"]) == (1, 16, 32)
+    assert 0 < row["clean_tests"] <= 16
+    assert 0 <= row["accuracy"] <= 1
