@@ -4,7 +4,8 @@
 
 A ``DNALanguageModel`` reads the training sequences of the task, never dev or test, by the next base; the classifier
 takes it as ``pretrained`` and is trained by its defaults. "fresh" is the same but for the pretraining, which is one
-batch at a learning rate near 0. Cells that are done are skipped.
+batch at a learning rate near 0. Cells that are done are skipped; rows without "positions" are of before the network
+was told where a base is.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from titans_datasets import load
 from titans_dna import DNALanguageModel, TitansDNAClassifier
 
 FILE = RESULTS / "dna_pretraining.jsonl"
-FIELDS = ("weights", "task", "seed")
+FIELDS = ("weights", "task", "seed", "positions")
 WEIGHTS = ("fresh", "pretrained")
 BATCH, STEPS, LENGTH = 64, 1500, 300
 READING = {"pretrained": {"max_steps": STEPS}, "fresh": {"max_steps": 1, "learning_rate": 1e-9}}
@@ -30,13 +31,13 @@ SIZE = {"architecture": "lmm", "dim": 64, "num_layers": 2, "hidden": 128, "memor
 
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
-    weights, task, seed = key
+    weights, task, seed, positions = key
     train, dev, test = (load(task).part(part) for part in ("train", "dev", "test"))
     language = DNALanguageModel(
         **SIZE, **READING[weights], length=LENGTH, batch_size=BATCH, patience=STEPS, random_state=seed, verbose=0
     ).fit(list(train[0]))
     begun = time.perf_counter()
-    model = TitansDNAClassifier(language, random_state=seed, verbose=0).fit(*train, validation=dev)
+    model = TitansDNAClassifier(language, positions=positions, random_state=seed, verbose=0).fit(*train, validation=dev)
     return {
         "mcc": matthews_corrcoef(test[1], model.predict(test[0])),
         "mcc_dev": matthews_corrcoef(dev[1], model.predict(dev[0])),
@@ -54,7 +55,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=(0,))
     args = parser.parse_args()
     torch.set_num_threads(1)
-    cells = [(weights, task, seed) for seed in args.seeds for task in args.tasks for weights in WEIGHTS]
+    cells = [(weights, task, seed, True) for seed in args.seeds for task in args.tasks for weights in WEIGHTS]
     work(FILE, cells, FIELDS, run)
 
 

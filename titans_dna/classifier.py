@@ -58,7 +58,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
 
     Args:
         pretrained: a fitted :class:`DNALanguageModel`, or the folder that its ``save`` wrote; None starts from scratch.
-            Then ``dim``, ``num_layers``, ``kernel_size``, ``pool`` and ``positions`` are not asked.
+            Then ``dim``, ``num_layers``, ``kernel_size`` and ``pool`` are not asked.
         finetune: what of ``pretrained`` learns: "full", "frozen" (nothing), or "gradual" (one block after the other,
             the last one first).
         reverse_complement: "average": a strand at random in training, the mean of both strands' scores in prediction.
@@ -70,7 +70,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         kernel_size: bases that a filter of the first convolution sees; odd.
         pool: bases that become one position of the memory.
         positions: whether the network is told how far from either end of the sequence a base is: where sequences are
-            cut around something, as promoters are around the start of a gene, it matters where a motif stands.
+            cut around something, as promoters are around the start of a gene, it matters where a motif stands. Of
+            ``pretrained`` one that learns is told, one that is frozen is not.
         kmers: counts of k-mers up to this k, at most 8, add to the scores; 0: none do. They are what there is to learn
             from few sequences, and where no order is to be seen. But for "none", a k-mer is one with its reverse
             complement.
@@ -335,7 +336,10 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
 
     def _network(self, language: TitansLM | None, classes: int, steps: int) -> SequenceNetwork:
         encoder: nn.Module
-        encoder = Encoder(self._config()) if language is None else LanguageEncoder(language, self.finetune, steps)
+        if language is None:
+            encoder = Encoder(self._config())
+        else:
+            encoder = LanguageEncoder(language, self.finetune, steps, self.positions)
         return NETWORKS[self.reverse_complement](encoder, classes, self.dropout, self.kmers)
 
     def _config(self) -> EncoderConfig:
@@ -395,6 +399,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             "seconds": self.seconds_,
             "encoder": asdict(encoder.config) if isinstance(encoder, Encoder) else None,
             "language": encoder.about if isinstance(encoder, LanguageEncoder) else None,
+            "positions": isinstance(encoder, LanguageEncoder) and encoder.places is not None,
         }
         return learned, dict(network.state_dict())
 
@@ -406,7 +411,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         if learned["encoder"] is not None:
             encoder = Encoder(EncoderConfig(**learned["encoder"]))
         else:
-            encoder = LanguageEncoder.of(learned["language"])
+            # a model of before there was this choice has none
+            encoder = LanguageEncoder.of(learned["language"], learned.get("positions", False))
         network = NETWORKS[learned["strand"]](encoder, len(classes), learned["dropout"], learned["kmers"])
         network.load_state_dict(tensors)
         self._settle(network.eval(), classes, np.array(learned["class_weight"]), History(**learned["history"]))

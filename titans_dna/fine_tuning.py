@@ -3,6 +3,9 @@
 full      all of it learns
 frozen    none of it learns
 gradual   block after block begins to learn, the last one first; all of it does in the second half of training
+
+One that learns may also be told how far from either end of the sequence a base is, beside which base it is. At first
+that says nothing: training begins with what was pretrained.
 """
 
 import copy
@@ -16,7 +19,7 @@ from torch import Tensor, nn
 
 from titans_core import TitansConfig, TitansLM
 from titans_core.train import digest
-from titans_dna.encoder import within
+from titans_dna.encoder import Places, within
 from titans_dna.tokenizer import VOCAB_SIZE, N
 
 __all__ = ["FINETUNE", "NOT_STORED", "LanguageEncoder", "network_of"]
@@ -74,36 +77,44 @@ class LanguageEncoder(nn.Module):
         model: is copied.
         finetune: one of ``FINETUNE``.
         steps: batches of the whole training, by which "gradual" goes.
+        positions: whether it is told where a base is. It has to learn that: one that is frozen is not told.
     """
 
     step: Tensor
 
-    def __init__(self, model: TitansLM, finetune: str, steps: int) -> None:
+    def __init__(self, model: TitansLM, finetune: str, steps: int, positions: bool) -> None:
         super().__init__()
         self.model = copy.deepcopy(model).train()
         self.model.head = nn.Identity()
         self.dim, self.finetune, self.steps = model.config.dim, finetune, steps
+        self.places = Places(self.dim) if positions and finetune != "frozen" else None
+        if self.places is not None:
+            nn.init.zeros_(self.places.linear.weight)
         # part of a checkpoint: a resumed training goes on thawing where it was
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
         self.thaw()
 
     @classmethod
-    def of(cls, config: dict[str, Any]) -> "LanguageEncoder":
+    def of(cls, config: dict[str, Any], positions: bool) -> "LanguageEncoder":
         """An untrained one, to take saved weights."""
-        return cls(TitansLM(TitansConfig.saved(config)), "full", 1)
+        return cls(TitansLM(TitansConfig.saved(config)), "full", 1, positions)
 
     @property
     def about(self) -> dict[str, Any]:
-        """What :meth:`of` needs."""
+        """What :meth:`of` needs of the language model."""
         return asdict(self.model.config)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         if self.training:
             self.thaw()
             self.step += 1
+        mask = within(ids)
         with torch.set_grad_enabled(torch.is_grad_enabled() and (self.finetune != "frozen" or ids.requires_grad)):
-            hidden, _ = self.model.hidden_of(self._embedded(ids))
-        return hidden[:, 1:], within(ids)
+            x = self._embedded(ids)
+            if self.places is not None:
+                x = x + F.pad(self.places(mask), (0, 0, 1, 0))
+            hidden, _ = self.model.hidden_of(x)
+        return hidden[:, 1:], mask
 
     def _embedded(self, ids: Tensor) -> Tensor:
         """Of an N and the sequence ``[B, 1 + T, dim]``; of shares, the mixture of the bases' and N's."""
@@ -124,4 +135,5 @@ class LanguageEncoder(nn.Module):
 
     def parts(self) -> list[nn.Module]:
         """From the output to the input."""
-        return [self.model.norm, *reversed(self.model.blocks), self.model.embedding]
+        inputs = [self.model.embedding] if self.places is None else [nn.ModuleList((self.model.embedding, self.places))]
+        return [self.model.norm, *reversed(self.model.blocks), *inputs]

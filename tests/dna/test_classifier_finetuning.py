@@ -61,7 +61,7 @@ def test_features_are_the_hidden_states_behind_each_base_and_padding_never_chang
     alone = np.concatenate([model.predict_proba([x]) for x in X[:4]])
     np.testing.assert_allclose(model.predict_proba(X[:4]), alone, atol=1e-6)
     ids = torch.from_numpy(encode_batch(["ACGT", "NACGT"]).ids).long()
-    features, mask = LanguageEncoder(pretrained.model_, "full", 1)(ids[:1, :4])
+    features, mask = LanguageEncoder(pretrained.model_, "full", 1, positions=True)(ids[:1, :4])
     torch.testing.assert_close(features[0], pretrained.model_.hidden(ids[1:])[0][0, 1:])
     assert mask.all()
 
@@ -76,8 +76,30 @@ def test_a_frozen_model_does_not_learn_and_a_free_one_does():
     assert all(torch.equal(value, kept[name]) for name, value in pretrained.model_.state_dict().items())
 
 
+def test_one_that_learns_is_told_where_a_base_is_and_a_frozen_one_is_not(tmp_path):
+    pretrained = Pretrained().fit()
+    told, untold = (classifier(pretrained, positions=p).fit(X, Y) for p in (True, False))
+    assert told.network_.encoder.places.linear.weight.abs().max() > 1e-4
+    assert untold.network_.encoder.places is None
+    assert np.abs(told.predict_proba(X) - untold.predict_proba(X)).max() > 1e-4
+    assert classifier(pretrained, finetune="frozen").fit(X, Y).network_.encoder.places is None
+    untold.save(tmp_path / "model")
+    np.testing.assert_array_equal(
+        TitansDNAClassifier.load(tmp_path / "model").predict_proba(X), untold.predict_proba(X)
+    )
+
+
+def test_a_classifier_saved_before_there_were_positions_is_read(tmp_path):
+    model = classifier(Pretrained().fit(), positions=False).fit(X, Y)
+    learned, tensors = model._pack()
+    del learned["positions"]
+    older = classifier(None)
+    older._unpack(learned, tensors)
+    np.testing.assert_array_equal(older.predict_proba(X), model.predict_proba(X))
+
+
 def test_gradual_fine_tuning_begins_with_the_last_block_and_ends_with_all():
-    encoder = LanguageEncoder(Pretrained().fit().model_, "gradual", steps=16)
+    encoder = LanguageEncoder(Pretrained().fit().model_, "gradual", steps=16, positions=True)
     ids = torch.zeros(1, 4, dtype=torch.long)
     learning = []
     for _ in range(16):
