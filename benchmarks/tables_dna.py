@@ -84,17 +84,22 @@ def _mean(values: list[float], digits: int = 3) -> str:
 
 def pretraining(place: Any) -> str:
     rows = read(RESULTS / "dna_pretraining.jsonl")
-    lines = ["| Matthews correlation | fresh weights | pretrained | seeds |", "|---|---|---|---|"]
+    from_convolutions = [r for r in read(RESULTS / "dna_gue.jsonl") if r["model"] == "titans"]
+    columns = [(weights, told) for told in (True, False) for weights in WEIGHTS]
+    titles = [f"{weights}{'' if told else ', not told where a base is'}" for weights, told in columns]
+    lines = ["| Matthews correlation | " + " | ".join(titles) + " | the classifier as it is |", "|---|" + "---|" * 5]
     for task in dict.fromkeys(r["task"] for r in rows):
-        of = {(r["weights"], r["seed"]): r["mcc"] for r in rows if r["task"] == task}
-        seeds = [s for s in sorted({s for _, s in of}) if all((weights, s) in of for weights in WEIGHTS)]
-        if seeds:
-            cells = [_mean([of[weights, s] for s in seeds]) for weights in WEIGHTS]
-            lines.append(f"| {task} | {' | '.join(cells)} | {len(seeds)} |")
+        of = [
+            [r["mcc"] for r in rows if (r["task"], r["weights"], r.get("positions", False)) == (task, *column)]
+            for column in columns
+        ]
+        of.append([r["mcc"] for r in from_convolutions if r["task"] == task])
+        lines.append(f"| {task} | " + " | ".join(map(_of_seeds, of)) + " |")
     lines += [
         "",
-        f"Pretrained: {STEPS:,} batches of {BATCH} training sequences of the task, by the next base; then as without, "
-        f"{rows[-1]['parameters'] // 1000} thousand parameters. {place(rows)}, 1 thread.",
+        f"Pretrained: {STEPS:,} batches of {BATCH} training sequences of the task, by the next base; fresh: without. "
+        f"Some {rows[-1]['parameters'] // 1000} thousand parameters. As it is: without a language model, with "
+        f"convolutions. In brackets the number of seeds, one where none is given. {place(rows)}, 1 thread.",
     ]
     return "\n".join(lines)
 
