@@ -67,6 +67,17 @@ def fit_time() -> str:
     return "\n".join(lines)
 
 
+def fit_profile() -> str:
+    row = read(RESULTS / "fit_profile.jsonl")[-1]
+    whole = sum(row["parts"].values())
+    lines = ["| part of `fit` | share of its time |", "|---|---|"]
+    lines += [
+        f"| {part} | {seconds / whole:.1%} |" for part, seconds in sorted(row["parts"].items(), key=lambda p: -p[1])
+    ]
+    lines += ["", f"ETTh1, 96 -> 96, {row['rounds']} rounds of 100 batches. {_place([row])}, 1 thread, seed 0."]
+    return "\n".join(lines)
+
+
 def _place(rows: list[dict[str, Any]]) -> str:
     """Where, with what and when the rows of a table were made."""
     machines = " and ".join(dict.fromkeys(row["machine"] for row in rows))
@@ -79,6 +90,7 @@ def _place(rows: list[dict[str, Any]]) -> str:
 TABLES = {
     "memory-cpu": memory_cpu,
     "fit-time": fit_time,
+    "fit-profile": fit_profile,
     **{name: partial(make, _place) for name, make in (FORECASTS | LANGUAGE | GENOMES).items()},
 }
 

@@ -1,9 +1,13 @@
 """backend="triton" against the definition in float64: outputs, state, gradients. Without a GPU, in the interpreter."""
 
+import warnings
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from titans_core import NeuralMemory, neural_memory
+from titans_core.ops.memory.dispatch import resolve_backend
 
 pytest.importorskip("triton")
 
@@ -238,6 +242,18 @@ def test_what_cannot_run_is_refused_with_the_reason(make_inputs, change, reason)
         inputs.run(backend="triton", chunk_size=chunk_size)
 
 
+def test_an_older_triton_is_refused_and_auto_says_what_runs_instead(monkeypatch):
+    on_cuda = SimpleNamespace(is_cuda=True, device="cuda:0", dtype=torch.float32)
+    weights = (torch.zeros(1, 16, 32), torch.zeros(1, 32, 16))
+    # as torch 2.6 brings it: it lacks what the kernels' tuning asks of it
+    monkeypatch.setattr(triton, "__version__", "3.2.0")
+    reason = r"they need Triton 3\.6 or newer, .*not 3\.2\.0"
+    with pytest.warns(UserWarning, match=f"backend 'chunk' runs instead: {reason}"):
+        assert resolve_backend("auto", on_cuda, on_cuda, weights, 16) == "chunk"
+    with pytest.raises(ValueError, match=f"backend='triton' cannot run here: {reason}"):
+        resolve_backend("triton", on_cuda, on_cuda, weights, 16)
+
+
 @pytest.mark.skipif(DEVICE == "cuda", reason="there is a CUDA device")
 def test_without_a_cuda_device_the_kernels_are_refused_and_auto_runs_chunks(make_inputs, monkeypatch, recwarn):
     monkeypatch.delenv("TRITON_INTERPRET")
@@ -263,6 +279,8 @@ def test_auto_runs_the_kernels_on_cuda_and_says_what_runs_instead():
         q, k, v = normal(1, 20, 1, width), normal(1, 20, 1, width), normal(1, 20, 1, width)
         return neural_memory(q, k, v, None, None, theta, weights, chunk_size=16, backend=backend)[0]
 
-    run(16, "auto")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(16, "auto")
     with pytest.warns(UserWarning, match="'chunk' runs instead"):
         run(24, "auto")

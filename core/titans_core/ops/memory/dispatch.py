@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.torch_version import TorchVersion
 
 from titans_core.ops.memory.chunk import chunk_memory
 from titans_core.ops.memory.naive import naive_memory
@@ -15,6 +16,8 @@ from titans_core.ops.memory.state import MemoryState
 BACKENDS = ("naive", "chunk", "triton")
 
 _HAS_TRITON = importlib.util.find_spec("triton") is not None
+# the oldest that the kernels were run with; earlier CUDA builds of torch bring an older one
+_LEAST_TRITON = "3.6"
 
 Run = Callable[..., tuple[Tensor, MemoryState]]
 
@@ -54,6 +57,10 @@ def why_not_triton(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: 
         return "Triton is not installed (pip install 'titans-suite[triton]', Linux only)"
     if not q.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"the tensors are on {q.device}, and the kernels need a CUDA device"
+    import triton
+
+    if TorchVersion(triton.__version__) < _LEAST_TRITON:
+        return f"they need Triton {_LEAST_TRITON} or newer, as newer PyTorch brings it, not {triton.__version__}"
     from titans_core.ops.memory.triton.launch import unsupported
 
     return unsupported(q, v, weights, chunk_size)
