@@ -51,6 +51,7 @@ def memory_gpu() -> plt.Figure | None:
     rows = [row for row in read(RESULTS / "memory_gpu.jsonl") if MODES[1] in row]
     if not rows:
         return None
+    rows = [row for row in rows if all(row[name] == rows[-1][name] for name in ("device", "commit"))]
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     for axis, part in zip(axes, ("operator", "layer"), strict=True):
         curves: dict[str, list[tuple[int, float]]] = {}

@@ -21,12 +21,13 @@ failed=0
 if "$python" -c 'import pytest' 2>/dev/null; then
   # most of their time is compiling, which runs side by side where there is pytest-xdist
   workers=$("$python" -c 'import xdist; print("-n auto --maxprocesses 16")' 2>/dev/null)
-  timeout 150 "$python" -m pytest -q -p no:cacheprovider -o addopts="--import-mode=importlib" -o timeout= $workers \
+  # interrupted where they take too long, so that what failed until then is told
+  timeout -s INT -k 10 140 "$python" -m pytest -q -rf -p no:cacheprovider -o addopts="--import-mode=importlib" -o timeout= $workers \
     tests/core/ops/test_triton_coefficients.py tests/core/ops/test_triton_decode.py tests/core/ops/test_triton_memory.py 2>&1 |
     tee "$folder/tests.log" || failed=1
 else
   echo "pytest is not installed: the kernels are measured, and not tested" >&2
   failed=1
 fi
-timeout 320 "$python" benchmarks/memory_gpu.py --minutes 4.5 || failed=1
+timeout -k 5 300 "$python" benchmarks/memory_gpu.py --minutes 4.2 || failed=1
 exit "$failed"

@@ -215,3 +215,25 @@ def test_table_4_goes_from_a_fasta_to_scores(benchmarks, tmp_path, monkeypatch):
     assert (row["seed"], row["tests"], row["trained_on"]) == (1, 16, 32)
     assert 0 < row["clean_tests"] <= 16
     assert 0 <= row["accuracy"] <= 1
+
+
+def test_on_a_gpu_what_tells_most_is_measured_first(benchmarks, monkeypatch, capsys):
+    import memory_gpu
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    first = [case for case, _ in memory_gpu.cases(memory_gpu.Shapes(smoke=False))][:9]
+    assert {case["T"] for case in first if case["part"] == "layer"} == {8192}
+    assert [case["side"] for case in first] == ["ours"] * 3 + ["Gated DeltaNet (fla)"] + ["ours"] * 4 + [
+        "titans-pytorch"
+    ]
+    assert [case["part"] for case in first[4:8]] == ["decoding"] * 3 + ["one sequence"]
+
+    monkeypatch.setattr(sys, "argv", ["memory_gpu.py", "--smoke"])
+    monkeypatch.setattr(memory_gpu, "cases", lambda s: [c for c in memory_gpu._cases(s) if c[0]["side"] == "ours"])
+    monkeypatch.setattr(memory_gpu, "append", lambda *row: pytest.fail("a smoke run records nothing"))
+    memory_gpu.main()
+    rows = [ast.literal_eval(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["case"]["part"] for row in rows} == {"operator", "layer", "one sequence", "decoding"}
+    assert all(row[kind]["median"] > 0 for row in rows for kind in row.keys() & {"forward", "forward+backward", "step"})
+    assert not any("unavailable" in row for row in rows)
+    assert {row["case"]["backend"] for row in rows} == {"chunk"}
