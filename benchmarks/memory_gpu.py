@@ -10,20 +10,21 @@ Three parts, at d_model 1024, 16 heads of 64, chunks of 64, bfloat16 tokens:
 - one sequence of 2K to 1M tokens, read without gradients: tokens/s should stay flat;
 - one token at a time, after contexts of different length: time and state should stay constant.
 
-A row is the median, fastest and slowest of ``REPEATS`` runs after a warm-up (of fewer, but ``LEAST``, where those take
-long), in tokens/s, with the peak of allocated memory; its case says which backend ran. What is not installed, does not
-fit or does not run is recorded with the reason, and tried again on a second run, which skips what is finished on this
-device at this commit; ``--minutes`` ends the run in time, which the rows that decide most come first for. ``--smoke``
-runs tiny shapes on any device and records nothing.
+A row is the median, fastest and slowest of at most ``REPEATS`` runs after a warm-up, in tokens/s, with the peak of
+allocated memory. What is not installed, does not fit, does not run or is not come to is recorded with the reason, and
+tried again on a second run, which skips what this commit has measured on this device; ``--minutes`` ends the run in
+time. Each peer has a process and a time limit of its own, so that none takes the others' rows with it. ``--warm``
+compiles fla's kernels and measures nothing. ``--smoke`` runs tiny shapes on any device and records nothing.
 """
 
 import argparse
 import gc
 import itertools
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,11 +37,12 @@ from titans_core.models.state import tensors
 from titans_core.train.flops import memory_flops, peak_flops
 
 FILE = RESULTS / "memory_gpu.jsonl"
-REPEATS, LEAST, ENOUGH = 7, 5, 2.0  # the last in seconds
+REPEATS, LEAST, SECONDS = 7, 5, 2  # a case is repeated: at most, at least, and no more after so many seconds
+PEER_SECONDS = 60  # that a peer may take
 HEADS, HEAD, CHUNK, TOKENS = 16, 64, 64, 65536
-FLA, PEER = "Gated DeltaNet (fla)", "titans-pytorch"
 
 Step = Callable[[], Any]
+Case = tuple[dict[str, Any], Callable[[], dict[str, Any]]]
 
 
 class Shapes:
@@ -49,9 +51,9 @@ class Shapes:
     def __init__(self, smoke: bool) -> None:
         self.smoke = smoke
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.name = torch.cuda.get_device_name() if self.device == "cuda" else "cpu"
         self.heads, self.head, self.chunk, self.tokens = (2, 16, 16, 64) if smoke else (HEADS, HEAD, CHUNK, TOKENS)
         self.lengths = [32, 64] if smoke else [2048, 4096, 8192, 16384, 32768, 65536]
-        self.middle = self.lengths[len(self.lengths) // 3]
         self.long = [64, 128] if smoke else [2**i for i in range(11, 21, 3)]
         self.memories = [(2, 4), (2, 2), (2, 1), (1, 1), (3, 4), (4, 4)]  # depth, expansion
         self.dtype = torch.float32 if self.device == "cpu" else torch.bfloat16
@@ -60,13 +62,18 @@ class Shapes:
         return torch.randn(shape, device=self.device, dtype=self.dtype, requires_grad=True)
 
 
+def _widths(depth: int, expansion: int, s: Shapes) -> list[int]:
+    return [s.head, *[s.head * expansion] * (depth - 1), s.head]
+
+
 def _backend(depth: int, s: Shapes) -> str:
-    """Named, so that no row is of another than it says."""
+    """What runs, by name: a row is never of another backend than it says."""
     return "triton" if depth <= 2 and s.device == "cuda" else "chunk"
 
 
-def _widths(depth: int, expansion: int, s: Shapes) -> list[int]:
-    return [s.head, *[s.head * expansion] * (depth - 1), s.head]
+def _layer(depth: int, expansion: int, s: Shapes) -> NeuralMemory:
+    layer = NeuralMemory(s.heads * s.head, s.heads, depth, expansion, s.chunk, backend=_backend(depth, s))
+    return layer.to(s.device, s.dtype)
 
 
 def memory_operator(depth: int, expansion: int, T: int, s: Shapes) -> Callable[[], Tensor]:
@@ -80,9 +87,8 @@ def memory_operator(depth: int, expansion: int, T: int, s: Shapes) -> Callable[[
     alpha, eta, theta = (
         (scale * torch.rand(B, T, s.heads, device=s.device)).requires_grad_() for scale in (0.02, 0.8, 1 / s.chunk)
     )
-    return lambda: neural_memory(
-        q, k, v, alpha, eta, theta, tuple(weights), chunk_size=s.chunk, backend=_backend(depth, s)
-    )[0]
+    options = {"chunk_size": s.chunk, "backend": _backend(depth, s)}
+    return lambda: neural_memory(q, k, v, alpha, eta, theta, tuple(weights), **options)[0]
 
 
 def gated_delta_operator(T: int, s: Shapes) -> Callable[[], Tensor]:
@@ -100,13 +106,8 @@ def attention_operator(T: int, s: Shapes) -> Callable[[], Tensor]:
     return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-def our_layer(depth: int, expansion: int, s: Shapes) -> NeuralMemory:
-    layer = NeuralMemory(s.heads * s.head, s.heads, depth, expansion, s.chunk, backend=_backend(depth, s))
-    return layer.to(s.device, s.dtype)
-
-
 def memory_layer(depth: int, expansion: int, T: int, s: Shapes) -> Callable[[], Tensor]:
-    layer = our_layer(depth, expansion, s)
+    layer = _layer(depth, expansion, s)
     x = s.randn(s.tokens // T, T, s.heads * s.head)
     return lambda: layer(x)[0]
 
@@ -141,42 +142,40 @@ def peer_layer(T: int, s: Shapes) -> Callable[[], Tensor]:
     return lambda: layer(x)[0]
 
 
-def cases(s: Shapes) -> list[tuple[dict[str, Any], Step]]:
-    """What is measured, by name, and how; what tells most first."""
-    return sorted(_cases(s), key=lambda named: _after(named[0], s))
+def groups(s: Shapes) -> dict[str, list[Case]]:
+    """What is measured, each case with what measures it, in the order of how telling it is; a peer is a group."""
+    lengths = sorted(s.lengths, key=lambda T: (T != 8192, T))
 
+    def ours(part: str, depth: int, expansion: int, T: int) -> Case:
+        memory = {"depth": depth, "expansion": expansion, "T": T}
+        case = {"part": part, "side": "ours", "backend": _backend(depth, s), **memory}
+        build = memory_operator if part == "operator" else memory_layer
+        return case, lambda: share(case, throughput(lambda: build(**memory, s=s), s), s)
 
-def _after(case: dict[str, Any], s: Shapes) -> tuple[Any, ...]:
-    """Its place: the layer beside Gated DeltaNet, one token at a time, a million tokens, titans-pytorch; the rest."""
-    middle = case["T"] == s.middle
-    first = (
-        middle and case["part"] == "layer" and case.get("depth", 2) == 2 and case["side"] in ("ours", FLA),
-        case["part"] == "decoding",
-        case["part"] == "one sequence" and case["T"] == s.long[-1],
-        middle and case["side"] == PEER,
-    )
-    return (first.index(True) if any(first) else len(first), not middle, case["T"])
+    def streamed(part: str, run: Callable[[int, Shapes], dict[str, Any]], T: int) -> Case:
+        return {"part": part, "side": "ours", "backend": _backend(2, s), "T": T}, lambda: run(T, s)
 
+    def peer(part: str, side: str, build: Callable[[int, Shapes], Callable[[], Tensor]]) -> list[Case]:
+        return [({"part": part, "side": side, "T": T}, lambda T=T: throughput(lambda: build(T, s), s)) for T in lengths]
 
-def _cases(s: Shapes) -> Iterator[tuple[dict[str, Any], Step]]:
-    for T in s.lengths:
-        for depth, expansion in s.memories if s.middle == T else s.memories[:4]:
-            memory = {"depth": depth, "expansion": expansion, "T": T}
-            for part, build in (("operator", memory_operator), ("layer", memory_layer)):
-                case = {"part": part, "side": "ours", "backend": _backend(depth, s), **memory}
-                yield case, partial(_ours, case, partial(build, **memory, s=s), s)
-        for part, side, peer in (
-            ("operator", "gated delta rule (fla)", gated_delta_operator),
-            ("operator", "attention (SDPA)", attention_operator),
-            ("layer", FLA, gated_delta_layer),
-            ("layer", "Mamba2 (fla)", mamba2_layer),
-            ("layer", PEER, peer_layer),
-        ):
-            yield {"part": part, "side": side, "T": T}, partial(throughput, partial(peer, T, s), s)
-    for T in s.long:
-        yield {"part": "one sequence", "side": "ours", "backend": _backend(2, s), "T": T}, partial(long_sequence, T, s)
-    for T in s.long[:3]:
-        yield {"part": "decoding", "side": "ours", "backend": _backend(2, s), "T": T}, partial(decoding, T, s)
+    first = [ours("layer", *s.memories[0], lengths[0])]
+    first += [streamed("decoding", decoding, T) for T in s.long[:3]]
+    first += [streamed("one sequence", long_sequence, T) for T in reversed(s.long)]
+    rest = [
+        ours(part, *memory, T)
+        for T in lengths
+        for memory in (s.memories if lengths[0] == T else s.memories[:4])
+        for part in ("operator", "layer")
+    ]
+    return {
+        "first": first,
+        "Gated DeltaNet": peer("layer", "Gated DeltaNet (fla)", gated_delta_layer),
+        "titans-pytorch": peer("layer", "titans-pytorch", peer_layer),
+        "rest": [case for case in rest if case[0] != first[0][0]],
+        "gated delta rule": peer("operator", "gated delta rule (fla)", gated_delta_operator),
+        "attention": peer("operator", "attention (SDPA)", attention_operator),
+        "Mamba2": peer("layer", "Mamba2 (fla)", mamba2_layer),
+    }
 
 
 def measure(step: Step, tokens: int, device: str) -> dict[str, float]:
@@ -192,22 +191,17 @@ def measure(step: Step, tokens: int, device: str) -> dict[str, float]:
     seconds(), seconds()  # compiles, tunes, fills the caches
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    taken = [seconds() for _ in range(LEAST)]
-    while len(taken) < REPEATS and sum(taken) < ENOUGH:
+    taken: list[float] = []
+    while len(taken) < LEAST or (len(taken) < REPEATS and sum(taken) < SECONDS):
         taken.append(seconds())
-    rates = sorted(tokens / each for each in taken)
+    rates = sorted(tokens / t for t in taken)
     peak = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else 0.0
-    return {
-        "median": statistics.median(rates),
-        "min": rates[0],
-        "max": rates[-1],
-        "repeats": len(rates),
-        "peak_mb": round(peak, 1),
-    }
+    found = {"median": statistics.median(rates), "min": rates[0], "max": rates[-1], "peak_mb": round(peak, 1)}
+    return {**found, "repeats": len(rates)}
 
 
 def throughput(build: Callable[[], Callable[[], Tensor]], s: Shapes) -> dict[str, Any]:
-    """Tokens/s forward and forward+backward."""
+    """Tokens/s forward and forward+backward; forward alone, and why, where there is no backward."""
     run = build()
 
     def forward() -> None:
@@ -217,28 +211,31 @@ def throughput(build: Callable[[], Callable[[], Tensor]], s: Shapes) -> dict[str
     found: dict[str, Any] = {"forward": measure(forward, s.tokens, s.device)}
     try:
         found["forward+backward"] = measure(lambda: run().sum().backward(), s.tokens, s.device)
-    except Exception as error:  # what was measured forward stays
-        found["unavailable"] = _said(error)
+    except Exception as error:
+        found["unavailable"] = _reason(error)
     return found
 
 
-def _ours(case: dict[str, Any], build: Callable[[], Callable[[], Tensor]], s: Shapes) -> dict[str, Any]:
-    """As :func:`throughput`, and the share of the device's arithmetic that the operator reached."""
-    found, peak = throughput(build, s), peak_flops(torch.device(s.device))
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+
+
+def share(case: dict[str, Any], found: dict[str, Any], s: Shapes) -> dict[str, Any]:
+    """Adds the share of the device's arithmetic that the operator reached."""
+    peak = peak_flops(torch.device(s.device))
     if case["part"] == "operator" and peak:
         work = s.heads * memory_flops(_widths(case["depth"], case["expansion"], s), s.chunk)
-        times = {"forward": 1, "forward+backward": 3}
-        found["share_of_peak"] = {m: found[m]["median"] * n * work / peak for m, n in times.items() if m in found}
+        found["share_of_peak"] = {
+            mode: found[mode]["median"] * factor * work / peak
+            for mode, factor in (("forward", 1), ("forward+backward", 3))
+            if mode in found
+        }
     return found
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
 
 
 def long_sequence(T: int, s: Shapes) -> dict[str, Any]:
     """Tokens/s of one sequence without gradients, streamed in calls of at most ``s.tokens`` tokens."""
-    layer = our_layer(2, 2, s)
+    layer = _layer(2, 2, s)
     part = s.randn(1, min(T, s.tokens), s.heads * s.head)
 
     def step() -> None:
@@ -252,7 +249,7 @@ def long_sequence(T: int, s: Shapes) -> dict[str, Any]:
 
 def decoding(T: int, s: Shapes) -> dict[str, Any]:
     """Tokens/s one at a time after a context of T tokens, and bytes of state."""
-    layer = our_layer(2, 2, s)
+    layer = _layer(2, 2, s)
     with torch.no_grad():
         _, state = layer(s.randn(1, T, s.heads * s.head))
         token = s.randn(1, 1, s.heads * s.head)
@@ -260,37 +257,81 @@ def decoding(T: int, s: Shapes) -> dict[str, Any]:
     return {"step": found, "state_bytes": sum(x.nbytes for x in tensors(state))}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=6, help="start nothing new after so many")
-    parser.add_argument("--smoke", action="store_true", help="tiny shapes on any device; printed, not recorded")
-    args = parser.parse_args()
-    s = Shapes(args.smoke)
-    if s.device == "cpu" and not args.smoke:
-        parser.error("there is no CUDA device; --smoke runs tiny shapes without one.")
-    torch.manual_seed(0)
-    end = time.monotonic() + 60 * args.minutes
-    device = torch.cuda.get_device_name() if s.device == "cuda" else "cpu"
-    here = {"device": device, "commit": COMMIT}
-    finished = [row["case"] for row in read(FILE) if "unavailable" not in row and row.items() >= here.items()]
-    for case, measured in cases(s):
-        if case in finished and not args.smoke:
+def run(cases: list[Case], s: Shapes, end: float) -> None:
+    """Measures what is not there yet, as far as the time goes."""
+    there = _recorded(s, finished=True)
+    for case, found in cases:
+        if not s.smoke and _key(case, s) in there:
             continue
         if time.monotonic() > end:
-            print(f"out of time before {case}", flush=True)
-            continue
+            return
         torch.manual_seed(0)
         try:
-            row = {"case": case, **measured()}
+            row = {"case": case, **found()}
         except Exception as error:  # of a peer or of the compiler, which have errors of their own
-            row = {"case": case, "unavailable": _said(error)}
-        print(row, flush=True)
-        if not args.smoke:
-            append(FILE, {**row, "device": device, "dtype": str(s.dtype), "seed": 0})
+            row = {"case": case, "unavailable": _reason(error)}
+        record(row, s)
         gc.collect()  # what stands in a cycle would be part of the next case's peak
         if s.device == "cuda":
             torch.cuda.synchronize()  # raises where a kernel broke the device for good: nothing here would run any more
             torch.cuda.empty_cache()
+
+
+def run_apart(name: str, cases: list[Case], s: Shapes, end: float) -> None:
+    """Measures a group in a process of its own, and records what it did not come to."""
+    left = end - time.monotonic()
+    if name not in ("first", "rest"):
+        left = min(left, PEER_SECONDS)
+    reason = "out of time"
+    if left > 0:
+        command = [sys.executable, __file__, "--group", name, "--minutes", str((left - 5) / 60)]
+        try:
+            code = subprocess.run(command, timeout=left, check=False).returncode
+            reason = f"its process ended with {code}" if code else reason
+        except subprocess.TimeoutExpired:
+            pass
+    tried = _recorded(s, finished=False)
+    for case, _ in cases:
+        if _key(case, s) not in tried:
+            record({"case": case, "unavailable": reason}, s)
+
+
+def record(row: dict[str, Any], s: Shapes) -> None:
+    print(row, flush=True)
+    if not s.smoke:
+        append(FILE, {**row, "device": s.name, "dtype": str(s.dtype), "seed": 0})
+
+
+def _key(case: dict[str, Any], s: Shapes) -> tuple[Any, ...]:
+    return case, s.name, COMMIT
+
+
+def _recorded(s: Shapes, finished: bool) -> list[tuple[Any, ...]]:
+    """Keys of the rows that there are: of all, or of those that need not be tried again."""
+    rows = [row for row in read(FILE) if not (finished and "unavailable" in row)]
+    return [(row["case"], row["device"], row["commit"]) for row in rows]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=6, help="start nothing new after so many")
+    parser.add_argument("--smoke", action="store_true", help="tiny shapes on any device; printed, not recorded")
+    parser.add_argument("--warm", action="store_true", help="compile fla's kernels, and measure nothing")
+    parser.add_argument("--group", help="measure one group, in this process")
+    args = parser.parse_args(arguments)
+    s = Shapes(args.smoke)
+    if s.device == "cpu" and not args.smoke:
+        parser.error("there is no CUDA device; --smoke runs tiny shapes without one.")
+    end = time.monotonic() + 60 * args.minutes
+    if args.warm:
+        for build in (gated_delta_layer, gated_delta_operator):
+            build(8192, s)().sum().backward()
+        return
+    for name, cases in groups(s).items():
+        if args.smoke or name == args.group:
+            run(cases, s, end)
+        elif not args.group:
+            run_apart(name, cases, s, end)
 
 
 if __name__ == "__main__":

@@ -217,23 +217,77 @@ def test_table_4_goes_from_a_fasta_to_scores(benchmarks, tmp_path, monkeypatch):
     assert 0 <= row["accuracy"] <= 1
 
 
-def test_on_a_gpu_what_tells_most_is_measured_first(benchmarks, monkeypatch, capsys):
+@pytest.fixture
+def memory_gpu(benchmarks, monkeypatch, tmp_path):
     import memory_gpu
 
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    first = [case for case, _ in memory_gpu.cases(memory_gpu.Shapes(smoke=False))][:9]
-    assert {case["T"] for case in first if case["part"] == "layer"} == {8192}
-    assert [case["side"] for case in first] == ["ours"] * 3 + ["Gated DeltaNet (fla)"] + ["ours"] * 4 + [
-        "titans-pytorch"
-    ]
-    assert [case["part"] for case in first[4:8]] == ["decoding"] * 3 + ["one sequence"]
+    monkeypatch.setattr(memory_gpu, "FILE", tmp_path / "rows.jsonl")
+    return memory_gpu
 
-    monkeypatch.setattr(sys, "argv", ["memory_gpu.py", "--smoke"])
-    monkeypatch.setattr(memory_gpu, "cases", lambda s: [c for c in memory_gpu._cases(s) if c[0]["side"] == "ours"])
-    monkeypatch.setattr(memory_gpu, "append", lambda *row: pytest.fail("a smoke run records nothing"))
-    memory_gpu.main()
+
+def rows_of(memory_gpu):
+    return [json.loads(line) for line in memory_gpu.FILE.read_text().splitlines()]
+
+
+def test_a_row_of_another_device_or_commit_stands_in_no_ones_way(memory_gpu, monkeypatch):
+    s = memory_gpu.Shapes(smoke=False)
+    found = [({"T": 1}, lambda: {"forward": {}})]
+    for name, commit in (("H100", "a"), ("H200", "a"), ("H100", "b"), ("H100", "b")):
+        s.name = name
+        monkeypatch.setattr(memory_gpu, "COMMIT", commit)
+        monkeypatch.setattr("records.COMMIT", commit)
+        memory_gpu.run(found, s, end=float("inf"))
+    assert [(row["device"], row["commit"]) for row in rows_of(memory_gpu)] == [
+        ("H100", "a"),
+        ("H200", "a"),
+        ("H100", "b"),
+    ]
+
+
+def test_forward_is_kept_where_backward_fails(memory_gpu):
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, dy):
+            raise torch.OutOfMemoryError("no room")
+
+    x = torch.ones(2, requires_grad=True)
+    found = memory_gpu.throughput(lambda: lambda: Fails.apply(x), memory_gpu.Shapes(smoke=True))
+    assert found["forward"]["median"] > 0
+    assert found["unavailable"] == "OutOfMemoryError: no room"
+    assert "forward+backward" not in found
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [("exit(3)", "its process ended with 3"), ("import time; time.sleep(60)", "out of time")]
+)
+def test_a_peer_that_dies_or_hangs_is_a_row_with_the_reason(memory_gpu, monkeypatch, tmp_path, code, reason):
+    script = tmp_path / "peer.py"
+    script.write_text(code)
+    monkeypatch.setattr(memory_gpu, "__file__", str(script))
+    monkeypatch.setattr(memory_gpu, "PEER_SECONDS", 1 if "sleep" in code else 60)
+    memory_gpu.run_apart("a peer", [({"T": 1}, dict)], memory_gpu.Shapes(smoke=False), end=float("inf"))
+    assert [row["unavailable"] for row in rows_of(memory_gpu)] == [reason]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_case_of_the_gpu_benchmark_that_is_ours_runs_in_small(memory_gpu, monkeypatch, capsys, dtype):
+    monkeypatch.setattr(memory_gpu, "REPEATS", 1)
+    small = memory_gpu.Shapes(smoke=True)
+    small.dtype = dtype
+    small.memories = small.memories[:1] + small.memories[3:5]
+    monkeypatch.setattr(memory_gpu, "Shapes", lambda smoke: small)
+    peers = {"gated_delta_layer", "gated_delta_operator", "mamba2_layer", "peer_layer"}
+    for name in peers:
+        monkeypatch.setattr(memory_gpu, name, lambda T, s: 1 / 0)
+    memory_gpu.main(["--smoke"])
     rows = [ast.literal_eval(line) for line in capsys.readouterr().out.splitlines()]
-    assert {row["case"]["part"] for row in rows} == {"operator", "layer", "one sequence", "decoding"}
-    assert all(row[kind]["median"] > 0 for row in rows for kind in row.keys() & {"forward", "forward+backward", "step"})
-    assert not any("unavailable" in row for row in rows)
-    assert {row["case"]["backend"] for row in rows} == {"chunk"}
+    assert {row["case"]["part"] for row in rows} == {"layer", "operator", "decoding", "one sequence"}
+    ours = [row for row in rows if row["case"]["side"] in ("ours", "attention (SDPA)")]
+    assert not [row for row in ours if "unavailable" in row]
+    assert all(row["case"]["backend"] for row in ours if row["case"]["side"] == "ours")
+    assert all("ZeroDivisionError" in row["unavailable"] for row in rows if row not in ours)
+    assert not memory_gpu.FILE.exists()
