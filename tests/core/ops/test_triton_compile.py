@@ -36,7 +36,9 @@ def compiled(tuned, bf16, base, K, H, C):
 modules = {"forward": forward, "backward": backward}
 module, name, *rest = json.loads(sys.argv[1])
 kernel = compiled(getattr(modules[module], name), *rest)
-print(json.dumps({"shared": kernel.metadata.shared, "matrix": "wgmma" in kernel.asm["ptx"]}))
+counts = {"N", "P"}
+special = [p.name for p in getattr(modules[module], name).fn.params if p.name in counts and not p.do_not_specialize]
+print(json.dumps({"shared": kernel.metadata.shared, "matrix": "wgmma" in kernel.asm["ptx"], "special": special}))
 """
 
 KERNELS = [(module, f"_{part}_") for module in ("forward", "backward") for part in ("store", "read")]
@@ -56,3 +58,4 @@ def test_a_kernel_fits_hopper_and_uses_its_matrix_units(module, name, depth, bas
     found = json.loads(run.stdout.splitlines()[-1])
     assert found["shared"] <= SHARED_MEMORY
     assert found["matrix"]
+    assert not found["special"]  # one kernel for any number of pieces and memories

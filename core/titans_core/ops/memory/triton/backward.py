@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from titans_core.ops.memory.triton.launch import settings, tuned
+from titans_core.ops.memory.triton.launch import COUNTS, settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, load, load_all, save, save_all
 
 
@@ -129,7 +129,7 @@ def store_backward(
 
 
 @tuned()
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def _read_linear(
     dy_, q_, k_, G_, read_, WS, delta_,
     dq_, dk_, dG_, dread_, ddelta_, dWS,
@@ -178,7 +178,7 @@ def _read_linear(
 
 
 @tuned()
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def _read_deep(
     dy_, q_, k_, G_, read_, WS1, WS2, A1, A2, B1, B2, delta_, seen_,
     dq_, dk_, dG_, dread_, ddelta_, ddelta1_, dX2_, dWS1, dWS2,
@@ -279,7 +279,7 @@ def _read_deep(
 
 
 @tuned("flow")
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def _store_linear(
     k_, write_, carry_, WS, A, delta_, dk_read, ddelta_read, dWS_read, flow,
     dk_, dv_, dwrite_, dcarry_, dA,
@@ -352,7 +352,7 @@ def _store_linear(
 
 
 @tuned("flow1", "flow2")
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def _store_deep(
     k_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_, dk_read, ddelta_read,
     ddelta1_read, dX2_read, dWS1_read, dWS2_read, flow1, flow2,

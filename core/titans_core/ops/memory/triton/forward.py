@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from titans_core.ops.memory.triton.launch import settings, tuned
+from titans_core.ops.memory.triton.launch import COUNTS, settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, load, load_all, save, save_all
 
 
@@ -86,7 +86,7 @@ def read_forward(
 
 
 @tuned()
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def _store_linear(
     k_, v_, write_, carry_, WS, A, delta_,
     N, P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
@@ -121,7 +121,7 @@ def _store_linear(
 
 
 @tuned()
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def _store_deep(
     k_, v_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_,
     N, P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
@@ -174,7 +174,7 @@ def _store_deep(
 
 
 @tuned()
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def _read_linear(
     q_, k_, G_, read_, WS, delta_, y_,
     P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
@@ -200,7 +200,7 @@ def _read_linear(
 
 
 @tuned()
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def _read_deep(
     q_, k_, G_, read_, WS1, WS2, A1, A2, B1, B2, delta_, y_, seen_,
     P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,

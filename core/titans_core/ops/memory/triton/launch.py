@@ -19,6 +19,10 @@ HOPPER = 232_448  # bytes of shared memory of a block there, for which it was se
 # With float32 products only the last fits where memories are widest.
 CHOICES = ((32, 8), (32, 4), (16, 4))
 
+# Pieces and memories, which differ from call to call: kernels of their own for counts of 1 and for multiples of 16
+# would be compiled for nothing. Tokens in a piece are not among them, as they tell how squares of them are aligned.
+COUNTS = ("N", "P")
+
 
 def tuned(*changed: str) -> Callable[[Any], Any]:
     """Makes a kernel choose its ``BLOCK`` and warps by trying. ``changed`` names arguments that it reads and writes."""
