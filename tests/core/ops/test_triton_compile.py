@@ -26,7 +26,7 @@ def compiled(tuned, bf16, base, K, H, C):
     constants |= {} if base else {"B1": None, "B2": None}
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
     tokens = "*bf16" if bf16 else "*fp32"
-    types = {"q_": tokens, "k_": tokens, "v_": tokens, "N": "i32", "P": "i32", "C": "i32"}
+    types = {"q_": tokens, "k_": tokens, "v_": tokens, "N": "i32", "P": "i32", "C": "i32", "CROWD": "i32"}
     signature = {name: "constexpr" if name in constants else types.get(name, "*fp32") for name in kernel.arg_names}
     # torch aligns what it allocates
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
@@ -36,7 +36,7 @@ def compiled(tuned, bf16, base, K, H, C):
 modules = {"forward": forward, "backward": backward}
 module, name, *rest = json.loads(sys.argv[1])
 kernel = compiled(getattr(modules[module], name), *rest)
-counts = {"N", "P"}
+counts = {"N", "P", "CROWD"}
 special = [p.name for p in getattr(modules[module], name).fn.params if p.name in counts and not p.do_not_specialize]
 print(json.dumps({"shared": kernel.metadata.shared, "matrix": "wgmma" in kernel.asm["ptx"], "special": special}))
 """

@@ -16,7 +16,7 @@ from triton.runtime import interpreter
 
 from titans_core.ops.memory.triton import backward, forward
 from titans_core.ops.memory.triton.engine import Kernels
-from titans_core.ops.memory.triton.launch import CHOICES
+from titans_core.ops.memory.triton.launch import CHOICES, settings
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # the interpreter multiplies in float32, a GPU in three products of tf32 for one
@@ -102,6 +102,29 @@ def test_every_choice_of_slices_and_warps_gives_the_same(make_inputs, monkeypatc
     exact = type(exact)(**{**vars(exact), "weights": weights})
     expected = {name: x.cpu() for name, x in exact.everything(backend="chunk", chunk_size=chunk_size).items()}
     assert_close(given.everything(backend="triton", chunk_size=chunk_size), expected, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_slices_and_warps_are_chosen_again_for_more_programs(make_inputs, monkeypatch, depth):
+    """One piece of one memory says nothing of a full device, on which programs share what one had for itself."""
+    seen = {}
+    for module in (forward, backward):
+        for name in (f"_{part}_{'deep' if depth == 2 else 'linear'}" for part in ("store", "read")):
+            kernel = getattr(module, name)
+            assert "CROWD" in kernel.keys
+
+            def launched(*args, where=(module.__name__, name), run=kernel.run, **kwargs):
+                seen.setdefault(where, []).append(kwargs["CROWD"])
+                return run(*args, **kwargs)
+
+            monkeypatch.setattr(kernel, "run", launched)
+    for B, T in ((1, 16), (3, 16), (3, 48)):
+        make = as_dtype(make_inputs(B=B, T=T, H=2, depth=depth, **SHAPES), torch.float32)
+        make.everything(backend="triton", chunk_size=16)
+    assert len(seen) == 4
+    for (_, name), crowds in seen.items():
+        assert crowds == ([2, 8, 8] if "store" in name else [2, 8, 32])
+    assert settings(16, torch.empty(0), "silu", 10_000)["CROWD"] == settings(16, torch.empty(0), "silu", 300)["CROWD"]
 
 
 @pytest.mark.parametrize("momentum", [True, False])

@@ -72,7 +72,7 @@ def read_backward(
         dX2=new(C, h) if deep else None,
         dWS=[new(m, *ws.shape[3:]) for ws in WS],
     )
-    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, q, activation)}
+    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, q, activation, N * P)}
     with torch.cuda.device_of(q):
         if deep:
             inputs = (dy, q, k, G, read, *WS, *anchor, *(base or (None, None)), delta, seen)
@@ -116,7 +116,7 @@ def store_backward(
         [f[0] for f in flow],
         [new(*A.shape) for A in anchor],
     )
-    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation)}
+    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation, P)}
     inputs = (k, write, carry, *WS, *anchor)
     behind = (delta, read.dk, read.ddelta)
     with torch.cuda.device_of(k):
@@ -133,7 +133,7 @@ def store_backward(
 def _read_linear(
     dy_, q_, k_, G_, read_, WS, delta_,
     dq_, dk_, dG_, dread_, ddelta_, dWS,
-    P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    P, C, CROWD, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
@@ -182,7 +182,7 @@ def _read_linear(
 def _read_deep(
     dy_, q_, k_, G_, read_, WS1, WS2, A1, A2, B1, B2, delta_, seen_,
     dq_, dk_, dG_, dread_, ddelta_, ddelta1_, dX2_, dWS1, dWS2,
-    P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    P, C, CROWD, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
@@ -283,7 +283,7 @@ def _read_deep(
 def _store_linear(
     k_, write_, carry_, WS, A, delta_, dk_read, ddelta_read, dWS_read, flow,
     dk_, dv_, dwrite_, dcarry_, dA,
-    N, P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    N, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
@@ -357,7 +357,7 @@ def _store_deep(
     k_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_, dk_read, ddelta_read,
     ddelta1_read, dX2_read, dWS1_read, dWS2_read, flow1, flow2,
     dk_, dv_, dwrite_, dcarry_, dA1, dA2,
-    N, P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    N, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip

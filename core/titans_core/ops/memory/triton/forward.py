@@ -44,7 +44,7 @@ def store_forward(
     for ws, s in zip(WS, start, strict=True):
         ws[0].copy_(s)
     delta = torch.empty((N, P, C, V), dtype=torch.float32, device=k.device)
-    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation)}
+    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation, P)}
     with torch.cuda.device_of(k):
         if len(start) == 1:
             _store_linear[lambda meta: (P, V // meta["BLOCK"])](k, v, write, carry, WS[0], anchor[0], delta, **common)
@@ -75,7 +75,7 @@ def read_forward(
     V, n = delta.shape[-1], WS[0].shape[2]
     y = torch.empty((N, P, C, V), dtype=torch.float32, device=q.device)
     seen = torch.empty((N, P, C, C), dtype=torch.float32, device=q.device) if keep_seen and len(WS) > 1 else None
-    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, q, activation)}
+    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, q, activation, N * P)}
     with torch.cuda.device_of(q):
         if len(WS) == 1:
             _read_linear[(N * P,)](q, k, G, read, WS[0], delta, y, **common)
@@ -89,7 +89,7 @@ def read_forward(
 @triton.jit(do_not_specialize=COUNTS)
 def _store_linear(
     k_, v_, write_, carry_, WS, A, delta_,
-    N, P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    N, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
@@ -124,7 +124,7 @@ def _store_linear(
 @triton.jit(do_not_specialize=COUNTS)
 def _store_deep(
     k_, v_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_,
-    N, P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    N, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
@@ -177,7 +177,7 @@ def _store_deep(
 @triton.jit(do_not_specialize=COUNTS)
 def _read_linear(
     q_, k_, G_, read_, WS, delta_, y_,
-    P, C, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    P, C, CROWD, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
@@ -203,7 +203,7 @@ def _read_linear(
 @triton.jit(do_not_specialize=COUNTS)
 def _read_deep(
     q_, k_, G_, read_, WS1, WS2, A1, A2, B1, B2, delta_, y_, seen_,
-    P, C, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    P, C, CROWD, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip

@@ -12,6 +12,7 @@ from titans_core.ops.memory.triton.tiles import INTERPRETED
 MAX_CHUNK = 128
 WIDTHS = (16, 32, 64, 128)
 MAX_HIDDEN = 512
+FULL = 256  # programs that fill a device: more are served in turns, by the same choice
 HOPPER = 232_448  # bytes of shared memory of a block there, for which it was seen what fits
 
 # Slices of the sliced width, and warps, among which the first call on a shape chooses by trying; Triton keeps the
@@ -21,7 +22,7 @@ CHOICES = ((32, 8), (32, 4), (16, 4))
 
 # Pieces and memories, which differ from call to call: kernels of their own for counts of 1 and for multiples of 16
 # would be compiled for nothing. Tokens in a piece are not among them, as they tell how squares of them are aligned.
-COUNTS = ("N", "P")
+COUNTS = ("N", "P", "CROWD")
 
 
 def tuned(*changed: str) -> Callable[[Any], Any]:
@@ -30,7 +31,7 @@ def tuned(*changed: str) -> Callable[[Any], Any]:
     def decorate(kernel: Any) -> Any:
         # the interpreter has nothing to try; the narrowest slices fit every layer
         choices = ((16, 4),) if INTERPRETED.value else CHOICES
-        constants = ("K", "V", "H", "n", "BLOCK_C", "ACTIVATION", "BF16")
+        constants = ("CROWD", "K", "V", "H", "n", "BLOCK_C", "ACTIVATION", "BF16")
         return triton.autotune(
             [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=1) for block, warps in choices],
             key=[name for name in constants if name in kernel.arg_names],
@@ -47,9 +48,13 @@ def _no_wider_than_the_layer(configs: list[Any], arguments: dict[str, Any], **co
     return [config for config in configs if config.kwargs["BLOCK"] <= given.get("H", given["V"])]
 
 
-def settings(C: int, tokens: Tensor, activation: str) -> dict[str, Any]:
-    """Constants of every launch: rows of a piece as a power of two that the matrix units take, and the arithmetic."""
+def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str, Any]:
+    """Of every launch: rows of a piece as a power of two that the matrix units take, and the arithmetic.
+
+    And about how many ``programs`` it has, which no kernel reads: what is fastest for a few is not for a full device.
+    """
     return {
+        "CROWD": min(FULL, triton.next_power_of_2(programs)),
         "BLOCK_C": max(16, triton.next_power_of_2(C)),
         "ACTIVATION": activation,
         "BF16": tokens.dtype == torch.bfloat16,
