@@ -1,5 +1,7 @@
 """backend="triton" against the definition in float64: outputs, state, gradients. Without a GPU, in the interpreter."""
 
+import re
+import sys
 import warnings
 from types import SimpleNamespace
 
@@ -14,6 +16,7 @@ pytest.importorskip("triton")
 import triton
 from triton.runtime import interpreter
 
+from titans_core.ops.memory import dispatch
 from titans_core.ops.memory.triton import backward, forward
 from titans_core.ops.memory.triton.engine import Kernels
 from titans_core.ops.memory.triton.launch import CHOICES, settings
@@ -290,6 +293,22 @@ def test_without_a_cuda_device_the_kernels_are_refused_and_auto_runs_chunks(make
     assert not recwarn.list
 
 
+def test_on_cuda_auto_is_the_kernels_or_says_once_for_each_reason_what_runs_instead(monkeypatch):
+    reasons = [None, "too wide", "too wide", "too deep", "too wide"]
+    monkeypatch.setattr(dispatch, "why_not_triton", lambda *given: reasons.pop(0))
+    dispatch._warn.cache_clear()
+    on_cuda = SimpleNamespace(is_cuda=True)
+
+    def door():
+        return dispatch.resolve_backend("auto", on_cuda, on_cuda, (), 16)
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        assert [door() for _ in range(5)] == ["triton", *["chunk"] * 4]
+    assert [str(w.message).partition(": ")[2] for w in found] == ["too wide.", "too deep."]
+    assert {w.filename for w in found} == {__file__}
+
+
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA device")
 def test_auto_runs_the_kernels_on_cuda_and_says_what_runs_instead():
     generator = torch.Generator(DEVICE).manual_seed(0)
@@ -302,10 +321,10 @@ def test_auto_runs_the_kernels_on_cuda_and_says_what_runs_instead():
     def run(width, backend):
         weights = (normal(1, width, 32), normal(1, 32, width))
         q, k, v = normal(1, 20, 1, width), normal(1, 20, 1, width), normal(1, 20, 1, width)
+        assert width != 16 or dispatch.resolve_backend(backend, q, v, weights, 16) == "triton"
         return neural_memory(q, k, v, None, None, theta, weights, chunk_size=16, backend=backend)[0]
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run(16, "auto")
+    dispatch._warn.cache_clear()
+    run(16, "auto")
     with pytest.warns(UserWarning, match="'chunk' runs instead"):
         run(24, "auto")

@@ -1,5 +1,6 @@
 """Which backend runs: the one visible place where it is chosen."""
 
+import functools
 import importlib.util
 import os
 import warnings
@@ -25,7 +26,7 @@ Run = Callable[..., tuple[Tensor, MemoryState]]
 def resolve_backend(backend: str, q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str:
     """The backend that runs: for "auto", "triton" on CUDA where it can run, else "chunk".
 
-    Where "auto" cannot run the kernels on CUDA, a warning says why and what runs instead.
+    Where "auto" cannot run the kernels on CUDA, a warning says why and what runs instead, once for each reason.
 
     Args:
         backend: "auto", or one of ``BACKENDS``.
@@ -47,8 +48,14 @@ def resolve_backend(backend: str, q: Tensor, v: Tensor, weights: Sequence[Tensor
     if backend == "triton":
         raise ValueError(f"backend='triton' cannot run here: {reason}. backend='chunk' can, or 'auto'.")
     if not torch.compiler.is_compiling():
-        warnings.warn(f"The Triton kernels cannot run here, backend 'chunk' runs instead: {reason}.", stacklevel=4)
+        _warn(reason)
     return "chunk"
+
+
+@functools.cache
+def _warn(reason: str) -> None:
+    # in the name of who called the door, neural_memory
+    warnings.warn(f"The Triton kernels cannot run here, backend 'chunk' runs instead: {reason}.", stacklevel=4)
 
 
 def why_not_triton(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | None:
