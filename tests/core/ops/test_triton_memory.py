@@ -181,17 +181,30 @@ def test_bfloat16_tokens_of_a_memory_of_one_layer_fresh_at_every_token(make_inpu
     compare(inputs, torch.bfloat16, chunk_size=1, forget_to=forget_to)
 
 
-def test_every_number_that_is_returned_was_written(make_inputs, monkeypatch):
-    empty = torch.empty
+@pytest.mark.parametrize(("depth", "forget_to"), [(2, "zero"), (2, "start"), (1, "zero")])
+@pytest.mark.parametrize(("momentum", "dtype"), [(True, torch.float32), (False, torch.bfloat16)], ids=str)
+def test_every_number_that_is_returned_was_written(make_inputs, monkeypatch, momentum, dtype, depth, forget_to):
+    """Of several whole pieces in one launch, and of a part of one."""
 
-    def poisoned(*args, **kwargs):
-        x = empty(*args, **kwargs)
-        return x.fill_(torch.nan) if x.is_floating_point() else x
+    def poisoned(make):
+        def made(*args, **kwargs):
+            x = make(*args, **kwargs)
+            return x.fill_(torch.nan) if x.is_floating_point() else x
 
-    monkeypatch.setattr(torch, "empty", poisoned)
-    compare(make_inputs(B=1, T=21, H=2, **SHAPES))
-    compare(make_inputs(B=1, T=21, H=2, **SHAPES), forget_to="start")
-    compare(make_inputs(B=1, T=21, H=2, depth=1, **SHAPES))
+        return made
+
+    monkeypatch.setattr(torch, "empty", poisoned(torch.empty))
+    monkeypatch.setattr(torch, "empty_like", poisoned(torch.empty_like))
+    inputs = make_inputs(B=1, T=69, H=2, depth=depth, momentum=momentum, rate=0.1, extreme=False, **SHAPES)
+    compare(inputs, dtype, forget_to=forget_to)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA device")
+@pytest.mark.parametrize("depth", [1, 2])
+def test_two_runs_are_the_same_to_the_last_bit(make_inputs, depth):
+    given = as_dtype(make_inputs(**LARGE, hidden=64, depth=depth, rate=0.05, extreme=False), torch.bfloat16)
+    first, second = (given.everything(backend="triton", chunk_size=64) for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize("forget_to", ["zero", "start"])
