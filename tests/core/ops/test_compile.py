@@ -1,5 +1,7 @@
 """torch.compile and torch.export take the memory whole, and it computes the same there."""
 
+import importlib.util
+
 import pytest
 import torch
 
@@ -8,6 +10,8 @@ from titans_core.ops.memory import functions
 
 # "aot_eager" traces forward and backward as the default compiler does, and leaves the C++ to others
 BACKEND = "aot_eager"
+INTERPRETED = importlib.util.find_spec("triton") is not None and not torch.cuda.is_available()
+KERNELS = pytest.param("triton", marks=pytest.mark.skipif(not INTERPRETED, reason="needs Triton's interpreter"))
 
 
 @pytest.mark.parametrize(
@@ -32,25 +36,27 @@ def test_a_compiled_layer_is_one_graph_with_the_same_outputs_state_and_gradients
     torch.testing.assert_close(run(compiled), run(layer), rtol=1e-4, atol=1e-5)
 
 
-def test_an_exported_layer_computes_the_same():
+@pytest.mark.parametrize("backend", ["chunk", KERNELS])
+def test_an_exported_layer_computes_the_same(backend):
     class Outputs(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.layer = NeuralMemory(16, num_heads=2, chunk_size=8)
+            self.layer = NeuralMemory(32, num_heads=2, chunk_size=8, backend=backend)
 
         def forward(self, x):
             return self.layer(x)[0]
 
     module = Outputs().eval()
-    x = torch.randn(2, 21, 16)
+    x = torch.randn(2, 21, 32)
     program = torch.export.export(module, (x,))
     nodes = [node for m in program.graph_module.modules() for node in m.graph.nodes]
     assert any("titans.pieces" in str(node.target) for node in nodes)
     torch.testing.assert_close(program.module()(x), module(x))
 
 
+@pytest.mark.parametrize("backend", ["chunk", KERNELS])
 @pytest.mark.parametrize(("momentum", "base"), [(True, False), (False, False), (True, True)])
-def test_the_operators_keep_the_rules_of_the_library(momentum, base):
+def test_the_operators_keep_the_rules_of_the_library(momentum, base, backend):
     generator = torch.Generator().manual_seed(0)
 
     def normal(*shape):
@@ -58,13 +64,13 @@ def test_the_operators_keep_the_rules_of_the_library(momentum, base):
 
     gates = [torch.rand(2, 3, 4, generator=generator).requires_grad_() for _ in range(3)]
     alpha, eta, theta = (gates[0], gates[1] if momentum else None, gates[2])
-    torch.library.opcheck(functions._coefficients_op, (alpha, eta, theta, "chunk"))
+    torch.library.opcheck(functions._coefficients_op, (alpha, eta, theta, backend))
 
-    c = [x.detach().requires_grad_() for x in functions.coefficients(alpha, eta, theta, "chunk")]
+    c = [x.detach().requires_grad_() for x in functions.coefficients(alpha, eta, theta, backend)]
     n = 2 if momentum else 1
-    layers = [normal(3, n * 5, 6), normal(3, n * 6, 5), normal(3, 5, 6), normal(3, 6, 5)]
+    layers = [normal(3, n * 16, 32), normal(3, n * 32, 16), normal(3, 16, 32), normal(3, 32, 16)]
     if base:
         c = functions.Coefficients(*c).with_base()
-        layers += [normal(3, 5, 6), normal(3, 6, 5)]
-    tensors = [normal(2, 3, 4, 5), normal(2, 3, 4, 5), normal(2, 3, 4, 5), *c, *layers]
-    torch.library.opcheck(functions._pieces_op, (tensors, 2, "silu", "chunk"))
+        layers += [normal(3, 16, 32), normal(3, 32, 16)]
+    tensors = [normal(2, 3, 4, 16), normal(2, 3, 4, 16), normal(2, 3, 4, 16), *c, *layers]
+    torch.library.opcheck(functions._pieces_op, (tensors, 2, "silu", backend))
