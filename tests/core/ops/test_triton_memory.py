@@ -1,7 +1,5 @@
 """backend="triton" against the definition in float64: outputs, state, gradients. Without a GPU, in the interpreter."""
 
-import re
-import sys
 import warnings
 from types import SimpleNamespace
 
@@ -9,7 +7,6 @@ import pytest
 import torch
 
 from titans_core import NeuralMemory, neural_memory
-from titans_core.ops.memory.dispatch import resolve_backend
 
 pytest.importorskip("triton")
 
@@ -290,9 +287,9 @@ def test_an_older_triton_is_refused_and_auto_says_what_runs_instead(monkeypatch)
     monkeypatch.setattr(triton, "__version__", "3.2.0")
     reason = r"they need Triton 3\.6 or newer, .*not 3\.2\.0"
     with pytest.warns(UserWarning, match=f"backend 'chunk' runs instead: {reason}"):
-        assert resolve_backend("auto", on_cuda, on_cuda, weights, 16) == "chunk"
+        assert dispatch.resolve_backend("auto", on_cuda, on_cuda, weights, 16) == "chunk"
     with pytest.raises(ValueError, match=f"backend='triton' cannot run here: {reason}"):
-        resolve_backend("triton", on_cuda, on_cuda, weights, 16)
+        dispatch.resolve_backend("triton", on_cuda, on_cuda, weights, 16)
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="there is a CUDA device")
