@@ -2,6 +2,9 @@
 
 import cmath
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -136,3 +139,21 @@ def test_under_bf16_autocast_the_transform_stays_float32():
 
 def test_a_large_threshold_shrinks_everything_away():
     assert make(shrink=1e6)(torch.randn(2, 5, 6)).count_nonzero() == 0
+
+
+def test_one_sequence_of_many_blocks_leaves_memory_as_it_was():
+    """In a process of its own, since fft2 wrote beyond its memory there: glibc ends a process that it finds so."""
+    code = """
+import torch
+from titans_ts.einfft import EinFFT
+
+torch.set_num_threads(1)
+layer = EinFFT(862 * 32, 862)
+for _ in range(3):
+    x = torch.randn(1, 11, 862 * 32, requires_grad=True)
+    layer(x).square().sum().backward()
+    assert x.grad.isfinite().all()
+"""
+    checked = {**os.environ, "MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "85"}
+    done = subprocess.run([sys.executable, "-c", code], env=checked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
