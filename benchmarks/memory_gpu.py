@@ -38,7 +38,7 @@ from titans_core.train.flops import memory_flops, peak_flops
 
 FILE = RESULTS / "memory_gpu.jsonl"
 REPEATS, LEAST, SECONDS = 7, 5, 2  # a case is repeated: at most, at least, and no more after so many seconds
-PEER_SECONDS = 60  # that a peer may take
+PEER_SECONDS = 90  # that a peer may take
 HEADS, HEAD, CHUNK, TOKENS = 16, 64, 64, 65536
 
 Step = Callable[[], Any]

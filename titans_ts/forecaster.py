@@ -247,8 +247,8 @@ class TitansForecaster(TitansEstimator):
 
         No weight of the outer loop changes, and the time it takes does not depend on how much was read before.
         Afterwards ``predict()`` gives what ``predict(whole_history)`` would, but for ``missing="interpolate"`` where a
-        hole goes on behind ``new_df``: it is filled without what comes later. Intervals follow the errors that have
-        become known.
+        hole goes on behind ``new_df``: it is filled without what comes later. Intervals of a point loss follow the
+        errors that have become known; those of a probabilistic one are the network's.
 
         Args:
             new_df: the rows that follow those known, of all series, in the layout of ``fit``; of a wide frame also one
@@ -410,6 +410,8 @@ class TitansForecaster(TitansEstimator):
         from titans_ts.plots import plot_forecast
 
         h = self._fitted().h
+        if history is not None:
+            at_least("history", history)
         past = self._asked(df, static_df)
         levels = check_levels(level)
         values = self._continue(past, futr_df, levels, from_start=df is not None)

@@ -35,6 +35,12 @@ def frame():
     return pd.DataFrame(rows, columns=["unique_id", "ds", "cutoff", "y", "Titans"])
 
 
+@pytest.mark.parametrize("history", [0, -5, 2.5, "x"])
+def test_rows_of_the_past_to_draw_are_a_count(tiny, wide, history):
+    with pytest.raises(ValueError, match=r"history must be an integer >= 1"):
+        tiny().fit(wide, val_size=60).plot(history=history)
+
+
 def test_a_backtest_is_drawn_with_its_widest_bounds(frame):
     for level in (95, 50):  # from wide to narrow, as cross_validation gives them
         frame[f"Titans-lo-{level}"] = frame["Titans"] - level
