@@ -181,7 +181,7 @@ def test_bfloat16_tokens_of_a_memory_of_one_layer_fresh_at_every_token(make_inpu
 @pytest.mark.parametrize(("depth", "forget_to"), [(2, "zero"), (2, "start"), (1, "zero")])
 @pytest.mark.parametrize(("momentum", "dtype"), [(True, torch.float32), (False, torch.bfloat16)], ids=str)
 def test_every_number_that_is_returned_was_written(make_inputs, monkeypatch, momentum, dtype, depth, forget_to):
-    """Of several whole pieces in one launch, and of a part of one."""
+    """Of several whole pieces in one launch, and of a part of one; of one piece and extreme gates."""
 
     def poisoned(make):
         def made(*args, **kwargs):
@@ -194,6 +194,8 @@ def test_every_number_that_is_returned_was_written(make_inputs, monkeypatch, mom
     monkeypatch.setattr(torch, "empty_like", poisoned(torch.empty_like))
     inputs = make_inputs(B=1, T=69, H=2, depth=depth, momentum=momentum, rate=0.1, extreme=False, **SHAPES)
     compare(inputs, dtype, forget_to=forget_to)
+    if dtype == torch.float32:
+        compare(make_inputs(B=1, T=21, H=2, depth=depth, momentum=momentum, **SHAPES), forget_to=forget_to)
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA device")
