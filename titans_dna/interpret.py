@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from titans_core.checks import at_least
 from titans_core.tokenizers import require
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import Reads, reads_of
@@ -78,8 +79,7 @@ def attribute(
     for name, value, choices in (("method", method, METHODS), ("background", background, BACKGROUNDS)):
         if value not in choices:
             raise ValueError(f"{name} must be one of {choices}, got {value!r}.")
-    if not isinstance(steps, int | np.integer) or isinstance(steps, bool) or steps < 1:
-        raise ValueError(f"steps must be an integer >= 1, got {steps!r}.")
+    at_least("steps", steps)
     if method == "gradients":
         require("captum", "method='gradients'", "interpret")
     reads = reads_of(sequences)
