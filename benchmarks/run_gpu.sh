@@ -18,19 +18,19 @@ python="${PYTHON:-python3}"
 "$python" -c 'import torch, sys; sys.exit(None if torch.cuda.is_available() else "there is no CUDA device here")' || exit 1
 trap '[ ! -f benchmarks/results/memory_gpu.jsonl ] || cp benchmarks/results/memory_gpu.jsonl "$folder"/' EXIT
 failed=0
+# fla compiles for minutes, beside the tests; what it finds fastest there is not kept
+FLA_CACHE_RESULTS=0 timeout -k 5 150 "$python" benchmarks/memory_gpu.py --warm >"$folder/warm.log" 2>&1 &
 if "$python" -c 'import pytest' 2>/dev/null; then
   # most of their time is compiling, which runs side by side where there is pytest-xdist
   workers=$("$python" -c 'import xdist; print("-n auto --maxprocesses 16")' 2>/dev/null)
-  # fla compiles for minutes, which is done meanwhile; what it finds fastest beside the tests is not kept
-  FLA_CACHE_RESULTS=0 timeout -k 5 150 "$python" benchmarks/memory_gpu.py --warm >"$folder/warm.log" 2>&1 &
   # interrupted, pytest still tells what failed
   timeout -s INT -k 10 140 "$python" -m pytest -q -rf --junitxml="$folder/tests.xml" -p no:cacheprovider -o addopts="--import-mode=importlib" -o timeout= $workers \
     tests/core/ops/test_triton_coefficients.py tests/core/ops/test_triton_decode.py tests/core/ops/test_triton_memory.py 2>&1 |
     tee "$folder/tests.log" || failed=1
-  wait
 else
   echo "pytest is not installed: the kernels are measured, and not tested" >&2
   failed=1
 fi
+wait
 timeout -k 5 290 "$python" benchmarks/memory_gpu.py --minutes 4 || failed=1
 exit "$failed"
