@@ -10,7 +10,7 @@ from sklearn.base import clone
 from titans_core.checks import at_least
 from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import read_columns
-from titans_ts.intervals import NO_SCORES, Calibration, bounds_of, check_levels, column_names, scored_origins
+from titans_ts.intervals import NO_SCORES, Calibration, check_levels, column_names, scored_origins
 from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
@@ -67,15 +67,16 @@ def _check_levels(forecaster: "TitansForecaster", levels: list[float], rows: int
     """Levels that no model could give are told before one is trained.
 
     Raises:
-        ValueError: levels beyond those of the loss; or a point loss, and no row of the first ``rows`` for validation.
+        ValueError: none of the first ``rows`` is for validation, and the loss is a point, or has no such levels.
     """
     if not levels:
         return
     objective, least = objective_of(forecaster.loss), forecaster.input_size + forecaster.h
-    if objective.probabilistic:
-        objective.quantiles(torch.zeros(1, objective.outputs), bounds_of(levels))
-    elif border_row(rows, least, forecaster.h, val_size) == rows:
+    if border_row(rows, least, forecaster.h, val_size) < rows:
+        return
+    if not objective.probabilistic:
         raise ValueError(NO_SCORES)
+    objective.nominal(torch.zeros(1, objective.outputs), levels[-1])
 
 
 def _of_old_series(whole: Panel, forecaster: "TitansForecaster", cutoff: int, val_size: int | None) -> Panel:
@@ -112,7 +113,7 @@ def backtest_frame(
     begun = np.arange(T)[:, None] >= first_rows(tensor(given.values)).numpy()
     unknown = given.unknown().any(axis=-1) & begun
     table = model.scaling_.table(panel)
-    found = model.model_.rolling(table, torch.tensor(origins), levels)
+    found = model.model_.rolling(table, torch.tensor(origins), bool(levels))
     rolling = _RollingCalibration(model, table, fitted if levels else None)
     names = column_names(levels)
     parts = []
@@ -121,7 +122,7 @@ def backtest_frame(
         if model.missing == "interpolate" and unknown[origin - 1].any():
             # the line through a hole that goes on behind the origin was drawn to what came later
             then = model.scaling_.table(given.known_at(origin).filled(model.missing))
-            at = model.model_.rolling(then, torch.tensor([origin]), levels)
+            at = model.model_.rolling(then, torch.tensor([origin]), bool(levels))
         values = model.model_.bounded(at, levels, rolling.known_by(origin))[0]
         rows = slice(origin, min(origin + h, T))
         values = model.scaling_.units.restored(values, panel.index[rows])
@@ -139,7 +140,7 @@ class _RollingCalibration:
     def __init__(self, model: "TitansForecaster", table: Table, fitted: int | None) -> None:
         self.calibration, self.h = model.calibration_, model._fitted().h
         self.later: np.ndarray | None = None
-        if fitted is None or self.calibration is None or model.model_.objective.probabilistic:
+        if fitted is None or self.calibration is None:
             return
         self.origins = scored_origins(fitted - self.h + 1, len(table.values) - self.h + 1, self.calibration.step)
         if len(self.origins):

@@ -224,7 +224,8 @@ class TitansForecaster(TitansEstimator):
                 from its first. None: from the end of what ``fit`` and :meth:`update` were given.
             futr_df: the declared future columns in the h steps: ``unique_id, ds`` and them.
             level: percentages such as ``[80, 95]``, for intervals. With a point loss they are conformal, from the
-                errors on the validation rows; with a probabilistic loss they are the model's own.
+                errors on the validation rows; with a probabilistic loss they are the model's own, drawn wider or
+                narrower by these errors.
             static_df: the declared static columns of other series than those of ``fit``; with ``df``.
 
         Returns:
@@ -247,8 +248,8 @@ class TitansForecaster(TitansEstimator):
 
         No weight of the outer loop changes, and the time it takes does not depend on how much was read before.
         Afterwards ``predict()`` gives what ``predict(whole_history)`` would, but for ``missing="interpolate"`` where a
-        hole goes on behind ``new_df``: it is filled without what comes later. Intervals of a point loss follow the
-        errors that have become known; those of a probabilistic one are the network's.
+        hole goes on behind ``new_df``: it is filled without what comes later. Intervals follow the errors that have
+        become known.
 
         Args:
             new_df: the rows that follow those known, of all series, in the layout of ``fit``; of a wide frame also one
@@ -446,7 +447,7 @@ class TitansForecaster(TitansEstimator):
             short = panel.ids[int(late.to(torch.uint8).argmax())]
             raise ValueError(f"series {short!r} is shorter than input_size={config.input_size}. Give more of its past.")
         model, begun = self.model_, config.masked or not from_start
-        found = forecast_rows(model.network, model.objective, ahead, origin, model.probabilities(levels), begun)
+        found = forecast_rows(model.network, model.objective, ahead, origin, bool(levels), begun)
         if model.memory is not None:
             streams = model.read_through(table) if from_start else self.position_.streams
             found = found.moved(model.recalled(streams, table.values)[None])

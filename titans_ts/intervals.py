@@ -1,20 +1,20 @@
 """Conformal intervals: as wide as the errors on rows that training did not see (Vovk et al. 2005).
 
-A score is the absolute error of a forecast in units of the deviation of its lookback, so that intervals are wide where
-a series is restless. The interval of a level is the forecast plus and minus the score that this part of the scores
-stays below, for each step of the horizon.
+A score says how far a forecast was off beside what could be known before: of a point loss the absolute error in units
+of the deviation of its lookback, so that intervals are wide where a series is restless; of a probabilistic loss the
+error beside the spread that the network foretold (:meth:`titans_ts.objective.Objective.score`; the conformalised
+quantile regression of Romano et al. 2019, by a ratio). The interval of a level ends at the score that this part of the
+scores stays below, for each step of the horizon.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from titans_core.checks import is_number
 from titans_datasets.warn import warn_caller
-from titans_ts.simba import FLOOR
 
 VALUES = 1 << 25  # forecast at once to score them
 WINDOWS = 512  # scores kept of each series and step
@@ -39,9 +39,8 @@ class Calibration:
     step: int = 1
 
     @classmethod
-    def of(cls, forecasts: np.ndarray, truth: np.ndarray, spread: np.ndarray, step: int = 1) -> "Calibration":
-        """From forecasts and truth ``[W, h, N]`` in time order, and the deviation ``[W, N]`` of the lookbacks."""
-        scores = np.abs(truth - forecasts) / np.maximum(spread, FLOOR)[:, None]
+    def of(cls, scores: np.ndarray, step: int = 1) -> "Calibration":
+        """From scores ``[W, h, N]`` in time order."""
         calibration = cls(scores.astype(np.float32), step)
         return calibration.shared() if scores.shape[2] > SERIES else calibration
 
@@ -57,50 +56,51 @@ class Calibration:
         most = max(len(self.scores), WINDOWS)
         return Calibration(np.concatenate((self.scores, newer.scores))[-most:], self.step)
 
-    def half_width(
-        self,
-        level: float,
-        spread: np.ndarray,
-        series: Sequence[int | None] | None = None,
-        stale: np.ndarray | float = 0.0,
-    ) -> np.ndarray:
-        """Half the width ``[..., h, N]`` of intervals of ``level`` percent, for lookbacks of deviation ``[..., N]``.
+    def reached(self, level: float, series: Sequence[int | None] | None = None) -> np.ndarray:
+        """The score that ``level`` percent of the next ones will not exceed, ``[h, N]``; arguments as of
+        :meth:`ranked`. Where there are too few scores it is the largest of them, with a warning.
 
-        ``series`` says which ones the N are, by number; None is a new one, which has the scores of all. By default they
-        are all, in order. ``stale`` ``[..., N]``, the part of a lookback behind its newest measured value: the larger
-        it is, the more the width is that of the series as a whole, as the scores are of lookbacks that were measured.
+        Raises:
+            ValueError: no score is known.
         """
-        scores = self._ranked(level)
-        if scores.shape[1] > 1:
-            silent = np.isnan(scores).any(axis=0)  # ended before the validation rows: no error of its own
-            asked = range(scores.shape[1]) if series is None else series
-            places = [scores.shape[1] if i is None or silent[i] else i for i in asked]
-            pooled = self.shared()._ranked(level) if scores.shape[1] in places else scores[:, :0]
-            scores = np.concatenate((scores, pooled), axis=1)[:, places]
-        if np.isnan(scores).all(axis=0).any():
-            raise ValueError(NO_SCORES)
-        # a step whose truth was never known is no surer than the others
-        scores = np.where(np.isnan(scores), np.nanmax(scores, axis=0), scores)
-        half = scores.astype(np.float64) * np.maximum(spread, FLOOR)[..., None, :]
-        part = np.asarray(stale)[..., None, :] if np.ndim(stale) else stale
-        return half + part * (NormalDist().inv_cdf((1 + level / 100) / 2) - half)
-
-    def _ranked(self, level: float) -> np.ndarray:
-        """The score that ``level`` percent of the next ones will not exceed, ``[h, N or 1]``."""
-        count = np.isfinite(self.scores).sum(axis=0)
-        # the rank that keeps the promise in a finite sample: ceil((n + 1) level) of n
-        rank = np.ceil((count + 1) * level / 100)
-        scored = count > 0
-        fewest = int(count[scored].min()) if scored.any() else 0
-        if (rank > count)[scored].any() or not scored.any():
+        scores, enough = self.ranked(level, series)
+        if not enough[np.isfinite(scores)].all() or not np.isfinite(scores).any():
+            count = np.isfinite(self.scores).sum(axis=0)
+            fewest = int(count[count > 0].min()) if count.any() else 0
             warn_caller(
                 f"intervals of {level:g} % need errors on more validation windows than the {fewest} there are, which "
                 f"give {100 * fewest / (fewest + 1):.0f} % at most; these are as wide as the largest error. Give fit a "
                 "larger val_size, or take a probabilistic loss such as loss='quantile'."
             )
+        if np.isnan(scores).all(axis=0).any():
+            raise ValueError(NO_SCORES)
+        # a step whose truth was never known is no surer than the others
+        return np.where(np.isnan(scores), np.nanmax(scores, axis=0), scores)
+
+    def ranked(self, level: float, series: Sequence[int | None] | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The score that ``level`` percent of the next ones will not exceed, ``[h, N]``, and where there are enough to
+        say so; else it is the largest known, and NaN where none is.
+
+        ``series`` says which ones the N are, by number; None is a new one, which has the scores of all. By default they
+        are all, in order.
+        """
+        found = self._ranked(level)
+        if found.shape[2] > 1:
+            silent = ~np.isfinite(self.scores).any(axis=(0, 1))  # ended before the validation rows: none of its own
+            asked = range(found.shape[2]) if series is None else series
+            places = [found.shape[2] if i is None or silent[i] else i for i in asked]
+            pooled = self.shared()._ranked(level) if found.shape[2] in places else found[..., :0]
+            found = np.concatenate((found, pooled), axis=2)[..., places]
+        return found[0], found[1] > 0
+
+    def _ranked(self, level: float) -> np.ndarray:
+        """Of each step and series, or of all together, and whether they are enough, ``[2, h, N or 1]``."""
+        count = np.isfinite(self.scores).sum(axis=0)
+        # the rank that keeps the promise in a finite sample: ceil((n + 1) level) of n
+        rank = np.ceil((count + 1) * level / 100)
         ordered = np.sort(self.scores, axis=0)  # NaN last
         at = np.clip(rank.astype(int) - 1, 0, np.maximum(count - 1, 0))
-        return np.take_along_axis(ordered, at[None], axis=0)[0]
+        return np.stack((np.take_along_axis(ordered, at[None], axis=0)[0].astype(np.float64), rank <= count))
 
 
 def scored_series(N: int) -> np.ndarray:
@@ -142,9 +142,3 @@ def column_names(levels: list[float]) -> list[str]:
     """Of a forecast and its bounds in the order of neuralforecast: lower ones from wide to narrow, then upper ones."""
     low, high = [f"Titans-lo-{v:g}" for v in reversed(levels)], [f"Titans-hi-{v:g}" for v in levels]
     return ["Titans", *low, *high]
-
-
-def bounds_of(levels: Sequence[float]) -> list[float]:
-    """Probabilities of the bounds of intervals: lower ones from wide to narrow, then upper ones."""
-    low = [(100 - v) / 200 for v in reversed(levels)]
-    return [*low, *(1 - p for p in reversed(low))]

@@ -2,18 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from titans_ts import online
-from titans_ts.intervals import NO_SCORES, Calibration, bounds_of, scored_origins, scored_series, scoring_step
+from titans_ts.intervals import NO_SCORES, Calibration, scored_origins, scored_series, scoring_step
 from titans_ts.objective import Objective
 from titans_ts.panel import Panel
 from titans_ts.rolling import Forecasts, corrections, forecast_rows
 from titans_ts.scaling import Scaling
-from titans_ts.simba import Simba
+from titans_ts.simba import FLOOR, Simba
 from titans_ts.windows import Table, first_rows, inside_holes
 
 
@@ -46,14 +47,11 @@ class Model:
         """Rows that must be kept to go on from."""
         return self.input_size + self.h + (0 if self.memory is None else 2 * self.memory.stride)
 
-    def rolling(self, table: Table, origins: Tensor, levels: Sequence[float] = ()) -> Forecasts:
-        """Forecasts at many origins of a table, standardised; the memory reads it from its first row."""
-        found = forecast_rows(self.network, self.objective, table, origins, self.probabilities(levels))
+    def rolling(self, table: Table, origins: Tensor, whole: bool = False) -> Forecasts:
+        """Forecasts at many origins of a table, standardised; the memory reads it from its first row. ``whole`` keeps
+        what their intervals take."""
+        found = forecast_rows(self.network, self.objective, table, origins, whole)
         return found if self.memory is None else found.moved(corrections(self.memory, table, origins))
-
-    def probabilities(self, levels: Sequence[float]) -> list[float]:
-        """Of the bounds of intervals (:func:`bounds_of`); none for a point forecast."""
-        return bounds_of(levels) if self.objective.probabilistic else []
 
     def read_through(self, table: Table) -> list[online.Stream]:
         """The online memory at the end of a table."""
@@ -84,40 +82,62 @@ class Model:
             found: forecasts.
             levels: of the intervals, in percent.
             calibration: errors of past forecasts.
-            series: whose those are (:meth:`Calibration.half_width`).
+            series: whose those are (:meth:`Calibration.reached`).
 
         Raises:
-            ValueError: a point forecast without a calibration.
+            ValueError: a point forecast without a calibration, or a level that the network cannot say without one.
         """
-        point = found.point.double().numpy()[..., None]
-        if not levels:
-            return point
-        if found.quantiles is not None:
-            return np.concatenate((point, found.quantiles.double().numpy()), axis=-1)
-        if calibration is None:
+        bounds = [self._interval(found, level, calibration, series) for level in levels]
+        low, high = [low for low, _ in reversed(bounds)], [high for _, high in bounds]
+        return torch.stack((found.point, *low, *high), dim=-1).double().numpy()
+
+    def _interval(
+        self, found: Forecasts, level: float, calibration: Calibration | None, series: Sequence[int | None] | None
+    ) -> tuple[Tensor, Tensor]:
+        """The bounds of one level, ``[K, h, N]``."""
+        objective, point = self.objective, found.point
+        raw = point.unsqueeze(-1) if found.raw is None else found.raw
+        if calibration is None and not objective.probabilistic:
             raise ValueError(NO_SCORES)
-        spread = found.spread.double().numpy()
-        stale = 0.0 if found.stale is None else found.stale.double().numpy()
-        half = [calibration.half_width(v, spread, series, stale)[..., None] for v in levels]
-        return np.concatenate((point, *(point - w for w in reversed(half)), *(point + w for w in half)), axis=-1)
+        if calibration is None:
+            score = objective.nominal(raw, level)
+        elif objective.probabilistic:
+            score, enough = (torch.from_numpy(x) for x in calibration.ranked(level, series))
+            if not enough.all():  # the network is believed, unless it is proved wrong
+                score = score.where(enough, score.fmax(objective.nominal(raw, level)))
+        else:
+            score = torch.from_numpy(calibration.reached(level, series))
+        score = score.to(point)
+        spread = found.spread.clamp(min=FLOOR)[:, None]
+        whole = NormalDist().inv_cdf((1 + level / 100) / 2)  # of the series, around the forecast
+        stale = None if found.stale is None else found.stale[:, None]
+
+        def bound(side: int) -> Tensor:
+            error = objective.offset(raw, score, side) * spread
+            # the longer nothing was measured, the less the lookback says
+            error = error if stale is None else torch.lerp(error, torch.full_like(error, side * whole), stale)
+            return point + error
+
+        return bound(-1), bound(1)
 
     def scores(self, table: Table, origins: Tensor, step: int) -> Calibration:
         """Errors of the forecasts at these origins, NaN where nothing was measured: inside a hole that was filled, and
         from an origin in one, behind which the line was drawn to what came later."""
         chosen = scored_series(table.values.shape[1])
         if len(chosen) == table.values.shape[1] or self.network.config.num_series is not None:
-            return self._scored(self.rolling(table, origins), table, origins, step)
+            return self._scored(self.rolling(table, origins, True), table, origins, step)
         # of many series only those are forecast whose scores are kept
         few = table.of_series(torch.from_numpy(chosen))
-        return self._scored(self.rolling(few, origins), few, origins, step).shared()
+        return self._scored(self.rolling(few, origins, True), few, origins, step).shared()
 
     def _scored(self, found: Forecasts, table: Table, origins: Tensor, step: int) -> Calibration:
         horizon = origins[:, None] + torch.arange(self.h)
-        truth = table.values[horizon]
+        error = (table.values[horizon] - found.point) / found.spread.clamp(min=FLOOR)[:, None]
+        scores = self.objective.score(error.unsqueeze(-1) if found.raw is None else found.raw, error)
         if table.drawn is not None:
             begins = inside_holes(table.drawn, origins, self.network.config.num_series is not None)
-            truth = truth.masked_fill(table.drawn[..., 0][horizon] | begins[:, None], float("nan"))
-        return Calibration.of(found.point.numpy(), truth.numpy(), found.spread.numpy(), step)
+            scores = scores.masked_fill(table.drawn[..., 0][horizon] | begins[:, None], float("nan"))
+        return Calibration.of(scores.masked_fill(error.isnan(), float("nan")).numpy(), step)
 
 
 @dataclass(frozen=True)
@@ -144,7 +164,8 @@ class Position:
         T = len(table.values)
         calibration, pending = None, {}
         if border < T:
-            step = scoring_step(T - model.h + 1 - border, model.h * table.values.shape[1])
+            each = model.h * table.values.shape[1] * model.objective.outputs
+            step = scoring_step(T - model.h + 1 - border, each)
             known = scored_origins(border, T - model.h + 1, step)
             if len(known):
                 calibration = model.scores(table, torch.from_numpy(known), step)
@@ -180,7 +201,7 @@ class Position:
             origins = scored_origins(first, end - model.h + 1, step)
             if len(origins):
                 rows = torch.from_numpy(origins - offset)
-                found = forecast_rows(model.network, model.objective, table, rows, begun=True)
+                found = forecast_rows(model.network, model.objective, table, rows, whole=True, begun=True)
                 silent = table.values.new_zeros(model.h, table.values.shape[1])
                 found = found.moved(torch.stack([pending.get(t, silent) for t in origins.tolist()]))
                 calibration = calibration.joined(model._scored(found, table, rows, step))

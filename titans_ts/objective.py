@@ -1,10 +1,9 @@
 """What the network is trained to say of each step: a point, quantiles, or a distribution."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Protocol, cast
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -17,6 +16,9 @@ POINTS = ("mae", "mse", "huber")
 FAMILIES = ("normal", "laplace", "student_t")
 LOSSES = (*POINTS, "quantile", *FAMILIES)
 PROBABILITIES = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
+_MEDIAN = PROBABILITIES.index(0.5)
+_SCORES = torch.tensor([NormalDist().inv_cdf(p) for p in PROBABILITIES])
+_LEAST_SPREAD = 1e-3  # in units of the window
 
 
 class Objective(Protocol):
@@ -25,7 +27,7 @@ class Objective(Protocol):
     Attributes:
         name: of the loss.
         outputs: numbers that the network says of a step.
-        probabilistic: whether it knows quantiles.
+        probabilistic: whether it knows intervals of its own.
     """
 
     @property
@@ -43,8 +45,17 @@ class Objective(Protocol):
         """raw ``[..., outputs]`` -> the forecast ``[...]``."""
         ...
 
-    def quantiles(self, raw: Tensor, probabilities: Sequence[float]) -> Tensor:
-        """raw ``[..., outputs]`` -> ``[..., len(probabilities)]``."""
+    def score(self, raw: Tensor, error: Tensor) -> Tensor:
+        """How far off the point a target is, beside what ``raw`` ``[..., outputs]`` says of the spread: from ``error``
+        ``[...]`` in window units, ``[...]``, at least 0."""
+        ...
+
+    def offset(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
+        """The error ``[...]``, below (side -1) or above (1) the point, that has this score."""
+        ...
+
+    def nominal(self, raw: Tensor, level: float) -> Tensor:
+        """The score ``[...]`` that ``level`` percent of targets have at most, as the network says it."""
         ...
 
 
@@ -65,13 +76,23 @@ class Point:
     def point(self, raw: Tensor) -> Tensor:
         return raw.squeeze(-1)
 
-    def quantiles(self, raw: Tensor, probabilities: Sequence[float]) -> Tensor:
-        raise NotImplementedError("a point forecast has no quantiles")
+    def score(self, raw: Tensor, error: Tensor) -> Tensor:
+        return error.abs()
+
+    def offset(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
+        return side * score
+
+    def nominal(self, raw: Tensor, level: float) -> Tensor:
+        raise NotImplementedError("a point forecast has no intervals of its own")
 
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Quantiles at :data:`PROBABILITIES` by the pinball loss (Koenker & Bassett 1978), and straight lines between."""
+    """Quantiles at :data:`PROBABILITIES` by the pinball loss (Koenker & Bassett 1978).
+
+    A score is the standard normal's quantile at the same probability; straight lines, over these, lead from one
+    quantile to the next, and on beyond the outermost as from the second before them.
+    """
 
     name: str = "quantile"
     outputs: int = len(PROBABILITIES)
@@ -84,22 +105,43 @@ class Quantiles:
         return 2 * torch.maximum(p * above, (p - 1) * above).mean(dim=-1) * scale
 
     def point(self, raw: Tensor) -> Tensor:
-        return raw.sort(dim=-1).values[..., PROBABILITIES.index(0.5)]
+        return raw.sort(dim=-1).values[..., _MEDIAN]
 
-    def quantiles(self, raw: Tensor, probabilities: Sequence[float]) -> Tensor:
-        lowest, highest = PROBABILITIES[0], PROBABILITIES[-1]
-        if min(probabilities) < lowest - 1e-9 or max(probabilities) > highest + 1e-9:
+    def score(self, raw: Tensor, error: Tensor) -> Tensor:
+        knots, slopes = self._lines(raw)
+        part = torch.searchsorted(knots, error.unsqueeze(-1).contiguous())
+        begin = (part - 1).clamp(min=0)
+        found = _SCORES.to(raw)[begin] + (error.unsqueeze(-1) - knots.gather(-1, begin)) / slopes.gather(-1, part)
+        return found.squeeze(-1).abs()
+
+    def offset(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
+        knots, slopes = self._lines(raw)
+        scores, score = _SCORES.to(raw), side * score.to(raw).expand(raw.shape[:-1]).unsqueeze(-1)
+        part = torch.searchsorted(scores, score.contiguous())
+        begin = (part - 1).clamp(min=0)
+        return (knots.gather(-1, begin) + (score - scores[begin]) * slopes.gather(-1, part)).squeeze(-1)
+
+    def nominal(self, raw: Tensor, level: float) -> Tensor:
+        widest = 100 * (PROBABILITIES[-1] - PROBABILITIES[0])
+        if level > widest + 1e-9:
             raise ValueError(
-                f"loss='quantile' learns levels up to {100 * (highest - lowest):g}. For wider intervals use a point "
-                "loss (conformal intervals) or a distribution such as loss='student_t'."
+                f"loss='quantile' learns levels up to {widest:g}. For wider intervals fit with a larger val_size, or "
+                "take a distribution such as loss='student_t'."
             )
+        return raw.new_full(raw.shape[:-1], NormalDist().inv_cdf((1 + level / 100) / 2))
+
+    def _lines(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        """Quantiles less the median, ``[..., 9]``, and the slopes before, between and behind them, ``[..., 10]``.
+
+        No slope is 0, so that one score belongs to each error.
+        """
         ordered = raw.sort(dim=-1).values  # quantiles that were learned apart may cross
-        found = []
-        for p in probabilities:
-            right = min(max(int(np.searchsorted(PROBABILITIES, p)), 1), len(PROBABILITIES) - 1)
-            low, high = PROBABILITIES[right - 1], PROBABILITIES[right]
-            found.append(torch.lerp(ordered[..., right - 1], ordered[..., right], (p - low) / (high - low)))
-        return torch.stack(found, dim=-1)
+        scores = _SCORES.to(raw)
+        inner = (ordered.diff(dim=-1) / scores.diff()).clamp(min=_LEAST_SPREAD)
+        knots = F.pad((inner * scores.diff()).cumsum(dim=-1), (1, 0))
+        knots = knots - knots[..., _MEDIAN : _MEDIAN + 1]
+        outer = (knots[..., [2, -1]] - knots[..., [0, -3]]) / (scores[[2, -1]] - scores[[0, -3]])
+        return knots, torch.cat((outer[..., :1], inner, outer[..., 1:]), dim=-1)
 
 
 @dataclass(frozen=True)
@@ -120,16 +162,19 @@ class Family:
     def point(self, raw: Tensor) -> Tensor:
         return raw[..., 0]
 
-    def quantiles(self, raw: Tensor, probabilities: Sequence[float]) -> Tensor:
+    def score(self, raw: Tensor, error: Tensor) -> Tensor:
+        return error.abs() / _spread(raw[..., 1])
+
+    def offset(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
+        return side * score * _spread(raw[..., 1])
+
+    def nominal(self, raw: Tensor, level: float) -> Tensor:
         from scipy import stats
 
-        p = np.asarray(probabilities)
-        loc, spread = raw[..., :1].double().numpy(), _spread(raw[..., 1:2]).double().numpy()
+        p = (1 + level / 100) / 2
         if self.name == "student_t":
-            found = stats.t.ppf(p, _freedom(raw[..., 2:3]).double().numpy(), loc, spread)
-        else:
-            found = (stats.norm if self.name == "normal" else stats.laplace).ppf(p, loc, spread)
-        return torch.from_numpy(found).to(raw.dtype)
+            return torch.from_numpy(stats.t.ppf(p, _freedom(raw[..., 2]).double().numpy())).to(raw)
+        return raw.new_full(raw.shape[:-1], (stats.norm if self.name == "normal" else stats.laplace).ppf(p))
 
     def _distribution(self, raw: Tensor) -> Distribution:
         loc, spread = raw[..., 0], _spread(raw[..., 1])
@@ -139,7 +184,7 @@ class Family:
 
 
 def _spread(raw: Tensor) -> Tensor:
-    return F.softplus(raw) + 1e-3
+    return F.softplus(raw) + _LEAST_SPREAD
 
 
 def _freedom(raw: Tensor) -> Tensor:

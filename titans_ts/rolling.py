@@ -1,8 +1,6 @@
 """Forecasts at many origins of a table: the network's, corrected by the online memory where there is one."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -22,61 +20,48 @@ class Forecasts:
 
     Attributes:
         point: ``[K, h, N]``.
-        quantiles: ``[K, h, N, Q]``, where they were asked for.
+        raw: what the network says of each, ``[K, h, N, outputs]``, where the objective is probabilistic and it was
+            asked for.
         spread: deviation of the lookbacks, ``[K, N]``.
         stale: part of the lookbacks that lies behind their newest measured value, ``[K, N]``; None for 0.
     """
 
     point: Tensor
-    quantiles: Tensor | None
+    raw: Tensor | None
     spread: Tensor
     stale: Tensor | None = None
 
     def at(self, i: int) -> "Forecasts":
         """Those of one origin, K = 1."""
         one = slice(i, i + 1)
-        quantiles, stale = (None if x is None else x[one] for x in (self.quantiles, self.stale))
-        return Forecasts(self.point[one], quantiles, self.spread[one], stale)
+        raw, stale = (None if x is None else x[one] for x in (self.raw, self.stale))
+        return Forecasts(self.point[one], raw, self.spread[one], stale)
 
     def side_by_side(self, K: int) -> "Forecasts":
         """Of K origins, from those of one series each, ``[K * N, h, 1]``, origin by origin."""
         point = self.point.squeeze(-1).unflatten(0, (K, -1)).transpose(1, 2)
-        quantiles = self.quantiles
-        if quantiles is not None:
-            quantiles = quantiles.squeeze(2).unflatten(0, (K, -1)).transpose(1, 2)
-        return Forecasts(point, quantiles, self.spread.squeeze(-1).unflatten(0, (K, -1)))
+        raw = None if self.raw is None else self.raw.squeeze(2).unflatten(0, (K, -1)).transpose(1, 2)
+        return Forecasts(point, raw, self.spread.squeeze(-1).unflatten(0, (K, -1)))
 
     def moved(self, by: Tensor) -> "Forecasts":
         """With ``by`` ``[K, h, N]`` added."""
-        quantiles = None if self.quantiles is None else self.quantiles + by.unsqueeze(-1)
-        return replace(self, point=self.point + by, quantiles=quantiles)
-
-    def widened(self, stale: Tensor | None, probabilities: Sequence[float]) -> "Forecasts":
-        """Where nothing new was measured for long, quantiles are more and more those of the series as a whole."""
-        if stale is None or self.quantiles is None:
-            return replace(self, stale=stale)
-        part, point = stale[:, None, :, None], self.point.unsqueeze(-1)
-        whole = point + self.point.new_tensor([NormalDist().inv_cdf(p) for p in probabilities])
-        return replace(self, quantiles=torch.lerp(self.quantiles, whole, part), stale=stale)
+        return replace(self, point=self.point + by)
 
 
 @torch.no_grad()
-def forecast_windows(
-    network: Simba, objective: Objective, windows: Windows, probabilities: Sequence[float] = ()
-) -> Forecasts:
-    """Of each of K windows of M series, in order: point ``[K, h, M]``."""
+def forecast_windows(network: Simba, objective: Objective, windows: Windows, whole: bool = False) -> Forecasts:
+    """Of each of K windows of M series, in order: point ``[K, h, M]``; ``whole`` keeps all that the network says."""
     lanes = windows.table.values.shape[1] if windows.series is None else 1
     size = max(1, min(LANES, FLOATS // (windows.input_size + windows.h)) // lanes)
-    points, quantiles, spreads = [], [], []
+    points, said, spreads = [], [], []
     for index in torch.arange(len(windows)).split(size):
         batch = windows[index]
         raw, center, scale = network.normalised(batch.x, batch.hist, batch.futr, batch.stat)
         points.append(objective.point(raw) * scale + center)
         spreads.append(scale[:, 0])
-        if probabilities:
-            found = objective.quantiles(raw, probabilities)
-            quantiles.append(found * scale.unsqueeze(-1) + center.unsqueeze(-1))
-    return Forecasts(torch.cat(points), torch.cat(quantiles) if quantiles else None, torch.cat(spreads))
+        if whole and objective.probabilistic:
+            said.append(raw)
+    return Forecasts(torch.cat(points), torch.cat(said) if said else None, torch.cat(spreads))
 
 
 class KeptForecasts:
@@ -117,22 +102,23 @@ def forecast_rows(
     objective: Objective,
     table: Table,
     origins: Tensor,
-    probabilities: Sequence[float] = (),
+    whole: bool = False,
     begun: bool = False,
 ) -> Forecasts:
     """The network's forecasts of all series of a table at each of K origins: point ``[K, h, N]``.
 
     A series whose lookback is not whole, as it begins in it, has NaN; with ``begun`` all began before the table.
+    ``whole`` keeps all that the network says.
     """
     config, N = network.config, table.values.shape[1]
     K = len(origins)
     if config.num_series is not None:
-        found = forecast_windows(network, objective, _windows(network, table, origins, None), probabilities)
+        found = forecast_windows(network, objective, _windows(network, table, origins, None), whole)
     else:
         series = torch.arange(N).repeat(K)
         windows = _windows(network, table, origins.repeat_interleave(N), series)
-        found = forecast_windows(network, objective, windows, probabilities).side_by_side(K)
-    found = found.widened(stale_parts(table, origins, config.input_size), probabilities)
+        found = forecast_windows(network, objective, windows, whole).side_by_side(K)
+    found = replace(found, stale=stale_parts(table, origins, config.input_size))
     if begun:
         return found
     # a masked network answers also where a series has not begun

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from datetime import timedelta
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-FORMAT = 3
+FORMAT = 4
+PACKAGE = "titans-suite"
 
 
 class ArchiveError(ValueError):
@@ -43,7 +45,13 @@ def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: 
     check_kind(folder, kind)
     folder.mkdir(parents=True, exist_ok=True)
     blob = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
-    head = {"format": FORMAT, "kind": kind, "content": content, "tensors_sha256": hashlib.sha256(blob).hexdigest()}
+    head = {
+        "format": FORMAT,
+        "saved_by": _this_version(),
+        "kind": kind,
+        "content": content,
+        "tensors_sha256": hashlib.sha256(blob).hexdigest(),
+    }
     head = json.loads(json.dumps(head, default=_plain))  # as it will be read
     head["sha256"] = _digest(head)
     _finish(folder)
@@ -76,8 +84,10 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
     if head["format"] != FORMAT:
         newer = head["format"] > FORMAT
         by, then = ("a newer", "Upgrade.") if newer else ("an older", "Load it with that version, or fit it again.")
+        saved_by = f"{head['saved_by']}, " if "saved_by" in head else ""
         raise ArchiveError(
-            f"{folder} was saved by {by} version (format {head['format']}, this one reads format {FORMAT}). {then}"
+            f"{folder} was saved by {by} version ({saved_by}format {head['format']}; this is {_this_version()}, which "
+            f"reads format {FORMAT}). {then}"
         )
     if head["kind"] != kind:
         raise ArchiveError(f"{folder} holds a {head['kind']}, not a {kind}.")
@@ -90,6 +100,13 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
         return head["content"], load(blob)
     except SafetensorError as error:
         raise ArchiveError(f"{tensor_file} cannot be read: {error}.") from error
+
+
+def _this_version() -> str:
+    try:
+        return f"{PACKAGE} {metadata.version(PACKAGE)}"
+    except metadata.PackageNotFoundError:  # run from its source
+        return PACKAGE
 
 
 def _cut_off(folder: Path, actual: str) -> dict[str, Any] | None:

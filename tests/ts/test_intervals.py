@@ -6,28 +6,37 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 
 from titans_ts import TitansForecaster
-from titans_ts.intervals import FLOOR, Calibration, check_levels, scored_origins, scoring_step
+from titans_ts.intervals import Calibration, check_levels, scored_origins, scoring_step
+from titans_ts.model import Model
+from titans_ts.objective import PROBABILITIES, objective_of
+from titans_ts.rolling import Forecasts
+from titans_ts.simba import FLOOR, Simba, SimbaConfig
+from titans_ts.windows import Table
 
 
 def test_conformal_intervals_cover_what_they_promise_on_exchangeable_errors():
     rng = np.random.default_rng(0)
     spread = rng.uniform(0.5, 2, size=(4000, 3))
     errors = rng.standard_t(4, size=(4000, 5, 3)) * spread[:, None]
-    past = Calibration.of(np.zeros((500, 5, 3)), errors[:500], spread[:500])
+    scores = np.abs(errors) / spread[:, None]
+    past = Calibration.of(scores[:500])
     for level in (50, 80, 95):
-        inside = np.abs(errors[500:]) <= past.half_width(level, spread[500:])
+        inside = scores[500:] <= past.reached(level)
         assert inside.mean() == pytest.approx(level / 100, abs=0.015)
 
 
 def test_the_rank_keeps_the_promise_in_a_finite_sample():
     nine = Calibration(np.arange(1.0, 10)[:, None, None])
-    assert nine.half_width(80, np.ones(1)).item() == 8  # ceil(10 * .8) of nine
-    assert nine.half_width(50, np.ones(1)).item() == 5
-    assert nine.half_width(99, np.ones(1)).item() == 9  # no more is known
+    assert nine.reached(80).item() == 8  # ceil(10 * .8) of nine
+    assert nine.reached(50).item() == 5
+    with pytest.warns(UserWarning, match="more validation windows than the 9"):
+        assert nine.reached(99).item() == 9  # no more is known
+    assert [nine.ranked(level)[1].item() for level in (80, 90, 91)] == [True, True, False]
     holed = Calibration(np.array([1.0, np.nan, 3.0, 2.0])[:, None, None])
-    assert holed.half_width(50, np.ones(1)).item() == 2
+    assert holed.reached(50).item() == 2
 
 
 def test_scores_move_on_and_those_of_many_series_are_shared():
@@ -35,7 +44,7 @@ def test_scores_move_on_and_those_of_many_series_are_shared():
     joined = old.joined(Calibration(np.ones((100, 2, 1), dtype=np.float32)))
     assert joined.scores.shape == (600, 2, 1)
     assert joined.scores[:, 0, 0].sum() == 100
-    many = Calibration.of(np.zeros((3, 4, 200)), np.ones((3, 4, 200)), np.ones((3, 200)))
+    many = Calibration.of(np.ones((3, 4, 200)))
     assert many.scores.shape == (3 * 64, 4, 1)
 
 
@@ -84,8 +93,8 @@ def test_new_series_have_intervals_too(tiny, wide):
 
 
 def test_levels_that_cannot_be_are_named(tiny, wide):
-    model = tiny(loss="quantile").fit(wide)
-    with pytest.raises(ValueError, match=r"learns levels up to 95.*conformal"):
+    model = tiny(loss="quantile").fit(wide, val_size=12)
+    with pytest.raises(ValueError, match=r"learns levels up to 95.*larger val_size.*student_t"):
         model.predict(level=[99])
     for wrong in ([0], [100], ["high"], [True], 120):
         with pytest.raises(ValueError, match="level must be percentages between 0 and 100"):
@@ -190,7 +199,7 @@ def test_a_series_has_its_own_intervals_whoever_stands_beside_it(tiny, wide):
     beside = model.predict(wide[["a"]].assign(new=wide["c"] * 3), level=[50])
     np.testing.assert_allclose(beside["a-hi-50"], together["a-hi-50"], rtol=1e-5)
     pooled = Calibration(model.calibration_.shared().scores)
-    width = pooled.half_width(50, np.ones(1))[:, 0]
+    width = pooled.reached(50)[:, 0]
     ratio = (beside["new-hi-50"] - beside["new"]).to_numpy() / width
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
 
@@ -198,17 +207,22 @@ def test_a_series_has_its_own_intervals_whoever_stands_beside_it(tiny, wide):
 def test_a_step_that_was_never_measured_is_no_surer_than_the_others():
     scores = np.arange(1.0, 10)[:, None, None].repeat(3, axis=1)
     scores[:, 1:] = np.nan
-    np.testing.assert_array_equal(Calibration(scores).half_width(80, np.ones(1))[:, 0], [8, 8, 8])
+    np.testing.assert_array_equal(Calibration(scores).reached(80)[:, 0], [8, 8, 8])
     with pytest.raises(ValueError, match="nothing was measured"), pytest.warns(UserWarning, match="than the 0"):
-        Calibration(scores[:, 1:]).half_width(80, np.ones(1))
+        Calibration(scores[:, 1:]).reached(80)
+    found, enough = Calibration(scores).ranked(80)
+    np.testing.assert_array_equal(found[:, 0], [8, np.nan, np.nan])
+    assert enough[:, 0].tolist() == [True, False, False]
 
 
 def test_the_longer_nothing_was_measured_the_more_an_interval_is_that_of_the_series_as_a_whole():
     past = Calibration(np.arange(1.0, 10)[:, None, None])
-    narrow = past.half_width(80, np.full(1, 0.1)).item()
+    point, spread = torch.full((3, 1, 1), 5.0), torch.full((3, 1), 0.1)
+    found = Forecasts(point, None, spread, stale=torch.tensor([[0.0], [0.5], [1.0]]))
     whole = NormalDist().inv_cdf(0.9)
-    half = past.half_width(80, np.full((2, 1), 0.1), stale=np.array([[0.5], [1.0]]))[..., 0]
-    np.testing.assert_allclose(half, [[(narrow + whole) / 2], [whole]])
+    _, low, high = model_of("mae").bounded(found, [80], past)[:, 0, 0].T
+    np.testing.assert_allclose(high - 5, [0.8, (0.8 + whole) / 2, whole], rtol=1e-5)
+    np.testing.assert_allclose(5 - low, high - 5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +262,88 @@ def test_lookbacks_without_news_do_not_rule_a_likelihood(tiny, missing):
     assert 70 < 100 * found["y"].between(found["Titans-lo-80"], found["Titans-hi-80"]).mean() < 93
 
 
+def model_of(loss):
+    """Of an untrained network that sees four steps and foretells one."""
+    objective = objective_of(loss)
+    network = Simba(SimbaConfig(1, 4, None, patch_size=4, dim=4, num_layers=1, outputs=objective.outputs))
+    return Model(network.eval(), objective, None, None)
+
+
+PROBABILISTIC = ["quantile", "normal", "laplace", "student_t"]
+
+
+@pytest.mark.parametrize("loss", PROBABILISTIC)
+def test_intervals_that_were_learned_too_narrow_are_drawn_wider(loss):
+    """And too wide ones narrower: as many targets as promised lie inside, whatever the network believes."""
+    rng, model = torch.Generator().manual_seed(0), model_of(loss)
+    for belief in (0.3, 1.0, 3.0):
+        for shift in (0.0, 0.4):
+            found, truth = believed(model.objective, belief, 40_000, rng)
+            truth = truth + shift
+            table, origins = Table(truth[:, None]), torch.arange(40_000)
+            past = model._scored(first(found, 20_000), table, origins[:20_000], 1)
+            for level in (50, 80, 95, 99):
+                _, low, high = model.bounded(last(found, 20_000), [level], past)[:, 0, 0].T
+                inside = (low <= truth[20_000:].numpy()) & (truth[20_000:].numpy() <= high)
+                assert inside.mean() == pytest.approx(level / 100, abs=0.02), (belief, shift, level)
+
+
+@pytest.mark.parametrize("loss", PROBABILISTIC)
+def test_a_score_and_its_bound_are_inverse(loss):
+    """Also far out, and between quantiles that crossed or fell together."""
+    torch.manual_seed(0)
+    objective = objective_of(loss)
+    raw = torch.randn(200, objective.outputs)
+    if loss == "quantile":
+        raw[:50] = raw[:50, :1]
+        raw[50:100, 3:] = raw[50:100, 2:3]
+    for error in (torch.randn(200), 40 * torch.randn(200), torch.zeros(200)):
+        score = objective.score(raw, error)
+        side = error.sign()
+        back = torch.where(side < 0, objective.offset(raw, score, -1), objective.offset(raw, score, 1))
+        assert score.isfinite().all()
+        assert (score >= 0).all()
+        torch.testing.assert_close(back, error, rtol=1e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("loss", PROBABILISTIC)
+def test_without_errors_the_network_is_believed(loss):
+    model = model_of(loss)
+    found, truth = believed(model.objective, 1.0, 20_000, torch.Generator().manual_seed(1))
+    few = Calibration(np.ones((3, 1, 1)))  # three errors can promise 75 % at most
+    for level in (50, 80, 95):
+        own = model.bounded(found, [level], None)
+        if level > 75:
+            np.testing.assert_array_equal(model.bounded(found, [level], few), own)
+        _, low, high = own[:, 0, 0].T
+        assert ((low <= truth.numpy()) & (truth.numpy() <= high)).mean() == pytest.approx(level / 100, abs=0.02)
+    assert (model.bounded(found, [50], few) != model.bounded(found, [50], None)).any()
+
+
+def believed(objective, belief, count, rng):
+    """What a network says that takes the spread for ``belief`` times what it is, beside what comes: noise of a spread
+    of its own at each step, of the family that the loss learns."""
+    wide = 0.5 + 2 * torch.rand(count, generator=rng)
+    p = torch.rand(count, generator=rng).clamp(1e-4, 1 - 1e-4).double().numpy()
+    family = {"laplace": stats.laplace, "student_t": stats.t(5)}.get(objective.name, stats.norm)
+    noise = torch.from_numpy(family.ppf(p)).float() * wide
+    if objective.name == "quantile":
+        raw = torch.from_numpy(family.ppf(PROBABILITIES)).float() * (belief * wide)[:, None]
+    else:
+        spread = (belief * wide - 1e-3).expm1().log()  # softplus, undone
+        raw = torch.stack((torch.zeros(count), spread, torch.full((count,), 3.0).expm1().log()), -1)
+        raw = raw[:, : objective.outputs]
+    return Forecasts(torch.zeros(count, 1, 1), raw[:, None, None], torch.ones(count, 1)), noise
+
+
+def first(found, count):
+    return Forecasts(found.point[:count], found.raw[:count], found.spread[:count])
+
+
+def last(found, count):
+    return Forecasts(found.point[-count:], found.raw[-count:], found.spread[-count:])
+
+
 def noisy_waves(rows, series=8):
     t, rng = np.arange(rows)[:, None], np.random.default_rng(0)
     values = np.sin(2 * np.pi * (t / 12 + np.arange(series) / 7)) + 0.3 * rng.normal(size=(rows, series))
@@ -256,10 +352,12 @@ def noisy_waves(rows, series=8):
 
 
 def test_a_flat_lookback_is_taken_at_the_floor():
-    past = Calibration.of(np.zeros((9, 1, 1)), np.arange(1.0, 10)[:, None, None], np.ones((9, 1)))
-    assert past.half_width(80, np.zeros(1)).item() == pytest.approx(8 * FLOOR)
-    flat = Calibration.of(np.zeros((1, 1, 1)), np.ones((1, 1, 1)), np.zeros((1, 1)))
-    assert flat.scores.item() == pytest.approx(1 / FLOOR)
+    past = Calibration(np.arange(1.0, 10)[:, None, None])
+    flat = Forecasts(torch.zeros(1, 1, 1), None, torch.zeros(1, 1))
+    assert model_of("mae").bounded(flat, [80], past)[..., 2].item() == pytest.approx(8 * FLOOR)
+    table = Table(torch.ones(5, 1))
+    scores = model_of("mae")._scored(flat, table, torch.tensor([4]), 1).scores
+    assert scores.item() == pytest.approx(1 / FLOOR)
 
 
 def test_no_forecast_from_inside_a_filled_hole_is_scored(tiny, wide):
@@ -274,10 +372,14 @@ def test_no_forecast_from_inside_a_filled_hole_is_scored(tiny, wide):
     assert np.isfinite(scores[..., 1:]).all()
 
 
-def test_shared_scores_move_on_in_a_backtest_as_in_update(tiny, wide, monkeypatch):
-    monkeypatch.setattr("titans_ts.intervals.SERIES", 2)
-    frame = tiny().cross_validation(wide, n_windows=3, val_size=12, level=[50])
-    model = tiny().fit(wide.iloc[:108], val_size=12)
+@pytest.mark.parametrize("loss", ["mae", "quantile", "laplace"])
+@pytest.mark.parametrize("shared_by", [2, 64])
+def test_scores_move_on_in_a_backtest_as_in_update(tiny, wide, monkeypatch, loss, shared_by):
+    monkeypatch.setattr("titans_ts.intervals.SERIES", shared_by)
+    frame = tiny(loss=loss).cross_validation(wide, n_windows=3, val_size=12, level=[50])
+    model = tiny(loss=loss).fit(wide.iloc[:108], val_size=12)
+    left = wide.iloc[:116]
+    stood = model.predict(left, level=[50])
     for cut in (112, 116):
         model.update(wide.iloc[cut - 4 : cut])
     own = frame[frame["cutoff"] == wide.index[115]]
@@ -285,9 +387,10 @@ def test_shared_scores_move_on_in_a_backtest_as_in_update(tiny, wide, monkeypatc
         width = own[own["unique_id"] == name]["Titans-hi-50"].to_numpy() - own[own["unique_id"] == name]["Titans"]
         expected = model.predict(level=[50])
         np.testing.assert_allclose(width, expected[f"{name}-hi-50"] - expected[name], rtol=1e-3)
+        assert (abs(width / (stood[f"{name}-hi-50"] - stood[name]).to_numpy() - 1) > 1e-2).any()
 
 
 def test_shared_scores_stay_with_their_step():
     truth = np.broadcast_to(np.arange(1.0, 5)[None, :, None], (3, 4, 65))
-    shared = Calibration.of(np.zeros((3, 4, 65)), truth, np.ones((3, 65)))
+    shared = Calibration.of(truth)
     assert (shared.scores == np.arange(1, 5)[:, None]).all()

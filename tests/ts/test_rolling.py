@@ -1,7 +1,6 @@
 """Forecasts that are kept: the same as those made anew, and each made once. And parts of forecasts."""
 
 import dataclasses
-from statistics import NormalDist
 
 import pytest
 import torch
@@ -80,15 +79,6 @@ def test_the_forecasts_of_one_origin_are_all_that_is_known_of_it():
     found = rolling.Forecasts(torch.randn(3, H, 2), torch.randn(3, H, 2, 5), torch.rand(3, 2), torch.rand(3, 2))
     for field in dataclasses.fields(found):
         assert torch.equal(getattr(found.at(1), field.name), getattr(found, field.name)[1:2]), field.name
-
-
-def test_without_news_quantiles_come_to_be_those_of_the_series_around_the_forecast():
-    found = rolling.Forecasts(torch.randn(1, H, 3), torch.randn(1, H, 3, 2), torch.ones(1, 3))
-    wider = found.widened(torch.tensor([[0.0, 1.0, 0.25]]), [0.1, 0.9])
-    whole = found.point[..., None] + NormalDist().inv_cdf(0.9) * torch.tensor([-1.0, 1.0])
-    torch.testing.assert_close(wider.quantiles[:, :, 0], found.quantiles[:, :, 0])
-    torch.testing.assert_close(wider.quantiles[:, :, 1], whole[:, :, 1])
-    torch.testing.assert_close(wider.quantiles[:, :, 2], (0.75 * found.quantiles + 0.25 * whole)[:, :, 2])
 
 
 def test_a_memory_reads_each_series_from_its_own_beginning():

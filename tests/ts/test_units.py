@@ -141,10 +141,13 @@ def test_a_point_loss_is_what_its_name_says(loss, errors):
 
 @pytest.mark.parametrize("loss", ["normal", "laplace"])
 def test_quantiles_are_those_of_the_distribution(loss):
-    raw, p = torch.tensor([[1.0, 0.3], [-2.0, 1.5]]), torch.tensor([0.025, 0.1, 0.5, 0.9])
+    raw, objective = torch.tensor([[1.0, 0.3], [-2.0, 1.5]]), objective_of(loss)
     spread = torch.nn.functional.softplus(raw[:, 1:]) + 1e-3
     family = {"normal": torch.distributions.Normal, "laplace": torch.distributions.Laplace}[loss]
-    torch.testing.assert_close(objective_of(loss).quantiles(raw, p.tolist()), family(raw[:, :1], spread).icdf(p))
+    for level in (0, 50, 80, 95):
+        offset = objective.offset(raw, objective.nominal(raw, level), 1)
+        p = torch.tensor([(1 + level / 100) / 2])
+        torch.testing.assert_close(raw[:, :1] + offset[:, None], family(raw[:, :1], spread).icdf(p))
 
 
 def test_training_is_in_units_of_the_network_and_validation_tells_those_of_the_series(tiny):

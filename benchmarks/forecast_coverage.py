@@ -1,0 +1,75 @@
+"""How often intervals hold what came: every kind of loss on the ETT sets, by their protocol.
+
+    python benchmarks/forecast_coverage.py [--sets ETTh1] [--losses mae quantile] [--seeds 0]
+
+One model for each set, loss and seed, with the defaults, is asked at every 24th origin of the test span for intervals of
+80 and 95 percent three times: as its network learned them ("own", of probabilistic losses), drawn by the errors on the
+validation rows ("fit"), and by those that became known since too ("moving", as after ``update``). Beside the share of
+the values that lie inside stands the mean interval score of Gneiting & Raftery (2007), in standard deviations of each
+series: the width, and ``2 / (1 - level)`` times how far a value lies outside; of two kinds that hold as much, the one
+with the lower score is better.
+"""
+
+import argparse
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import torch
+from cells import work
+from forecast_online import rows_of
+from forecast_search import TRAINED
+from records import RESULTS
+
+FILE = RESULTS / "forecast_coverage.jsonl"
+FIELDS = ("dataset", "input_size", "h", "loss", "seed", "recipe")
+SETS = ("ETTh1", "ETTm1", "ETTh2", "ETTm2")
+LOSSES = ("mae", "quantile", "normal", "laplace", "student_t")
+LOOKBACK, H, LEVELS, EVERY = 96, 96, (80, 95), 24
+
+
+def run(key: tuple[Any, ...]) -> dict[str, Any]:
+    from titans_ts import TitansForecaster
+    from titans_ts.backtest import backtest_frame
+
+    dataset, input_size, h, loss, seed, _ = key
+    frame, val_size, test = rows_of(dataset)
+    model = TitansForecaster(h=h, input_size=input_size, loss=loss, random_state=seed, verbose=0)
+    model.fit(frame.iloc[:test], val_size=val_size)
+    panel = model._read(frame, model.scaling_.columns, None, reset=False)
+    origins = list(range(test, len(frame) - h + 1, EVERY))
+    about: dict[str, Any] = {"seconds": round(model.seconds_, 1), "origins": len(origins)}
+    scale = dict(zip(model.context_.ids, model.scale_, strict=True))
+    for name, fitted in (("fit", None), ("moving", test), ("own", None)):
+        if name == "own":
+            if not model.model_.objective.probabilistic:
+                continue
+            model.position_ = replace(model.position_, calibration=None)
+        found = backtest_frame(model, panel, origins, list(LEVELS), fitted=fitted)
+        about[name] = {str(level): _judged(found, level, found["unique_id"].map(scale)) for level in LEVELS}
+    return about
+
+
+def _judged(found: pd.DataFrame, level: int, scale: pd.Series) -> dict[str, float]:
+    """The share inside, the mean width and the interval score, the last two in standard deviations."""
+    low, high, y = (found[name] for name in (f"Titans-lo-{level}", f"Titans-hi-{level}", "y"))
+    outside = (low - y).clip(lower=0) + (y - high).clip(lower=0)
+    width = (high - low) / scale
+    score = width + 2 / (1 - level / 100) * outside / scale
+    return {"inside": float(y.between(low, high).mean()), "width": float(width.mean()), "score": float(score.mean())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--losses", nargs="+", choices=LOSSES, default=LOSSES)
+    parser.add_argument("--seeds", nargs="+", type=int, default=(0,))
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for seed in args.seeds:
+        for dataset in args.sets:
+            work(FILE, [(dataset, LOOKBACK, H, loss, seed, TRAINED) for loss in args.losses], FIELDS, run)
+
+
+if __name__ == "__main__":
+    main()
