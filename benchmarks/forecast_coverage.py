@@ -2,12 +2,12 @@
 
     python benchmarks/forecast_coverage.py [--sets ETTh1] [--losses mae quantile] [--seeds 0]
 
-One model for each set, loss and seed, with the defaults, is asked at every 24th origin of the test span for intervals of
-80 and 95 percent three times: as its network learned them ("own", of probabilistic losses), drawn by the errors on the
-validation rows ("fit"), and by those that became known since too ("moving", as after ``update``). Beside the share of
-the values that lie inside stands the mean interval score of Gneiting & Raftery (2007), in standard deviations of each
-series: the width, and ``2 / (1 - level)`` times how far a value lies outside; of two kinds that hold as much, the one
-with the lower score is better.
+One model for each set, loss and seed, with the defaults, is asked at every 24th origin of the test span for intervals
+of 80 and 95 percent three times: as its network learned them ("own", of probabilistic losses), drawn by the errors on
+the validation rows ("fit"), and by those that became known since too ("moving", as after ``update``). Beside the share
+of the values that lie inside stands the mean interval score of Gneiting & Raftery (2007), in standard deviations of
+each series: the width, and ``2 / (1 - level)`` times how far a value lies outside; of two kinds that hold as much, the
+one with the lower score is better.
 """
 
 import argparse

@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import torch
 
-from titans_core.archive import ArchiveError, load_archive, save_archive
+from titans_core.archive import FORMAT, ArchiveError, load_archive, save_archive
 
 CONTENT = {"params": {"h": 4}, "names": ["a", 1]}
 
@@ -133,7 +135,11 @@ def test_a_missing_file_another_kind_and_another_format_are_named(saved, monkeyp
     path, _ = saved
     with pytest.raises(ArchiveError, match="holds a Thing, not a Forecaster"):
         load_archive(path, "Forecaster")
-    for here, says in ((0, "a newer version.*Upgrade"), (99, "an older version.*reads format 99.*fit it again")):
+    now = re.escape(f"titans-suite {metadata.version('titans-suite')}")
+    for here, says in (
+        (0, rf"a newer version \({now}, format {FORMAT}; this is {now}, which reads format 0\). Upgrade"),
+        (99, rf"an older version \({now}, .*reads format 99\).*fit it again"),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr("titans_core.archive.FORMAT", here)
             with pytest.raises(ArchiveError, match=says):
