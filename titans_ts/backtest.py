@@ -10,7 +10,7 @@ from sklearn.base import clone
 from titans_core.checks import at_least
 from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import read_columns
-from titans_ts.intervals import NO_SCORES, Calibration, check_levels, column_names, scored_origins
+from titans_ts.intervals import NO_SCORES, SERIES, Calibration, check_levels, column_names, enough, scored_origins
 from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
@@ -53,7 +53,7 @@ def backtest(
         )
     every = int(refit) or len(cutoffs)
     frames = []
-    _check_levels(forecaster, levels, cutoffs[0], val_size)
+    _check_levels(forecaster, levels, cutoffs[0], whole.values.shape[1], val_size)
     for begin in range(0, len(cutoffs), every):
         mine = cutoffs[begin : begin + every]
         known = _of_old_series(whole, forecaster, mine[0], val_size)
@@ -63,20 +63,26 @@ def backtest(
     return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
 
 
-def _check_levels(forecaster: "TitansForecaster", levels: list[float], rows: int, val_size: int | None) -> None:
+def _check_levels(
+    forecaster: "TitansForecaster", levels: list[float], rows: int, series: int, val_size: int | None
+) -> None:
     """Levels that no model could give are told before one is trained.
 
     Raises:
-        ValueError: none of the first ``rows`` is for validation, and the loss is a point, or has no such levels.
+        ValueError: a point loss, and none of the first ``rows`` is for validation; or a probabilistic one that has no
+            such levels, and too few rows are.
     """
     if not levels:
         return
     objective, least = objective_of(forecaster.loss), forecaster.input_size + forecaster.h
-    if border_row(rows, least, forecaster.h, val_size) < rows:
-        return
+    border = border_row(rows, least, forecaster.h, val_size)
     if not objective.probabilistic:
-        raise ValueError(NO_SCORES)
-    objective.nominal(torch.zeros(1, objective.outputs), levels[-1])
+        if border == rows:
+            raise ValueError(NO_SCORES)
+        return
+    scores = max(0, rows - forecaster.h + 1 - border) * (SERIES if series > SERIES else 1)
+    if not enough(scores, levels[-1]):
+        objective.nominal(torch.zeros(1, objective.outputs), levels[-1])
 
 
 def _of_old_series(whole: Panel, forecaster: "TitansForecaster", cutoff: int, val_size: int | None) -> Panel:

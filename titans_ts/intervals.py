@@ -100,7 +100,12 @@ class Calibration:
         rank = np.ceil((count + 1) * level / 100)
         ordered = np.sort(self.scores, axis=0)  # NaN last
         at = np.clip(rank.astype(int) - 1, 0, np.maximum(count - 1, 0))
-        return np.stack((np.take_along_axis(ordered, at[None], axis=0)[0].astype(np.float64), rank <= count))
+        return np.stack((np.take_along_axis(ordered, at[None], axis=0)[0].astype(np.float64), enough(count, level)))
+
+
+def enough(count: Any, level: float) -> Any:
+    """Whether so many scores can promise a level: the rank that it takes is one of theirs."""
+    return (count + 1) * level / 100 <= count
 
 
 def scored_series(N: int) -> np.ndarray:
