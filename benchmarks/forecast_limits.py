@@ -1,10 +1,11 @@
 """How far it goes on one CPU thread: very long lookbacks, many series, and data of the shape of ECL and Traffic.
 
-    python benchmarks/forecast_limits.py [--case long_lookback]
+    python benchmarks/forecast_limits.py [--again] [--case long_lookback]
 
-Each case runs in a process of its own (``--case``, and prints its row), so that its peak memory is its own. ECL and
-Traffic are generated data of their exact shape; where the real sets are in the data home,
-``forecast_table3.py --sets ECL traffic`` scores them.
+Each case runs in a process of its own (``--case``, and prints its row), so that its peak memory is its own; those that
+are in the file are measured ``--again`` where that is said, and the newest counts. ECL and Traffic are generated data
+of their exact shape, as files in the layout they are published in, which go the whole way from the loader to the
+errors; where the real sets are in the data home, ``forecast_table3.py --sets ECL traffic`` scores those.
 """
 
 import argparse
@@ -12,38 +13,32 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from forecast_search import alone
+from generated import in_place_of, waves
 from records import RESULTS, append, read
 
 FILE = RESULTS / "forecast_limits.jsonl"
 
 
-def _waves(rows: int, series: int, freq: str = "h") -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    t = np.arange(rows)[:, None]
-    phase, size = rng.uniform(0, 24, series), rng.lognormal(size=series)
-    values = size * (2 + np.sin((t + phase) * 2 * np.pi / 24) + 0.3 * np.sin(t * 2 * np.pi / 168))
-    values += 0.2 * size * rng.normal(size=values.shape)
-    index = pd.date_range("2015-01-01", periods=rows, freq=freq, name="ds")
-    return pd.DataFrame(values, index=index, columns=[f"s{i}" for i in range(series)])
-
-
 def long_lookback() -> dict[str, Any]:
-    """50,000 steps of context: fitted for one epoch, and forecast."""
+    """50,000 steps of ETTm1 as context, with the defaults: a batch of 84 windows, read and learned from; a forecast."""
+    from titans_datasets import load
     from titans_ts import TitansForecaster
 
-    frame = _waves(52_000, 1)
-    model = TitansForecaster(
-        input_size=50_000, patch_size=64, chunk_size=64, batch_size=2, max_epochs=1, random_state=0, verbose=0
-    ).fit(frame.iloc[:50_300], val_size=100)
+    frame = load("ETTm1").iloc[: 50_000 + 96 + 11 + 96]
+    model = TitansForecaster(input_size=50_000, max_epochs=1, random_state=0, verbose=0).fit(frame, val_size=96)
     begin = time.perf_counter()
     found = model.predict(frame)
-    return {"fit_seconds": model.seconds_, "predict_seconds": time.perf_counter() - begin,
+    return {"windows": 12 * frame.shape[1], "fit_seconds": model.seconds_,
+            "predict_seconds": time.perf_counter() - begin,
             "finite": bool(np.isfinite(found.to_numpy()).all())}  # fmt: skip
 
 
@@ -66,28 +61,44 @@ def many_series() -> dict[str, Any]:
             "forecasts": len(found)}  # fmt: skip
 
 
-def _epoch(frame: pd.DataFrame, train: int, val: int) -> dict[str, Any]:
-    from titans_ts import TitansForecaster
+def _epoch(name: str, rows: int, series: int) -> dict[str, Any]:
+    """One epoch of the forecaster, series apart and then mixed, by the protocol: with the errors of all test windows
+    of the first."""
+    from titans_ts.evaluation import load_protocol, naive_predictor, score_windows
     from titans_ts.training_rows import EPOCH
 
-    times: list[float] = []
-    model = TitansForecaster(max_epochs=1, exogenous={"calendar": "auto"}, random_state=0, verbose=0)
-    begin = time.perf_counter()
-    model.fit(frame.iloc[: train + val], val_size=val, on_epoch=lambda *_: times.append(time.perf_counter() - begin))
-    windows = (train - 96 - 96 + 1) * frame.shape[1]
-    return {"rows": train + val, "series": frame.shape[1], "epoch_seconds_with_validation": times[0],
-            "epoch_windows": EPOCH * model.batch_size, "all_windows": windows,
-            "fit_seconds": model.seconds_}  # fmt: skip
+    options = {"max_epochs": 1, "exogenous": {"calendar": "auto"}}
+    with tempfile.TemporaryDirectory() as folder, in_place_of(name, Path(folder), waves(rows, series)):
+        begin = time.perf_counter()
+        data = load_protocol(name)
+        load_seconds = time.perf_counter() - begin
+        times: list[float] = []
+        begin = time.perf_counter()
+        model = alone(**options, random_state=0)
+        model.fit(data.training, val_size=data.val_size, on_epoch=lambda *_: times.append(time.perf_counter() - begin))
+        errors = score_windows(
+            model.predict_windows, *data.windows("test", 96, 96), batch_size=64, origins=data.origins("test", 96, 96)
+        )
+        test_seconds = time.perf_counter() - begin - model.seconds_
+        naive = score_windows(naive_predictor("seasonal-naive", 96, 24), *data.windows("test", 96, 96), batch_size=64)
+        begin = time.perf_counter()
+        mixed = alone(**options, multivariate=True, random_state=0)
+        mixed.fit(data.training, val_size=data.val_size, on_epoch=lambda *_: times.append(time.perf_counter() - begin))
+    windows = (data.split.train.stop - 96 - 96 + 1) * series
+    return {"rows": rows, "series": series, "load_seconds": load_seconds, "epoch_seconds_with_validation": times[0],
+            "mixed_epoch_seconds_with_validation": times[1], "epoch_windows": EPOCH * model.batch_size,
+            "all_windows": windows, "test_seconds": test_seconds, "mse": errors["mse"], "mse_of_naive": naive["mse"],
+            "test_windows": errors["n_windows"] * series}  # fmt: skip
 
 
 def ecl_shape() -> dict[str, Any]:
     """26304 x 321: one epoch (100 batches of windows) and its validation."""
-    return _epoch(_waves(26_304, 321), 18_412, 2632)
+    return _epoch("ECL", 26_304, 321)
 
 
 def traffic_shape() -> dict[str, Any]:
     """17544 x 862: one epoch (100 batches of windows) and its validation."""
-    return _epoch(_waves(17_544, 862), 12_280, 1756)
+    return _epoch("traffic", 17_544, 862)
 
 
 CASES = {f.__name__: f for f in (long_lookback, many_series, ecl_shape, traffic_shape)}
@@ -96,13 +107,14 @@ CASES = {f.__name__: f for f in (long_lookback, many_series, ecl_shape, traffic_
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=CASES, help="this one, and print its row")
-    case = parser.parse_args().case
-    if case:
+    parser.add_argument("--again", action="store_true", help="measure those that are in the file too")
+    args = parser.parse_args()
+    if args.case:
         torch.set_num_threads(1)
-        row = CASES[case]()
+        row = CASES[args.case]()
         print(json.dumps({**row, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
         return
-    done = {row["case"] for row in read(FILE)}
+    done = set() if args.again else {row["case"] for row in read(FILE)}
     for name in CASES:
         if name not in done:
             command = [sys.executable, "-W", "ignore", __file__, "--case", name]

@@ -165,18 +165,22 @@ def online(place: Any) -> str:
 def limits(place: Any) -> str:
     rows = {r["case"]: r for r in read(RESULTS / "forecast_limits.jsonl")}
     said = {
-        "long_lookback": lambda r: f"one epoch {r['fit_seconds']:.0f} s, a forecast {r['predict_seconds']:.2f} s",
+        "long_lookback": lambda r: (
+            f"`fit` on {r['windows']} windows {r['fit_seconds']:.0f} s, a forecast {r['predict_seconds']:.2f} s"
+        ),
         "many_series": lambda r: (
             f"two epochs {r['fit_seconds']:.0f} s, all forecasts with intervals {r['predict_seconds']:.1f} s"
         ),
         "ecl_shape": lambda r: (
-            f"an epoch of {r['epoch_windows']:,} windows and its validation "
-            f"{r['epoch_seconds_with_validation']:.0f} s; `fit` in all, with its memory, {r['fit_seconds']:.0f} s"
+            f"read and verified in {r['load_seconds']:.0f} s; an epoch of {r['epoch_windows']:,} of "
+            f"{r['all_windows']:,} windows and its validation {r['epoch_seconds_with_validation']:.0f} s, with series "
+            f"mixed {r['mixed_epoch_seconds_with_validation']:.0f} s; all {r['test_windows']:,} windows of the test "
+            f"{r['test_seconds']:.0f} s"
         ),
     }
     said["traffic_shape"] = said["ecl_shape"]
     names = {
-        "long_lookback": "a lookback of 50,000 steps",
+        "long_lookback": "a lookback of 50,000 steps, ETTm1",
         "many_series": "10,000 series of 40 to 79 months",
         "ecl_shape": "data of ECL's shape, 26,304 x 321",
         "traffic_shape": "data of Traffic's shape, 17,544 x 862",

@@ -8,6 +8,8 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -292,3 +294,52 @@ def test_every_case_of_the_gpu_benchmark_that_is_ours_runs_in_small(memory_gpu, 
     assert all(row["case"]["backend"] for row in ours if row["case"]["side"] == "ours")
     assert all("ZeroDivisionError" in row["unavailable"] for row in rows if row not in ours)
     assert not memory_gpu.FILE.exists()
+
+
+@pytest.mark.parametrize(("name", "file"), [("ECL", "electricity.txt.gz"), ("traffic", "traffic.txt.gz")])
+def test_generated_data_go_the_whole_way_of_a_set(benchmarks, tmp_path, name, file):
+    from generated import in_place_of, waves
+
+    from titans_datasets import ChecksumError, info, load
+    from titans_ts.evaluation import load_protocol
+
+    published, values = info(name), waves(1000, 7)
+    with in_place_of(name, tmp_path, values):
+        frame, data = load(name), load_protocol(name)
+        assert frame.index[0] == pd.Timestamp(published.start)
+        np.testing.assert_allclose(frame, values, rtol=1e-5)
+        assert (data.split.train.stop, data.split.val.stop, data.split.test.stop) == (700, 800, 1000)
+        np.testing.assert_allclose(data.values[:700].std(axis=0), 1)
+        with (tmp_path / "ts" / file).open("ab") as stream:
+            stream.write(b"1")
+        with pytest.raises(ChecksumError):
+            load(name)
+    assert info(name) == published
+    assert published.published.file == file
+
+
+def test_one_command_searches_and_scores_the_large_sets(benchmarks, tmp_path, monkeypatch, capsys):
+    """On generated data in their layout, with a network that trains in a moment and one horizon of the four."""
+    import forecast_search
+    import forecast_table3
+    from generated import in_place_of, waves
+    from records import read
+
+    small = {"dim": 4, "num_layers": 1, "patch_size": 48, "max_epochs": 1, "batch_size": 512}
+    forecaster, ended = forecast_search.forecaster, monkeypatch.setattr
+    made = []
+    for module in (forecast_search, forecast_table3):
+        ended(module, "forecaster", lambda *a, **k: made.append(a or k) or forecaster(*a, **{**k, **small}))
+        ended(module, "FILE", tmp_path / f"{module.__name__}.jsonl")
+    ended(forecast_table3, "HORIZONS", (96,))
+    ended(sys, "argv", ["forecast_table3.py", "--sets", "traffic", "--seeds", "0", "--models", "titans", "DLinear"])
+    with in_place_of("traffic", tmp_path / "home", waves(1000, 3)):
+        forecast_table3.main()
+        asked = len(made)
+        forecast_table3.main()
+    assert len(made) == asked  # all is done
+    assert "no settings of DLinear are written down" in capsys.readouterr().out
+    row = read(forecast_table3.FILE)[0]
+    assert (row["dataset"], row["h"], row["n_windows"]) == ("traffic", 96, 200 - 96 + 1)
+    assert row["settings"] == forecast_search.chosen("traffic")
+    assert row["mse"] > 0
