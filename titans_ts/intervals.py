@@ -53,8 +53,12 @@ class Calibration:
 
     def joined(self, newer: "Calibration") -> "Calibration":
         """With newer scores, and without the oldest beyond as many as there were."""
-        most = max(len(self.scores), WINDOWS)
-        return Calibration(np.concatenate((self.scores, newer.scores))[-most:], self.step)
+        return Calibration(np.concatenate((self.scores, newer.scores))[-self.most :], self.step)
+
+    @property
+    def most(self) -> int:
+        """How many scores are kept of it and newer ones."""
+        return max(len(self.scores), WINDOWS)
 
     def reached(self, level: float, series: Sequence[int | None] | None = None) -> np.ndarray:
         """The score that ``level`` percent of the next ones will not exceed, ``[h, N]``; arguments as of

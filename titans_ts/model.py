@@ -186,24 +186,25 @@ class Position:
         table = model.scaling.table(joined)
         offset = self.rows + len(newer.values) - len(table.values)  # rows are counted from the first of fit
         end = self.rows + len(newer.values)
-        step = end if self.calibration is None else self.calibration.step
+        step, scored = end, np.empty(0, dtype=int)
+        if self.calibration is not None:
+            step, first = self.calibration.step, max(self.rows - model.h + 1, offset + model.input_size)
+            scored = scored_origins(first, end - model.h + 1, step)[-self.calibration.most :]  # the rest would be lost
         streams, pending, at = self.streams, dict(self.pending), self.rows
         if model.memory is not None:
-            for stop in (*scored_origins(at + 1, end, step).tolist(), end):
+            begin = max(at + 1, int(scored[0])) if len(scored) else at + 1
+            for stop in (*scored_origins(begin, end, step).tolist(), end):
                 known = table.values[: stop - offset]
                 streams = [online.advance(model.memory, s, known, stop - at) for s in streams]
                 if stop % step == 0:
                     pending[stop] = model.recalled(streams, known)
                 at = stop
         calibration = self.calibration
-        if calibration is not None:
-            first = max(self.rows - model.h + 1, offset + model.input_size)
-            origins = scored_origins(first, end - model.h + 1, step)
-            if len(origins):
-                rows = torch.from_numpy(origins - offset)
-                found = forecast_rows(model.network, model.objective, table, rows, whole=True, begun=True)
-                silent = table.values.new_zeros(model.h, table.values.shape[1])
-                found = found.moved(torch.stack([pending.get(t, silent) for t in origins.tolist()]))
-                calibration = calibration.joined(model._scored(found, table, rows, step))
+        if calibration is not None and len(scored):
+            rows = torch.from_numpy(scored - offset)
+            found = forecast_rows(model.network, model.objective, table, rows, whole=True, begun=True)
+            silent = table.values.new_zeros(model.h, table.values.shape[1])
+            found = found.moved(torch.stack([pending.get(t, silent) for t in scored.tolist()]))
+            calibration = calibration.joined(model._scored(found, table, rows, step))
         pending = {t: by for t, by in pending.items() if t + model.h > end}
         return Position(joined.rows(-min(len(joined.values), model.context_rows)), end, streams, calibration, pending)

@@ -2,7 +2,7 @@
 
 import copy
 import time
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 import pandas as pd
@@ -90,6 +90,28 @@ def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
     np.testing.assert_allclose(once.calibration_.scores[-len(later) :], expected, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("shared_by", [1, 64])
+def test_of_many_rows_at_once_only_the_forecasts_are_made_that_intervals_keep(tiny, waves, monkeypatch, shared_by):
+    monkeypatch.setattr("titans_ts.intervals.SERIES", shared_by)
+    monkeypatch.setattr("titans_ts.intervals.WINDOWS", 6)
+    models = [tiny(max_epochs=3).fit(waves.iloc[:400], val_size=8) for _ in range(2)]
+    for model, cuts in zip(models, ([400, 500], [400, 403, 450, 451, 500]), strict=True):
+        asked = []
+        recalled = type(model.model_).recalled
+        monkeypatch.setattr(
+            type(model.model_), "recalled", lambda *a, asked=asked, recalled=recalled: asked.append(1) or recalled(*a)
+        )
+        for begin, end in pairwise(cuts):
+            model.update(waves.iloc[begin:end])
+        monkeypatch.setattr(type(model.model_), "recalled", recalled)
+        model.asked = len(asked)
+    once, often = models
+    np.testing.assert_allclose(once.calibration_.scores, often.calibration_.scores, rtol=1e-3, atol=1e-5)
+    assert list(once.position_.pending) == list(often.position_.pending)
+    assert once.asked < often.asked < 100
+    pd.testing.assert_frame_equal(once.predict(level=[50]), often.predict(level=[50]), rtol=1e-3)
+
+
 def test_update_changes_no_weight_of_the_outer_loop(fitted, waves):
     before = {k: v.clone() for k, v in {**fitted.network_.state_dict(), **fitted.memory_.state_dict()}.items()}
     first = fitted.predict()
@@ -108,16 +130,23 @@ def test_the_state_does_not_grow_and_a_step_takes_as_long_as_ever(fitted, waves)
 
     fitted.update(waves.iloc[400:440])
     before = size()
-    rows = waves.iloc[440:441]
-    seconds = []
-    for i in range(300):
-        row = rows.set_axis(rows.index + pd.Timedelta(hours=i), axis=0)
-        begin = time.perf_counter()
-        fitted.update(row)
-        seconds.append(time.perf_counter() - begin)
+    t, index = np.arange(50_000)[:, None], pd.date_range(waves.index[440], periods=50_000, freq="h")
+    many = pd.DataFrame(np.sin(t / np.array([3, 4])), index=index, columns=waves.columns)
+    young, old = copy.deepcopy(fitted), fitted
+    young.update(many.iloc[:1000])
+    old.update(many)
+    assert old.position_.rows == 50_440
     assert size() == before
-    assert len(fitted.calibration_.scores) <= 512
-    assert np.median(seconds[-100:]) < 3 * np.median(seconds[:100])
+    assert len(old.calibration_.scores) <= 512
+    seconds = {"young": [], "old": []}
+    for _ in range(100):  # side by side, so that what else the machine does slows both
+        for name, model in (("young", young), ("old", old)):
+            after = model.context_.index[-1] + pd.Timedelta(hours=1)
+            row = many.iloc[:1].set_axis([after], axis=0)
+            begin = time.perf_counter()
+            model.update(row)
+            seconds[name].append(time.perf_counter() - begin)
+    assert np.median(seconds["old"]) < 1.3 * np.median(seconds["young"])
 
 
 def test_a_saved_model_goes_on_learning_where_it_was(fitted, waves, tmp_path):
