@@ -1,11 +1,10 @@
-"""The online memory over a whole test span, in one streaming pass; and how often intervals hold what came.
+"""The online memory over a whole test span, in one streaming pass.
 
     python benchmarks/forecast_online.py [--seeds 0 1 2]
 
-For each set, lookback, horizon and seed one model is scored on every test window four times: the network alone; with
-the memory as it stood at the end of the validation rows, read but never written again; with the memory learning on;
-and, for coverage, at every 24th origin, with intervals of ``fit`` and with intervals that take in the errors that
-become known. ETT by its protocol; of "ecl_sample", 1,000 hours of 203 customers of ECL
+For each set, lookback, horizon and seed one model is scored on every test window three times: the network alone; with
+the memory as it stood at the end of the validation rows, read but never written again; and with the memory learning
+on. ETT by its protocol; of "ecl_sample", 1,000 hours of 203 customers of ECL
 (``ts/ecl_sample.csv.gz`` of the data home, which nothing fetches), the first 700 train, and the last 200 test. The
 forecaster has its defaults, but for the calendar where it is named; cells of an earlier recipe of training stay in the
 file, and are run anew.
@@ -24,7 +23,6 @@ from records import RESULTS
 
 FILE = RESULTS / "forecast_online.jsonl"
 FIELDS = ("dataset", "input_size", "h", "calendar", "seed", "recipe")
-LEVELS = (80, 95)
 # set, lookback, horizon, calendar columns
 CASES = (
     ("ETTh1", 96, 96, False),
@@ -41,7 +39,6 @@ CASES = (
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts import TitansForecaster, online
-    from titans_ts.backtest import backtest_frame
     from titans_ts.rolling import corrections, forecast_rows
 
     dataset, input_size, h, calendar, seed, _ = key
@@ -72,12 +69,6 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
                     frozen[i][:, stream.series] = online.recall(memory, stream, values)
         about["frozen"] = _errors(alone + frozen, truth)
 
-    few = origins[::24].tolist()
-    for name, fitted in (("coverage_of_fit", None), ("coverage_moving", test)):
-        found = backtest_frame(model, panel, few, list(LEVELS), fitted=fitted)
-        about[name] = {
-            str(v): float(found["y"].between(found[f"Titans-lo-{v}"], found[f"Titans-hi-{v}"]).mean()) for v in LEVELS
-        }
     rows = frame.iloc[test:]
     seconds = []
     for i in range(200):

@@ -1,5 +1,6 @@
 """Forecasts beside what came: rolling origins in a frame, with or without training anew."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.base import clone
 from titans_core.checks import at_least
 from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import read_columns
-from titans_ts.intervals import NO_SCORES, SERIES, Calibration, check_levels, column_names, enough, scored_origins
+from titans_ts.intervals import NO_SCORES, SERIES, Calibration, can_promise, check_levels, column_names, scored_origins
 from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
@@ -80,8 +81,7 @@ def _check_levels(
         if border == rows:
             raise ValueError(NO_SCORES)
         return
-    scores = max(0, rows - forecaster.h + 1 - border) * (SERIES if series > SERIES else 1)
-    if not enough(scores, levels[-1]):
+    if not can_promise(max(0, rows - forecaster.h + 1 - border), levels[-1], SERIES if series > SERIES else 1):
         objective.nominal(torch.zeros(1, objective.outputs), levels[-1])
 
 
@@ -151,10 +151,10 @@ class _RollingCalibration:
         self.origins = scored_origins(fitted - self.h + 1, len(table.values) - self.h + 1, self.calibration.step)
         if len(self.origins):
             self.later = model.model_.scores(table, torch.from_numpy(self.origins), self.calibration.step).scores
-            self.each = len(self.later) // len(self.origins)  # shared scores: several an origin
 
     def known_by(self, origin: int) -> Calibration | None:
         if self.calibration is None or self.later is None:
             return self.calibration
         known = int(np.searchsorted(self.origins, origin - self.h, side="right"))
-        return self.calibration.joined(Calibration(self.later[: known * self.each], self.calibration.step))
+        newer = replace(self.calibration, scores=self.later[: known * self.calibration.each])
+        return self.calibration.joined(newer)

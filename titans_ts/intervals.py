@@ -8,7 +8,7 @@ scores stays below, for each step of the horizon.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from titans_datasets.warn import warn_caller
 
 VALUES = 1 << 25  # forecast at once to score them
 WINDOWS = 512  # scores kept of each series and step
+HALF_LIFE = WINDOWS / 2  # in origins
 SERIES = 64  # more series than these share their scores
 
 NO_SCORES = (
@@ -33,10 +34,12 @@ class Calibration:
     Attributes:
         scores: ``[W, h, N]``, or with many series ``[W, h, 1]``, theirs together. NaN where the truth is not known.
         step: rows between the origins of the scores.
+        each: scores of one origin, which stand side by side.
     """
 
     scores: np.ndarray
     step: int = 1
+    each: int = 1
 
     @classmethod
     def of(cls, scores: np.ndarray, step: int = 1) -> "Calibration":
@@ -49,11 +52,12 @@ class Calibration:
         scores = self.scores
         if scores.shape[2] > SERIES:
             scores = scores[:, :, scored_series(scores.shape[2])]
-        return Calibration(scores.transpose(0, 2, 1).reshape(-1, scores.shape[1], 1), self.step)
+        each = scores.shape[2] if self.each == 1 else self.each
+        return Calibration(scores.transpose(0, 2, 1).reshape(-1, scores.shape[1], 1), self.step, each)
 
     def joined(self, newer: "Calibration") -> "Calibration":
         """With newer scores, and without the oldest beyond as many as there were."""
-        return Calibration(np.concatenate((self.scores, newer.scores))[-self.most :], self.step)
+        return replace(self, scores=np.concatenate((self.scores, newer.scores))[-self.most :])
 
     @property
     def most(self) -> int:
@@ -71,9 +75,10 @@ class Calibration:
         if not enough[np.isfinite(scores)].all() or not np.isfinite(scores).any():
             count = np.isfinite(self.scores).sum(axis=0)
             fewest = int(count[count > 0].min()) if count.any() else 0
+            total = weights(np.arange(fewest) // self.each).sum()
             warn_caller(
                 f"intervals of {level:g} % need errors on more validation windows than the {fewest} there are, which "
-                f"give {100 * fewest / (fewest + 1):.0f} % at most; these are as wide as the largest error. Give fit a "
+                f"give {100 * total / (total + 1):.0f} % at most; these are as wide as the largest error. Give fit a "
                 "larger val_size, or take a probabilistic loss such as loss='quantile'."
             )
         if np.isnan(scores).all(axis=0).any():
@@ -99,17 +104,34 @@ class Calibration:
 
     def _ranked(self, level: float) -> np.ndarray:
         """Of each step and series, or of all together, and whether they are enough, ``[2, h, N or 1]``."""
-        count = np.isfinite(self.scores).sum(axis=0)
-        # the rank that keeps the promise in a finite sample: ceil((n + 1) level) of n
-        rank = np.ceil((count + 1) * level / 100)
-        ordered = np.sort(self.scores, axis=0)  # NaN last
-        at = np.clip(rank.astype(int) - 1, 0, np.maximum(count - 1, 0))
-        return np.stack((np.take_along_axis(ordered, at[None], axis=0)[0].astype(np.float64), enough(count, level)))
+        order = np.argsort(self.scores, axis=0)  # NaN last
+        ordered = np.take_along_axis(self.scores, order, axis=0)
+        ages = np.arange(len(self.scores))[::-1] // self.each
+        below = np.cumsum(weights(ages)[order] * np.isfinite(ordered), axis=0)
+        total, count = below[-1], np.isfinite(ordered).sum(axis=0)
+        at = (below < needed(total, level)).sum(axis=0)
+        at = np.clip(at, 0, np.maximum(count - 1, 0))
+        found = np.take_along_axis(ordered, at[None], axis=0)[0].astype(np.float64)
+        return np.stack((found, needed(total, level) <= total))
 
 
-def enough(count: Any, level: float) -> Any:
-    """Whether so many scores can promise a level: the rank that it takes is one of theirs."""
-    return (count + 1) * level / 100 <= count
+def weights(ages: np.ndarray) -> np.ndarray:
+    """Of scores by how many origins ago they are: they halve in :data:`HALF_LIFE`, as the errors of lately tell more of
+    the next one (Barber et al. 2023, arXiv:2202.13415)."""
+    found: np.ndarray = 0.5 ** (ages / HALF_LIFE)
+    return found
+
+
+def needed(total: Any, level: float) -> Any:
+    """The weight that must lie at or below a score for it to promise a level, of ``total`` in all: the next one, which
+    is not yet known, weighs 1 and counts as larger. Equal weights give the rank ``ceil((n + 1) level)`` of n."""
+    return (total + 1) * level / 100
+
+
+def can_promise(origins: int, level: float, each: int = 1) -> bool:
+    """Whether scores of so many origins, ``each`` of each, are enough for a level."""
+    total = each * weights(np.arange(origins)).sum()
+    return bool(needed(total, level) <= total)
 
 
 def scored_series(N: int) -> np.ndarray:

@@ -49,7 +49,7 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "history": {"epochs": model.history_.epochs, "best_epoch": model.history_.best_epoch},
         "memory_report": asdict(model.memory_report_),
         "seconds": getattr(model, "seconds_", None),
-        "calibration_step": None if model.calibration_ is None else model.calibration_.step,
+        "calibration": None if model.calibration_ is None else [model.calibration_.step, model.calibration_.each],
         "pending": list(model.position_.pending),
         "streams": [
             {"series": s.series.tolist(), "rows": s.rows, "offset": None if s.state is None else s.state.offset}
@@ -128,7 +128,7 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
     model.n_features_in_, model.seconds_ = len(mean), learned["seconds"]
     calibration = None
     if "calibration" in tensors:
-        calibration = Calibration(tensors["calibration"].numpy(), learned["calibration_step"])
+        calibration = Calibration(tensors["calibration"].numpy(), *learned["calibration"])
     pending = dict(zip(learned["pending"], tensors.get("pending", ()), strict=True))
     stood = [_stream(stream, streams[str(i)]) for i, stream in enumerate(learned["streams"])]
     model.position_ = Position(panel, learned["rows"], stood, calibration, pending)

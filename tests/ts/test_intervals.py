@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from titans_ts import TitansForecaster
-from titans_ts.intervals import Calibration, check_levels, scored_origins, scoring_step
+from titans_ts.intervals import HALF_LIFE, Calibration, can_promise, check_levels, scored_origins, scoring_step
 from titans_ts.model import Model
 from titans_ts.objective import PROBABILITIES, objective_of
 from titans_ts.rolling import Forecasts
@@ -28,15 +28,37 @@ def test_conformal_intervals_cover_what_they_promise_on_exchangeable_errors():
         assert inside.mean() == pytest.approx(level / 100, abs=0.015)
 
 
-def test_the_rank_keeps_the_promise_in_a_finite_sample():
+def test_the_rank_keeps_the_promise_in_a_finite_sample(monkeypatch):
+    monkeypatch.setattr("titans_ts.intervals.HALF_LIFE", np.inf)
     nine = Calibration(np.arange(1.0, 10)[:, None, None])
     assert nine.reached(80).item() == 8  # ceil(10 * .8) of nine
     assert nine.reached(50).item() == 5
     with pytest.warns(UserWarning, match="more validation windows than the 9"):
         assert nine.reached(99).item() == 9  # no more is known
     assert [nine.ranked(level)[1].item() for level in (80, 90, 91)] == [True, True, False]
+    assert [can_promise(9, level) for level in (80, 90, 91)] == [True, True, False]
+    assert can_promise(1, 90, each=10)
     holed = Calibration(np.array([1.0, np.nan, 3.0, 2.0])[:, None, None])
     assert holed.reached(50).item() == 2
+
+
+def test_what_was_lately_weighs_more():
+    """Errors that grow all the time: with equal weights intervals lag behind them; a half-life later they do less."""
+    rng = np.random.default_rng(0)
+    size = np.linspace(1, 4, 3000)[:, None, None]
+    scores = np.abs(rng.normal(size=(3000, 1, 40))) * size
+    held = {}
+    for half_life in (HALF_LIFE, np.inf):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("titans_ts.intervals.HALF_LIFE", half_life)
+            past = [Calibration(scores[end - 512 : end]).reached(80) for end in range(600, 3000, 100)]
+        inside = [scores[end] <= past[i] for i, end in enumerate(range(600, 3000, 100))]
+        held[half_life] = np.mean(inside)
+    assert held[np.inf] < held[HALF_LIFE] - 0.005 < 0.8
+    newest = Calibration(np.array([1.0] * 400 + [9.0] * 112)[:, None, None])
+    assert [newest.reached(level).item() for level in (50, 70)] == [1.0, 9.0]  # 9 weighs a third, not a fifth
+    side_by_side = Calibration(newest.scores.repeat(2, axis=0), each=2)
+    assert [side_by_side.reached(level).item() for level in (50, 70)] == [1.0, 9.0]
 
 
 def test_scores_move_on_and_those_of_many_series_are_shared():
@@ -46,6 +68,7 @@ def test_scores_move_on_and_those_of_many_series_are_shared():
     assert joined.scores[:, 0, 0].sum() == 100
     many = Calibration.of(np.ones((3, 4, 200)))
     assert many.scores.shape == (3 * 64, 4, 1)
+    assert many.each == many.shared().each == 64
 
 
 @pytest.mark.parametrize("cut", [7, 10, 30])
@@ -198,8 +221,7 @@ def test_a_series_has_its_own_intervals_whoever_stands_beside_it(tiny, wide):
         pd.testing.assert_frame_equal(found, together[found.columns], rtol=1e-5)
     beside = model.predict(wide[["a"]].assign(new=wide["c"] * 3), level=[50])
     np.testing.assert_allclose(beside["a-hi-50"], together["a-hi-50"], rtol=1e-5)
-    pooled = Calibration(model.calibration_.shared().scores)
-    width = pooled.reached(50)[:, 0]
+    width = model.calibration_.shared().reached(50)[:, 0]
     ratio = (beside["new-hi-50"] - beside["new"]).to_numpy() / width
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
 
@@ -207,10 +229,10 @@ def test_a_series_has_its_own_intervals_whoever_stands_beside_it(tiny, wide):
 def test_a_step_that_was_never_measured_is_no_surer_than_the_others():
     scores = np.arange(1.0, 10)[:, None, None].repeat(3, axis=1)
     scores[:, 1:] = np.nan
-    np.testing.assert_array_equal(Calibration(scores).reached(80)[:, 0], [8, 8, 8])
+    np.testing.assert_array_equal(Calibration(scores).reached(79)[:, 0], [8, 8, 8])
     with pytest.raises(ValueError, match="nothing was measured"), pytest.warns(UserWarning, match="than the 0"):
         Calibration(scores[:, 1:]).reached(80)
-    found, enough = Calibration(scores).ranked(80)
+    found, enough = Calibration(scores).ranked(79)
     np.testing.assert_array_equal(found[:, 0], [8, np.nan, np.nan])
     assert enough[:, 0].tolist() == [True, False, False]
 
@@ -219,8 +241,8 @@ def test_the_longer_nothing_was_measured_the_more_an_interval_is_that_of_the_ser
     past = Calibration(np.arange(1.0, 10)[:, None, None])
     point, spread = torch.full((3, 1, 1), 5.0), torch.full((3, 1), 0.1)
     found = Forecasts(point, None, spread, stale=torch.tensor([[0.0], [0.5], [1.0]]))
-    whole = NormalDist().inv_cdf(0.9)
-    _, low, high = model_of("mae").bounded(found, [80], past)[:, 0, 0].T
+    whole = NormalDist().inv_cdf((1 + 0.79) / 2)
+    _, low, high = model_of("mae").bounded(found, [79], past)[:, 0, 0].T
     np.testing.assert_allclose(high - 5, [0.8, (0.8 + whole) / 2, whole], rtol=1e-5)
     np.testing.assert_allclose(5 - low, high - 5, rtol=1e-5)
 
@@ -273,8 +295,9 @@ PROBABILISTIC = ["quantile", "normal", "laplace", "student_t"]
 
 
 @pytest.mark.parametrize("loss", PROBABILISTIC)
-def test_intervals_that_were_learned_too_narrow_are_drawn_wider(loss):
+def test_intervals_that_were_learned_too_narrow_are_drawn_wider(loss, monkeypatch):
     """And too wide ones narrower: as many targets as promised lie inside, whatever the network believes."""
+    monkeypatch.setattr("titans_ts.intervals.HALF_LIFE", np.inf)  # all that is known, so that chance is small
     rng, model = torch.Generator().manual_seed(0), model_of(loss)
     for belief in (0.3, 1.0, 3.0):
         for shift in (0.0, 0.4):
@@ -354,7 +377,7 @@ def noisy_waves(rows, series=8):
 def test_a_flat_lookback_is_taken_at_the_floor():
     past = Calibration(np.arange(1.0, 10)[:, None, None])
     flat = Forecasts(torch.zeros(1, 1, 1), None, torch.zeros(1, 1))
-    assert model_of("mae").bounded(flat, [80], past)[..., 2].item() == pytest.approx(8 * FLOOR)
+    assert model_of("mae").bounded(flat, [79], past)[..., 2].item() == pytest.approx(8 * FLOOR)
     table = Table(torch.ones(5, 1))
     scores = model_of("mae")._scored(flat, table, torch.tensor([4]), 1).scores
     assert scores.item() == pytest.approx(1 / FLOOR)
