@@ -30,11 +30,82 @@ def fitted(wide):
     return TitansForecaster(**SMALL).fit(wide.iloc[:2000])
 
 
-@pytest.mark.parametrize("loss", ["quantile", "student_t"])
-def test_probabilistic_losses_cover_about_what_they_say(wide, loss):
-    model = TitansForecaster(**{**SMALL, "max_epochs": 6}, loss=loss).fit(wide.iloc[:2000], val_size=300)
-    found = model.predict_insample(wide.iloc[1700:], step_size=7, level=[80])
-    assert found["y"].between(found["Titans-lo-80"], found["Titans-hi-80"]).mean() == pytest.approx(0.8, abs=0.1)
+def test_columns_of_every_kind_reach_the_forecast(wide, long):
+    """Beside HUFL and OT: MUFL and MULL known up to now, LUFL known ahead too, and a number a series."""
+    raw = load("ETTh1").iloc[:2400][["MULL", "LUFL"]].assign(MUFL=wide["MUFL"])
+    frame = long[long["unique_id"] != "MUFL"].merge(raw.rename_axis("ds").reset_index(), on="ds")
+    static = pd.DataFrame({"unique_id": ["HUFL", "OT"], "load": [1.0, 0.0]})
+    exogenous = {"hist": ["MUFL", "MULL"], "futr": ["LUFL"], "stat": ["load"], "calendar": ["day"]}
+    known, ahead = frame[frame["ds"] < wide.index[2000]], frame[frame["ds"] >= wide.index[2000]]
+    model = TitansForecaster(**{**SMALL, "max_epochs": 4}, exogenous=exogenous).fit(known, static_df=static)
+    future = ahead[ahead["ds"] < wide.index[2024]]
+    found = model.predict(futr_df=future[["unique_id", "ds", "LUFL"]])["Titans"].to_numpy()
+    deviation = future["unique_id"].map(wide.std()).to_numpy()
+    of_mean = future["unique_id"].map(wide.iloc[:2000].mean()).to_numpy()
+    truth = future["y"].to_numpy()
+    assert np.mean(abs(found - truth) / deviation) < 0.7 * np.mean(abs(of_mean - truth) / deviation)
+
+    def moved(known=known, future=future, static=static):
+        return abs(
+            model.predict(known, futr_df=future[["unique_id", "ds", "LUFL"]], static_df=static)["Titans"] - found
+        ).max()
+
+    assert moved() < 1e-4
+    newest = known["ds"] >= wide.index[1990]
+    for name in ("MUFL", "MULL", "LUFL"):
+        assert moved(known.assign(**{name: known[name] + 5.0 * newest})) > 1e-3, name
+    assert moved(future=future.assign(LUFL=future["LUFL"] + 5.0)) > 1e-3
+    assert moved(static=static.assign(load=static["load"] + 5.0)) > 1e-3
+    with pytest.raises(ValueError, match="LUFL"):
+        model.predict()
+    new = known.replace({"unique_id": {"OT": "new"}})
+    with pytest.raises(ValueError, match="static_df"):
+        model.predict(new, futr_df=future.replace({"unique_id": {"OT": "new"}}))
+
+
+@pytest.mark.parametrize("missing", ["mask", "interpolate"])
+def test_columns_may_have_holes_where_the_policy_allows_them(wide, missing):
+    frame = wide.rename_axis("ds").reset_index().rename(columns={"HUFL": "y"}).assign(unique_id="HUFL")
+    holed = frame.assign(MUFL=frame["MUFL"].mask(np.random.default_rng(0).random(len(frame)) < 0.1))
+    options = {**SMALL, "exogenous": {"hist": ["MUFL"]}, "max_epochs": 4}
+    with pytest.raises(ValueError, match="column 'MUFL' that are NaN"):
+        TitansForecaster(**options).fit(holed.iloc[:2000])
+    scores = [TitansForecaster(**options, missing=missing).fit(df.iloc[:2000]).score(frame) for df in (frame, holed)]
+    assert scores[1] > 1.1 * scores[0]  # minus an error: at most a tenth worse
+
+
+def test_a_backtest_says_the_same_again_and_refit_trains_on_what_came(wide):
+    forecaster, options = TitansForecaster(**SMALL), {"n_windows": 3, "val_size": 200, "level": [80]}
+    found = {refit: forecaster.cross_validation(wide, refit=refit, **options) for refit in (False, True)}
+    for refit, frame in found.items():
+        again = forecaster.cross_validation(wide, refit=refit, **options)
+        pd.testing.assert_frame_equal(again, frame, check_exact=True)
+    once, anew = found.values()
+    at_first = once["cutoff"] == once["cutoff"].min()
+    pd.testing.assert_frame_equal(once[at_first], anew[at_first], rtol=1e-5)  # of other batches
+    assert (once[~at_first]["Titans"] != anew[~at_first]["Titans"]).mean() > 0.9
+    alone = TitansForecaster(**SMALL).fit(wide.iloc[:-24], val_size=200).predict()
+    last = anew[anew["cutoff"] == anew["cutoff"].max()].pivot(index="ds", columns="unique_id", values="Titans")
+    np.testing.assert_allclose((last[wide.columns] - alone) / wide.std(), 0, atol=1e-5)
+
+
+def test_a_score_is_the_error_of_all_its_forecasts(wide, fitted):
+    part = wide.iloc[2000:2200]
+    errors = [
+        ((fitted.predict(part.iloc[:end]) - part.iloc[end : end + 24]) / fitted.scale_).abs().to_numpy().mean()
+        for end in range(48, 200 - 24 + 1)
+    ]
+    assert fitted.score(part) == pytest.approx(-np.mean(errors), rel=1e-4)
+
+
+def test_a_saved_model_is_the_same_model(wide, fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    model, same = (TitansForecaster.load(tmp_path / "model") for _ in range(2))
+    pd.testing.assert_frame_equal(model.predict(level=[80]), fitted.predict(level=[80]), check_exact=True)
+    for forecaster in (model, same):
+        forecaster.update(wide.iloc[2000:2100])
+    pd.testing.assert_frame_equal(model.predict(level=[80]), same.predict(level=[80]), check_exact=True)
+    assert model.score(wide.iloc[2000:]) == fitted.score(wide.iloc[2000:])
 
 
 def test_another_series_that_is_known_ahead_helps(wide):
@@ -70,6 +141,7 @@ def test_series_of_different_lengths_and_a_new_one(long, wide):
 
 def test_update_is_the_whole_history(wide, fitted):
     model = TitansForecaster(**SMALL).fit(wide.iloc[:2000])
+    assert model.memory_ is not None
     for at in range(2000, 2400, 37):
         model.update(wide.iloc[at : min(at + 37, 2400)])
     np.testing.assert_allclose((model.predict() - fitted.predict(wide)) / wide.std(), 0, atol=1e-4)
@@ -111,13 +183,12 @@ def test_pictures_show_what_they_are_of(wide, long, fitted):
     assert by_step.mean() == pytest.approx(scaled.mean(), rel=1e-6)
     assert len(by_step) == 24
 
-    if fitted.memory_ is not None:
-        surprise = fitted.surprise(wide)
-        picture = plot_surprise(surprise, long, series=["OT"])
-        own = surprise[surprise["unique_id"] == "OT"]["surprise"]
-        above, below = picture.axes
-        np.testing.assert_allclose(above.get_lines()[0].get_ydata(), wide["OT"])
-        np.testing.assert_allclose(below.get_lines()[0].get_ydata(), own)
+    surprise = fitted.surprise(wide)
+    picture = plot_surprise(surprise, long, series=["OT"])
+    own = surprise[surprise["unique_id"] == "OT"]["surprise"]
+    above, below = picture.axes
+    np.testing.assert_allclose(above.get_lines()[0].get_ydata(), wide["OT"])
+    np.testing.assert_allclose(below.get_lines()[0].get_ydata(), own)
     assert forecast._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match=r"lacks the columns \['cutoff'"):
         plot_backtest(long)
