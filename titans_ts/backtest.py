@@ -17,7 +17,7 @@ from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
 from titans_ts.scaling import tensor
 from titans_ts.training_rows import border_row, trainable
-from titans_ts.windows import Table, first_rows
+from titans_ts.windows import Table, first_rows, inside_holes
 
 if TYPE_CHECKING:
     from titans_ts.forecaster import TitansForecaster
@@ -116,8 +116,8 @@ def backtest_frame(
     model._check_series(panel, "a backtest")
     h, T = model._fitted().h, len(panel.values)
     given, panel = panel, panel.filled(model.missing)
-    begun = np.arange(T)[:, None] >= first_rows(tensor(given.values)).numpy()
-    unknown = given.unknown().any(axis=-1) & begun
+    begun = np.arange(T)[:, None, None] >= first_rows(tensor(given.values)).numpy()[:, None]
+    inside = inside_holes(torch.from_numpy(given.unknown() & begun), torch.tensor(origins), together=True)[:, 0]
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, torch.tensor(origins), bool(levels))
     rolling = _RollingCalibration(model, table, fitted if levels else None)
@@ -125,7 +125,7 @@ def backtest_frame(
     parts = []
     for i, origin in enumerate(origins):
         at = found.at(i)
-        if model.missing == "interpolate" and unknown[origin - 1].any():
+        if model.missing == "interpolate" and inside[i]:
             # the line through a hole that goes on behind the origin was drawn to what came later
             then = model.scaling_.table(given.known_at(origin).filled(model.missing))
             at = model.model_.rolling(then, torch.tensor([origin]), bool(levels))

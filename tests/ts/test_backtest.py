@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from titans_ts import TitansForecaster
+from titans_ts.model import Model
 
 
 @pytest.mark.parametrize("refit", [False, True, 2])
@@ -180,3 +181,18 @@ def test_how_often_it_is_trained(tiny, wide, monkeypatch, refit, trainings):
     monkeypatch.setattr(TitansForecaster, "_fit", lambda *a, **k: fits.append(1) or fit(*a, **k))
     tiny().cross_validation(wide, n_windows=4, step_size=2, refit=refit)
     assert len(fits) == trainings
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_history_is_read_anew_only_for_origins_inside_a_hole_that_ends(tiny, wide, monkeypatch, back):
+    """Behind the end of a series nothing came: the fill is the same, whatever is known."""
+    model = tiny(missing="interpolate").fit(wide.iloc[:80], val_size=0)
+    holed = wide.copy()
+    holed.iloc[90 : 110 if back else 120, 1] = np.nan
+    expected = [model.predict(holed.iloc[:origin]) for origin in range(86, 114, 5)]
+    read, rolling = [], Model.rolling
+    monkeypatch.setattr(Model, "rolling", lambda self, *a, **k: read.append(1) or rolling(self, *a, **k))
+    found = model.predict_insample(holed.iloc[74:117], step_size=5)
+    assert len(read) == (1 + 4 if back else 1)  # 91, 96, 101, 106
+    for frame, (_, own) in zip(expected, found.groupby("cutoff"), strict=True):
+        np.testing.assert_allclose(own["Titans"].to_numpy().reshape(3, 4), frame.to_numpy().T, rtol=1e-4)
