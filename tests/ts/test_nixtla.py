@@ -12,9 +12,10 @@ import torch
 from neuralforecast import NeuralForecast
 from neuralforecast.common._base_auto import MockTrial, RayOptions
 from neuralforecast.losses.pytorch import MAE, MSE, DistributionLoss, MQLoss
-from neuralforecast.models import DLinear
+from neuralforecast.models import DLinear, PatchTST
 from neuralforecast.utils import AirPassengersPanel, AirPassengersStatic
 
+from titans_datasets import load
 from titans_ts.nixtla import AutoTitans, Titans
 from titans_ts.simba import Simba
 
@@ -48,6 +49,35 @@ def test_beside_another_model_it_is_the_network_itself():
     with torch.no_grad():
         expected = network.eval()(last_windows())[0]
     np.testing.assert_allclose(frame["Titans"].to_numpy().reshape(2, 12).T, expected, rtol=1e-4)
+
+
+def test_beside_patchtst_on_real_data_it_fits_forecasts_backtests_saves_and_loads(real_data, tmp_path):
+    wide = load("ETTh1").iloc[:2400][["HUFL", "MUFL", "OT"]]
+    frame = wide.rename_axis("ds").reset_index().melt("ds", var_name="unique_id", value_name="y")
+    common = {"h": 24, "input_size": 48, "accelerator": "cpu", "random_seed": 1, **QUIET}
+    titans = Titans(**common, n_series=3, patch_size=12, dim=16, num_layers=1, max_steps=200, val_check_steps=50)
+    peer = PatchTST(**common, hidden_size=16, n_heads=2, patch_len=12, stride=6, max_steps=20, val_check_steps=10)
+    nf = NeuralForecast(models=[titans, peer], freq="h")
+    nf.fit(frame[frame["ds"] < wide.index[2376]], val_size=240)
+    found = nf.predict()
+    assert list(found.columns) == ["unique_id", "ds", "Titans", "PatchTST"]
+    nf.save(str(tmp_path / "nf"), overwrite=True, save_dataset=True)
+    loaded = NeuralForecast.load(str(tmp_path / "nf")).predict()
+    pd.testing.assert_frame_equal(loaded[found.columns], found, rtol=1e-5)
+    rolled = nf.cross_validation(frame, n_windows=10, step_size=24, val_size=240)
+    assert rolled.groupby("cutoff").size().tolist() == [72] * 10
+    error = (rolled["y"] - rolled["Titans"]).abs().groupby(rolled["unique_id"]).mean() / wide.std()
+    naive = wide.diff(24).iloc[-240:].abs().mean() / wide.std()
+    assert error.mean() < naive.mean()  # PatchTST, hardly trained, is not judged
+
+
+@pytest.mark.parametrize("scaler", ["identity", "standard", "robust", "minmax", "minmax1", "invariant"])
+def test_scalers_of_neuralforecast_give_forecasts_in_the_units_of_the_series(scaler):
+    nf = NeuralForecast(models=[Titans(**{**SMALL, "max_steps": 40}, scaler_type=scaler)], freq="ME")
+    nf.fit(TARGET)
+    last = TARGET.groupby("unique_id")["y"].apply(lambda y: y[-12:].mean())
+    found = nf.predict().groupby("unique_id")["Titans"].mean()
+    np.testing.assert_allclose(found / last, 1, atol=0.3)
 
 
 def test_it_learns_and_backtests():

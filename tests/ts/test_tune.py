@@ -83,7 +83,8 @@ def test_a_study_may_go_on_with_another_space(tiny, wide, tmp_path):
         best_settings(study, lambda trial: small(trial, None))
 
 
-def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_path):
+@pytest.mark.parametrize("file", ["study.journal", "study.db"])
+def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_path, file):
     wide.to_pickle(tmp_path / "wide.pkl")  # of this test, read by this test
     script = textwrap.dedent(
         """
@@ -106,16 +107,17 @@ def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_pa
     (tmp_path / "search.py").write_text(script)
 
     def start(how):
-        command = [sys.executable, "-W", "ignore", "search.py", "wide.pkl", "study.journal", how]
+        command = [sys.executable, "-W", "ignore", "search.py", "wide.pkl", file, how]
         return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
 
     assert start("killed").wait() == -9
     together = [start("whole"), start("whole")]
     assert [p.wait() for p in together] == [0, 0]
     assert int(together[0].stdout.read()) >= 6
-    storage = optuna.storages.JournalStorage(
-        optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
-    )
+    if file.endswith(".db"):
+        storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path / file}")
+    else:
+        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / file)))
     states = [t.state.name for t in optuna.load_study(study_name="titans_ts", storage=storage).trials]
     assert states.count("RUNNING") == 1  # the one that was killed
     assert 6 <= states.count("COMPLETE") + states.count("PRUNED") <= 7  # two may finish at once
