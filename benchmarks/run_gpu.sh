@@ -4,8 +4,9 @@
 #     [TITANS_COMMIT=abc1234] benchmarks/run_gpu.sh [folder]
 #
 # Needs torch with CUDA and triton; pytest and hypothesis for the tests; gpu_peers.txt for the peers, each of which is
-# told as unavailable otherwise. Results go to benchmarks/results/memory_gpu.jsonl, and with the log of the tests into
-# the folder too, whatever ends the run. Where the files lie without their git history, TITANS_COMMIT says which they are.
+# told as unavailable otherwise; and where lightning, pandas and scikit-learn are, the forecaster's epochs are timed too.
+# Results go to benchmarks/results/*_gpu.jsonl, and with the log of the tests into the folder too, whatever ends the run.
+# Where the files lie without their git history, TITANS_COMMIT says which they are.
 set -uo pipefail
 folder="${1:-$(mktemp -d)}"
 mkdir -p "$folder"
@@ -16,7 +17,7 @@ unset TRITON_INTERPRET
 python="${PYTHON:-python3}"
 
 "$python" -c 'import torch, sys; sys.exit(None if torch.cuda.is_available() else "there is no CUDA device here")' || exit 1
-trap '[ ! -f benchmarks/results/memory_gpu.jsonl ] || cp benchmarks/results/memory_gpu.jsonl "$folder"/' EXIT
+trap 'cp benchmarks/results/*_gpu.jsonl "$folder"/ 2>/dev/null' EXIT
 failed=0
 # fla compiles for minutes, beside the tests; what it finds fastest there is not kept
 FLA_CACHE_RESULTS=0 timeout -k 5 150 "$python" benchmarks/memory_gpu.py --warm >"$folder/warm.log" 2>&1 &
@@ -32,5 +33,10 @@ else
   failed=1
 fi
 wait
-timeout -k 5 290 "$python" benchmarks/memory_gpu.py --minutes 4 || failed=1
+timeout -k 5 240 "$python" benchmarks/memory_gpu.py --minutes 3.3 || failed=1
+if "$python" -c 'import lightning, pandas, sklearn' 2>/dev/null; then
+  timeout -k 5 60 "$python" benchmarks/forecast_gpu.py --minutes 0.5 || failed=1
+else
+  echo "lightning, pandas or scikit-learn is not installed: the forecaster is not timed" >&2
+fi
 exit "$failed"

@@ -343,3 +343,13 @@ def test_one_command_searches_and_scores_the_large_sets(benchmarks, tmp_path, mo
     assert (row["dataset"], row["h"], row["n_windows"]) == ("traffic", 96, 200 - 96 + 1)
     assert row["settings"] == forecast_search.chosen("traffic")
     assert row["mse"] > 0
+
+
+def test_epochs_are_timed_on_what_there_is(benchmarks, monkeypatch, capsys):
+    import forecast_gpu
+
+    monkeypatch.setattr(sys, "argv", ["forecast_gpu.py", "--smoke"])
+    forecast_gpu.main()
+    row = ast.literal_eval(capsys.readouterr().out.splitlines()[0])
+    assert row["epochs"] == forecast_gpu.EPOCHS - 1
+    assert 0 < row["epoch_seconds"] < row["fit_seconds"]

@@ -238,3 +238,13 @@ def test_validation_rows_without_a_value_are_refused(tiny, wide):
 def test_val_size_is_a_number_of_rows(tiny, wide, val_size):
     with pytest.raises(ValueError, match="val_size must be an integer >= 0"):
         tiny().fit(wide, val_size=val_size)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_a_network_that_was_trained_on_a_gpu_forecasts_here(tiny, wide):
+    """Its forecasts are about those of one that was trained on the CPU: of another order of sums."""
+    model = tiny(device="cuda", precision="32-true", max_epochs=4).fit(wide)
+    assert next(model.network_.parameters()).device.type == "cpu"
+    here = tiny(device="cpu", max_epochs=4).fit(wide)
+    np.testing.assert_allclose((model.predict() - here.predict()) / wide.std(), 0, atol=0.05)
+    assert model.history_.epochs[-1]["val_loss"] == pytest.approx(here.history_.epochs[-1]["val_loss"], rel=0.05)

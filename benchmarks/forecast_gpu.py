@@ -1,0 +1,65 @@
+"""How long an epoch of the forecaster takes on a GPU, beside the CPU of the same machine, on data of the sets' shapes.
+
+    python benchmarks/forecast_gpu.py [--minutes 1] [--smoke]
+
+An epoch is 100 batches of training windows and the validation behind them; the first, which compiles and warms up, does
+not count. ``--smoke`` runs tiny shapes on any device, and records nothing.
+"""
+
+import argparse
+import statistics
+import time
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+import torch
+from forecast_search import alone
+from generated import waves
+from records import COMMIT, RESULTS, append, read
+
+FILE = RESULTS / "forecast_gpu.jsonl"
+# rows of train and validation, validation rows, series, whether they are mixed
+SHAPES = {
+    "ETTh1": (11_520, 2880, 7, False),
+    "ECL": (21_044, 2632, 321, False),
+    "traffic": (14_036, 1756, 862, False),
+    "ECL, mixed": (21_044, 2632, 321, True),
+}
+SMOKE = {"smoke": (600, 150, 3, False)}
+EPOCHS = 3
+
+
+def run(shape: tuple[int, int, int, bool], device: str) -> dict[str, Any]:
+    rows, val_size, series, mixed = shape
+    frame = pd.DataFrame(waves(rows, series), index=pd.date_range("2016-07-01", periods=rows, freq="h", name="ds"))
+    ends: list[float] = []
+    model = alone(max_epochs=EPOCHS, multivariate=mixed, device=device, random_state=0)
+    model.fit(frame.rename(columns=str), val_size=val_size, on_epoch=lambda *_: ends.append(time.perf_counter()))
+    epochs = [after - before for before, after in pairwise(ends)]
+    return {"epoch_seconds": round(statistics.median(epochs), 3), "epochs": len(epochs), "fit_seconds": model.seconds_}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5, help="start nothing new after so many")
+    parser.add_argument("--smoke", action="store_true", help="tiny shapes on any device; printed, not recorded")
+    args = parser.parse_args()
+    there = torch.cuda.is_available()
+    if not there and not args.smoke:
+        parser.error("there is no CUDA device; --smoke runs tiny shapes without one.")
+    end = time.monotonic() + 60 * args.minutes
+    done = [(row["set"], row["device"], row["commit"]) for row in read(FILE)]
+    for device in ("cuda", "cpu") if there else ("cpu",):
+        name = torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+        for case, shape in (SMOKE if args.smoke else SHAPES).items():
+            if (case, name, COMMIT) in done or time.monotonic() > end:
+                continue
+            row = {"set": case, "device": name, **run(shape, device), "seed": 0}
+            print(row, flush=True)
+            if not args.smoke:
+                append(FILE, row)
+
+
+if __name__ == "__main__":
+    main()
