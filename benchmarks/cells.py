@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from filelock import FileLock, Timeout
 from records import append, read
 
 Key = tuple[Any, ...]
+LEAST_SHARE = 0.9  # of a core, in a cell whose seconds count
 
 
 def work(file: Path, keys: Iterable[Key], fields: tuple[str, ...], run: Callable[[Key], dict[str, Any]]) -> None:
@@ -19,7 +22,7 @@ def work(file: Path, keys: Iterable[Key], fields: tuple[str, ...], run: Callable
         file: of results; a row has the ``fields`` of its key. Rows of before a field was one are of no key.
         keys: which cells there are.
         fields: names of a key's parts.
-        run: a key to its result.
+        run: a key to its result. Its "seconds" are kept where the process, with its children, had a core to itself.
     """
     claims = file.parent / f".{file.stem}"
     claims.mkdir(parents=True, exist_ok=True)
@@ -29,13 +32,23 @@ def work(file: Path, keys: Iterable[Key], fields: tuple[str, ...], run: Callable
             with FileLock(claims / hashlib.sha256(repr(key).encode()).hexdigest()[:16], timeout=0):
                 if key in {tuple(_plain(row.get(f)) for f in fields) for row in read(file)}:
                     continue
-                result = run(key)
+                result = _timed(run, key)
                 append(file, {**dict(zip(fields, key, strict=True)), **result})
         except Timeout:
             print(f"{' '.join(map(str, key))}: another process is at it", flush=True)
             continue
         shown = ", ".join(f"{k} {v:.4f}" for k, v in result.items() if isinstance(v, float) and k != "seconds")
         print(f"{' '.join(map(str, key))}: {shown}", flush=True)
+
+
+def _timed(run: Callable[[Key], dict[str, Any]], key: Key) -> dict[str, Any]:
+    """Its result; without the seconds where other work kept it from a core: they would tell of that."""
+    begin, before = time.perf_counter(), sum(os.times()[:4])
+    result = run(key)
+    share = (sum(os.times()[:4]) - before) / (time.perf_counter() - begin)
+    if share >= LEAST_SHARE:
+        return result
+    return {k: None if k.split("_")[0] == "seconds" else v for k, v in result.items()}
 
 
 def _plain(value: Any) -> Any:
