@@ -104,14 +104,18 @@ class Calibration:
 
     def _ranked(self, level: float) -> np.ndarray:
         """Of each step and series, or of all together, and whether they are enough, ``[2, h, N or 1]``."""
-        order = np.argsort(self.scores, axis=0)  # NaN last
-        ordered = np.take_along_axis(self.scores, order, axis=0)
-        ages = np.arange(len(self.scores))[::-1] // self.each
-        below = np.cumsum(weights(ages)[order] * np.isfinite(ordered), axis=0)
-        total, count = below[-1], np.isfinite(ordered).sum(axis=0)
-        at = (below < needed(total, level)).sum(axis=0)
-        at = np.clip(at, 0, np.maximum(count - 1, 0))
-        found = np.take_along_axis(ordered, at[None], axis=0)[0].astype(np.float64)
+        scores = np.ascontiguousarray(self.scores.transpose(1, 2, 0))  # sorted twice as fast
+        order = np.argsort(scores, axis=-1)  # NaN last
+        last = np.isfinite(scores).sum(axis=-1) - 1
+        places = np.arange(scores.shape[-1])
+        below = np.take(weights(places[::-1] // self.each), order)
+        if last.min() < places[-1]:
+            below[places > last[..., None]] = 0
+        np.cumsum(below, axis=-1, out=below)
+        total = below[..., -1]
+        at = (below < needed(total, level)[..., None]).sum(axis=-1)
+        at = np.take_along_axis(order, np.clip(at, 0, np.maximum(last, 0))[..., None], axis=-1)
+        found = np.take_along_axis(scores, at, axis=-1)[..., 0].astype(np.float64)
         return np.stack((found, needed(total, level) <= total))
 
 
