@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -96,6 +97,23 @@ def test_a_score_is_the_error_of_all_its_forecasts(wide, fitted):
         for end in range(48, 200 - 24 + 1)
     ]
     assert fitted.score(part) == pytest.approx(-np.mean(errors), rel=1e-4)
+
+
+def test_insample_forecasts_are_those_of_their_origins(wide, fitted):
+    found = fitted.predict_insample(wide.iloc[:400], step_size=150, level=[80])
+    assert found["cutoff"].unique().tolist() == [wide.index[47], wide.index[197], wide.index[347]]
+    for cutoff, part in found.groupby("cutoff"):
+        alone = fitted.predict(wide[wide.index <= cutoff], level=[80])
+        for name, own in part.groupby("unique_id"):
+            for column in ("Titans", "Titans-lo-80", "Titans-hi-80"):
+                expected = alone[column.replace("Titans", name, 1)]
+                np.testing.assert_allclose((own[column].to_numpy() - expected) / wide[name].std(), 0, atol=1e-4)
+            np.testing.assert_array_equal(own["y"], wide.loc[own["ds"], name])
+
+
+def test_a_clone_trains_to_the_same_model(wide, fitted):
+    again = clone(fitted).fit(wide.iloc[:2000])
+    pd.testing.assert_frame_equal(again.predict(level=[80]), fitted.predict(level=[80]), check_exact=True)
 
 
 def test_a_saved_model_is_the_same_model(wide, fitted, tmp_path):
