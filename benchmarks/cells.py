@@ -12,7 +12,6 @@ from filelock import FileLock, Timeout
 from records import append, read
 
 Key = tuple[Any, ...]
-LEAST_SHARE = 0.9  # of a core, in a cell whose seconds count
 
 
 def work(file: Path, keys: Iterable[Key], fields: tuple[str, ...], run: Callable[[Key], dict[str, Any]]) -> None:
@@ -22,7 +21,7 @@ def work(file: Path, keys: Iterable[Key], fields: tuple[str, ...], run: Callable
         file: of results; a row has the ``fields`` of its key. Rows of before a field was one are of no key.
         keys: which cells there are.
         fields: names of a key's parts.
-        run: a key to its result. Its "seconds" are kept where the process, with its children, had a core to itself.
+        run: a key to its result.
     """
     claims = file.parent / f".{file.stem}"
     claims.mkdir(parents=True, exist_ok=True)
@@ -37,18 +36,18 @@ def work(file: Path, keys: Iterable[Key], fields: tuple[str, ...], run: Callable
         except Timeout:
             print(f"{' '.join(map(str, key))}: another process is at it", flush=True)
             continue
-        shown = ", ".join(f"{k} {v:.4f}" for k, v in result.items() if isinstance(v, float) and k != "seconds")
+        shown = ", ".join(
+            f"{k} {v:.4f}" for k, v in result.items() if isinstance(v, float) and k not in ("seconds", "core_share")
+        )
         print(f"{' '.join(map(str, key))}: {shown}", flush=True)
 
 
 def _timed(run: Callable[[Key], dict[str, Any]], key: Key) -> dict[str, Any]:
-    """Its result; without the seconds where other work kept it from a core: they would tell of that."""
+    """Its result, and what share of a core it had: where that is far below 1, other work stretched its times."""
     begin, before = time.perf_counter(), sum(os.times()[:4])
     result = run(key)
     share = (sum(os.times()[:4]) - before) / (time.perf_counter() - begin)
-    if share >= LEAST_SHARE:
-        return result
-    return {k: None if k.split("_")[0] == "seconds" else v for k, v in result.items()}
+    return {**result, "core_share": round(share, 2)}
 
 
 def _plain(value: Any) -> Any:

@@ -60,7 +60,7 @@ def test_each_cell_is_run_once_and_again_where_its_process_died(start, tmp_path)
     assert all({"date", "commit", "machine", "versions"} <= set(row) for row in rows)
 
 
-def test_seconds_count_where_a_cell_had_a_core_to_itself(benchmarks, tmp_path, monkeypatch):
+def test_a_row_tells_what_share_of_a_core_it_had(benchmarks, tmp_path, monkeypatch):
     import cells
     from records import read
 
@@ -71,12 +71,10 @@ def test_seconds_count_where_a_cell_had_a_core_to_itself(benchmarks, tmp_path, m
     def run(key):
         now[0] += 10
         used[0] += 10 * key[0]
-        return {"seconds": 10, "seconds_pretraining": 5, "mse": 0.5}
+        return {"seconds": 10}
 
     cells.work(tmp_path / "r.jsonl", [(1.0,), (0.5,)], ("share",), run)
-    alone, beside = read(tmp_path / "r.jsonl")
-    assert (alone["seconds"], alone["seconds_pretraining"], alone["mse"]) == (10, 5, 0.5)
-    assert (beside["seconds"], beside["seconds_pretraining"], beside["mse"]) == (None, None, 0.5)
+    assert [(row["seconds"], row["core_share"]) for row in read(tmp_path / "r.jsonl")] == [(10, 1.0), (10, 0.5)]
 
 
 def test_a_row_that_was_cut_off_is_named(benchmarks, tmp_path):

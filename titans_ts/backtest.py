@@ -11,7 +11,7 @@ from sklearn.base import clone
 from titans_core.checks import at_least
 from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import read_columns
-from titans_ts.intervals import NO_SCORES, SERIES, Calibration, can_promise, check_levels, column_names, scored_origins
+from titans_ts.intervals import NO_SCORES, Calibration, check_levels, column_names, scored_origins
 from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
@@ -54,7 +54,7 @@ def backtest(
         )
     every = int(refit) or len(cutoffs)
     frames = []
-    _check_levels(forecaster, levels, cutoffs[0], whole.values.shape[1], val_size)
+    _check_levels(forecaster, levels, cutoffs[0], val_size)
     for begin in range(0, len(cutoffs), every):
         mine = cutoffs[begin : begin + every]
         known = _of_old_series(whole, forecaster, mine[0], val_size)
@@ -64,25 +64,18 @@ def backtest(
     return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
 
 
-def _check_levels(
-    forecaster: "TitansForecaster", levels: list[float], rows: int, series: int, val_size: int | None
-) -> None:
+def _check_levels(forecaster: "TitansForecaster", levels: list[float], rows: int, val_size: int | None) -> None:
     """Levels that no model could give are told before one is trained.
 
     Raises:
-        ValueError: a point loss, and none of the first ``rows`` is for validation; or a probabilistic one that has no
-            such levels, and too few rows are.
+        ValueError: none of the first ``rows`` is for validation, and the loss has no such levels of its own.
     """
-    if not levels:
+    if not levels or border_row(rows, forecaster.input_size + forecaster.h, forecaster.h, val_size) < rows:
         return
-    objective, least = objective_of(forecaster.loss), forecaster.input_size + forecaster.h
-    border = border_row(rows, least, forecaster.h, val_size)
+    objective = objective_of(forecaster.loss)
     if not objective.probabilistic:
-        if border == rows:
-            raise ValueError(NO_SCORES)
-        return
-    if not can_promise(max(0, rows - forecaster.h + 1 - border), levels[-1], SERIES if series > SERIES else 1):
-        objective.nominal(torch.zeros(1, objective.outputs), levels[-1])
+        raise ValueError(NO_SCORES)
+    objective.nominal(torch.zeros(1, objective.outputs), levels[-1], 1)
 
 
 def _of_old_series(whole: Panel, forecaster: "TitansForecaster", cutoff: int, val_size: int | None) -> Panel:
@@ -146,6 +139,7 @@ class _RollingCalibration:
     def __init__(self, model: "TitansForecaster", table: Table, fitted: int | None) -> None:
         self.calibration, self.h = model.calibration_, model._fitted().h
         self.later: np.ndarray | None = None
+        self.known, self.moved = 0, self.calibration
         if fitted is None or self.calibration is None:
             return
         self.origins = scored_origins(fitted - self.h + 1, len(table.values) - self.h + 1, self.calibration.step)
@@ -156,5 +150,8 @@ class _RollingCalibration:
         if self.calibration is None or self.later is None:
             return self.calibration
         known = int(np.searchsorted(self.origins, origin - self.h, side="right"))
+        if known == self.known:  # as long as no error comes in, no score is ranked anew
+            return self.moved
         newer = replace(self.calibration, scores=self.later[: known * self.calibration.each])
-        return self.calibration.joined(newer)
+        self.known, self.moved = known, self.calibration.joined(newer)
+        return self.moved

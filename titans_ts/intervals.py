@@ -2,13 +2,12 @@
 
 A score says how far a forecast was off beside what could be known before: of a point loss the absolute error in units
 of the deviation of its lookback, so that intervals are wide where a series is restless; of a probabilistic loss the
-error beside the spread that the network foretold (:meth:`titans_ts.objective.Objective.score`; the conformalised
-quantile regression of Romano et al. 2019, by a ratio). The interval of a level ends at the score that this part of the
-scores stays below, for each step of the horizon.
+error beside the spread that the network foretold (:class:`titans_ts.objective.Learned`). The interval of a level ends
+at the score that this part of the scores stays below, for each step of the horizon.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,7 @@ class Calibration:
     scores: np.ndarray
     step: int = 1
     each: int = 1
+    _by_level: dict[float, np.ndarray] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, scores: np.ndarray, step: int = 1) -> "Calibration":
@@ -61,8 +61,8 @@ class Calibration:
 
     @property
     def most(self) -> int:
-        """How many scores are kept of it and newer ones."""
-        return max(len(self.scores), WINDOWS)
+        """How many scores are kept of it and newer ones: of whole origins."""
+        return max(len(self.scores), WINDOWS * self.each)
 
     def reached(self, level: float, series: Sequence[int | None] | None = None) -> np.ndarray:
         """The score that ``level`` percent of the next ones will not exceed, ``[h, N]``; arguments as of
@@ -78,8 +78,8 @@ class Calibration:
             total = weights(np.arange(fewest) // self.each).sum()
             warn_caller(
                 f"intervals of {level:g} % need errors on more validation windows than the {fewest} there are, which "
-                f"give {100 * total / (total + 1):.0f} % at most; these are as wide as the largest error. Give fit a "
-                "larger val_size, or take a probabilistic loss such as loss='quantile'."
+                f"give {100 * total / (total + 1):.4g} % at most; these are as wide as the largest error. Give fit a "
+                "larger val_size, or take a probabilistic loss such as loss='student_t'."
             )
         if np.isnan(scores).all(axis=0).any():
             raise ValueError(NO_SCORES)
@@ -104,6 +104,11 @@ class Calibration:
 
     def _ranked(self, level: float) -> np.ndarray:
         """Of each step and series, or of all together, and whether they are enough, ``[2, h, N or 1]``."""
+        if level not in self._by_level:
+            self._by_level[level] = self._rank(level)
+        return self._by_level[level]
+
+    def _rank(self, level: float) -> np.ndarray:
         scores = np.ascontiguousarray(self.scores.transpose(1, 2, 0))  # sorted twice as fast
         order = np.argsort(scores, axis=-1)  # NaN last
         last = np.isfinite(scores).sum(axis=-1) - 1
@@ -130,12 +135,6 @@ def needed(total: Any, level: float) -> Any:
     """The weight that must lie at or below a score for it to promise a level, of ``total`` in all: the next one, which
     is not yet known, weighs 1 and counts as larger. Equal weights give the rank ``ceil((n + 1) level)`` of n."""
     return (total + 1) * level / 100
-
-
-def can_promise(origins: int, level: float, each: int = 1) -> bool:
-    """Whether scores of so many origins, ``each`` of each, are enough for a level."""
-    total = each * weights(np.arange(origins)).sum()
-    return bool(needed(total, level) <= total)
 
 
 def scored_series(N: int) -> np.ndarray:

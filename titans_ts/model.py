@@ -17,6 +17,8 @@ from titans_ts.scaling import Scaling
 from titans_ts.simba import FLOOR, Simba
 from titans_ts.windows import Table, first_rows, inside_holes
 
+AT_ONCE = 1 << 23  # numbers that networks say of forecasts which are scored at once
+
 
 @dataclass(frozen=True)
 class Model:
@@ -99,45 +101,75 @@ class Model:
         raw = point.unsqueeze(-1) if found.raw is None else found.raw
         if calibration is None and not objective.probabilistic:
             raise ValueError(NO_SCORES)
-        if calibration is None:
-            score = objective.nominal(raw, level)
-        elif objective.probabilistic:
-            score, enough = (torch.from_numpy(x) for x in calibration.ranked(level, series))
-            if not enough.all():  # the network is believed, unless it is proved wrong
-                score = score.where(enough, score.fmax(objective.nominal(raw, level)))
-        else:
-            score = torch.from_numpy(calibration.reached(level, series))
-        score = score.to(point)
-        spread = found.spread.clamp(min=FLOOR)[:, None]
+        scale = found.spread.clamp(min=FLOOR)[:, None]
+        score, enough = self._reached(level, calibration, series)
         whole = NormalDist().inv_cdf((1 + level / 100) / 2)  # of the series, around the forecast
-        stale = None if found.stale is None else found.stale[:, None]
 
         def bound(side: int) -> Tensor:
-            error = objective.offset(raw, score, side) * spread
-            # the longer nothing was measured, the less the lookback says
-            error = error if stale is None else torch.lerp(error, torch.full_like(error, side * whole), stale)
+            if score is None:
+                error = objective.nominal(raw, level, side)
+            else:
+                error = objective.offset(raw, score.to(point), scale, side)
+                if not enough.all():  # the network is believed, unless it is proved wrong
+                    own = objective.nominal(raw, level, side)
+                    error = torch.where(enough, error, side * (side * error).fmax(side * own))
+            error = error * scale
+            if found.stale is not None:  # the longer nothing was measured, the less the lookback says
+                error = torch.lerp(error, torch.full_like(error, side * whole), found.stale[:, None])
             return point + error
 
         return bound(-1), bound(1)
 
+    def _reached(
+        self, level: float, calibration: Calibration | None, series: Sequence[int | None] | None
+    ) -> tuple[Tensor | None, Tensor]:
+        """The score at which intervals end, ``[h, N]``, and where it is known well enough to be all that counts."""
+        if calibration is None:
+            return None, torch.tensor(False)
+        score, enough = calibration.ranked(level, series)
+        if level <= self.objective.widest:
+            return torch.from_numpy(score), torch.from_numpy(enough)
+        score = calibration.reached(level, series)
+        if self.objective.probabilistic:  # what it knows of narrower ones holds all the more
+            score = np.where(enough, score, np.maximum(score, 1))
+        return torch.from_numpy(score), torch.tensor(True)
+
     def scores(self, table: Table, origins: Tensor, step: int) -> Calibration:
         """Errors of the forecasts at these origins, NaN where nothing was measured: inside a hole that was filled, and
         from an origin in one, behind which the line was drawn to what came later."""
-        chosen = scored_series(table.values.shape[1])
-        if len(chosen) == table.values.shape[1] or self.network.config.num_series is not None:
-            return self._scored(self.rolling(table, origins, True), table, origins, step)
-        # of many series only those are forecast whose scores are kept
-        few = table.of_series(torch.from_numpy(chosen))
-        return self._scored(self.rolling(few, origins, True), few, origins, step).shared()
+        chosen = self.scored(table.values.shape[1])
+        by = None if self.memory is None else corrections(self.memory, table.of_series(chosen), origins)
+        return self.scored_by(table, origins, step, by)
 
-    def _scored(self, found: Forecasts, table: Table, origins: Tensor, step: int) -> Calibration:
+    def scored(self, N: int) -> Tensor:
+        """Which of N series are forecast to be scored: of many some, unless they are mixed."""
+        return torch.arange(N) if self.network.config.num_series is not None else torch.from_numpy(scored_series(N))
+
+    def scored_by(
+        self, table: Table, origins: Tensor, step: int, by: Tensor | None, begun: bool = False
+    ) -> Calibration:
+        """As :meth:`scores`, where the memory adds ``by`` ``[K, h, n]`` to the forecasts of the n scored series."""
+        few = table.of_series(self.scored(table.values.shape[1]))
+        each = self.h * few.values.shape[1] * self.objective.outputs
+        parts = []
+        for some in torch.arange(len(origins)).split(int(max(1, AT_ONCE // each))):
+            found = forecast_rows(self.network, self.objective, few, origins[some], whole=True, begun=begun)
+            parts.append(self._scored(found if by is None else found.moved(by[some]), few, origins[some]))
+        scores = torch.cat(parts).numpy()
+        if scores.shape[2] < table.values.shape[1]:
+            return Calibration(scores.astype(np.float32), step).shared()
+        return Calibration.of(scores, step)
+
+    def _scored(self, found: Forecasts, table: Table, origins: Tensor) -> Tensor:
         horizon = origins[:, None] + torch.arange(self.h)
-        error = (table.values[horizon] - found.point) / found.spread.clamp(min=FLOOR)[:, None]
-        scores = self.objective.score(error.unsqueeze(-1) if found.raw is None else found.raw, error)
+        scale = found.spread.clamp(min=FLOOR)[:, None]
+        error = (table.values[horizon] - found.point) / scale
+        raw = error.unsqueeze(-1) if found.raw is None else found.raw
+        scores = self.objective.score(raw, error, scale)
         if table.drawn is not None:
             begins = inside_holes(table.drawn, origins, self.network.config.num_series is not None)
             scores = scores.masked_fill(table.drawn[..., 0][horizon] | begins[:, None], float("nan"))
-        return Calibration.of(scores.masked_fill(error.isnan(), float("nan")).numpy(), step)
+        return scores.masked_fill(error.isnan(), float("nan"))
 
 
 @dataclass(frozen=True)
@@ -164,8 +196,8 @@ class Position:
         T = len(table.values)
         calibration, pending = None, {}
         if border < T:
-            each = model.h * table.values.shape[1] * model.objective.outputs
-            step = scoring_step(T - model.h + 1 - border, each)
+            kept = len(model.scored(table.values.shape[1]))
+            step = scoring_step(T - model.h + 1 - border, model.h * kept)
             known = scored_origins(border, T - model.h + 1, step)
             if len(known):
                 calibration = model.scores(table, torch.from_numpy(known), step)
@@ -189,22 +221,25 @@ class Position:
         step, scored = end, np.empty(0, dtype=int)
         if self.calibration is not None:
             step, first = self.calibration.step, max(self.rows - model.h + 1, offset + model.input_size)
-            scored = scored_origins(first, end - model.h + 1, step)[-self.calibration.most :]  # the rest would be lost
+            kept = -(-self.calibration.most // self.calibration.each)  # the rest would be lost
+            scored = scored_origins(first, end - model.h + 1, step)[-kept:]
         streams, pending, at = self.streams, dict(self.pending), self.rows
         if model.memory is not None:
             begin = max(at + 1, int(scored[0])) if len(scored) else at + 1
             for stop in (*scored_origins(begin, end, step).tolist(), end):
                 known = table.values[: stop - offset]
                 streams = [online.advance(model.memory, s, known, stop - at) for s in streams]
-                if stop % step == 0:
+                if self.calibration is not None and stop % step == 0:
                     pending[stop] = model.recalled(streams, known)
                 at = stop
         calibration = self.calibration
         if calibration is not None and len(scored):
-            rows = torch.from_numpy(scored - offset)
-            found = forecast_rows(model.network, model.objective, table, rows, whole=True, begun=True)
-            silent = table.values.new_zeros(model.h, table.values.shape[1])
-            found = found.moved(torch.stack([pending.get(t, silent) for t in scored.tolist()]))
-            calibration = calibration.joined(model._scored(found, table, rows, step))
+            by = None
+            if model.memory is not None:
+                silent = table.values.new_zeros(model.h, table.values.shape[1])
+                by = torch.stack([pending.get(t, silent) for t in scored.tolist()])
+                by = by[..., model.scored(table.values.shape[1])]
+            newer_scores = model.scored_by(table, torch.from_numpy(scored - offset), step, by, begun=True)
+            calibration = calibration.joined(newer_scores)
         pending = {t: by for t, by in pending.items() if t + model.h > end}
         return Position(joined.rows(-min(len(joined.values), model.context_rows)), end, streams, calibration, pending)

@@ -18,7 +18,7 @@ FAMILIES = ("normal", "laplace", "student_t")
 LOSSES = (*POINTS, "quantile", *FAMILIES)
 PROBABILITIES = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
 _MEDIAN = PROBABILITIES.index(0.5)
-_SCORES = torch.tensor([NormalDist().inv_cdf(p) for p in PROBABILITIES])
+WIDEST = round(100 * (PROBABILITIES[-1] - PROBABILITIES[0]), 9)
 _LEAST_SPREAD = 1e-3  # in units of the window
 
 
@@ -29,6 +29,7 @@ class Objective(Protocol):
         name: of the loss.
         outputs: numbers that the network says of a step.
         probabilistic: whether it knows intervals of its own.
+        widest: the widest level of these.
     """
 
     @property
@@ -37,6 +38,8 @@ class Objective(Protocol):
     def outputs(self) -> int: ...
     @property
     def probabilistic(self) -> bool: ...
+    @property
+    def widest(self) -> float: ...
 
     def error(self, raw: Tensor, target: Tensor, scale: Tensor) -> Tensor:
         """raw ``[..., outputs]`` and target ``[...]`` in window units, scale ``[...]`` of the windows -> ``[...]``."""
@@ -46,17 +49,22 @@ class Objective(Protocol):
         """raw ``[..., outputs]`` -> the forecast ``[...]``."""
         ...
 
-    def score(self, raw: Tensor, error: Tensor) -> Tensor:
+    def score(self, raw: Tensor, error: Tensor, scale: Tensor) -> Tensor:
         """How far off the point a target is, beside what ``raw`` ``[..., outputs]`` says of the spread: from ``error``
-        ``[...]`` in window units, ``[...]``, at least 0."""
+        ``[...]`` in window units, and the scale of the windows, ``[...]``, at least 0."""
         ...
 
-    def offset(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
-        """The error ``[...]``, below (side -1) or above (1) the point, that has this score."""
+    def offset(self, raw: Tensor, score: Tensor, scale: Tensor, side: int) -> Tensor:
+        """The error ``[...]``, below (side -1) or above (1) the point, that has this score; its inverse."""
         ...
 
-    def nominal(self, raw: Tensor, level: float) -> Tensor:
-        """The score ``[...]`` that ``level`` percent of targets have at most, as the network says it."""
+    def nominal(self, raw: Tensor, level: float, side: int) -> Tensor:
+        """The error ``[...]``, below or above the point, at which the interval of ``level`` percent ends that the
+        network itself foretells.
+
+        Raises:
+            ValueError: it foretells none of this level.
+        """
         ...
 
 
@@ -67,6 +75,7 @@ class Point:
     name: str
     outputs: int = 1
     probabilistic: bool = False
+    widest: float = 0.0
 
     def error(self, raw: Tensor, target: Tensor, scale: Tensor) -> Tensor:
         error = (raw.squeeze(-1) - target) * scale
@@ -77,27 +86,61 @@ class Point:
     def point(self, raw: Tensor) -> Tensor:
         return raw.squeeze(-1)
 
-    def score(self, raw: Tensor, error: Tensor) -> Tensor:
+    def score(self, raw: Tensor, error: Tensor, scale: Tensor) -> Tensor:
         return error.abs()
 
-    def offset(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
+    def offset(self, raw: Tensor, score: Tensor, scale: Tensor, side: int) -> Tensor:
         return side * score
 
-    def nominal(self, raw: Tensor, level: float) -> Tensor:
-        raise NotImplementedError("a point forecast has no intervals of its own")
+    def nominal(self, raw: Tensor, level: float, side: int) -> Tensor:
+        raise ValueError("a point forecast has no intervals of its own")
+
+
+class Learned:
+    """Scores of a loss that learns the spread.
+
+    Up to the edge of the network's interval of :data:`WIDEST` percent a score is where in it a target lies: 0 at the
+    point, 1 at the edge. Beyond, it is 1 and how far outside, in units of the series: so what the network took for
+    certain, and was wrong, does not draw out the intervals of all that it takes for uncertain (the additive score of
+    Romano et al. 2019 there, and a ratio inside).
+    """
+
+    def edge(self, raw: Tensor, side: int) -> Tensor:
+        """How far from the point the interval of :data:`WIDEST` percent ends, at least 0."""
+        raise NotImplementedError
+
+    def inside(self, raw: Tensor, distance: Tensor, side: int) -> Tensor:
+        """The score at a distance from the point of at most the edge."""
+        raise NotImplementedError
+
+    def distance(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
+        """The distance of a score of at most 1."""
+        raise NotImplementedError
+
+    def score(self, raw: Tensor, error: Tensor, scale: Tensor) -> Tensor:
+        def on(side: int) -> Tensor:
+            edge, distance = self.edge(raw, side), (side * error).clamp(min=0)
+            return self.inside(raw, distance.minimum(edge), side) + (distance - edge).clamp(min=0) * scale
+
+        return torch.where(error < 0, on(-1), on(1))
+
+    def offset(self, raw: Tensor, score: Tensor, scale: Tensor, side: int) -> Tensor:
+        score = score.to(raw).expand(raw.shape[:-1])
+        beyond = (score - 1).clamp(min=0) / scale
+        return side * (self.distance(raw, score.clamp(max=1), side) + beyond)
 
 
 @dataclass(frozen=True)
-class Quantiles:
+class Quantiles(Learned):
     """Quantiles at :data:`PROBABILITIES` by the pinball loss (Koenker & Bassett 1978).
 
-    A score is the standard normal's quantile at the same probability; straight lines, over these, lead from one
-    quantile to the next, and on beyond the outermost as from the second before them.
+    Scores of quantiles are those of the standard normal at the same probabilities, in straight lines between.
     """
 
     name: str = "quantile"
     outputs: int = len(PROBABILITIES)
     probabilistic: bool = True
+    widest: float = WIDEST
 
     def error(self, raw: Tensor, target: Tensor, scale: Tensor) -> Tensor:
         p = raw.new_tensor(PROBABILITIES)
@@ -108,49 +151,47 @@ class Quantiles:
     def point(self, raw: Tensor) -> Tensor:
         return raw.sort(dim=-1).values[..., _MEDIAN]
 
-    def score(self, raw: Tensor, error: Tensor) -> Tensor:
-        knots, slopes = self._lines(raw)
-        part = torch.searchsorted(knots, error.unsqueeze(-1).contiguous())
-        begin = (part - 1).clamp(min=0)
-        found = _SCORES.to(raw)[begin] + (error.unsqueeze(-1) - knots.gather(-1, begin)) / slopes.gather(-1, part)
-        return found.squeeze(-1).abs()
+    def edge(self, raw: Tensor, side: int) -> Tensor:
+        return self._knots(raw, side)[..., -1]
 
-    def offset(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
-        knots, slopes = self._lines(raw)
-        scores, score = _SCORES.to(raw), side * score.to(raw).expand(raw.shape[:-1]).unsqueeze(-1)
-        part = torch.searchsorted(scores, score.contiguous())
-        begin = (part - 1).clamp(min=0)
-        return (knots.gather(-1, begin) + (score - scores[begin]) * slopes.gather(-1, part)).squeeze(-1)
+    def inside(self, raw: Tensor, distance: Tensor, side: int) -> Tensor:
+        return _on_lines(self._knots(raw, side), _SCORES.to(raw), distance)
 
-    def nominal(self, raw: Tensor, level: float) -> Tensor:
-        widest = 100 * (PROBABILITIES[-1] - PROBABILITIES[0])
-        if level > widest + 1e-9:
+    def distance(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
+        return _on_lines(_SCORES.to(raw), self._knots(raw, side), score)
+
+    def nominal(self, raw: Tensor, level: float, side: int) -> Tensor:
+        if level > self.widest:
             raise ValueError(
-                f"loss='quantile' learns levels up to {widest:g}. For wider intervals fit with a larger val_size, or "
-                "take a distribution such as loss='student_t'."
+                f"loss='quantile' learns levels up to {WIDEST:g}. For wider intervals fit with val_size, or take a "
+                "distribution such as loss='student_t'."
             )
-        return raw.new_full(raw.shape[:-1], NormalDist().inv_cdf((1 + level / 100) / 2))
+        return side * self.distance(raw, raw.new_full(raw.shape[:-1], _normal(level) / _normal(WIDEST)), side)
 
-    def _lines(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Quantiles less the median, ``[..., 9]``, and the slopes before, between and behind them, ``[..., 10]``.
-
-        No slope is 0, so that one score belongs to each error.
-        """
+    def _knots(self, raw: Tensor, side: int) -> Tensor:
+        """Distances of the quantiles on one side from the median, which is the first, ``[..., 5]``; each larger than
+        the one before, so that one score belongs to each distance."""
         ordered = raw.sort(dim=-1).values  # quantiles that were learned apart may cross
-        scores = _SCORES.to(raw)
-        inner = (ordered.diff(dim=-1) / scores.diff()).clamp(min=_LEAST_SPREAD)
-        knots = F.pad((inner * scores.diff()).cumsum(dim=-1), (1, 0))
-        knots = knots - knots[..., _MEDIAN : _MEDIAN + 1]
-        outer = (knots[..., [2, -1]] - knots[..., [0, -3]]) / (scores[[2, -1]] - scores[[0, -3]])
-        return knots, torch.cat((outer[..., :1], inner, outer[..., 1:]), dim=-1)
+        outward = ordered[..., _MEDIAN:] if side > 0 else ordered[..., : _MEDIAN + 1].flip(-1)
+        least = _LEAST_SPREAD * _normal(WIDEST) * _SCORES.diff().to(raw)
+        return F.pad(outward.diff(dim=-1).abs().maximum(least).cumsum(dim=-1), (1, 0))
+
+
+def _on_lines(x: Tensor, y: Tensor, at: Tensor) -> Tensor:
+    """The value at ``at`` ``[...]`` of straight lines through the points (x, y), ``[..., K]`` or ``[K]``, x growing."""
+    x, y, at = x.expand(*at.shape, -1), y.expand(*at.shape, -1), at.unsqueeze(-1)
+    right = torch.searchsorted(x.contiguous(), at.contiguous()).clamp(1, x.shape[-1] - 1)
+    (x0, x1), (y0, y1) = ((t.gather(-1, right - 1), t.gather(-1, right)) for t in (x, y))
+    return (y0 + (at - x0) / (x1 - x0) * (y1 - y0)).squeeze(-1)
 
 
 @dataclass(frozen=True)
-class Family:
+class Family(Learned):
     """A distribution of a location-scale family, by maximum likelihood."""
 
     name: str
     probabilistic: bool = True
+    widest: float = 100.0
 
     @property
     def outputs(self) -> int:
@@ -163,25 +204,39 @@ class Family:
     def point(self, raw: Tensor) -> Tensor:
         return raw[..., 0]
 
-    def score(self, raw: Tensor, error: Tensor) -> Tensor:
-        return error.abs() / _spread(raw[..., 1])
+    def edge(self, raw: Tensor, side: int) -> Tensor:
+        return side * self.nominal(raw, WIDEST, side)
 
-    def offset(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
-        return side * score * _spread(raw[..., 1])
+    def inside(self, raw: Tensor, distance: Tensor, side: int) -> Tensor:
+        return distance / self.edge(raw, side)
 
-    def nominal(self, raw: Tensor, level: float) -> Tensor:
+    def distance(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
+        return score * self.edge(raw, side)
+
+    def nominal(self, raw: Tensor, level: float, side: int) -> Tensor:
         from scipy import stats
 
         p = (1 + level / 100) / 2
         if self.name == "student_t":
-            return torch.from_numpy(stats.t.ppf(p, _freedom(raw[..., 2]).double().numpy())).to(raw)
-        return raw.new_full(raw.shape[:-1], (stats.norm if self.name == "normal" else stats.laplace).ppf(p))
+            found = torch.from_numpy(stats.t.ppf(p, _freedom(raw[..., 2]).double().numpy())).to(raw)
+        else:
+            found = raw.new_tensor((stats.norm if self.name == "normal" else stats.laplace).ppf(p))
+        return side * found * _spread(raw[..., 1])
 
     def _distribution(self, raw: Tensor) -> Distribution:
         loc, spread = raw[..., 0], _spread(raw[..., 1])
         if self.name == "student_t":
             return StudentT(_freedom(raw[..., 2]), loc, spread, validate_args=False)
         return (Normal if self.name == "normal" else Laplace)(loc, spread, validate_args=False)
+
+
+def _normal(level: float) -> float:
+    """Where the interval of ``level`` percent of the standard normal ends."""
+    return NormalDist().inv_cdf((1 + level / 100) / 2)
+
+
+# of the median and the quantiles on one side of it: 0 to 1
+_SCORES = torch.tensor([_normal(100 * (2 * p - 1)) / _normal(WIDEST) for p in PROBABILITIES[_MEDIAN:]])
 
 
 def _spread(raw: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ def normalised(network: Simba, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """:meth:`Simba.normalised` of a batch, in memory that does not grow with it.
 
     A batch of more than :data:`STEPS` steps is read in parts, and what the gradient takes of each is made again when it
-    is asked for (Chen et al. 2016, arXiv:1604.06174): a third more time, the same numbers.
+    is asked for (Chen et al. 2016, arXiv:1604.06174): a third more time, and the same numbers but for what dropout
+    draws.
     """
     columns = batch.x, batch.hist, batch.futr, batch.stat
     size = max(1, STEPS * len(batch.x) // batch.x.numel())

@@ -140,7 +140,6 @@ def test_a_step_that_is_none_is_named(tiny, wide, step):
 @pytest.mark.parametrize(
     ("settings", "options", "says"),
     [
-        ({"loss": "quantile"}, {"level": [99]}, "learns levels up to"),
         ({"loss": "quantile"}, {"level": [99], "val_size": 0}, "learns levels up to"),
         ({}, {"level": [80], "val_size": 0}, "without validation rows"),
     ],

@@ -361,5 +361,5 @@ def test_a_forecast_that_is_drawn_too_warns_once(run, wide, tmp_path):
     run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, "--val-size", "8")
     said = run("predict", "--model", tmp_path / "m", "--level", "95", "--plot", tmp_path / "f.png").stderr
     assert said.count("intervals of 95 % need errors") == 1
-    assert "Give fit a larger --val-size, or take a probabilistic loss such as --loss quantile." in said
+    assert "Give fit a larger --val-size, or take a probabilistic loss such as --loss student_t." in said
     assert (tmp_path / "f.png").exists()

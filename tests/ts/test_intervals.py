@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from titans_ts import TitansForecaster
-from titans_ts.intervals import HALF_LIFE, Calibration, can_promise, check_levels, scored_origins, scoring_step
+from titans_ts.intervals import HALF_LIFE, Calibration, check_levels, scored_origins, scoring_step
 from titans_ts.model import Model
 from titans_ts.objective import PROBABILITIES, objective_of
 from titans_ts.rolling import Forecasts
@@ -36,8 +36,6 @@ def test_the_rank_keeps_the_promise_in_a_finite_sample(monkeypatch):
     with pytest.warns(UserWarning, match="more validation windows than the 9"):
         assert nine.reached(99).item() == 9  # no more is known
     assert [nine.ranked(level)[1].item() for level in (80, 90, 91)] == [True, True, False]
-    assert [can_promise(9, level) for level in (80, 90, 91)] == [True, True, False]
-    assert can_promise(1, 90, each=10)
     holed = Calibration(np.array([1.0, np.nan, 3.0, 2.0])[:, None, None])
     assert holed.reached(50).item() == 2
 
@@ -69,6 +67,7 @@ def test_scores_move_on_and_those_of_many_series_are_shared():
     many = Calibration.of(np.ones((3, 4, 200)))
     assert many.scores.shape == (3 * 64, 4, 1)
     assert many.each == many.shared().each == 64
+    assert many.most == 512 * 64  # as many origins as of few series
 
 
 @pytest.mark.parametrize("cut", [7, 10, 30])
@@ -116,9 +115,12 @@ def test_new_series_have_intervals_too(tiny, wide):
 
 
 def test_levels_that_cannot_be_are_named(tiny, wide):
+    with pytest.raises(ValueError, match=r"learns levels up to 95.*val_size.*student_t"):
+        tiny(loss="quantile").fit(wide, val_size=0).predict(level=[99])
     model = tiny(loss="quantile").fit(wide, val_size=12)
-    with pytest.raises(ValueError, match=r"learns levels up to 95.*larger val_size.*student_t"):
-        model.predict(level=[99])
+    with pytest.warns(UserWarning, match="more validation windows than the 9 there are"):
+        found = model.predict(level=[95, 99])
+    assert (found["a-hi-99"] >= found["a-hi-95"]).all()
     for wrong in ([0], [100], ["high"], [True], 120):
         with pytest.raises(ValueError, match="level must be percentages between 0 and 100"):
             model.predict(level=wrong)
@@ -174,7 +176,7 @@ def test_of_many_series_those_are_forecast_whose_scores_are_kept(tiny, monkeypat
     panel = model._read(frame, model.scaling_.columns, static, reset=False)
     table = model.scaling_.table(panel)
     origins = torch.arange(48, 57)
-    whole = model.model_._scored(model.model_.rolling(table, origins), table, origins, 1)
+    whole = Calibration.of(model.model_._scored(model.model_.rolling(table, origins), table, origins).numpy())
     found = model.model_.scores(table, origins, 1)
     assert found.scores.shape == (9 * 5, 4, 1)
     np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-4, atol=1e-6)
@@ -304,7 +306,7 @@ def test_intervals_that_were_learned_too_narrow_are_drawn_wider(loss, monkeypatc
             found, truth = believed(model.objective, belief, 40_000, rng)
             truth = truth + shift
             table, origins = Table(truth[:, None]), torch.arange(40_000)
-            past = model._scored(first(found, 20_000), table, origins[:20_000], 1)
+            past = Calibration(model._scored(first(found, 20_000), table, origins[:20_000]).numpy())
             for level in (50, 80, 95, 99):
                 _, low, high = model.bounded(last(found, 20_000), [level], past)[:, 0, 0].T
                 inside = (low <= truth[20_000:].numpy()) & (truth[20_000:].numpy() <= high)
@@ -320,13 +322,35 @@ def test_a_score_and_its_bound_are_inverse(loss):
     if loss == "quantile":
         raw[:50] = raw[:50, :1]
         raw[50:100, 3:] = raw[50:100, 2:3]
+    scale = torch.rand(200) + 0.01
     for error in (torch.randn(200), 40 * torch.randn(200), torch.zeros(200)):
-        score = objective.score(raw, error)
-        side = error.sign()
-        back = torch.where(side < 0, objective.offset(raw, score, -1), objective.offset(raw, score, 1))
+        score = objective.score(raw, error, scale)
+        back = torch.where(error < 0, objective.offset(raw, score, scale, -1), objective.offset(raw, score, scale, 1))
         assert score.isfinite().all()
         assert (score >= 0).all()
         torch.testing.assert_close(back, error, rtol=1e-3, atol=2e-3)
+    farther = objective.score(raw, torch.linspace(-5, 5, 101)[:, None].expand(-1, 200), scale)
+    assert (farther[:50].diff(dim=0) < 0).all()
+    assert (farther[51:].diff(dim=0) > 0).all()
+
+
+@pytest.mark.parametrize("loss", PROBABILISTIC)
+def test_what_was_wrong_for_certain_does_not_draw_out_what_is_uncertain(loss):
+    """A tenth of the targets lies up to three deviations off where the network says a hundredth of one."""
+    rng, model = torch.Generator().manual_seed(0), model_of(loss)
+    found, truth = believed(model.objective, 1.0, 4000, rng)
+    sure = torch.arange(4000) % 5 == 0
+    certain = believed(model.objective, 0.01, 4000, rng)[0].raw
+    found = Forecasts(found.point, certain.where(sure[:, None, None, None], found.raw), found.spread)
+    off = (torch.rand(4000, generator=rng) < 0.5) * 3 * torch.rand(4000, generator=rng)
+    truth = truth.where(~sure, off)
+    table, origins = Table(truth[:, None]), torch.arange(4000)
+    past = Calibration(model._scored(first(found, 2000), table, origins[:2000]).numpy())
+    _, low, high = model.bounded(last(found, 2000), [95], past)[:, 0, 0].T
+    inside = (low <= truth[2000:].numpy()) & (truth[2000:].numpy() <= high)
+    assert inside.mean() > 0.93
+    own = model.bounded(last(found, 2000), [95], None)[:, 0, 0].T
+    assert (high - low).mean() < (own[2] - own[1]).mean() + 2 * 3
 
 
 @pytest.mark.parametrize("loss", PROBABILISTIC)
@@ -379,7 +403,7 @@ def test_a_flat_lookback_is_taken_at_the_floor():
     flat = Forecasts(torch.zeros(1, 1, 1), None, torch.zeros(1, 1))
     assert model_of("mae").bounded(flat, [79], past)[..., 2].item() == pytest.approx(8 * FLOOR)
     table = Table(torch.ones(5, 1))
-    scores = model_of("mae")._scored(flat, table, torch.tensor([4]), 1).scores
+    scores = model_of("mae")._scored(flat, table, torch.tensor([4]))
     assert scores.item() == pytest.approx(1 / FLOOR)
 
 

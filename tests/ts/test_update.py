@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from titans_ts import TitansForecaster, online
+from titans_ts import model as model_module
 from titans_ts.forecaster import LEAST_MEMORY_STEPS
 from titans_ts.memory_training import MemoryReport, _Streams, _Validation, train_memory
+from titans_ts.model import Model
 from titans_ts.objective import objective_of
 from titans_ts.rolling import forecast_rows
 from titans_ts.simba import Simba, SimbaConfig
@@ -90,25 +92,30 @@ def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
     np.testing.assert_allclose(once.calibration_.scores[-len(later) :], expected, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("shared_by", [1, 64])
-def test_of_many_rows_at_once_only_the_forecasts_are_made_that_intervals_keep(tiny, waves, monkeypatch, shared_by):
+@pytest.mark.parametrize(("shared_by", "series"), [(64, 2), (2, 5)])
+def test_of_many_rows_at_once_only_the_forecasts_are_made_that_intervals_keep(
+    tiny, waves, monkeypatch, shared_by, series
+):
     monkeypatch.setattr("titans_ts.intervals.SERIES", shared_by)
     monkeypatch.setattr("titans_ts.intervals.WINDOWS", 6)
-    models = [tiny(max_epochs=3).fit(waves.iloc[:400], val_size=8) for _ in range(2)]
+    frame = pd.concat([waves * (i + 1) for i in range(3)], axis=1).set_axis(list("abcdef"), axis=1).iloc[:, :series]
+    models = [tiny(max_epochs=3).fit(frame.iloc[:400], val_size=8) for _ in range(2)]
+    recalled, forecast = Model.recalled, model_module.forecast_rows
+    made = []
     for model, cuts in zip(models, ([400, 500], [400, 403, 450, 451, 500]), strict=True):
-        asked = []
-        recalled = type(model.model_).recalled
+        asked, rows = [], []
+        monkeypatch.setattr(Model, "recalled", lambda *a, asked=asked: asked.append(1) or recalled(*a))
         monkeypatch.setattr(
-            type(model.model_), "recalled", lambda *a, asked=asked, recalled=recalled: asked.append(1) or recalled(*a)
+            model_module, "forecast_rows", lambda *a, rows=rows, **k: rows.append(a[3].numel()) or forecast(*a, **k)
         )
         for begin, end in pairwise(cuts):
-            model.update(waves.iloc[begin:end])
-        monkeypatch.setattr(type(model.model_), "recalled", recalled)
-        model.asked = len(asked)
+            model.update(frame.iloc[begin:end])
+        made.append((len(asked), sum(rows)))
     once, often = models
     np.testing.assert_allclose(once.calibration_.scores, often.calibration_.scores, rtol=1e-3, atol=1e-5)
     assert list(once.position_.pending) == list(often.position_.pending)
-    assert once.asked < often.asked < 100
+    assert made[0][1] == 6
+    assert made[0] < made[1] < (60, 60)
     pd.testing.assert_frame_equal(once.predict(level=[50]), often.predict(level=[50]), rtol=1e-3)
 
 
