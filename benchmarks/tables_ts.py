@@ -4,9 +4,12 @@ import json
 import statistics
 from typing import Any
 
+from forecast_coverage import LOSSES as COVERED
 from forecast_search import LOOKBACKS, SETS, TRAINED, chosen, chosen_lookback
 from forecast_table3 import HORIZONS, settings_of
 from records import RESULTS, read
+
+from titans_ts.training_rows import EPOCH, windows_in_batch
 
 # published means over the four horizons, MSE / MAE of ETTh1, ETTh2, weather, ETTm1, ETTm2 as in SETS: at lookback 96,
 # Table 3 of the Titans paper and the tables of the papers themselves
@@ -169,7 +172,7 @@ def coverage(place: Any) -> str:
         "|---|---|---|---|---|",
     ]
     for (dataset, lookback, h), losses in cases.items():
-        for loss, row in losses.items():
+        for loss, row in sorted(losses.items(), key=lambda item: COVERED.index(item[0])):
             cells = [
                 ", ".join(f"{100 * row[of][v]['inside']:.1f} ({row[of][v]['score']:.2f})" for v in ("80", "95"))
                 if of in row
@@ -197,9 +200,10 @@ def limits(place: Any) -> str:
         ),
         "ecl_shape": lambda r: (
             f"read and verified in {r['load_seconds']:.0f} s; an epoch of {r['epoch_windows']:,} of "
-            f"{r['all_windows']:,} windows and its validation {r['epoch_seconds_with_validation']:.0f} s, with series "
-            f"mixed {r['mixed_epoch_seconds_with_validation']:.0f} s; all {r['test_windows']:,} windows of the test "
-            f"{r['test_seconds']:.0f} s"
+            f"{r['all_windows']:,} windows and its validation {r['epoch_seconds_with_validation']:.0f} s; an epoch of "
+            f"{EPOCH * windows_in_batch(128, r['series'])} windows of all series, mixed, "
+            f"{r['mixed_epoch_seconds_with_validation']:.0f} s; the errors of all {r['test_windows']:,} windows of the "
+            f"test {r['test_seconds']:.0f} s"
         ),
     }
     said["traffic_shape"] = said["ecl_shape"]
