@@ -357,7 +357,7 @@ def test_what_was_wrong_for_certain_does_not_draw_out_what_is_uncertain(loss):
 def test_without_errors_the_network_is_believed(loss):
     model = model_of(loss)
     found, truth = believed(model.objective, 1.0, 20_000, torch.Generator().manual_seed(1))
-    few = Calibration(np.ones((3, 1, 1)))  # three errors can promise 75 % at most
+    few = Calibration(np.full((3, 1, 1), 0.1))  # three errors can promise 75 % at most
     for level in (50, 80, 95):
         own = model.bounded(found, [level], None)
         if level > 75:
@@ -365,6 +365,8 @@ def test_without_errors_the_network_is_believed(loss):
         _, low, high = own[:, 0, 0].T
         assert ((low <= truth.numpy()) & (truth.numpy() <= high)).mean() == pytest.approx(level / 100, abs=0.02)
     assert (model.bounded(found, [50], few) != model.bounded(found, [50], None)).any()
+    wrong = Calibration(np.full((3, 1, 1), 7.0))  # and show that the network's are too narrow
+    assert (model.bounded(found, [95], wrong)[..., 2] > model.bounded(found, [95], None)[..., 2] + 5).all()
 
 
 def believed(objective, belief, count, rng):
