@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from titans_ts import online
 from titans_ts.intervals import NO_SCORES, Calibration, scored_origins, scored_series, scoring_step
-from titans_ts.objective import Objective
+from titans_ts.objective import Objective, normal_end
 from titans_ts.panel import Panel
 from titans_ts.rolling import Forecasts, corrections, forecast_rows
 from titans_ts.scaling import Scaling
@@ -103,7 +102,7 @@ class Model:
             raise ValueError(NO_SCORES)
         scale = found.spread.clamp(min=FLOOR)[:, None]
         score, enough = self._reached(level, calibration, series)
-        whole = NormalDist().inv_cdf((1 + level / 100) / 2)  # of the series, around the forecast
+        whole = normal_end(level)  # of the series, around the forecast
 
         def bound(side: int) -> Tensor:
             if score is None:

@@ -1,5 +1,6 @@
 """What the network is trained to say of each step: a point, quantiles, or a distribution."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Protocol, cast
@@ -96,7 +97,7 @@ class Point:
         raise ValueError("a point forecast has no intervals of its own")
 
 
-class Learned:
+class Learned(ABC):
     """Scores of a loss that learns the spread.
 
     Up to the edge of the network's interval of :data:`WIDEST` percent a score is where in it a target lies: 0 at the
@@ -105,17 +106,17 @@ class Learned:
     Romano et al. 2019 there, and a ratio inside).
     """
 
+    @abstractmethod
     def edge(self, raw: Tensor, side: int) -> Tensor:
         """How far from the point the interval of :data:`WIDEST` percent ends, at least 0."""
-        raise NotImplementedError
 
+    @abstractmethod
     def inside(self, raw: Tensor, distance: Tensor, side: int) -> Tensor:
         """The score at a distance from the point of at most the edge."""
-        raise NotImplementedError
 
+    @abstractmethod
     def distance(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
         """The distance of a score of at most 1."""
-        raise NotImplementedError
 
     def score(self, raw: Tensor, error: Tensor, scale: Tensor) -> Tensor:
         def on(side: int) -> Tensor:
@@ -166,14 +167,14 @@ class Quantiles(Learned):
                 f"loss='quantile' learns levels up to {WIDEST:g}. For wider intervals fit with val_size, or take a "
                 "distribution such as loss='student_t'."
             )
-        return side * self.distance(raw, raw.new_full(raw.shape[:-1], _normal(level) / _normal(WIDEST)), side)
+        return side * self.distance(raw, raw.new_full(raw.shape[:-1], normal_end(level) / normal_end(WIDEST)), side)
 
     def _knots(self, raw: Tensor, side: int) -> Tensor:
         """Distances of the quantiles on one side from the median, which is the first, ``[..., 5]``; each larger than
         the one before, so that one score belongs to each distance."""
         ordered = raw.sort(dim=-1).values  # quantiles that were learned apart may cross
         outward = ordered[..., _MEDIAN:] if side > 0 else ordered[..., : _MEDIAN + 1].flip(-1)
-        least = _LEAST_SPREAD * _normal(WIDEST) * _SCORES.diff().to(raw)
+        least = _LEAST_SPREAD * normal_end(WIDEST) * _SCORES.diff().to(raw)
         return F.pad(outward.diff(dim=-1).abs().maximum(least).cumsum(dim=-1), (1, 0))
 
 
@@ -230,13 +231,13 @@ class Family(Learned):
         return (Normal if self.name == "normal" else Laplace)(loc, spread, validate_args=False)
 
 
-def _normal(level: float) -> float:
+def normal_end(level: float) -> float:
     """Where the interval of ``level`` percent of the standard normal ends."""
     return NormalDist().inv_cdf((1 + level / 100) / 2)
 
 
 # of the median and the quantiles on one side of it: 0 to 1
-_SCORES = torch.tensor([_normal(100 * (2 * p - 1)) / _normal(WIDEST) for p in PROBABILITIES[_MEDIAN:]])
+_SCORES = torch.tensor([normal_end(100 * (2 * p - 1)) / normal_end(WIDEST) for p in PROBABILITIES[_MEDIAN:]])
 
 
 def _spread(raw: Tensor) -> Tensor:
