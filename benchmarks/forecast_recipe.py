@@ -19,7 +19,7 @@ from unittest import mock
 import numpy as np
 import torch
 from cells import work
-from forecast_search import LOOKBACKS, RECIPE, alone, chosen, chosen_lookback, forecaster
+from forecast_search import LOOKBACKS, RECIPE, alone, chosen, chosen_lookback, forecaster, recipe_of
 from records import RESULTS, read
 
 FILE = RESULTS / "forecast_recipe.jsonl"
@@ -62,7 +62,8 @@ def run_memory(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts.simba import Simba, SimbaConfig
 
     dataset, input_size, part, memory_depth, chunk_size, seed = key
-    settings = {**settings_of(dataset), "recipe": RECIPE}
+    settings = settings_of(dataset)
+    settings["recipe"] = recipe_of(RECIPE, settings["profile"])
     model = forecaster(**settings, max_epochs=LENGTHS[0])
 
     class Changed(type(model)):  # type: ignore[misc]

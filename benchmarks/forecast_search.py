@@ -33,6 +33,7 @@ PARTS = ("rehearsal", "val")
 LOOKBACKS = (96, 336, 720)  # the default first
 RECIPE = 2  # of the trainings here; what was found by an earlier one says nothing of this
 TRAINED = 3  # of trainings by default, which are longer since: those here are as short as ever
+HOLDING = 1  # more of either with a profile, of which since only as much is taken as holds; without one nothing changed
 FIRST, DEFAULT = 0.3, 0.5
 MARGIN = 0.01
 ROUNDS = 6  # of 100 batches
@@ -42,14 +43,19 @@ Settings = tuple[bool, bool, bool, float]
 
 def forecaster(calendar: bool, multivariate: bool, profile: bool, dropout: float, recipe: int, **options: Any) -> Any:
     """The forecaster of a cell."""
-    if recipe not in (RECIPE, TRAINED):
-        raise ValueError(f"the forecaster is trained by recipe {TRAINED} now, not by {recipe}.")
+    if recipe not in (recipe_of(RECIPE, profile), recipe_of(TRAINED, profile)):
+        raise ValueError(f"the forecaster is trained by recipe {recipe_of(TRAINED, profile)} now, not by {recipe}.")
     return alone(
         exogenous={**({"calendar": "auto"} if calendar else {}), **({"profile": ["day"]} if profile else {})},
         multivariate=multivariate,
         dropout=dropout,
         **options,
     )
+
+
+def recipe_of(trainings: int, profile: bool) -> int:
+    """The recipe of trainings here (RECIPE) or by default (TRAINED), with a profile or without."""
+    return trainings + HOLDING * profile
 
 
 def alone(**options: Any) -> Any:
@@ -67,7 +73,8 @@ def alone(**options: Any) -> Any:
 def chosen(dataset: str) -> dict[str, Any] | None:
     """The settings that the rule leads to, and the recipe that they were found by; None while cells are missing."""
     settings, missing = _asked(dataset)
-    return None if missing else {**dict(zip(NAMES, settings, strict=True)), "recipe": TRAINED}
+    found = dict(zip(NAMES, settings, strict=True))
+    return None if missing else {**found, "recipe": recipe_of(TRAINED, found["profile"])}
 
 
 def chosen_lookback(dataset: str) -> int | None:
@@ -83,7 +90,8 @@ def _errors(dataset: str, input_size: int) -> dict[Settings, float]:
     """The mean error of settings that were scored both ways."""
     found: dict[Settings, dict[str, float]] = {}
     for row in read(FILE):
-        if (row["dataset"], row["input_size"], row["recipe"]) == (dataset, input_size, RECIPE) and row["part"] in PARTS:
+        this = (dataset, input_size, recipe_of(RECIPE, row["profile"]))
+        if (row["dataset"], row["input_size"], row["recipe"]) == this and row["part"] in PARTS:
             found.setdefault(tuple(row[name] for name in NAMES), {})[row["part"]] = row["mse"] + row["mae"]
     both = len(PARTS)
     return {settings: sum(errors.values()) / both for settings, errors in found.items() if len(errors) == both}
@@ -114,15 +122,18 @@ def _asked(dataset: str) -> tuple[Settings, list[Settings]]:
 
 def _cells(dataset: str, lookbacks: tuple[int, ...], asked: list[Settings]) -> list[tuple[Any, ...]]:
     return [
-        (dataset, lookback, part, RECIPE, *settings) for settings in asked for lookback in lookbacks for part in PARTS
+        (dataset, lookback, part, recipe_of(RECIPE, settings[NAMES.index("profile")]), *settings)
+        for settings in asked
+        for lookback in lookbacks
+        for part in PARTS
     ]
 
 
 def _run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts.evaluation import evaluate_protocol
 
-    dataset, input_size, part, _, *settings = key
-    model = forecaster(*settings, RECIPE, max_epochs=ROUNDS)
+    dataset, input_size, part, recipe, *settings = key
+    model = forecaster(*settings, recipe, max_epochs=ROUNDS)
     found = evaluate_protocol(model, dataset, input_size=input_size, h=96, seed=0, part=part)
     return {k: v for k, v in found.items() if k not in (*FIELDS, "model")}
 

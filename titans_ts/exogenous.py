@@ -53,16 +53,16 @@ def _cycles_of(kind: str, cycles: tuple[str, ...], index: pd.Index) -> tuple[str
             "pd.to_datetime, or leave it out."
         )
         return ()
-    return spanned_twice(index, tuple(CYCLES))
+    return tuple(spanned_twice(index, tuple(CYCLES)))
 
 
-def spanned_twice(index: pd.DatetimeIndex, cycles: tuple[str, ...]) -> tuple[str, ...]:
-    """Those cycles that time stamps go through twice, in steps of half of one or less."""
+def spanned_twice(index: pd.DatetimeIndex, cycles: tuple[str, ...]) -> dict[str, float]:
+    """Those cycles that time stamps go through twice, in steps of half of one or less, and how often they do."""
     if len(index) < 2:
-        return ()
+        return {}
     span = (index[-1] - index[0]).total_seconds()
     step = span / (len(index) - 1)
-    return tuple(c for c in cycles if 2 * step <= _SECONDS[c] <= span / 2)
+    return {c: span / _SECONDS[c] for c in cycles if 2 * step <= _SECONDS[c] <= span / 2}
 
 
 def read_columns(exogenous: Mapping[str, Any] | None) -> Columns:

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from titans_datasets.warn import warn_caller
-from titans_ts.exogenous import CYCLES, Columns, calendar_features, spanned_twice
+from titans_ts.exogenous import Columns, calendar_features
 from titans_ts.panel import Panel
+from titans_ts.profile import profiles_of, waves_of
 from titans_ts.windows import Table
 
-# a profile has so many times the harmonics of the calendar that the network is told: an hour of a day has its own value
-FINER = 4
 ROUNDING = 1e-12  # of a sum of many numbers in double precision, relative to them
 STILL = 1e-3  # unit of a series that does not change, relative to its size, or to its deviation but for its profile
 
@@ -29,7 +28,8 @@ class Units:
             a thousandth of ``deviation``: where the profile explains a series wholly, what is left is rounding.
         deviation: of each series, profile and all, ``[N]``; a thousandth of its size for one that does not change. In
             this unit errors are told: it is the same with a profile and without.
-        profile: the mean shape of a series' days, weeks or years, as weights of the waves of ``cycles``: ``[F, N]``.
+        profile: the mean shape of a series' days, weeks or years as far as it holds, as weights of the waves of
+            ``cycles``: ``[F, N]``.
         cycles: of the time stamps; none for no profile.
     """
 
@@ -47,19 +47,8 @@ class Units:
     @classmethod
     def of(cls, values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) -> "Units":
         """Of the rows ``[T, N]``, NaN left out."""
-        waves = calendar_features(index, cycles, FINER)
-        profile = np.zeros((waves.shape[1], values.shape[1]))
-        if cycles:
-            cycle_of = np.repeat(cycles, [2 * FINER * CYCLES[cycle] for cycle in cycles])
-            for column, known in enumerate(np.isfinite(values).T):
-                if not known.any():
-                    continue
-                # a series has no shape of a cycle that it does not go through twice
-                kept = np.isin(cycle_of, spanned_twice(index[known], cycles))
-                table = np.concatenate((np.ones((known.sum(), 1)), waves[known][:, kept]), axis=1)
-                # waves that the steps are too coarse for are zero but for rounding, or another wave over again
-                profile[kept, column] = np.linalg.lstsq(table, values[known, column], rcond=1e-6)[0][1:]
-        rest = values - waves @ profile if cycles else values
+        profile = profiles_of(values, index, cycles) if cycles else np.zeros((0, values.shape[1]))
+        rest = values - waves_of(index, cycles) @ profile if cycles else values
         size = size_of(values)
         still = np.where(size > 0, STILL * size, 1.0)
         changes = level_of(values, size, 0.0)[1]
@@ -70,7 +59,7 @@ class Units:
 
     def shape(self, index: pd.Index) -> np.ndarray:
         """The profile at these time stamps: ``[T, N]``, or without one ``[1, 1]``, a zero."""
-        return calendar_features(index, self.cycles, FINER) @ self.profile if self.cycles else np.zeros((1, 1))
+        return waves_of(index, self.cycles) @ self.profile if self.cycles else np.zeros((1, 1))
 
     def standardised(self, values: np.ndarray, index: pd.Index) -> np.ndarray:
         """Of ``[T, N]`` in the units of the data."""
