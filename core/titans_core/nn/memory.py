@@ -222,17 +222,17 @@ class NeuralMemory(nn.Module):
         return q, k, normalised(v) if self.unit_values else v, tail
 
     def _gate(self, x: Tensor, state: NeuralMemoryState | None) -> tuple[dict[str, Tensor], Tensor | None]:
-        """Post-activation gates ``[B, T, H]`` by name, and with gates per chunk those of the chunk at hand."""
+        """Post-activation gates ``[B, T, H]`` by name.
+
+        With gates per chunk ``[B, chunks, H]``, and what those of the chunk at hand were made of.
+        """
         if self.gates == "token":
             logits, last = self.to_gates(x), None
         else:
             offset = 0 if state is None else state.memory.offset
             logits = self.to_gates(x[:, -offset % self.chunk_size :: self.chunk_size])
-            chunk = (torch.arange(x.shape[1], device=x.device) + offset) // self.chunk_size
-            if state is not None and state.gates is not None:
+            if state is not None and state.gates is not None and offset > 0:  # else they are of the chunk before
                 logits = torch.cat((state.gates.to(logits.dtype), logits), dim=1)
-                chunk = chunk + (offset == 0)  # a state between two chunks has the gates of the one before
-            logits = logits[:, chunk]
             last = logits[:, -1:]
         parts = torch.sigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32))).chunk(
             len(self.gate_names), dim=-1

@@ -13,6 +13,7 @@ from titans_core.nn.memory import NeuralMemory
 from titans_core.nn.state import NeuralMemoryState
 from titans_core.ops.memory import read_memory
 from titans_core.ops.memory.activations import ACTIVATIONS
+from titans_core.ops.memory.gates import of_tokens
 from titans_core.ops.memory.inner import rank_one
 from titans_core.ops.memory.online import is_online
 
@@ -26,6 +27,7 @@ def momentary_surprise(memory: NeuralMemory, x: Tensor, state: NeuralMemoryState
     q, k, v, _ = memory._project(x, state)
     gates, _ = memory._gate(x, state)
     inner = memory.initial_state(len(x)).memory if state is None else state.memory
+    gates = {name: of_tokens(gate, x.shape[1], inner.offset, memory.chunk_size) for name, gate in gates.items()}
     if is_online(len(memory.weights), memory.chunk_size):
         k, v = (vectors.to(inner.weights[0].dtype) for vectors in (k, v))
         first = read_memory(k[:, :1], inner.weights)

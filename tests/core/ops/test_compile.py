@@ -64,11 +64,12 @@ def test_the_operators_keep_the_rules_of_the_library(momentum, base, backend):
     def normal(*shape):
         return torch.randn(shape, generator=generator, requires_grad=True)
 
-    gates = [torch.rand(2, 3, 4, generator=generator).requires_grad_() for _ in range(3)]
-    alpha, eta, theta = (gates[0], gates[1] if momentum else None, gates[2])
-    torch.library.opcheck(functions._coefficients_op, (alpha, eta, theta, backend))
+    for gates_of_a_piece in (1, 4):
+        gates = [torch.rand(2, 3, gates_of_a_piece, generator=generator).requires_grad_() for _ in range(3)]
+        alpha, eta, theta = (gates[0], gates[1] if momentum else None, gates[2])
+        torch.library.opcheck(functions._coefficients_op, (alpha, eta, theta, 4, backend))
 
-    c = [x.detach().requires_grad_() for x in functions.coefficients(alpha, eta, theta, backend)]
+    c = [x.detach().requires_grad_() for x in functions.coefficients(alpha, eta, theta, 4, backend)]
     n = 2 if momentum else 1
     d, h = (16, 32) if backend == "triton" else (5, 6)
     layers = [normal(3, n * d, h), normal(3, n * h, d), normal(3, d, h), normal(3, h, d)]

@@ -66,7 +66,7 @@ def test_the_gradients_of_the_coefficients_agree_with_finite_differences(name, f
     alpha = (1 - f).requires_grad_() if forgets else None
     eta = f.flip(0).requires_grad_() if has_momentum else None
     theta = torch.linspace(0, 0.5, len(f), dtype=torch.float64).requires_grad_()
-    assert torch.autograd.gradcheck(lambda *gates: tuple(coefficients(*gates, "chunk")), (alpha, eta, theta))
+    assert torch.autograd.gradcheck(lambda *gates: tuple(coefficients(*gates, len(f), "chunk")), (alpha, eta, theta))
 
 
 def test_pieces_do_not_mix():

@@ -11,6 +11,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 pytest.importorskip("triton")
 
 from titans_core.ops.memory.triton import coefficients as kernels  # noqa: E402
+from titans_core.ops.memory.triton.engine import Kernels  # noqa: E402
 
 NAMES = ("G", "read", "write", "carry")
 GATES = ("alpha", "eta", "theta")
@@ -109,6 +110,21 @@ def test_the_kernels_agree_with_the_recurrences_and_their_autograd(poisoned, C, 
             assert x is None
         else:
             close(x, y, f"gradient of {name}")
+
+
+@pytest.mark.parametrize(("forget", "momentum"), SWITCHES)
+def test_gates_of_whole_pieces_are_those_of_all_their_tokens(poisoned, forget, momentum):
+    gates = make_gates(2, 4, 1, forget, momentum)
+    each = [None if g is None else g.expand(2, 4, 9) for g in gates]
+    cotangents = make_cotangents(each)
+    outputs, grads = expected_results(each, cotangents)
+    for name, x, y in zip(NAMES, Kernels.coefficients(*gates, 9), outputs, strict=True):
+        close(x, y, name)
+    for name, x, y in zip(GATES, Kernels.coefficients_gradient(*gates, 9, *cotangents), grads, strict=True):
+        if y is None:
+            assert x is None
+        else:
+            close(x, y.sum(-1, keepdim=True), f"gradient of {name}")
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from titans_core.ops.memory.activations import ACTIVATIONS
 from titans_core.ops.memory.dispatch import backend_of, resolve_backend
+from titans_core.ops.memory.gates import chunks_of, of_tokens
 from titans_core.ops.memory.naive import read
 from titans_core.ops.memory.state import MemoryState
 
@@ -39,7 +40,9 @@ def neural_memory(
         v: values ``[B, T, H, V]``.
         alpha: forget gate in [0, 1], ``[B, T, H]``; 1 erases what was there before. None switches forgetting off.
         eta: momentum in [0, 1], ``[B, T, H]``. None switches momentum off.
-        theta: inner learning rate >= 0, ``[B, T, H]``.
+        theta: inner learning rate >= 0, ``[B, T, H]``. Gates may also be of chunks (section 3.2), ``[B, chunks, H]``,
+            all of them: one of each that the tokens are of, the first of which may have begun in an earlier call.
+            That is cheaper, as all depends on the distance of two tokens then.
         weights: the learned initial memory ``M_0``: L tensors ``[H, d_in, d_out]``, K to V. One is a linear memory.
         state: where an earlier call stopped; its memory replaces ``weights``, which still give the shapes, and with
             ``forget_to="start"`` what is forgotten towards: give the same in every call on one sequence.
@@ -77,6 +80,10 @@ def neural_memory(
         start = tuple(w.to(dtype) for w in weights)
         if state is None:
             state = MemoryState.initial(start, q.shape[0])
+        if backend == "naive":
+            place = (q.shape[1], state.offset, chunk_size)
+            alpha, eta = (None if g is None else of_tokens(g, *place) for g in (alpha, eta))
+            theta = of_tokens(theta, *place)
         base = start if forget_to == "start" and alpha is not None else None
         out, state = backend_of(backend)(
             q.to(tokens), k.to(tokens), v.to(tokens), alpha, eta, theta.to(dtype), state, chunk_size, activation, base
@@ -166,9 +173,6 @@ def _check(
         raise TypeError(f"q, k and v must share one dtype, got {q.dtype}, {k.dtype}, {v.dtype}.")
     if v.ndim != 4 or v.shape[:3] != q.shape[:3]:
         raise ValueError(f"v must be [B, T, H, V] with [B, T, H] = {(B, T, H)}, got shape {tuple(v.shape)}.")
-    for name, gate in gates.items():
-        if gate is not None and gate.shape != (B, T, H):
-            raise ValueError(f"{name} must be [B, T, H] = {(B, T, H)}, got shape {tuple(gate.shape)}.")
 
     d_in = K
     for name, w in layers.items():
@@ -185,6 +189,13 @@ def _check(
     check_activation(activation)
     if state is not None:
         _check_state(state, q, weights, chunk_size)
+    N = chunks_of(T, 0 if state is None else state.offset, chunk_size)
+    shapes = {name: tuple(gate.shape) for name, gate in gates.items() if gate is not None}
+    for name, shape in shapes.items():
+        if shape not in ((B, T, H), (B, N, H)):
+            raise ValueError(f"{name} must be [B, T, H] = {(B, T, H)}, or of chunks {(B, N, H)}, got shape {shape}.")
+    if len(set(shapes.values())) > 1:
+        raise ValueError(f"gates must be all of tokens or all of chunks, got the shapes {shapes}.")
 
 
 def _layers(name: str, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -52,13 +52,18 @@ def chunk_memory(
     rest = min(T, -state.offset % chunk_size)
     whole = (T - rest) // chunk_size * chunk_size
     outputs = []
+    chunk = 0
     for start, stop, size in ((0, rest, rest), (rest, rest + whole, chunk_size), (rest + whole, T, T - rest - whole)):
         if start == stop:
             continue
         if start > 0 or state.offset == 0:
             anchor = weights(WS, len(kinds))
-        cut = partial(_cut, start=start, stop=stop, size=size)
-        c = coefficients(None if alpha is None else cut(alpha), None if eta is None else cut(eta), cut(theta), backend)
+        cut = cut_gate = partial(_cut, start=start, stop=stop, size=size)
+        if theta.shape[1] < T:  # one of each chunk
+            first, chunk = chunk, chunk + (stop - start) // size
+            cut_gate = partial(_cut, start=first, stop=chunk, size=1)
+        gates = (None if alpha is None else cut_gate(alpha), None if eta is None else cut_gate(eta), cut_gate(theta))
+        c = coefficients(*gates, size, backend)
         c = c.with_base() if to else c
         y, WS, anchor = pieces(Inputs(cut(q), cut(k), cut(v), c), WS, anchor, to, activation, backend)
         outputs.append(y.unflatten(1, (B, H)).permute(1, 0, 3, 2, 4).flatten(1, 2))

@@ -69,13 +69,15 @@ def coefficients_backward(
     E, A = _sums(alpha, eta, theta)
     n = A.shape[-1] - theta.shape[-1]
     dtheta = (dG * A[..., 1:, n:]).sum(-2) + dwrite[..., 0] * A[..., -1, n:]
+    if alpha is None and eta is None:
+        return None, None, dtheta
     dA = torch.empty_like(A)
     dA[..., 0, :] = 0
     dA[..., 1:, :n] = dread
     torch.mul(dG, theta.unsqueeze(-2), out=dA[..., 1:, n:])
     dA[..., -1, :n] += dcarry[..., :n]
     dA[..., -1, n:] += dwrite[..., 0] * theta
-    dkeep, dA = decayed_sum_gradient(_keep(alpha, theta), A, dA)
+    dkeep, dA = decayed_sum_gradient(None if alpha is None else 1 - alpha, A, dA)
     deta = None
     if eta is not None and E is not None:
         dtheta += dwrite[..., 1] * E[..., -1, 1:]
@@ -83,19 +85,15 @@ def coefficients_backward(
         dE[..., -1, :1] += dcarry[..., n:]
         dE[..., -1, 1:] += dwrite[..., 1] * theta
         deta, _ = decayed_sum_gradient(eta, E, dE)
-    return None if alpha is None else -dkeep, deta, dtheta
-
-
-def _keep(alpha: Tensor | None, theta: Tensor) -> Tensor:
-    return torch.ones_like(theta) if alpha is None else 1 - alpha
+    return None if dkeep is None else -dkeep, deta, dtheta
 
 
 def _sums(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor | None, Tensor]:
     """``[e | E]``, or None without momentum, and ``[a | b | A E]``, or ``[a | A]``. Row 0 is before the piece."""
     ones = torch.eye(theta.shape[-1] + 1, dtype=theta.dtype, device=theta.device)
-    keep = _keep(alpha, theta)
+    keep = None if alpha is None else 1 - alpha
     if eta is None:
-        return None, decayed_sum(keep, ones)
+        return None, decayed_sum(keep, ones).expand(*theta.shape[:-1], *ones.shape)
     E = decayed_sum(eta, ones)
     inputs = F.pad(E, (1, 0))
     inputs[..., 0, :2] = ones[0, :2]  # before the piece, a = 1 and b = 0

@@ -4,22 +4,37 @@ import torch
 from torch import Tensor
 
 
-def decayed_sum(f: Tensor, X: Tensor) -> Tensor:
-    """``R_0 = X_0`` and ``R_t = f_t R_{t-1} + X_t``: factors f ``[..., C]``, rows X ``[..., C + 1, M]``."""
-    R = X.new_empty(*f.shape[:-1], *X.shape[-2:])
+def decayed_sum(f: Tensor | None, X: Tensor) -> Tensor:
+    """``R_0 = X_0`` and ``R_t = f_t R_{t-1} + X_t``: factors f ``[..., C]``, rows X ``[..., C + 1, M]``.
+
+    None is a factor of 1.
+    """
+    R = torch.empty_like(X) if f is None else X.new_empty(*f.shape[:-1], *X.shape[-2:])
     rows, inputs = R.unbind(-2), X.unbind(-2)
     rows[0].copy_(inputs[0])
-    for t, f_t in enumerate(f.unsqueeze(-1).unbind(-2), start=1):
-        torch.addcmul(inputs[t], rows[t - 1], f_t, out=rows[t])
+    for t, f_t in _steps(f, rows):
+        if f_t is None:
+            torch.add(inputs[t], rows[t - 1], out=rows[t])
+        else:
+            torch.addcmul(inputs[t], rows[t - 1], f_t, out=rows[t])
     return R
 
 
-def decayed_sum_gradient(f: Tensor, R: Tensor, dR: Tensor) -> tuple[Tensor, Tensor]:
+def decayed_sum_gradient(f: Tensor | None, R: Tensor, dR: Tensor) -> tuple[Tensor | None, Tensor]:
     """Gradients of f and X. ``dR`` is changed in place and returned as that of X.
 
     Nothing is divided by, so a factor of 0 has the right gradient.
     """
     rows = dR.unbind(-2)
-    for t, f_t in reversed(list(enumerate(f.unsqueeze(-1).unbind(-2), start=1))):
-        rows[t - 1].addcmul_(rows[t], f_t)
-    return (dR[..., 1:, :] * R[..., :-1, :]).sum(-1), dR
+    for t, f_t in reversed(_steps(f, rows)):
+        if f_t is None:
+            rows[t - 1].add_(rows[t])
+        else:
+            rows[t - 1].addcmul_(rows[t], f_t)
+    return None if f is None else (dR[..., 1:, :] * R[..., :-1, :]).sum(-1), dR
+
+
+def _steps(f: Tensor | None, rows: tuple[Tensor, ...]) -> list[tuple[int, Tensor | None]]:
+    """Tokens from 1 on, and their factors ``[..., 1]``."""
+    factors = [None] * (len(rows) - 1) if f is None else f.unsqueeze(-1).unbind(-2)
+    return list(enumerate(factors, start=1))

@@ -18,11 +18,14 @@ from titans_core.ops.memory.gradient import first_order
 from titans_core.ops.memory.pieces import Inputs, Layers, pieces_gradient, run_pieces
 
 
-def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, backend: str) -> Coefficients:
-    """The coefficients of pieces ``[N, P, C]``. None is a gate of 0."""
+def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int, backend: str) -> Coefficients:
+    """The coefficients of pieces of C tokens, ``size``, for gates ``[N, P, C]``, or ``[N, P, 1]``, one for all of them.
+
+    None is a gate of 0.
+    """
     if torch.compiler.is_compiling():
-        return Coefficients(*_coefficients_op(alpha, eta, theta, backend))
-    return Coefficients(*_Coefficients.apply(backend, alpha, eta, theta))
+        return Coefficients(*_coefficients_op(alpha, eta, theta, size, backend))
+    return Coefficients(*_Coefficients.apply(size, backend, alpha, eta, theta))
 
 
 def pieces(
@@ -46,15 +49,18 @@ _SAVED = object()  # stands where a tape had a tensor
 
 class _Coefficients(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, backend: str, alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor, ...]:
-        ctx.backend = backend
+    def forward(
+        ctx: Any, size: int, backend: str, alpha: Tensor | None, eta: Tensor | None, theta: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.size, ctx.backend = size, backend
         ctx.save_for_backward(alpha, eta, theta)
-        return engine_of(backend).coefficients(alpha, eta, theta)
+        return engine_of(backend).coefficients(alpha, eta, theta, size)
 
     @staticmethod
     @first_order
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return (None, *engine_of(ctx.backend).coefficients_gradient(*ctx.saved_tensors, *grads))
+        alpha, eta, theta = ctx.saved_tensors
+        return (None, None, *engine_of(ctx.backend).coefficients_gradient(alpha, eta, theta, ctx.size, *grads))
 
 
 class _Pieces(torch.autograd.Function):
@@ -98,37 +104,39 @@ def _unpack(L: int, tensors: tuple[Tensor, ...] | list[Tensor]) -> tuple[Inputs,
 
 
 @torch.library.custom_op("titans::coefficients", mutates_args=())
-def _coefficients_op(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, backend: str) -> list[Tensor]:
-    return list(engine_of(backend).coefficients(alpha, eta, theta))
+def _coefficients_op(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int, backend: str) -> list[Tensor]:
+    return list(engine_of(backend).coefficients(alpha, eta, theta, size))
 
 
 @_coefficients_op.register_fake
-def _(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, backend: str) -> list[Tensor]:
-    C, n = theta.shape[-1], 1 if eta is None else 2
+def _(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int, backend: str) -> list[Tensor]:
+    C, n = size, 1 if eta is None else 2
     return [theta.new_empty(*theta.shape[:-1], *shape) for shape in ((C, C), (C, n), (C, n), (2 * n - 1,))]
 
 
 @torch.library.custom_op("titans::coefficients_backward", mutates_args=())
 def _coefficients_backward_op(
-    alpha: Tensor | None, eta: Tensor | None, theta: Tensor, grads: list[Tensor], backend: str
+    alpha: Tensor | None, eta: Tensor | None, theta: Tensor, grads: list[Tensor], size: int, backend: str
 ) -> list[Tensor]:
-    found = engine_of(backend).coefficients_gradient(alpha, eta, theta, *grads)
+    found = engine_of(backend).coefficients_gradient(alpha, eta, theta, size, *grads)
     return [g.contiguous() for g in found if g is not None]
 
 
 @_coefficients_backward_op.register_fake
-def _(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, grads: list[Tensor], backend: str) -> list[Tensor]:
+def _(
+    alpha: Tensor | None, eta: Tensor | None, theta: Tensor, grads: list[Tensor], size: int, backend: str
+) -> list[Tensor]:
     return [theta.new_empty(theta.shape) for gate in (alpha, eta, theta) if gate is not None]
 
 
 def _save_gates(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    *gates, ctx.backend = inputs
+    *gates, ctx.size, ctx.backend = inputs
     ctx.save_for_backward(*gates)
 
 
 def _coefficients_backward(ctx: Any, grads: list[Tensor]) -> tuple[Tensor | None, ...]:
-    found = iter(_coefficients_backward_op(*ctx.saved_tensors, grads, ctx.backend))
-    return (*(None if gate is None else next(found) for gate in ctx.saved_tensors), None)
+    found = iter(_coefficients_backward_op(*ctx.saved_tensors, grads, ctx.size, ctx.backend))
+    return (*(None if gate is None else next(found) for gate in ctx.saved_tensors), None, None)
 
 
 torch.library.register_autograd("titans::coefficients", _coefficients_backward, setup_context=_save_gates)

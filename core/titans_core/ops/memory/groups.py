@@ -7,6 +7,7 @@ from torch import Tensor
 
 from titans_core.ops.memory.activations import ACTIVATIONS
 from titans_core.ops.memory.coefficients import coefficients_backward, coefficients_forward
+from titans_core.ops.memory.distances import distances_backward, distances_forward
 from titans_core.ops.memory.pair import join, weights
 from titans_core.ops.memory.pieces import Backflow, Engine, Inputs, Layers, Start, cut_into
 from titans_core.ops.memory.read import ReadTape, read, read_gradient
@@ -33,8 +34,19 @@ class Groups(Engine):
 
     tape_bytes = 512 * 2**20
 
-    coefficients = staticmethod(coefficients_forward)
-    coefficients_gradient = staticmethod(coefficients_backward)
+    @staticmethod
+    def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int) -> tuple[Tensor, ...]:
+        if theta.shape[-1] < size:
+            return distances_forward(alpha, eta, theta, size)
+        return coefficients_forward(alpha, eta, theta)
+
+    @staticmethod
+    def coefficients_gradient(
+        alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int, *grads: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        if theta.shape[-1] < size:
+            return distances_backward(alpha, eta, theta, size, *grads)
+        return coefficients_backward(alpha, eta, theta, *grads)
 
     def forward(
         self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Layers]

@@ -49,7 +49,8 @@ def online_memory(
         if start == stop:
             continue
         cut = partial(_blocks, start=start, stop=stop, size=min(block, stop - start))
-        c = coefficients(None if alpha is None else cut(alpha), None if eta is None else cut(eta), cut(theta), "chunk")
+        gates = (None if alpha is None else cut(alpha), None if eta is None else cut(eta), cut(theta))
+        c = coefficients(*gates, min(block, stop - start), "chunk")
         y, WS, last = _run(cut(q), cut(k), cut(v), c, WS)
         outputs.append(y.movedim((0, 3), (1, 2)).flatten(1, 2))
     if eta is None:

@@ -80,21 +80,18 @@ class Engine(ABC):
 
     @staticmethod
     @abstractmethod
-    def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor, ...]:
-        """The :class:`Coefficients` of gates ``[N, P, C]``. None is a gate of 0."""
+    def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int) -> tuple[Tensor, ...]:
+        """The :class:`Coefficients` of pieces of C tokens, ``size``, for gates ``[N, P, C]`` or ``[N, P, 1]``.
+
+        None is a gate of 0.
+        """
 
     @staticmethod
     @abstractmethod
     def coefficients_gradient(
-        alpha: Tensor | None,
-        eta: Tensor | None,
-        theta: Tensor,
-        dG: Tensor,
-        dread: Tensor,
-        dwrite: Tensor,
-        dcarry: Tensor,
+        alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int, *grads: Tensor
     ) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        """The gradients of the gates, for those of the coefficients."""
+        """The gradients of the gates, for those of the coefficients: of G, read, write and carry."""
 
     @abstractmethod
     def forward(

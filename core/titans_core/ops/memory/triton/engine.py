@@ -26,8 +26,19 @@ class Kernels(Engine):
 
     tape_bytes = 2 * 2**30
 
-    coefficients = staticmethod(coefficients_forward)
-    coefficients_gradient = staticmethod(coefficients_backward)
+    @staticmethod
+    def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int) -> tuple[Tensor, ...]:
+        alpha, eta = (None if g is None else _of_tokens(g, size) for g in (alpha, eta))
+        return coefficients_forward(alpha, eta, _of_tokens(theta, size))
+
+    @staticmethod
+    def coefficients_gradient(
+        alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int, *grads: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        alpha, eta = (None if g is None else _of_tokens(g, size) for g in (alpha, eta))
+        dalpha, deta, dtheta = coefficients_backward(alpha, eta, _of_tokens(theta, size), *grads)
+        dalpha, deta = (None if g is None else g.sum_to_size(theta.shape) for g in (dalpha, deta))
+        return dalpha, deta, dtheta.sum_to_size(theta.shape)
 
     def forward(
         self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Layers]
@@ -68,3 +79,8 @@ class Kernels(Engine):
 
     def release(self, tape: Tape, room: list[Layers]) -> None:
         """Leaves the memory to PyTorch, which on CUDA keeps it for the next segment."""
+
+
+def _of_tokens(gate: Tensor, size: int) -> Tensor:
+    """``[N, P, C]``, one of whole pieces, ``[N, P, 1]``, too."""
+    return gate.expand(*gate.shape[:-1], size).contiguous()
