@@ -1,4 +1,4 @@
-"""What gates cost: the memory on one CPU thread with gates of tokens or of chunks, without momentum, without forgetting.
+"""What gates cost: the memory on one CPU thread, gates of tokens or of chunks, without momentum, without forgetting.
 
     python benchmarks/memory_gates.py
 

@@ -10,7 +10,10 @@ from torch.utils._pytree import tree_iter
 from torch.utils.checkpoint import checkpoint
 
 from titans_core.ops.memory import groups
+from titans_core.ops.memory.engines import engine_of
+from titans_core.ops.memory.functions import coefficients
 from titans_core.ops.memory.groups import Groups
+from titans_core.ops.memory.pieces import Inputs, run_pieces
 
 
 class LiveNumbers(TorchDispatchMode):
@@ -166,3 +169,25 @@ def test_memory_is_free_as_soon_as_the_results_are(make_inputs, backward):
         assert numbers.live <= sum(x.nbytes for x in inputs.leaves().values())  # views of them were counted too
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(("backend", "depth"), [("chunk", 1), ("chunk", 2), ("chunk", 3), ("triton", 1), ("triton", 2)])
+def test_an_engine_knows_how_large_its_tapes_are(backend, depth):
+    if backend == "triton":
+        pytest.importorskip("triton")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    N, P, C, d = 5, 2, 8, 16
+    q, k, v = torch.randn(3, N, P, C, d, device=device)
+    c = coefficients(*torch.rand(3, N, P, C, device=device) / C, C, backend)
+    WS = [torch.randn(P, 2 * d, d, device=device) for _ in range(depth)]
+    engine = engine_of(backend)("silu", 2, [])
+    *_, segments = run_pieces(engine, Inputs(q, k, v, c), WS, [ws[:, :d] for ws in WS], True)
+    kept = {
+        x.untyped_storage()._cdata: x.nbytes for _, tapes in segments for tape in tapes for x in beside_weights(tape)
+    }
+    assert sum(kept.values()) == 4 * N * P * C * engine.tape_width(C, [d] * depth)
+
+
+def beside_weights(tape):
+    parts = {name: part for name, part in tape._asdict().items() if name not in ("WS", "anchor")}
+    return [x for x in tree_iter(parts) if isinstance(x, torch.Tensor)]

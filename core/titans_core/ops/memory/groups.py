@@ -48,6 +48,11 @@ class Groups(Engine):
             return distances_backward(alpha, eta, theta, size, *grads)
         return coefficients_backward(alpha, eta, theta, *grads)
 
+    @staticmethod
+    def tape_width(C: int, widths: list[int]) -> int:
+        *hidden, last = widths
+        return last + 3 * sum(hidden) + C * len(widths)
+
     def forward(
         self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Layers]
     ) -> tuple[list[Group], Layers, Layers]:

@@ -93,6 +93,14 @@ class Engine(ABC):
     ) -> tuple[Tensor | None, Tensor | None, Tensor]:
         """The gradients of the gates, for those of the coefficients: of G, read, write and carry."""
 
+    @staticmethod
+    @abstractmethod
+    def tape_width(C: int, widths: list[int]) -> int:
+        """How many numbers a tape has for each token of a piece of C, for layers that end in ``widths``.
+
+        Its starting weights, which it has too, are not counted.
+        """
+
     @abstractmethod
     def forward(
         self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Layers]
@@ -119,9 +127,9 @@ def run_pieces(
 
     ``WS`` and ``anchor``, a tensor ``[P, ...]`` for each layer, are what the first piece starts with.
     """
-    N, P, C, V = inputs.v.shape
+    N, P, C, _ = inputs.v.shape
     start_bytes = sum(ws.nbytes for ws in WS)
-    tape_bytes = WS[0].element_size() * P * C * (V + sum(C + 3 * A.shape[-1] for A in anchor))
+    tape_bytes = WS[0].element_size() * P * C * engine.tape_width(C, [A.shape[-1] for A in anchor])
     keep = needs_grad and N * (start_bytes + tape_bytes) <= engine.tape_bytes
     # the length at which starts of segments, and the weights and tapes of one segment, are fewest
     length = N if keep else math.ceil(math.sqrt(N * start_bytes / (start_bytes + tape_bytes)))

@@ -40,6 +40,10 @@ class Kernels(Engine):
         dalpha, deta = (None if g is None else g.sum_to_size(theta.shape) for g in (dalpha, deta))
         return dalpha, deta, dtheta.sum_to_size(theta.shape)
 
+    @staticmethod
+    def tape_width(C: int, widths: list[int]) -> int:
+        return widths[-1] + (C if len(widths) > 1 else 0)
+
     def forward(
         self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Layers]
     ) -> tuple[list[Tape], Layers, Layers]:
