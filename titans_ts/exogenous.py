@@ -120,8 +120,8 @@ def calendar_features(index: pd.Index, cycles: tuple[str, ...], finer: int = 1) 
     return np.stack(waves, axis=1)
 
 
-def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...]) -> np.ndarray:
-    """The static columns of each series, ``[N, S]``.
+def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...], gaps: bool = False) -> np.ndarray:
+    """The static columns of each series, ``[N, S]``; with ``gaps`` NaN where one is not known.
 
     Raises:
         ValueError: no frame although columns were declared, or the other way round; missing columns or series, or
@@ -145,14 +145,20 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...]) -> np.nd
     if missing:
         raise ValueError(f"static_df lacks {len(missing)} series, first: {missing[0]!r}.")
     values = _numbers(table.loc[ids, list(names)], "static_df")
-    if not np.isfinite(values).all():
-        row, column = np.argwhere(~np.isfinite(values))[0]
-        raise ValueError(f"static_df has no finite {names[column]!r} for series {ids[row]!r}.")
+    bad = _unusable(values, gaps)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"static_df has no finite {names[column]!r} for series {ids[row]!r}." + _ways_out(values[row, column])
+        )
     return values
 
 
-def read_future(futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str, ...]) -> np.ndarray:
-    """The future columns of each series at each stamp of the horizon, ``[h, N, F]``.
+def read_future(
+    futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str, ...], gaps: bool = False
+) -> np.ndarray:
+    """The future columns of each series at each stamp of the horizon, ``[h, N, F]``; with ``gaps`` NaN where one is not
+    known, or its row was left out.
 
     Raises:
         ValueError: no frame although columns were declared, or the other way round; missing columns, series, stamps or
@@ -176,8 +182,10 @@ def read_future(futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str,
     there = pd.MultiIndex.from_arrays([futr_df["unique_id"], ds])
     wanted = pd.MultiIndex.from_product([ids, index], names=["unique_id", "ds"])
     values = _numbers(futr_df[list(names)].set_axis(there).reindex(wanted), "futr_df")
-    if not np.isfinite(values).all():
-        row, column = np.argwhere(~np.isfinite(values))[0]
+    empty = ~wanted.isin(there).reshape(len(ids), len(index)).any(axis=1)  # a series that has none of its rows
+    bad = _unusable(values, gaps) | np.repeat(empty, len(index))[:, None]
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
         series, stamp = ids[row // len(index)], index[row % len(index)]
         known = futr_df["unique_id"].unique().tolist()
         if series not in known:
@@ -186,8 +194,18 @@ def read_future(futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str,
         raise ValueError(
             f"futr_df has no {lacks} for series {series!r} at {stamp}: it needs the {len(index)} steps from {index[0]} "
             f"to {index[-1]} of each series, and goes from {ds.min()} to {ds.max()}."
+            + ("" if empty.any() else _ways_out(values[row, column]))
         )
     return values.reshape(len(ids), len(index), len(names)).transpose(1, 0, 2)
+
+
+def _unusable(values: np.ndarray, gaps: bool) -> np.ndarray:
+    return np.isinf(values) if gaps else ~np.isfinite(values)
+
+
+def _ways_out(value: float) -> str:
+    """What may be done about a value that is not known."""
+    return " What is not known is taken with missing='interpolate' or 'mask'." if np.isnan(value) else ""
 
 
 def _need_columns(df: Any, names: tuple[str, ...], where: str) -> None:

@@ -19,7 +19,7 @@ from titans_core.train import TitansEstimator
 from titans_ts import online
 from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
-from titans_ts.exogenous import Columns, read_columns, read_future
+from titans_ts.exogenous import Columns, read_columns
 from titans_ts.frame import POLICIES, Freq, read_frame
 from titans_ts.intervals import check_levels, column_names
 from titans_ts.libraries import from_pandas
@@ -27,7 +27,7 @@ from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import Objective, objective_of
 from titans_ts.panel import Panel, long_frame
-from titans_ts.reading import is_frame, of_values, read_newer, with_static
+from titans_ts.reading import is_frame, of_values, read_ahead, read_newer, with_static
 from titans_ts.rolling import forecast_rows
 from titans_ts.scaling import Units
 from titans_ts.scoring import rolling_error
@@ -437,7 +437,7 @@ class TitansForecaster(TitansEstimator):
             self._check_series(panel, "a multivariate model")
         check_length(panel, config.input_size, "input_size")
         units = self._units(panel)
-        futr = read_future(futr_df, panel.ids, panel.future(config.h), self.scaling_.columns.futr)
+        futr = read_ahead(panel, futr_df, config.h, self.scaling_.columns.futr, self.missing)
         table = self.scaling_.table(panel, units)
         ahead = table.extended(self.scaling_.future(panel.future(config.h), futr), config.h)
         origin = torch.tensor([len(panel.values)])
@@ -551,7 +551,7 @@ class TitansForecaster(TitansEstimator):
             panel = read_frame(given, columns=columns, missing=self.missing, fill=fill)
             if not reset and len(panel.ids) == len(self.context_.ids):  # a matrix names no series: those of fit
                 panel = replace(panel, ids=self.context_.ids)
-        panel = with_static(panel, columns.stat, static_df, None if reset else self.context_)
+        panel = with_static(panel, columns.stat, static_df, None if reset else self.context_, self.missing)
         # series that are mixed have their places
         return panel if reset or self._fitted().num_series is None else panel.ordered_as(self.context_.ids)
 

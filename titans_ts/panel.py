@@ -109,7 +109,7 @@ class Panel:
         value that value; else as it is."""
         if missing != "interpolate":
             return self
-        whole = replace(self, values=_filled(self.values), hist=_filled(self.hist), futr=_filled(self.futr))
+        whole = replace(self, values=filled(self.values), hist=filled(self.hist), futr=filled(self.futr))
         return replace(whole, drawn=self.drawn | (self.unknown() & ~whole.unknown()))
 
     def unknown(self) -> np.ndarray:
@@ -196,7 +196,7 @@ def long_frame(ids: list[Any], index: pd.Index, columns: dict[str, np.ndarray]) 
     return pd.DataFrame({"unique_id": unique_id, "ds": ds, **flat})
 
 
-def _filled(values: np.ndarray) -> np.ndarray:
+def filled(values: np.ndarray) -> np.ndarray:
     """NaN in a straight line between neighbours in time, behind the last known value as that value."""
     if not np.isnan(values).any():
         return values

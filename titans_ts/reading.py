@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from titans_ts.exogenous import Columns, read_static
+from titans_ts.exogenous import Columns, read_future, read_static
 from titans_ts.frame import LONG_COLUMNS, read_frame
-from titans_ts.panel import Panel
+from titans_ts.panel import Panel, filled
 from titans_ts.stamps import following
 
 
@@ -47,8 +47,21 @@ def _frame_of(series: pd.Series, context: Panel) -> pd.DataFrame:
     return series.to_frame().T.infer_objects()
 
 
-def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Panel | None) -> Panel:
+def read_ahead(panel: Panel, futr_df: Any, h: int, names: tuple[str, ...], missing: str) -> np.ndarray:
+    """The future columns in the h steps behind a panel, ``[h, N, F]``.
+
+    Lines of "interpolate" begin at its last row.
+    """
+    futr = read_future(futr_df, panel.ids, panel.future(h), names, gaps=missing != "error")
+    return filled(np.concatenate((panel.futr[-1:], futr)))[1:] if missing == "interpolate" else futr
+
+
+def with_static(
+    panel: Panel, names: tuple[str, ...], static_df: Any, known: Panel | None, missing: str = "error"
+) -> Panel:
     """The panel with its static columns: from ``static_df``, or without one those of the same series in ``known``.
+
+    Where ``missing`` is not "error", they are NaN where they are not known.
 
     Raises:
         ValueError: no frame, and series that are not known; or a bad frame.
@@ -61,7 +74,7 @@ def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Pan
         if new:
             raise ValueError(f"series {new[:8]} are new: give their static columns in static_df.")
         return replace(panel, stat=known.stat[np.array(rows, dtype=int)])
-    return replace(panel, stat=read_static(static_df, panel.ids, names))
+    return replace(panel, stat=read_static(static_df, panel.ids, names, missing != "error"))
 
 
 def of_values(df: Any) -> Any:

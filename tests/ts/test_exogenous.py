@@ -138,6 +138,43 @@ def test_what_is_missing_is_named(tiny, fitted, long, static, future, wide):
         fitted.predict(long.replace({"unique_id": {"a": "z"}}), future)
 
 
+@pytest.mark.parametrize("missing", ["interpolate", "mask"])
+def test_columns_ahead_and_facts_may_have_holes_where_the_frame_may(tiny, long, static, future, missing):
+    unknown = static.assign(size=[30.0, np.nan, 10.0])
+    model = tiny(exogenous={"futr": ["price"], "stat": ["size"]}, missing=missing, max_epochs=2)
+    model.fit(long, static_df=unknown)
+    future = future.sort_values(["unique_id", "ds"], ignore_index=True)
+
+    def same(prices, told, facts=static, told_facts=static):
+        found, expected = (
+            model.predict(long, future.assign(price=np.ravel(p)).dropna(), static_df=f)
+            for p, f in ((prices, facts), (told, told_facts))
+        )
+        pd.testing.assert_frame_equal(found, expected, rtol=1e-5)
+
+    price = future["price"].to_numpy().reshape(3, 4)
+    same(price, price, unknown, static.assign(size=[30.0, 20.0, 10.0]))  # the mean of what is known
+    mean = model.scaling_.exogenous["futr"][0][0]
+    last = long.groupby("unique_id")["price"].last().to_numpy()
+    holes, told = price.copy(), price.copy()
+    holes[:, [0, 3]] = np.nan
+    told[:, 0] = (last + price[:, 1]) / 2 if missing == "interpolate" else mean  # a line from the history's last row
+    told[:, 3] = price[:, 2] if missing == "interpolate" else mean
+    same(holes, told)
+    holes[:, [0, 1, 3]], holes[:, [0, 2]] = np.nan, price[:, [0, 2]]
+    told[:, 0], told[:, 1] = price[:, 0], price[:, [0, 2]].mean(1) if missing == "interpolate" else mean
+    same(holes, told)
+
+    with pytest.raises(ValueError, match=r"futr_df has no rows for series 'b'"):
+        model.predict(long, future[future["unique_id"] != "b"], static_df=static)
+    with pytest.raises(ValueError, match=r"futr_df has no finite 'price' for series 'a'"):
+        model.predict(long, future.assign(price=np.inf), static_df=static)
+    with pytest.raises(ValueError, match=r"static_df lacks 1 series, first: 'b'"):
+        model.predict(long, future, static_df=static[static["unique_id"] != "b"])
+    with pytest.raises(ValueError, match=r"no finite 'price' for series 'a' at .*missing='interpolate' or 'mask'"):
+        tiny(exogenous={"futr": ["price"]}).fit(long).predict(futr_df=future.assign(price=np.ravel(holes)))
+
+
 def test_future_columns_are_read_as_the_frame_is():
     index = pd.date_range("2024-03-01", periods=3, freq="h", tz="Europe/Berlin")
     frame = pd.DataFrame({"unique_id": np.repeat([0, 1], 3), "ds": index.append(index), "price": np.arange(6.0)})
