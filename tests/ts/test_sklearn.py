@@ -1,11 +1,13 @@
 """scikit-learn's own checks, on a matrix forecaster."""
 
 import numpy as np
+import polars as pl
 import pytest
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.utils.estimator_checks import check_estimator
 
 from titans_ts import TitansForecaster
+from titans_ts.splits import TimeSplit
 
 SMALL = {"h": 1, "input_size": 2, "max_epochs": 1, "dim": 8, "num_layers": 1, "verbose": 0}
 # the order of rows is time: a forecaster cannot be the same for shuffled rows, or for a part of them
@@ -32,6 +34,45 @@ def test_a_grid_search_over_time_splits_finds_the_better_setting(wide):
     search.fit(wide.to_numpy())
     assert search.best_params_ == {"learning_rate": 3e-2}
     assert search.predict(wide.to_numpy()).shape == (4, 3)
+
+
+def test_a_long_frame_is_cut_by_time_and_what_is_scored_has_its_past(wide, to_long):
+    late = to_long(wide)
+    late = late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[50])].sample(frac=1, random_state=0)
+    splits = TimeSplit(2, test_size=10, lookback=12)
+    assert splits.get_n_splits(late) == 2
+    for i, (train, test) in enumerate(splits.split(late)):
+        border = len(wide) - 20 + 10 * i
+        assert set(late["ds"].iloc[train]) == set(wide.index[:border])
+        assert set(late["ds"].iloc[test]) == set(wide.index[border - 12 : border + 10])
+        assert late.iloc[test].groupby("unique_id").size().tolist() == [22, 22, 22]
+    rows = list(splits.split(wide.to_numpy()))
+    assert [(train[0], train[-1], test[0], test[-1]) for train, test in rows] == [
+        (0, len(wide) - 21, len(wide) - 32, len(wide) - 11),
+        (0, len(wide) - 11, len(wide) - 22, len(wide) - 1),
+    ]
+    for (_, of_polars), (_, of_pandas) in zip(splits.split(pl.from_pandas(late)), splits.split(late), strict=True):
+        np.testing.assert_array_equal(of_polars, of_pandas)
+    assert [len(train) for train, _ in TimeSplit(2, 10, 12, max_train_size=30).split(wide)] == [30, 30]
+
+
+def test_a_grid_search_over_a_long_frame_scores_what_was_not_trained_on(wide, to_long, tiny):
+    frame, cv = to_long(wide), TimeSplit(2, test_size=10, lookback=12)
+    search = GridSearchCV(tiny(max_epochs=10), {"learning_rate": [1e-6, 3e-2]}, cv=cv).fit(frame)
+    assert search.best_params_ == {"learning_rate": 3e-2}
+    train, test = next(cv.split(frame))
+    alone = tiny(max_epochs=10, learning_rate=3e-2).fit(frame.iloc[train])
+    assert search.cv_results_["split0_test_score"][1] == pytest.approx(alone.score(frame.iloc[test]))
+    assert set(search.predict(frame)["unique_id"]) == {"a", "b", "c"}
+
+
+def test_splits_say_what_they_need(wide):
+    with pytest.raises(ValueError, match=r"n_splits must be at least 2|n_splits"):
+        TimeSplit(1, 10, 12)
+    with pytest.raises(
+        ValueError, match=rf"TimeSplit\(n_splits=2, test_size=60, lookback=12, .* = 132 .*got {len(wide)}"
+    ):
+        next(TimeSplit(2, 60, 12).split(wide))
 
 
 def test_a_fit_that_fails_leaves_what_was_fitted(tiny, wide):
