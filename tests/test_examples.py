@@ -61,6 +61,9 @@ def test_what_else_it_does(short):
 def test_a_grid_search(short):
     from titans_ts import TitansForecaster
 
-    names = {"TitansForecaster": TitansForecaster, "df": frame().reset_index().melt("ds", var_name="unique_id", value_name="y")}
+    names = {
+        "TitansForecaster": TitansForecaster,
+        "df": frame().reset_index().melt("ds", var_name="unique_id", value_name="y"),
+    }
     exec(next(block for block in GUIDE if "GridSearchCV" in block), names)
     assert np.isfinite(names["search"].best_score_)

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from titans_core.archive import save_archive
@@ -129,10 +130,19 @@ def test_trials_that_failed_or_still_run_are_not_counted(run, wide_file, tmp_pat
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "backtest", "tune"])
-def test_help_explains_each_command(run, command):
+def test_help_explains_each_command_and_all_of_its_options(run, command):
     assert command in run("--help").output
     text = run(command, "--help").output
-    for option in ("--time", "--id", "--target"):
+    words = " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+    known = get_command(app).commands[command]
+    assert known.help.splitlines()[0] in words
+    for option in known.params:
+        name = option.opts[0] if option.param_type_name == "option" else option.metavar or option.name
+        assert name.strip("{}") in text
+        assert option.help, name
+        # of a long explanation the columns of the page are between the lines
+        assert all(word in words for word in option.help.split()), name
+    for option in ("--time", "--id", "--target", "--horizon" if command != "predict" else "--model"):
         assert option in text
 
 

@@ -1,0 +1,84 @@
+"""The memory from two thousand tokens to a million on one CPU thread: speed, state and the time of a step.
+
+    python benchmarks/memory_scaling.py
+
+A layer of 128 numbers and 4 heads in chunks of 64. Read in one stream, in pieces of 8,192 tokens; learned from in one
+call, forward and backward, as far as ``LEARNED``; and behind the stream 200 tokens one by one. Medians of ``REPEATS``
+runs, but for a million tokens one. Finished cells are skipped on a second run.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from cells import work
+from records import RESULTS
+
+FILE = RESULTS / "memory_scaling.jsonl"
+FIELDS = ("T",)
+LENGTHS = (2_048, 8_192, 32_768, 131_072, 1_048_576)
+LEARNED = 131_072
+DIM, HEADS, CHUNK, PIECE, STEPS, REPEATS = 128, 4, 64, 8_192, 200, 5
+
+
+def run(key: tuple[int]) -> dict[str, Any]:
+    from titans_core import NeuralMemory
+
+    (T,) = key
+    torch.manual_seed(0)
+    layer = NeuralMemory(DIM, num_heads=HEADS, depth=2, expansion=4, chunk_size=CHUNK, backend="chunk")
+    x = torch.randn(1, min(T, LEARNED), DIM)
+    repeats = REPEATS if T <= LEARNED else 1
+
+    @torch.no_grad()
+    def stream() -> Any:
+        state = None
+        for start in range(0, T, PIECE):
+            at = start % x.shape[1]
+            _, state = layer(x[:, at : at + min(PIECE, T - start)], state)
+        return state
+
+    def learn() -> None:
+        layer(x)[0].sum().backward()
+
+    learn() if T <= LEARNED else layer(x[:, :PIECE])  # to warm up
+    state = stream() if T <= LEARNED else None
+    read, state = _timed(stream, repeats)
+    found = {"read_tokens_per_second": T / read}
+    if T <= LEARNED:
+        found["learned_tokens_per_second"] = T / _timed(learn, repeats)[0]
+
+    @torch.no_grad()
+    def steps() -> None:
+        after = state
+        for t in range(STEPS):
+            _, after = layer(x[:, t : t + 1], after)
+
+    steps()
+    return {
+        **found,
+        "step_microseconds": 1e6 * _timed(steps, REPEATS)[0] / STEPS,
+        "state_bytes": sum(w.nbytes for part in (state.memory.weights, state.memory.momentum) for w in part),
+        "repeats": repeats,
+        "threads": 1,
+        "seed": 0,
+    }
+
+
+def _timed(once: Callable[[], Any], repeats: int) -> tuple[float, Any]:
+    """Median seconds of some runs, and what the last one returned."""
+    seconds, result = [], None
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        result = once()
+        seconds.append(time.perf_counter() - begin)
+    return statistics.median(seconds), result
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    torch.set_num_threads(1)
+    work(FILE, [(T,) for T in LENGTHS], FIELDS, run)
