@@ -33,7 +33,9 @@ PARTS = ("rehearsal", "val")
 LOOKBACKS = (96, 336, 720)  # the default first
 RECIPE = 2  # of the trainings here; what was found by an earlier one says nothing of this
 TRAINED = 3  # of trainings by default, which are longer since: those here are as short as ever
-HOLDING = 1  # more of either with a profile, of which since only as much is taken as holds; without one nothing changed
+TOLD = (
+    2  # more of either with a profile, of which since as much is taken as holds, and which is told; else none changed
+)
 FIRST, DEFAULT = 0.3, 0.5
 MARGIN = 0.01
 ROUNDS = 6  # of 100 batches
@@ -55,7 +57,7 @@ def forecaster(calendar: bool, multivariate: bool, profile: bool, dropout: float
 
 def recipe_of(trainings: int, profile: bool) -> int:
     """The recipe of trainings here (RECIPE) or by default (TRAINED), with a profile or without."""
-    return trainings + HOLDING * profile
+    return trainings + TOLD * profile
 
 
 def alone(**options: Any) -> Any:

@@ -439,7 +439,7 @@ class TitansForecaster(TitansEstimator):
         units = self._units(panel)
         futr = read_ahead(panel, futr_df, config.h, self.scaling_.columns.futr, self.missing)
         table = self.scaling_.table(panel, units)
-        ahead = table.extended(self.scaling_.future(panel.future(config.h), futr), config.h)
+        ahead = table.extended(self.scaling_.future(panel.future(config.h), futr, units), config.h)
         origin = torch.tensor([len(panel.values)])
         # a context is of series that begun long before it: where one starts with NaN, it was silent for a while, and
         # a network that is told what is not known takes such a window from a frame, too

@@ -124,18 +124,23 @@ class Scaling:
         return Table(
             tensor(units.standardised(panel.values, panel.index)),
             self.columns_of("hist", panel.hist),
-            self.future(panel.index, panel.futr),
+            self.future(panel.index, panel.futr, units),
             self.columns_of("stat", panel.stat),
             torch.from_numpy(panel.drawn) if panel.drawn.any() else None,
         )
 
-    def future(self, index: pd.Index, futr: np.ndarray) -> Tensor | None:
-        """The columns that are known ahead: those of the frame ``[T, N, F]`` and the calendar, ``[T, N or 1, F']``."""
+    def future(self, index: pd.Index, futr: np.ndarray, units: Units) -> Tensor | None:
+        """The columns that are known ahead, ``[T, N or 1, F']``: those of the frame ``[T, N, F]``, the calendar, and the
+        profile of each series, in deviations. That is taken from the series whole, and how much of it there is changes
+        with the seasons: knowing it the network can tell by the lookback."""
         calendar = tensor(calendar_features(index, self.columns.calendar))[:, None]
-        given = self.columns_of("futr", futr)
-        if given is None:
-            return calendar if calendar.shape[-1] else None
-        return torch.cat((given, calendar.expand(-1, given.shape[1], -1)), dim=-1)
+        profile = tensor(units.shape(index) / units.deviation)[..., None] if units.cycles else None
+        kinds = [self.columns_of("futr", futr), calendar if calendar.shape[-1] else None, profile]
+        there = [columns for columns in kinds if columns is not None]
+        if not there:
+            return None
+        series = max(columns.shape[1] for columns in there)
+        return torch.cat([columns.expand(-1, series, -1) for columns in there], dim=-1)
 
     def columns_of(self, name: str, values: np.ndarray) -> Tensor | None:
         """The exogenous columns of a kind, standardised; None where there is none."""
