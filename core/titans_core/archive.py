@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-FORMAT = 4
+FORMAT = 5
 PACKAGE = "titans-suite"
 
 

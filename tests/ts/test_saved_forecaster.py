@@ -174,13 +174,19 @@ def test_a_loaded_model_has_its_units_and_scores_alike(tiny, wide, tmp_path):
     assert loaded.calibration_.step == 3
 
 
+def with_days(wide):
+    """With a shape of the day as large as the waves."""
+    return wide + 2 * np.sin(wide.index.hour.to_numpy() / 24 * 2 * np.pi)[:, None] * wide.std().to_numpy()
+
+
 def test_a_model_of_an_earlier_day_goes_on_as_it_did_then(wide):
     """What was saved in the present format on 2026-11-24, and what it forecast after ten rows more. If this fails,
     either the format's number goes up, and the folder is made anew, or saved models are read wrongly."""
-    folder = Path(__file__).parent / "saved_by_format_4"
+    folder = Path(__file__).parent / "saved_by_format_5"
     model = TitansForecaster.load(folder)
     assert model.memory_ is not None
-    found = model.update(wide.iloc[110:]).predict(level=[80])
+    assert model.scaling_.units.profile.any(axis=0).all()
+    found = model.update(with_days(wide).iloc[110:]).predict(level=[80])
     then = pd.read_csv(folder / "then.csv", index_col="ds", parse_dates=True)
     np.testing.assert_allclose((found - then) / then.std(), 0, atol=1e-4)
     assert found.index.equals(then.index)
