@@ -26,8 +26,8 @@ class Columns:
         futr: known in the horizon too; ``predict`` needs them in ``futr_df``.
         stat: of a series, not changing; in ``static_df``.
         calendar: cycles of the time stamps, of "day", "week" and "year"; or ("auto",): those that the data spans twice.
-        profile: likewise, cycles whose mean shape is taken from each series before the network sees it, and added to
-            its forecasts.
+        profile: likewise, cycles whose mean shape is taken from each series before the network sees it, told to it as a
+            column of that series, and added to its forecasts.
     """
 
     hist: tuple[str, ...] = ()

@@ -57,7 +57,7 @@ class TitansForecaster(TitansEstimator):
             [...]}``. ``hist`` are known up to now, ``futr`` in the horizon too, ``stat`` stand in ``static_df``;
             ``calendar`` takes "auto", or cycles of the time stamps: "day", "week", "year". ``profile`` takes the same:
             the mean shape that a series has in these cycles, as far as it holds over the training rows, is taken from
-            it, and added to its forecasts.
+            it, told to the network, and added to its forecasts.
         missing: NaN in the frame, and rows left out of it: "error"; "interpolate" them, and behind the end of a series
             go on with its last value; or "mask": the network is told what is not known.
         multivariate: also mix the series with each other; then ``predict`` needs the series of ``fit``, and all must

@@ -130,9 +130,9 @@ class Scaling:
         )
 
     def future(self, index: pd.Index, futr: np.ndarray, units: Units) -> Tensor | None:
-        """The columns that are known ahead, ``[T, N or 1, F']``: those of the frame ``[T, N, F]``, the calendar, and the
-        profile of each series in its deviations. It is taken from the series whole, and how much of it there is changes
-        with the seasons: a network that is told it can say so by the lookback.
+        """The columns that are known ahead, ``[T, N or 1, F']``: those of the frame ``[T, N, F]``, the calendar and the
+        profile of each series, in its deviations. It is taken from the series whole, and how much of it there is,
+        changes with the seasons: a network that is told it can say so by the lookback.
         """
         calendar = tensor(calendar_features(index, self.columns.calendar))[:, None]
         profile = tensor(units.shape(index) / units.deviation)[..., None] if units.cycles else None

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from titans_ts import TitansForecaster
 from titans_ts.evaluation import load_protocol
@@ -36,6 +37,21 @@ def test_a_daily_wave_in_the_data_is_in_the_forecast(tiny, wide, shape):
     assert error.to_numpy().max() < 0.2
     assert (waves.loc[with_wave.index] - waves.mean()).abs().div(waves.std()).to_numpy().max() > 1
     np.testing.assert_allclose(model.scale_, wide.std(), rtol=0.5)
+
+
+def test_the_network_is_told_what_was_taken(tiny, wide, shape):
+    frame = wide + 5 * shape.loc[wide.index]
+    model = tiny(exogenous={**DAY, "calendar": ["day"]}).fit(frame)
+    units, index = model.scaling_.units, shape.index
+    told = model.scaling_.future(index, np.empty((len(index), 3, 0)), units)
+    assert told.shape == (len(index), 3, 6 + 1) == (*told.shape[:2], model.network_.config.futr)
+    np.testing.assert_allclose(told[..., -1], units.shape(index) / units.deviation, atol=1e-6)
+    np.testing.assert_allclose(told[:, 0, :-1], calendar_features(index, ("day",)), atol=1e-6)
+    whole = model.scaling_.table(model.context_)
+    torch.testing.assert_close(whole.futr, told[len(wide) - len(whole.values) : len(wide)], rtol=0, atol=1e-6)
+    # a new series is told its own
+    new = model.predict(-frame.rename(columns=str.upper))
+    np.testing.assert_allclose(new, -model.predict(frame), rtol=0, atol=0.5 * frame.std().max())
 
 
 def test_no_more_of_a_shape_is_taken_than_holds(wide):
