@@ -33,9 +33,8 @@ PARTS = ("rehearsal", "val")
 LOOKBACKS = (96, 336, 720)  # the default first
 RECIPE = 2  # of the trainings here; what was found by an earlier one says nothing of this
 TRAINED = 3  # of trainings by default, which are longer since: those here are as short as ever
-TOLD = (
-    2  # more of either with a profile, of which since as much is taken as holds, and which is told; else none changed
-)
+# more of either with a profile, which since is only as much as holds, and told; without one nothing changed
+TOLD = 3
 FIRST, DEFAULT = 0.3, 0.5
 MARGIN = 0.01
 ROUNDS = 6  # of 100 batches

@@ -1,5 +1,7 @@
 """The mean shape of a series' days, weeks or years, as far as it holds."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
@@ -9,6 +11,7 @@ from titans_ts.exogenous import CYCLES, calendar_features, spanned_twice
 FINER = 4
 PARTS = 8  # of a series, each of which is foretold by the others
 LEAST = 0.5  # of a shape is found again, or it is none
+LINE = 2  # columns beside the waves: a constant and a line, which would else pass for the shape of a cycle
 
 
 def waves_of(index: pd.Index, cycles: tuple[str, ...]) -> np.ndarray:
@@ -19,8 +22,9 @@ def waves_of(index: pd.Index, cycles: tuple[str, ...]) -> np.ndarray:
 def profiles_of(values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) -> np.ndarray:
     """The profile of each series, as weights of ``waves_of``: ``[F, N]``.
 
-    The shape of a cycle is the least-squares fit to all rows times the share of it that holds (:func:`_share`), and
-    none where that is less than a half; nor has a series a shape of a cycle that it does not go through twice.
+    The shape of a cycle is the least-squares fit to all rows, beside a line, times the share of it that holds
+    (:func:`_shares`), and none where that is less than a half; nor has a series a shape of a cycle that it does not go
+    through twice. What lies far from all the rest counts as less far (:func:`_near`).
 
     Args:
         values: rows ``[T, N]``, NaN left out.
@@ -33,18 +37,37 @@ def profiles_of(values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) ->
     profiles = np.zeros((waves.shape[1], values.shape[1]))
     for known, columns in _alike(np.isfinite(values)):
         spanned = spanned_twice(index[known], cycles)
+        if not spanned:
+            continue
         kept = np.isin(cycle_of, list(spanned))
         if "day" in spanned:  # what happens seven times a week is of the day
             kept &= (cycle_of != "week") | (times_a_cycle % 7 > 0)
-        rows, series = waves[known][:, kept], values[np.ix_(known, columns)]
-        if not kept.any():
-            continue
-        fitted = _fitted(rows, series)
-        for cycle, times in spanned.items():
-            of = cycle_of[kept] == cycle
-            fitted[of] *= _share(rows, series, of, min(PARTS, int(times)))
+        time = np.linspace(-1, 1, len(index))[known, None]  # steps are regular
+        table = np.concatenate((np.ones_like(time), time, waves[known][:, kept]), axis=1)
+        count = min(PARTS, *(int(times) for times in spanned.values()))
+        parts = [_Part.of(t, v) for t, v in _cut(table, _near(values[np.ix_(known, columns)]), count)]
+        fitted = _fitted(parts)[LINE:]
+        for cycle, share in _shares(parts, cycle_of[kept]).items():
+            fitted[cycle_of[kept] == cycle] *= np.where(share < LEAST, 0.0, share)
         profiles[np.ix_(kept, columns)] = fitted
     return profiles
+
+
+class _Part(NamedTuple):
+    """Some rows, one after the other: of a table ``[T, LINE + F]`` and of values ``[T, N]``."""
+
+    table: np.ndarray
+    values: np.ndarray
+    gram: np.ndarray  # table^T table
+    sums: np.ndarray  # table^T values
+
+    @classmethod
+    def of(cls, table: np.ndarray, values: np.ndarray) -> "_Part":
+        return cls(table, values, table.T @ table, table.T @ values)
+
+
+def _cut(table: np.ndarray, values: np.ndarray, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    return list(zip(np.array_split(table, count), np.array_split(values, count), strict=True))
 
 
 def _alike(known: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -55,24 +78,42 @@ def _alike(known: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(known[:, columns[0]], np.array(columns)) for columns in groups.values()]
 
 
-def _fitted(waves: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Weights of the waves ``[T, F]`` that come nearest to the values ``[T, N]`` with a constant: ``[F, N]``."""
-    table = np.concatenate((np.ones((len(waves), 1)), waves), axis=1)
-    # waves that the steps are too coarse for are zero but for rounding, or another wave over again
-    return np.linalg.lstsq(table, values, rcond=1e-6)[0][1:]
+def _near(values: np.ndarray) -> np.ndarray:
+    """Values ``[T, N]`` less their mean; those farther from the middle 98 % than its width, drawn in to there.
 
-
-def _share(waves: np.ndarray, values: np.ndarray, of: np.ndarray, parts: int) -> np.ndarray:
-    """How much of the shape that these waves have elsewhere is found in each part of a series: ``[N]``.
-
-    That is, the factor that a shape fitted to the other parts is best multiplied by; from 0 to 1.
+    A single wrong reading would else be the shape of its hour.
     """
-    found = common = 0.0
-    for part in np.array_split(np.arange(len(waves)), parts):
-        others = np.delete(np.arange(len(waves)), part)
-        shape = waves[part][:, of] @ _fitted(waves[others], values[others])[of]
-        shape -= shape.mean(axis=0)
-        found = found + (shape * values[part]).sum(axis=0)
-        common = common + (shape * shape).sum(axis=0)
-    share = np.clip(np.divide(found, common, out=np.zeros_like(found), where=common > 0), 0.0, 1.0)
-    return np.where(share < LEAST, 0.0, share)
+    low, high = np.quantile(values, (0.01, 0.99), axis=0)
+    near = np.clip(values, low - (high - low), high + (high - low))
+    return near - near.mean(axis=0)
+
+
+def _fitted(parts: list[_Part]) -> np.ndarray:
+    """Weights of the table that come nearest to the values of these parts, ``[LINE + F, N]``."""
+    gram, sums = sum(part.gram for part in parts), sum(part.sums for part in parts)
+    # waves that the steps are too coarse for are zero but for rounding, or another wave over again
+    return np.linalg.lstsq(gram, sums, rcond=1e-12)[0]
+
+
+def _shares(parts: list[_Part], cycle_of: np.ndarray) -> dict[str, np.ndarray]:
+    """How much of the shape that each cycle has elsewhere is found in each part of a series, ``[N]``.
+
+    That is, the factor that a shape fitted to the other parts is best multiplied by, beside a line and the shapes of
+    the other cycles; from 0 to 1.
+    """
+    found: dict[str, np.ndarray] = {}
+    common: dict[str, np.ndarray] = {}
+    for i, part in enumerate(parts):
+        weights = _fitted(parts[:i] + parts[i + 1 :])[LINE:]
+        waves, line = part.table[:, LINE:], np.linalg.qr(part.table[:, :LINE])[0]
+        rest = part.values - waves @ weights
+        for cycle in np.unique(cycle_of):
+            shape = waves[:, cycle_of == cycle] @ weights[cycle_of == cycle]
+            mine = rest + shape
+            shape, mine = (x - line @ (line.T @ x) for x in (shape, mine))
+            found[cycle] = found.get(cycle, 0.0) + (shape * mine).sum(axis=0)
+            common[cycle] = common.get(cycle, 0.0) + (shape * shape).sum(axis=0)
+    return {
+        cycle: np.clip(np.divide(found[cycle], x, out=np.zeros_like(x), where=x > 0), 0.0, 1.0)
+        for cycle, x in common.items()
+    }
