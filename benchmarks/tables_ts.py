@@ -223,13 +223,9 @@ def ablation(place: Any) -> str:
     every = read(RESULTS / "forecast_ablation.jsonl")
     sets = list(dict.fromkeys(r["dataset"] for r in every))
     # as above: cells of earlier settings stand until all of the present ones are there
-    asked = {r["variant"] for r in every}
-    now = {
-        name
-        for name in sets
-        if asked == {r["variant"] for r in every if (r["dataset"], r.get("settings")) == (name, chosen(name))}
-    }
-    rows = [r for r in every if (r.get("settings") == chosen(r["dataset"])) == (r["dataset"] in now)]
+    standing = {name: _newest_variants([r for r in every if r["dataset"] == name], chosen(name)) for name in sets}
+    now = {name for name, settings in standing.items() if settings is not None and settings == chosen(name)}
+    rows = [r for r in every if r.get("settings") == standing[r["dataset"]]]
     titles = [name if name in now else f"{name}†" for name in sets]
     lines = ["| | " + " | ".join(titles) + " |", "|---|" + "---|" * len(sets)]
     for variant in dict.fromkeys(r["variant"] for r in rows):
@@ -237,9 +233,17 @@ def ablation(place: Any) -> str:
         lines.append(
             f"| {'**full**' if variant == 'full' else variant} | " + " | ".join(map(_mean_of_seeds, of)) + " |"
         )
-    told = " † By an earlier, shorter training." if len(now) < len(sets) else ""
+    told = " † By an earlier rule or recipe of training." if len(now) < len(sets) else ""
     lines += ["", f"MSE / MAE, 96 -> 96; in brackets the number of seeds.{told} {place(rows)}, 1 thread."]
     return "\n".join(lines)
+
+
+def _newest_variants(rows: list[dict[str, Any]], present: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The settings, of all that every variant was run with, that are the present ones, or else the newest."""
+    asked = {r["variant"] for r in rows}
+    settings = [r.get("settings") for r in rows]
+    complete = [s for s in settings if asked == {r["variant"] for r in rows if r.get("settings") == s}]
+    return present if present is not None and present in complete else complete[-1] if complete else None
 
 
 def _mean_of_seeds(rows: list[dict[str, Any]]) -> str:

@@ -144,7 +144,7 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...], gaps: bo
     missing = [i for i in ids if i not in table.index]
     if missing:
         raise ValueError(f"static_df lacks {len(missing)} series, first: {missing[0]!r}.")
-    values = _numbers(table.loc[ids, list(names)], "static_df")
+    values = _numbers(table.loc[ids, list(names)], "static_df", gaps)
     bad = _unusable(values, gaps)
     if bad.any():
         row, column = np.argwhere(bad)[0]
@@ -181,7 +181,7 @@ def read_future(
     ds = in_zone(stamps_of(pd.Index(futr_df["ds"])), index, "the time stamps of futr_df")
     there = pd.MultiIndex.from_arrays([futr_df["unique_id"], ds])
     wanted = pd.MultiIndex.from_product([ids, index], names=["unique_id", "ds"])
-    values = _numbers(futr_df[list(names)].set_axis(there).reindex(wanted), "futr_df")
+    values = _numbers(futr_df[list(names)].set_axis(there).reindex(wanted), "futr_df", gaps)
     empty = ~wanted.isin(there).reshape(len(ids), len(index)).any(axis=1)  # a series that has none of its rows
     bad = _unusable(values, gaps) | np.repeat(empty, len(index))[:, None]
     if bad.any():
@@ -205,7 +205,7 @@ def _unusable(values: np.ndarray, gaps: bool) -> np.ndarray:
 
 def _ways_out(value: float) -> str:
     """What may be done about a value that is not known."""
-    return " What is not known is taken with missing='interpolate' or 'mask'." if np.isnan(value) else ""
+    return " Fitted with missing='interpolate' or 'mask' it may be unknown." if np.isnan(value) else ""
 
 
 def _need_columns(df: Any, names: tuple[str, ...], where: str) -> None:
@@ -216,9 +216,9 @@ def _need_columns(df: Any, names: tuple[str, ...], where: str) -> None:
         raise ValueError(f"{where} lacks the columns {missing}. Got {list(df.columns)[:8]}.")
 
 
-def _numbers(table: pd.DataFrame, where: str) -> np.ndarray:
+def _numbers(table: pd.DataFrame, where: str, gaps: bool) -> np.ndarray:
     for name in table.columns:
-        if not holds_numbers(table[name]):
+        if not holds_numbers(table[name]) and not (gaps and table[name].isna().all()):
             raise ValueError(
                 f"column {name!r} of {where} must be numeric, got {table[name].dtype}. Encode it, for instance with "
                 "pd.get_dummies."

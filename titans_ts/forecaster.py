@@ -341,15 +341,18 @@ class TitansForecaster(TitansEstimator):
         """Minus the mean absolute error of all rolling forecasts in a frame. Higher is better, 0 is perfect.
 
         Every window of ``input_size + h`` rows is scored, at stride 1; each series counts in units of its standard
-        deviation in ``fit``, profile and all. What is not known is not scored, nor with ``missing="interpolate"`` a
-        forecast from inside a hole.
+        deviation in ``fit``, profile and all. Series may be left out where they are not mixed. What is not known is
+        not scored, nor with ``missing="interpolate"`` a forecast from inside a hole.
 
         Raises:
             NotFittedError: before ``fit``.
             ValueError: a bad frame, other series than those of ``fit``, or fewer than ``input_size + h`` rows.
         """
         config = self._fitted()
-        panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False).ordered_as(self.context_.ids)
+        panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False)
+        if (config.masked or config.num_series is None) and set(panel.ids) < set(self.context_.ids):
+            panel = panel.with_silent(self.context_.ids)  # those that ended before, or are of no interest
+        panel = panel.ordered_as(self.context_.ids)
         self._check_series(panel, "score")
         check_length(panel, config.input_size + config.h, "input_size + h")
         return -rolling_error(self.model_, panel, self.missing)
@@ -484,9 +487,10 @@ class TitansForecaster(TitansEstimator):
         """Of each series: one that fit knew keeps those it had there, a new one has those of what is known of it."""
         if panel.ids == self.context_.ids:
             return self.scaling_.units
-        known = {column: i for column, i in enumerate(self.context_.places(panel.ids)) if i is not None}
-        fresh = Units.of(panel.measured, panel.index, self.scaling_.columns.profile)
-        return fresh.replaced(list(known), self.scaling_.units, list(known.values()))
+        places = self.context_.places(panel.ids)
+        new = [column for column, place in enumerate(places) if place is None]
+        known = self.scaling_.units.of_series([0 if place is None else place for place in places])
+        return known.replaced(new, Units.of(panel.measured[:, new], panel.index, self.scaling_.columns.profile))
 
     def _config(self, table: Table, objective: Objective) -> SimbaConfig:
         patch_size = default_patch(self.input_size) if self.patch_size is None else self.patch_size

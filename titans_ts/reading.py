@@ -56,9 +56,7 @@ def read_ahead(panel: Panel, futr_df: Any, h: int, names: tuple[str, ...], missi
     return filled(np.concatenate((panel.futr[-1:], futr)))[1:] if missing == "interpolate" else futr
 
 
-def with_static(
-    panel: Panel, names: tuple[str, ...], static_df: Any, known: Panel | None, missing: str = "error"
-) -> Panel:
+def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Panel | None, missing: str) -> Panel:
     """The panel with its static columns: from ``static_df``, or without one those of the same series in ``known``.
 
     Where ``missing`` is not "error", they are NaN where they are not known.

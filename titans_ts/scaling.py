@@ -69,16 +69,22 @@ class Units:
         """Of standardised ``[T, N, K]``: in the units of the data."""
         return values * self.scale[:, None] + (self.mean + self.shape(index))[..., None]
 
-    def replaced(self, columns: list[int], other: "Units", those: list[int]) -> "Units":
-        """With some series as ``other`` has them."""
-        mean, scale, deviation, profile = (x.copy() for x in (self.mean, self.scale, self.deviation, self.profile))
-        mean[columns], scale[columns], deviation[columns], profile[:, columns] = (
-            other.mean[those],
-            other.scale[those],
-            other.deviation[those],
-            other.profile[:, those],
-        )
+    def of_series(self, columns: list[int]) -> "Units":
+        """Of some of the series."""
+        mean, scale, deviation, profile = (x[..., columns] for x in self._parts)
         return Units(mean, scale, deviation, profile, self.cycles)
+
+    def replaced(self, columns: list[int], other: "Units") -> "Units":
+        """With some series as ``other`` has them, in its order."""
+        mean, scale, deviation, profile = parts = [x.copy() for x in self._parts]
+        for part, new in zip(parts, other._parts, strict=True):
+            part[..., columns] = new
+        return Units(mean, scale, deviation, profile, self.cycles)
+
+    @property
+    def _parts(self) -> tuple[np.ndarray, ...]:
+        """Tables whose last axis are the series."""
+        return self.mean, self.scale, self.deviation, self.profile
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ def test_a_grid_search_over_time_splits_finds_the_better_setting(wide):
 
 def test_a_long_frame_is_cut_by_time_and_what_is_scored_has_its_past(wide, to_long):
     late = to_long(wide)
-    late = late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[50])].sample(frac=1, random_state=0)
+    late = late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[50])]
     splits = TimeSplit(2, test_size=10, lookback=12)
     assert splits.get_n_splits(late) == 2
     for i, (train, test) in enumerate(splits.split(late)):
@@ -56,6 +56,18 @@ def test_a_long_frame_is_cut_by_time_and_what_is_scored_has_its_past(wide, to_lo
     assert [len(train) for train, _ in TimeSplit(2, 10, 12, max_train_size=30).split(wide)] == [30, 30]
 
 
+@pytest.mark.parametrize("layout", ["long", "wide"])
+def test_rows_that_were_left_out_are_steps(wide, to_long, layout):
+    """Else a part of what was trained on would be scored."""
+    holed = wide[wide.index.hour > 9]
+    frame = to_long(holed) if layout == "long" else holed
+    ds = frame["ds"] if layout == "long" else frame.index.to_series()
+    for i, (train, test) in enumerate(TimeSplit(2, test_size=10, lookback=12).split(frame)):
+        border = 10 + len(wide) - 10 - 20 + 10 * i  # the first ten hours are none of the axis
+        assert ds.iloc[train].max() < wide.index[border]
+        assert ds.iloc[test].min() >= wide.index[border - 12]
+
+
 def test_a_grid_search_over_a_long_frame_scores_what_was_not_trained_on(wide, to_long, tiny):
     frame, cv = to_long(wide), TimeSplit(2, test_size=10, lookback=12)
     search = GridSearchCV(tiny(max_epochs=10), {"learning_rate": [1e-6, 3e-2]}, cv=cv).fit(frame)
@@ -63,11 +75,28 @@ def test_a_grid_search_over_a_long_frame_scores_what_was_not_trained_on(wide, to
     train, test = next(cv.split(frame))
     alone = tiny(max_epochs=10, learning_rate=3e-2).fit(frame.iloc[train])
     assert search.cv_results_["split0_test_score"][1] == pytest.approx(alone.score(frame.iloc[test]))
+    scored = alone.predict_insample(frame.iloc[test], step_size=1)
+    assert scored["ds"].min() > frame["ds"].iloc[train].max()
     assert set(search.predict(frame)["unique_id"]) == {"a", "b", "c"}
 
 
+def test_splits_of_series_that_end_early_or_begin_late(wide, to_long, tiny):
+    frame = to_long(wide)
+    frame = frame[(frame["unique_id"] != "a") | (frame["ds"] < wide.index[102])]  # ended before the last split
+    frame = frame[(frame["unique_id"] != "b") | (frame["ds"] >= wide.index[70])]  # old enough for the last one
+    with pytest.warns(UserWarning, match=r"1 series begin too late to train on before step 100 .*\['b'\]"):
+        first, last = TimeSplit(2, test_size=10, lookback=7).split(frame)
+    found = [set(frame["unique_id"].iloc[rows]) for rows in (*first, *last)]
+    assert found == [{"a", "c"}, {"a", "c"}, {"a", "b", "c"}, {"b", "c"}]
+    with pytest.warns(UserWarning, match="too late"):
+        search = GridSearchCV(
+            tiny(missing="mask", input_size=7), {"dropout": [0.1, 0.5]}, cv=TimeSplit(2, 10, 7), error_score="raise"
+        ).fit(frame)
+    assert np.isfinite(search.best_score_)
+
+
 def test_splits_say_what_they_need(wide):
-    with pytest.raises(ValueError, match=r"n_splits must be at least 2|n_splits"):
+    with pytest.raises(ValueError, match=r"n_splits must be .*2, got 1"):
         TimeSplit(1, 10, 12)
     with pytest.raises(
         ValueError, match=rf"TimeSplit\(n_splits=2, test_size=60, lookback=12, .* = 132 .*got {len(wide)}"

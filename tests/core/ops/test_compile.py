@@ -4,6 +4,7 @@ import importlib.util
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from titans_core import NeuralMemory
 from titans_core.ops.memory import functions
@@ -54,6 +55,42 @@ def test_an_exported_layer_computes_the_same(backend):
     nodes = [node for m in program.graph_module.modules() for node in m.graph.nodes]
     assert any("titans.pieces" in str(node.target) for node in nodes)
     torch.testing.assert_close(program.module()(x), module(x))
+
+
+@pytest.mark.parametrize("gates", ["token", "chunk"])
+def test_graphs_are_of_any_length(gates):
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    layer = NeuralMemory(16, num_heads=2, chunk_size=8, gates=gates)
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(layer, backend=counter, fullgraph=True)
+    with torch.no_grad():
+        for T in (21, 27, 30, 37, 45, 61):
+            x = torch.randn(2, T, 16)
+            torch.testing.assert_close(compiled(x)[0], layer(x)[0], rtol=1e-5, atol=1e-5)
+    assert counter.frame_count <= 2  # of the first length, and of any
+
+
+@pytest.mark.parametrize("gates", ["token", "chunk"])
+def test_compiled_streams_go_on_anywhere(gates):
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    layer = NeuralMemory(16, num_heads=2, chunk_size=8, gates=gates, momentum=False)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    x = torch.randn(1, 40, 16)
+    with torch.no_grad():
+        for T in (21, 24, 30, 37):
+            first, state = compiled(x[:, :T])
+            then, _ = compiled(x[:, T : T + 3], state)
+            torch.testing.assert_close(torch.cat((first, then), 1), layer(x[:, : T + 3])[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_compiled_piece_of_one_token_is_no_alias():
+    torch._dynamo.reset()
+    layer = NeuralMemory(8, num_heads=1, chunk_size=8, momentum=False)
+    x = torch.randn(1, 9, 8)
+    y = torch.compile(layer, backend="aot_eager", fullgraph=True)(x)[0]
+    torch.testing.assert_close(y, layer(x)[0], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("backend", ["chunk", KERNELS])

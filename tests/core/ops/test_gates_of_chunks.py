@@ -100,5 +100,5 @@ def test_gates_of_two_kinds_or_of_too_many_chunks_are_refused():
     each = of_tokens(alpha, 29, 0, 4)
     with pytest.raises(ValueError, match="all of tokens or all of chunks"):
         neural_memory(*qkv, each, eta, theta, weights, chunk_size=4)
-    with pytest.raises(ValueError, match=r"theta must be \[B, T, H\] = \(2, 29, 3\), or of chunks \(2, 8, 3\), got"):
+    with pytest.raises(ValueError, match=r"theta must be \[B, T, H\] = \(2, 29, 3\), or of chunks \[B, 8, H\], got"):
         neural_memory(*qkv, None, None, theta[:, 1:], weights, chunk_size=4)

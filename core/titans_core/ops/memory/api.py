@@ -42,7 +42,7 @@ def neural_memory(
         eta: momentum in [0, 1], ``[B, T, H]``. None switches momentum off.
         theta: inner learning rate >= 0, ``[B, T, H]``. Gates may also be of chunks (section 3.2), ``[B, chunks, H]``,
             all of them: one of each that the tokens are of, the first of which may have begun in an earlier call.
-            That is cheaper, as all depends on the distance of two tokens then.
+            That is cheaper on "chunk", as all depends on the distance of two tokens then.
         weights: the learned initial memory ``M_0``: L tensors ``[H, d_in, d_out]``, K to V. One is a linear memory.
         state: where an earlier call stopped; its memory replaces ``weights``, which still give the shapes, and with
             ``forget_to="start"`` what is forgotten towards: give the same in every call on one sequence.
@@ -189,13 +189,20 @@ def _check(
     check_activation(activation)
     if state is not None:
         _check_state(state, q, weights, chunk_size)
+    # compared one by one: a set or a tuple of them would bind a compiled graph to one length
     N = chunks_of(T, 0 if state is None else state.offset, chunk_size)
-    shapes = {name: tuple(gate.shape) for name, gate in gates.items() if gate is not None}
-    for name, shape in shapes.items():
-        if shape not in ((B, T, H), (B, N, H)):
-            raise ValueError(f"{name} must be [B, T, H] = {(B, T, H)}, or of chunks {(B, N, H)}, got shape {shape}.")
-    if len(set(shapes.values())) > 1:
-        raise ValueError(f"gates must be all of tokens or all of chunks, got the shapes {shapes}.")
+    there = {name: gate for name, gate in gates.items() if gate is not None}
+    for name, gate in there.items():
+        if gate.ndim != 3 or gate.shape[0] != B or gate.shape[2] != H or (gate.shape[1] != T and gate.shape[1] != N):
+            raise ValueError(
+                f"{name} must be [B, T, H] = {(B, T, H)}, or of chunks [B, {N}, H], got shape {tuple(gate.shape)}."
+            )
+    for name, gate in there.items():
+        if gate.shape[1] != theta.shape[1]:
+            raise ValueError(
+                f"gates must be all of tokens or all of chunks: {name} is {tuple(gate.shape)}, theta is "
+                f"{tuple(theta.shape)}."
+            )
 
 
 def _layers(name: str, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -53,7 +53,9 @@ def coefficients_forward(
         write = torch.cat((write, E[..., -1, 1:, None]), dim=-1)
         carry = torch.cat((carry, E[..., -1, :1]), dim=-1)
     G = A[..., 1:, n:] * theta.unsqueeze(-2)
-    return G, A[..., 1:, :n].contiguous(), write * theta.unsqueeze(-1), carry.contiguous()
+    # copies: what is contiguous already would share its memory with the next
+    read, carry = (x.clone(memory_format=torch.contiguous_format) for x in (A[..., 1:, :n], carry))
+    return G, read, write * theta.unsqueeze(-1), carry
 
 
 def coefficients_backward(
