@@ -11,6 +11,7 @@ lookback of ``forecast_search.py``, and at 96. Cells that are done are skipped, 
 """
 
 import argparse
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ LENGTH_FIELDS = ("dataset", "part", "rounds", "seed")
 MEMORIES_FILE = RESULTS / "forecast_memories.jsonl"
 MEMORIES = ((2, 4), (1, 1))  # layers of the memory, and patches that share a gradient point; the default first
 MEMORY_SETS = (*SETS, "ETTm2", "weather")
-MEMORY_FIELDS = ("dataset", "input_size", "part", "memory_depth", "chunk_size", "seed")
+MEMORY_FIELDS = ("dataset", "input_size", "part", "memory_depth", "chunk_size", "seed", "settings")
 
 
 def scored(fields: tuple[str, ...], dataset: str, part: str, seed: int, **options: Any) -> dict[str, Any]:
@@ -61,9 +62,8 @@ def run_memory(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts.evaluation import evaluate_protocol
     from titans_ts.simba import Simba, SimbaConfig
 
-    dataset, input_size, part, memory_depth, chunk_size, seed = key
-    settings = settings_of(dataset)
-    settings["recipe"] = recipe_of(RECIPE, settings["profile"])
+    dataset, input_size, part, memory_depth, chunk_size, seed, text = key
+    settings = json.loads(text)
     model = forecaster(**settings, max_epochs=LENGTHS[0])
 
     class Changed(type(model)):  # type: ignore[misc]
@@ -74,11 +74,12 @@ def run_memory(key: tuple[Any, ...]) -> dict[str, Any]:
     return {k: v for k, v in found.items() if k not in (*MEMORY_FIELDS, "model")} | {"settings": settings}
 
 
-def settings_of(dataset: str) -> dict[str, Any]:
+def settings_of(dataset: str) -> str:
+    """As JSON."""
     settings = chosen(dataset)
     if settings is None:
         raise SystemExit(f"the settings of {dataset} are not chosen yet: run forecast_search.py --lookbacks")
-    return settings
+    return json.dumps({**settings, "recipe": recipe_of(RECIPE, settings["profile"])}, sort_keys=True)
 
 
 def judged(file: Path, fields: tuple[str, ...], answers: tuple[Any, ...]) -> dict[tuple[Any, ...], tuple[float, int]]:
@@ -88,7 +89,7 @@ def judged(file: Path, fields: tuple[str, ...], answers: tuple[Any, ...]) -> dic
     for row in read(file):
         answer = tuple(row[f] for f in fields if f in of)
         if answer in answers:
-            question = tuple(row[f] for f in fields if f not in of)
+            question = tuple(json.dumps(row[f]) for f in fields if f not in of)
             errors.setdefault(answer, {})[question] = row["mse"] + row["mae"]
     first = errors[answers[0]]
     shared = set.intersection(*(set(found) for found in errors.values()))
@@ -120,7 +121,12 @@ def main() -> None:
     if args.memories:
         for seed in args.seeds:
             for lookback_of in (lambda _: LOOKBACKS[0], chosen_lookback):
-                cells = [(d, lookback_of(d), part, *kind, seed) for d in sets for part in PARTS for kind in MEMORIES]
+                cells = [
+                    (d, lookback_of(d), part, *kind, seed, settings_of(d))
+                    for d in sets
+                    for part in PARTS
+                    for kind in MEMORIES
+                ]
                 work(MEMORIES_FILE, cells, MEMORY_FIELDS, run_memory)
         say(MEMORIES_FILE, MEMORY_FIELDS, MEMORIES)
         return

@@ -199,6 +199,26 @@ def test_the_rule_asks_one_question_after_the_other(search):
     assert rule.chosen("any") == {**found, "recipe": rule.recipe_of(rule.TRAINED, True)}
 
 
+def test_the_rule_goes_by_the_recipe_of_the_day(benchmarks, tmp_path, monkeypatch):
+    """Which of a training with a profile is another than of one without."""
+    import forecast_search as rule
+    from records import append
+
+    monkeypatch.setattr(rule, "FILE", tmp_path / "search.jsonl")
+    for profile in (False, True):
+        of = (False, True, profile, rule.FIRST)
+        for recipe, error in ((rule.RECIPE, 1.0), (rule.RECIPE + rule.TOLD, 2.0)):
+            for part in rule.PARTS:
+                key = ("ETTh1", 96, part, recipe, *of)
+                append(rule.FILE, {**dict(zip(rule.FIELDS, key, strict=True)), "mse": error, "mae": 0.5})
+    errors = rule._errors("ETTh1", 96)
+    assert errors == {(False, True, False, rule.FIRST): 1.5, (False, True, True, rule.FIRST): 2.5}
+    asked = rule._cells("ETTh1", (96,), list(errors))
+    assert [key[3] for key in asked] == 2 * [rule.RECIPE] + 2 * [rule.RECIPE + rule.TOLD]
+    with pytest.raises(ValueError, match="recipe 3 now, not by 6"):
+        rule.forecaster(False, True, False, rule.FIRST, rule.TRAINED + rule.TOLD)
+
+
 def test_table_4_goes_from_a_fasta_to_scores(benchmarks, tmp_path, monkeypatch):
     """The command itself, on a set of 48 sequences: what it does where nothing is at hand, and with a genome."""
     import dna_table4
