@@ -78,7 +78,8 @@ def searched(place: Any) -> str:
     found = [r for r in read(RESULTS / "forecast_table3.jsonl") if r["model"] == "titans"]
     rows, titles = [], []
     for name in SETS:
-        longer = [r for r in found if r["dataset"] == name and r["input_size"] != LOOKBACKS[0]]
+        own = [r for r in found if r["dataset"] == name]
+        longer = [r for r in own if r["input_size"] != LOOKBACKS[0]] or own
         lookback, settings = chosen_lookback(name), chosen(name)
         by_the_rule = [r for r in found if (r["dataset"], r["input_size"], r["settings"]) == (name, lookback, settings)]
         # as above: what an earlier rule chose stands until what the present one chose is there
