@@ -44,6 +44,33 @@ def memory_cpu() -> str:
     return "\n".join(lines)
 
 
+def memory_gates() -> str:
+    rows = read(RESULTS / "memory_gates.jsonl")
+    names = list(rows[-1]["tokens_per_second"])
+    lines = ["| dim / heads / chunk / T | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
+    for row in rows:
+        rates = [row["tokens_per_second"][name] for name in names]
+        cells = [f"{r['forward']['median']:,.0f} / {r['forward+backward']['median']:,.0f}" for r in rates]
+        lines.append(f"| {' / '.join(str(row[f]) for f in ('dim', 'heads', 'chunk', 'T'))} | {' | '.join(cells)} |")
+    said = f"Tokens/s, forward / forward and backward; medians of {rows[-1]['repeats']}, taking turns"
+    return "\n".join([*lines, "", f"{said}; {_place(rows)}, 1 thread."])
+
+
+def memory_scaling() -> str:
+    rows = read(RESULTS / "memory_scaling.jsonl")
+    lines = [
+        "| tokens | read, tokens/s | learned from, tokens/s | a step, microseconds | state, KB |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        learned = f"{row['learned_tokens_per_second']:,.0f}" if "learned_tokens_per_second" in row else ""
+        lines.append(
+            f"| {row['T']:,} | {row['read_tokens_per_second']:,.0f} | {learned} | {row['step_microseconds']:.0f} | "
+            f"{row['state_bytes'] / 1024:.0f} |"
+        )
+    return "\n".join([*lines, "", f"Width 128, 4 heads, chunks of 64; {_place(rows)}, 1 thread."])
+
+
 def fit_time() -> str:
     every = read(RESULTS / "fit_time.jsonl")
     # rows of earlier recipes, which have no number for peers, stand until all those of the present one are there
@@ -89,6 +116,8 @@ def _place(rows: list[dict[str, Any]]) -> str:
 
 TABLES = {
     "memory-cpu": memory_cpu,
+    "memory-gates": memory_gates,
+    "memory-scaling": memory_scaling,
     "fit-time": fit_time,
     "fit-profile": fit_profile,
     **{name: partial(make, _place) for name, make in (FORECASTS | LANGUAGE | GENOMES).items()},
