@@ -63,11 +63,10 @@ def memory_scaling() -> str:
         "|---|---|---|---|---|",
     ]
     for row in rows:
+        tokens = f"{row['T']:,}" + (", towards zero" if row["forget_to"] == "zero" else "")
         learned = f"{row['learned_tokens_per_second']:,.0f}" if "learned_tokens_per_second" in row else ""
-        lines.append(
-            f"| {row['T']:,} | {row['read_tokens_per_second']:,.0f} | {learned} | {row['step_microseconds']:.0f} | "
-            f"{row['state_bytes'] / 1024:.0f} |"
-        )
+        step, state = f"{row['step_microseconds']:.0f}", f"{row['state_bytes'] / 1024:.0f}"
+        lines.append(f"| {tokens} | {row['read_tokens_per_second']:,.0f} | {learned} | {step} | {state} |")
     return "\n".join([*lines, "", f"Width 128, 4 heads, chunks of 64; {_place(rows)}, 1 thread."])
 
 
