@@ -2,9 +2,9 @@
 
     python benchmarks/memory_scaling.py
 
-A layer of 128 numbers and 4 heads in chunks of 64, which forgets towards its start; and, up to where that shows, one
-that forgets towards zero: untrained it has decayed by then to numbers so small that a CPU takes several times as long over
-them. Read in one stream, in pieces of 8,192 tokens; learned from in one call, forward and backward, as far as
+A layer of 128 numbers and 4 heads in chunks of 64, which forgets towards its start. And, as far as that shows, one that
+forgets towards zero: untrained, it has decayed to numbers so small by then that a CPU takes several times as long.
+Read in one stream, in pieces of 8,192 tokens; learned from in one call, forward and backward, as far as
 ``LEARNED``; and behind the stream 200 tokens one by one. Medians of ``REPEATS`` runs, but for a million tokens one.
 Finished cells are skipped on a second run.
 """
