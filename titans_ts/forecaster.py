@@ -341,8 +341,8 @@ class TitansForecaster(TitansEstimator):
         """Minus the mean absolute error of all rolling forecasts in a frame. Higher is better, 0 is perfect.
 
         Every window of ``input_size + h`` rows is scored, at stride 1; each series counts in units of its standard
-        deviation in ``fit``, profile and all. Series may be left out where they are not mixed. What is not known is
-        not scored, nor with ``missing="interpolate"`` a forecast from inside a hole.
+        deviation in ``fit``, profile and all. What is not known is not scored, nor a series that ended before, nor
+        with ``missing="interpolate"`` a forecast from inside a hole.
 
         Raises:
             NotFittedError: before ``fit``.
@@ -350,8 +350,9 @@ class TitansForecaster(TitansEstimator):
         """
         config = self._fitted()
         panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False)
-        if (config.masked or config.num_series is None) and set(panel.ids) < set(self.context_.ids):
-            panel = panel.with_silent(self.context_.ids)  # those that ended before, or are of no interest
+        gaps = self.missing != "error" and (config.masked or config.num_series is None)
+        if gaps and set(panel.ids) < set(self.context_.ids):
+            panel = panel.with_silent(self.context_.ids)  # those that ended before
         panel = panel.ordered_as(self.context_.ids)
         self._check_series(panel, "score")
         check_length(panel, config.input_size + config.h, "input_size + h")
