@@ -191,19 +191,16 @@ def _read_deep(
     mask = rows < C
     square = mask[:, None] & mask[None, :]
     at_square = piece * C * C + rows[:, None] * C + rows[None, :]
-    q = load(q_ + piece * C * K, rows, ks, K, mask)
-    k = load(k_ + piece * C * K, rows, ks, K, mask)
-    dy = load(dy_ + piece * C * V, rows, vs, V, mask)
-    delta = load(delta_ + piece * C * V, rows, vs, V, mask)
     G = tl.load(G_ + at_square, mask=square, other=0.0)
-    m: tl.constexpr = n if B1 is None else n + 1
-    a = column(read_ + piece * C * m, rows, m, mask)
-
+    q, k = load(q_ + piece * C * K, rows, ks, K, mask), load(k_ + piece * C * K, rows, ks, K, mask)
+    seen1 = G * dot(q, tl.trans(k), BF16)
+    dy, delta = load(dy_ + piece * C * V, rows, vs, V, mask), load(delta_ + piece * C * V, rows, vs, V, mask)
     seen2 = tl.load(seen_ + at_square, mask=square, other=0.0)
-    to_read2 = dot(dy, tl.trans(delta), BF16)
     save(ddelta_ + piece * C * V, rows, vs, V, -dot(tl.trans(G * seen2), dy, BF16), mask)
-    dseen2 = -to_read2 * G
-    seen1 = dot(q, tl.trans(k), BF16)
+    dseen2 = -dot(dy, tl.trans(delta), BF16)
+    tl.store(dG_ + at_square, dseen2 * seen2, mask=square)
+    dseen2 *= G
+    m: tl.constexpr = n if B1 is None else n + 1
 
     start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
     at1, at2 = start1, start2
@@ -217,11 +214,14 @@ def _read_deep(
     dq = tl.zeros((BLOCK_C, K), tl.float32)
     for first in range(0, H, BLOCK):
         hs = first + tl.arange(0, BLOCK)
-        # forward again
+        # forward again; read here, as numbers that live through all slices do not fit the registers
+        q, k = load(q_ + piece * C * K, rows, ks, K, mask), load(k_ + piece * C * K, rows, ks, K, mask)
+        dy, delta = load(dy_ + piece * C * V, rows, vs, V, mask), load(delta_ + piece * C * V, rows, vs, V, mask)
+        a = column(read_ + piece * C * m, rows, m, mask)
         x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
         delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16) * slope
         W1 = load_all(start1, ks, hs, H)
-        z = dot(q * a, W1, BF16) - dot(G * seen1, delta1, BF16)
+        z = dot(q * a, W1, BF16) - dot(seen1, delta1, BF16)
         if n == 2:
             b = column(read_ + piece * C * m + 1, rows, m, mask)
             S1 = load_all(start1 + K * H, ks, hs, H)
@@ -252,7 +252,7 @@ def _read_deep(
         # first layer
         dz = dhidden * read_slope
         to_read1 += dot(dz, tl.trans(delta1), BF16)
-        save(ddelta1_ + piece * C * H, rows, hs, H, -dot(tl.trans(G * seen1), dz, BF16), mask)
+        save(ddelta1_ + piece * C * H, rows, hs, H, -dot(tl.trans(seen1), dz, BF16), mask)
         at = dot(dz, tl.trans(W1), BF16)
         da += tl.sum(at * q, axis=1)
         dq += a * at
@@ -267,7 +267,10 @@ def _read_deep(
             drest += tl.sum(at * q, axis=1)
             dq += rest * at
             save_all(dstart1 + n * K * H, ks, hs, H, dot(tl.trans(q * rest), dz, BF16))
-    tl.store(dG_ + at_square, -to_read2 * seen2 - to_read1 * seen1, mask=square)
+    G = tl.load(G_ + at_square, mask=square, other=0.0)
+    q, k = load(q_ + piece * C * K, rows, ks, K, mask), load(k_ + piece * C * K, rows, ks, K, mask)
+    dG = tl.load(dG_ + at_square, mask=square, other=0.0) - to_read1 * dot(q, tl.trans(k), BF16)
+    tl.store(dG_ + at_square, dG, mask=square)
     dseen1 = -to_read1 * G
     save(dq_ + piece * C * K, rows, ks, K, dq + dot(dseen1, k, BF16), mask)
     save(dk_ + piece * C * K, rows, ks, K, dot(tl.trans(dseen1), q, BF16), mask)
@@ -365,6 +368,7 @@ def _store_deep(
     rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
     mask = rows < C
     m: tl.constexpr = n if B1 is None else n + 1
+    WIDE: tl.constexpr = not BF16 and BLOCK_C * (K if K > V else V) > 128 * 64
     for back in tl.range(0, N, num_stages=1):
         i = N - 1 - back
         piece = i * P + p
@@ -384,6 +388,8 @@ def _store_deep(
         ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask)
         for first in range(0, H, BLOCK):
             hs = first + tl.arange(0, BLOCK)
+            if WIDE:  # what lives through all slices would take more than there is of shared memory
+                k = load(k_ + piece * C * K, rows, ks, K, mask)
             x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
             ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask)
             ddelta1 -= dot(k * g, load_all(old1, ks, hs, H), BF16)
@@ -405,6 +411,9 @@ def _store_deep(
         drest = 0.0
         for first in range(0, H, BLOCK):
             hs = first + tl.arange(0, BLOCK)
+            if WIDE:
+                k = load(k_ + piece * C * K, rows, ks, K, mask)
+                delta = load(delta_ + piece * C * V, rows, vs, V, mask)
             A1_s, A2_s = load_all(at1, ks, hs, H), load_all(at2, hs, vs, V)
             x, slope, bend = activate(dot(k, A1_s, BF16), ACTIVATION)
             error = dot(delta, tl.trans(A2_s), BF16)

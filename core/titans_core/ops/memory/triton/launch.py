@@ -16,9 +16,9 @@ FULL = 256  # programs that fill a device: more are served in turns, by the same
 HOPPER = 232_448  # bytes of shared memory of a block there, for which it was seen what fits
 
 # Slices of the sliced width, and warps, among which the first call on a shape chooses by trying; Triton keeps the
-# choice on disk. Compiled ahead of time for Hopper, the first spills least; one more costs every new shape seconds.
-# With float32 products only the last fits where memories are widest.
-CHOICES = ((32, 8), (32, 4), (16, 4))
+# choice on disk. Each fits Hopper with every shape; one more costs every new shape seconds. Compiled ahead of time
+# (benchmarks/memory_kernels.py), eight warps spill least, 32 columns with four most.
+CHOICES = ((32, 8), (16, 8), (16, 4))
 
 # Pieces and memories, which differ from call to call: kernels of their own for counts of 1 and for multiples of 16
 # would be compiled for nothing. Tokens in a piece are not among them, as they tell how squares of them are aligned.
@@ -80,13 +80,4 @@ def unsupported(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int
         return f"they have keys and values of width {WIDTHS}, not {K} and {V}"
     if depth == 2 and (h < 16 or h > MAX_HIDDEN or h & (h - 1)):
         return f"they have hidden widths that are powers of two from 16 to {MAX_HIDDEN}, not {h}"
-    if q.dtype != torch.bfloat16:
-        # what was seen to fit, compiled ahead of time
-        widest = max(K, V)
-        fits = chunk_size <= 32 or (chunk_size <= 64 and (widest <= 64 or depth == 1)) or (depth == 1 and widest <= 64)
-        if not fits:
-            return (
-                f"in float32 their tiles do not fit shared memory for keys and values of width {K} and {V} and chunks "
-                f"of {chunk_size} tokens; in bfloat16 they do"
-            )
     return None

@@ -11,8 +11,8 @@ import os
 import triton
 import triton.language as tl
 
-# Triton's interpreter multiplies the bits of bf16 numbers as if they were integers; in float32 the products are the
-# same.
+# Triton's interpreter multiplies the bits of bf16 numbers as if they were integers, and does not know products of three
+# of them; in float32 the former are the same, the latter, tested apart, nearly.
 INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 
@@ -49,16 +49,17 @@ def dot(a, b, BF16: tl.constexpr):
     """``a @ b`` with a sum in float32, of bf16 numbers, or of float32 ones.
 
     Of those the matrix units cut off the last 13 bits, which puts a memory some thousandths off. So each product is
-    three of tf32, of the upper and lower halves of the numbers.
+    three of bf16, of the upper and lower halves of the numbers: 16 bits, in half of the shared memory that three of
+    tf32 take, and at twice their speed.
     """
     if BF16:
         a, b = a.to(tl.bfloat16), b.to(tl.bfloat16)
-    if BF16 and INTERPRETED:
+    if INTERPRETED:
         return tl.dot(a.to(tl.float32), b.to(tl.float32))
     elif BF16:
         return tl.dot(a, b)
     else:
-        return tl.dot(a, b, input_precision="tf32x3")
+        return tl.dot(a, b, input_precision="bf16x3")
 
 
 @triton.jit

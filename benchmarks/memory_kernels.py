@@ -1,0 +1,108 @@
+"""The GPU kernels, compiled ahead of time for Hopper (sm_90), which takes no GPU: what fits its shared memory.
+
+    python benchmarks/memory_kernels.py
+
+For each kernel and each choice of slices and warps among which the first call on a GPU decides: the bytes of shared
+memory, registers of a thread, bytes that spill out of them, and whether the matrix units are used. Chunks of 64 and
+128, the largest; shorter ones need less. How fast a kernel is, only a GPU can tell (``run_gpu.sh``). Finished cells are
+skipped on a second run with the same Triton.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from cells import work
+from records import RESULTS
+
+FILE = RESULTS / "memory_kernels.jsonl"
+FIELDS = ("pass", "kernel", "memory", "tokens", "width", "chunk", "slice", "warps", "triton")
+PASSES, KERNELS = ("forward", "backward"), ("store", "read")
+LINEAR, DEEP, DEEP_WITH_START = MEMORIES = ("linear", "deep", "deep, forgetting to its start")
+TOKENS = ("bfloat16", "float32")
+WIDTHS, CHUNKS = (32, 64, 128), (64, 128)
+EXPANSION = 4  # hidden layers are worked through in slices: a narrower one needs no less
+
+
+def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
+    """A cell of :data:`FIELDS`, with or without the last, compiled; nothing is run. Not in a process with Triton's
+    interpreter."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from titans_core.ops.memory.triton import backward, forward
+
+    direction, part, memory, tokens, width, chunk, block, warps, *_ = key
+    module = {"forward": forward, "backward": backward}[direction]
+    kernel = getattr(module, f"_{part}_{'linear' if memory == LINEAR else 'deep'}").fn
+    constants = {
+        "K": width,
+        "V": width,
+        "H": EXPANSION * width,
+        "n": 2,
+        "BLOCK_C": max(16, triton.next_power_of_2(chunk)),
+        "BLOCK": block,
+        "ACTIVATION": "silu",
+        "BF16": tokens == "bfloat16",
+        **({} if memory == DEEP_WITH_START else {"B1": None, "B2": None}),
+    }
+    constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
+    types = {name: "*bf16" if tokens == "bfloat16" else "*fp32" for name in ("q_", "k_", "v_")}
+    types |= dict.fromkeys(("N", "P", "C", "CROWD"), "i32")
+    signature = {name: "constexpr" if name in constants else types.get(name, "*fp32") for name in kernel.arg_names}
+    # torch aligns what it allocates
+    aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
+    begin = time.perf_counter()
+    found = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": 1})
+    seconds = time.perf_counter() - begin
+    return {
+        "shared_bytes": found.metadata.shared,
+        "matrix_units": "wgmma" in found.asm["ptx"],
+        **_registers(found.asm["cubin"]),
+        "compile_seconds": round(seconds, 1),
+    }
+
+
+def _registers(cubin: bytes) -> dict[str, int]:
+    """Of a thread; and what of them did not fit."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    return {
+        name: int(re.search(rf"\b{word}:(\d+)", said)[1])  # type: ignore[index]
+        for name, word in (("registers", "REG"), ("spilled_bytes", "STACK"))
+    }
+
+
+def cells() -> list[tuple[Any, ...]]:
+    import triton
+
+    from titans_core.ops.memory.triton.launch import CHOICES
+
+    return [
+        (direction, part, memory, tokens, width, chunk, *choice, triton.__version__)
+        for tokens in TOKENS
+        for memory in MEMORIES
+        for width in WIDTHS
+        for chunk in CHUNKS
+        for direction in PASSES
+        for part in KERNELS
+        for choice in CHOICES
+    ]
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    os.environ.pop("TRITON_INTERPRET", None)
+    work(FILE, cells(), FIELDS, compiled)
