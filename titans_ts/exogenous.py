@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from titans_datasets.warn import warn_caller
-from titans_ts.libraries import holds_numbers, to_pandas
+from titans_ts.libraries import LARGEST, holds_numbers, to_pandas, unusable
 from titans_ts.stamps import check_kind, in_zone, stamps_of
 
 # harmonics of each cycle of the calendar: a daily curve has corners, a year's is smooth
@@ -145,7 +145,7 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...], gaps: bo
     if missing:
         raise ValueError(f"static_df lacks {len(missing)} series, first: {missing[0]!r}.")
     values = _numbers(table.loc[ids, list(names)], "static_df", gaps)
-    bad = _unusable(values, gaps)
+    bad = unusable(values, gaps)
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise ValueError(
@@ -183,7 +183,7 @@ def read_future(
     wanted = pd.MultiIndex.from_product([ids, index], names=["unique_id", "ds"])
     values = _numbers(futr_df[list(names)].set_axis(there).reindex(wanted), "futr_df", gaps)
     empty = ~wanted.isin(there).reshape(len(ids), len(index)).any(axis=1)  # a series that has none of its rows
-    bad = _unusable(values, gaps) | np.repeat(empty, len(index))[:, None]
+    bad = unusable(values, gaps) | np.repeat(empty, len(index))[:, None]
     if bad.any():
         row, column = np.argwhere(bad)[0]
         series, stamp = ids[row // len(index)], index[row % len(index)]
@@ -199,12 +199,10 @@ def read_future(
     return values.reshape(len(ids), len(index), len(names)).transpose(1, 0, 2)
 
 
-def _unusable(values: np.ndarray, gaps: bool) -> np.ndarray:
-    return np.isinf(values) if gaps else ~np.isfinite(values)
-
-
 def _ways_out(value: float) -> str:
-    """What may be done about a value that is not known."""
+    """What may be done about a value that is not known, or that float32 does not hold."""
+    if np.isfinite(value):
+        return f" {value:.3g} is beyond {LARGEST:.2g}, the largest that float32 holds: give it in a larger unit."
     return " Fitted with missing='interpolate' or 'mask' it may be unknown." if np.isnan(value) else ""
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import Columns
-from titans_ts.libraries import holds_numbers, to_pandas
+from titans_ts.libraries import LARGEST, holds_numbers, to_pandas, unusable
 from titans_ts.panel import Panel
 from titans_ts.stamps import (
     Freq,
@@ -25,7 +25,6 @@ from titans_ts.stamps import (
 LONG_COLUMNS = ("unique_id", "ds", "y")
 POLICIES = ("error", "interpolate", "mask")
 NO_COLUMNS = Columns()
-LARGEST = float(np.finfo(np.float32).max)
 
 
 def read_frame(
@@ -213,7 +212,7 @@ def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: s
 
     def table(name: str) -> np.ndarray:
         found = df[name].iloc[rows.order].to_numpy(dtype=np.float64, na_value=np.nan)
-        bad = _unusable(found, gaps)
+        bad = unusable(found, gaps)
         if bad.any():
             _not_finite(found[bad][0], int(bad.sum()), rows.ids[rows.codes[bad][0]], rows.ds[bad][0], name)
         whole = np.full((len(axis), len(rows.ids)), np.nan)
@@ -287,15 +286,10 @@ def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
 
 
 def _check_values(values: np.ndarray, ids: list[Any], index: pd.Index, missing: str) -> None:
-    bad = _unusable(values, missing != "error")
+    bad = unusable(values, missing != "error")
     if bad.any():
         row, column = np.argwhere(bad)[0]
         _not_finite(values[row, column], int(bad.sum()), ids[column], index[row], "y")
-
-
-def _unusable(values: np.ndarray, gaps: bool) -> np.ndarray:
-    """What is infinite or beyond float32, and without ``gaps`` what is NaN."""
-    return (np.abs(values) > LARGEST) | (False if gaps else np.isnan(values))
 
 
 def _not_finite(value: float, count: int, series: Any, stamp: Any, column: str) -> None:

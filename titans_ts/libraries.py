@@ -1,8 +1,11 @@
-"""Frames of pandas, and of polars where the caller uses it."""
+"""Frames of pandas, and of polars where the caller uses it; and what numbers they may hold."""
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
+
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def to_pandas(df: Any) -> Any:
@@ -22,6 +25,11 @@ def to_pandas(df: Any) -> Any:
 def holds_numbers(column: pd.Series) -> bool:
     """Whether a column holds real numbers."""
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
+
+
+def unusable(values: np.ndarray, gaps: bool) -> np.ndarray:
+    """What is infinite or beyond float32, and without ``gaps`` what is NaN."""
+    return (np.abs(values) > LARGEST) | (False if gaps else np.isnan(values))
 
 
 def from_pandas(frame: pd.DataFrame, library: str) -> Any:

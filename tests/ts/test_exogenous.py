@@ -169,6 +169,10 @@ def test_columns_ahead_and_facts_may_have_holes_where_the_frame_may(tiny, long, 
         model.predict(long, future[future["unique_id"] != "b"], static_df=static)
     with pytest.raises(ValueError, match=r"futr_df has no finite 'price' for series 'a'"):
         model.predict(long, future.assign(price=np.inf), static_df=static)
+    with pytest.raises(ValueError, match=r"no finite 'price' for series 'a' at .* 1e\+39 is beyond 3.4e\+38"):
+        model.predict(long, future.assign(price=1e39), static_df=static)
+    with pytest.raises(ValueError, match=r"static_df has no finite 'size' for series 'a'\. -1e\+39 is beyond"):
+        model.predict(long, future, static_df=static.assign(size=-1e39))
     with pytest.raises(ValueError, match=r"static_df lacks 1 series, first: 'b'"):
         model.predict(long, future, static_df=static[static["unique_id"] != "b"])
     with pytest.raises(ValueError, match=r"no finite 'price' for series 'a' at .*missing='interpolate' or 'mask'"):
