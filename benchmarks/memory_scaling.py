@@ -3,7 +3,8 @@
     python benchmarks/memory_scaling.py
 
 A layer of 128 numbers and 4 heads in chunks of 64, which forgets towards its start. And, as far as that shows, one that
-forgets towards zero: untrained, it has decayed to numbers so small by then that a CPU takes several times as long.
+forgets towards zero: untrained, it has decayed to numbers so small by then that a CPU takes several times as long, but
+where it takes them for zero (``torch.set_flush_denormal``).
 Read in one stream, in pieces of 8,192 tokens; learned from in one call, forward and backward, as far as
 ``LEARNED``; and behind the stream 200 tokens one by one. Medians of ``REPEATS`` runs, but for a million tokens one.
 Finished cells are skipped on a second run.
@@ -20,16 +21,18 @@ from cells import work
 from records import RESULTS
 
 FILE = RESULTS / "memory_scaling.jsonl"
-FIELDS = ("T", "forget_to")
-CASES = [(T, "start") for T in (2_048, 8_192, 32_768, 131_072, 1_048_576)] + [(2_048, "zero"), (32_768, "zero")]
+FIELDS = ("T", "forget_to", "flushed")
+CASES = [(T, "start", None) for T in (2_048, 8_192, 32_768, 131_072, 1_048_576)]
+CASES += [(2_048, "zero", None), (32_768, "zero", None), (32_768, "zero", True)]
 LEARNED = 131_072
 DIM, HEADS, CHUNK, PIECE, STEPS, REPEATS = 128, 4, 64, 8_192, 200, 3
 
 
-def run(key: tuple[int, str]) -> dict[str, Any]:
+def run(key: tuple[int, str, bool | None]) -> dict[str, Any]:
     from titans_core import NeuralMemory
 
-    T, forget_to = key
+    T, forget_to, flushed = key
+    torch.set_flush_denormal(bool(flushed))
     torch.manual_seed(0)
     options = {"num_heads": HEADS, "depth": 2, "expansion": 4, "chunk_size": CHUNK, "forget_to": forget_to}
     layer = NeuralMemory(DIM, **options, backend="chunk")

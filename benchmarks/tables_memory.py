@@ -1,0 +1,93 @@
+"""The READMEs' tables of the memory, from their result files."""
+
+from typing import Any
+
+from memory_kernels import CHUNKS, MEMORIES, TOKENS, WIDTHS
+from records import RESULTS, read
+
+
+def memory_cpu(place: Any) -> str:
+    rows = read(RESULTS / "memory_cpu.jsonl")
+    peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
+    lines = [
+        "| dim / heads / chunk / T | tokens/s, forward | forward+backward | peak MB, forward+backward | beside "
+        "| speed, forward | forward+backward | memory |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        ours, peak = row["ours"], peaks[tuple(row["case"])]
+        for peer, label in (("peer", "default"), ("peer-equal", "equal updates")):
+            if peer not in row:
+                continue
+            forward, both = (ours[m]["median"] / row[peer][m]["median"] for m in ("forward", "forward+backward"))
+            memory = peak["ours"]["forward+backward"] / peak[peer]["forward+backward"]
+            lines.append(
+                f"| {' / '.join(map(str, row['case']))} | {ours['forward']['median']:,.0f} | "
+                f"{ours['forward+backward']['median']:,.0f} | {peak['ours']['forward+backward']:,.0f} | {label} | "
+                f"{forward:.2f}x | {both:.2f}x | {memory:.2f}x |"
+            )
+    lines += ["", f"Medians of {rows[-1]['repeats']}, sides taking turns; {place(rows)}, 1 thread."]
+    return "\n".join(lines)
+
+
+def memory_gates(place: Any) -> str:
+    rows = read(RESULTS / "memory_gates.jsonl")
+    names = list(rows[-1]["tokens_per_second"])
+    lines = ["| dim / heads / chunk / T | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
+    for row in rows:
+        rates = [row["tokens_per_second"][name] for name in names]
+        cells = [f"{r['forward']['median']:,.0f} / {r['forward+backward']['median']:,.0f}" for r in rates]
+        lines.append(f"| {' / '.join(str(row[f]) for f in ('dim', 'heads', 'chunk', 'T'))} | {' | '.join(cells)} |")
+    said = f"Tokens/s, forward / forward and backward; medians of {rows[-1]['repeats']}, taking turns"
+    return "\n".join([*lines, "", f"{said}; {place(rows)}, 1 thread."])
+
+
+def memory_scaling(place: Any) -> str:
+    rows = read(RESULTS / "memory_scaling.jsonl")
+    lines = [
+        "| tokens | read, tokens/s | learned from, tokens/s | a step, microseconds | state, KB |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        tokens = f"{row['T']:,}" + (", towards zero" if row["forget_to"] == "zero" else "")
+        tokens += ", the smallest as zero" if row.get("flushed") else ""
+        learned = f"{row['learned_tokens_per_second']:,.0f}" if "learned_tokens_per_second" in row else ""
+        step, state = f"{row['step_microseconds']:.0f}", f"{row['state_bytes'] / 1024:.0f}"
+        lines.append(f"| {tokens} | {row['read_tokens_per_second']:,.0f} | {learned} | {step} | {state} |")
+    return "\n".join([*lines, "", f"Width 128, 4 heads, chunks of 64; {place(rows)}, 1 thread."])
+
+
+def memory_kernels(place: Any) -> str:
+    every = read(RESULTS / "memory_kernels.jsonl")
+    tritons = list(dict.fromkeys(row["triton"] for row in every))
+    lines = [
+        "| memory | tokens | width | " + " | ".join(f"chunks of {chunk}" for chunk in CHUNKS) + " |",
+        "|---|---|---|" + "---|" * len(CHUNKS),
+    ]
+    for memory in MEMORIES:
+        for tokens in TOKENS:
+            for width in WIDTHS:
+                shape = {"memory": memory, "tokens": tokens, "width": width}
+                rows = [row for row in every if all(row[name] == value for name, value in shape.items())]
+                cells = [_needs([row for row in rows if row["chunk"] == chunk]) for chunk in CHUNKS]
+                lines.append(f"| {memory} | {tokens} | {width} | {' | '.join(cells)} |")
+    said = "Kilobytes of shared memory, of 227, that the widest of the four kernels takes by its narrowest choice of"
+    said += " slices and warps; and the bytes a thread that spill out of the registers of the worst kernel, by its best"
+    said += " choice; seconds to compile all choices of all four. Hidden layers four times as wide. Triton"
+    return "\n".join([*lines, "", f"{said} {' and '.join(tritons)}; {place(every)}."])
+
+
+def _needs(rows: list[dict[str, Any]]) -> str:
+    """Of one shape, by the worst of Tritons and kernels."""
+    kernels: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        kernels.setdefault((row["pass"], row["kernel"], row["triton"]), []).append(row)
+    if not kernels:
+        return "not yet"
+    shared, spilled = (max(min(r[n] for r in k) for k in kernels.values()) for n in ("shared_bytes", "spilled_bytes"))
+    seconds = sum(row["compile_seconds"] for row in rows) / len({row["triton"] for row in rows})
+    return f"{shared / 1024:.0f} KB, {spilled:,} B, {seconds:.0f} s"
+
+
+TABLES = {"memory-cpu": memory_cpu, "memory-gates": memory_gates, "memory-scaling": memory_scaling}
+KERNELS = {"memory-kernels": memory_kernels}  # of the README beside them
