@@ -64,13 +64,19 @@ def why_not_triton(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: 
         return "Triton is not installed (pip install 'titans-suite[triton]', Linux only)"
     if not q.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"the tensors are on {q.device}, and the kernels need a CUDA device"
-    import triton
-
-    if TorchVersion(triton.__version__) < _LEAST_TRITON:
-        return f"they need Triton {_LEAST_TRITON} or newer, as newer PyTorch brings it, not {triton.__version__}"
+    if (version := _too_old()) is not None:
+        return f"they need Triton {_LEAST_TRITON} or newer, as newer PyTorch brings it, not {version}"
     from titans_core.ops.memory.triton.launch import unsupported
 
     return unsupported(q, v, weights, chunk_size)
+
+
+@torch.compiler.assume_constant_result  # not every PyTorch can trace the comparison
+def _too_old() -> str | None:
+    """The version of a Triton that lacks what the kernels' tuning asks of it."""
+    import triton
+
+    return triton.__version__ if TorchVersion(triton.__version__) < _LEAST_TRITON else None
 
 
 def backend_of(name: str) -> Run:

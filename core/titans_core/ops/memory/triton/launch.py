@@ -66,9 +66,7 @@ def unsupported(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int
     if q.dtype == torch.float64:
         return "they have no float64"
     if q.is_cuda:
-        device = torch.cuda.get_device_properties(q.device)
-        # what a block may ask for; ROCm does not tell
-        room = getattr(device, "shared_memory_per_block_optin", device.shared_memory_per_block)
+        room = _shared_memory(q.device)
         if room < HOPPER:
             return f"they were fitted to the {HOPPER} bytes of shared memory of Hopper, and this device has {room}"
     depth, K, V, h = len(weights), weights[0].shape[-2], weights[-1].shape[-1], weights[0].shape[-1]
@@ -81,3 +79,10 @@ def unsupported(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int
     if depth == 2 and (h < 16 or h > MAX_HIDDEN or h & (h - 1)):
         return f"they have hidden widths that are powers of two from 16 to {MAX_HIDDEN}, not {h}"
     return None
+
+
+@torch.compiler.assume_constant_result  # nothing to be traced
+def _shared_memory(device: torch.device) -> int:
+    """Bytes that a block may ask for; ROCm does not tell."""
+    found = torch.cuda.get_device_properties(device)
+    return int(getattr(found, "shared_memory_per_block_optin", found.shared_memory_per_block))
