@@ -377,7 +377,8 @@ class TitansForecaster(TitansEstimator):
         """
         self._fitted()
         if self.memory_ is None:
-            raise ValueError(f"this model has no online memory: {self._why_no_memory()} There is no surprise to show.")
+            why = self.memory_report_.why_none
+            raise ValueError(f"this model has no online memory: {why} There is no surprise to show.")
         panel = self._read(df, self.scaling_.columns, static_df, reset=False)
         table = self.scaling_.table(panel, self._units(panel))
         frames = []
@@ -564,14 +565,6 @@ class TitansForecaster(TitansEstimator):
         """What the network was built from: ``fit`` decides, not what ``set_params`` said since."""
         check_is_fitted(self, "model_")
         return self.model_.network.config
-
-    def _why_no_memory(self) -> str:
-        report = self.memory_report_
-        if report.steps == 0:
-            takes = f", which takes {report.least} rows of training" if report.least else ""
-            return f"the series of fit were too short to learn one{takes}."
-        found = "it no number" if report.with_memory is None else f"{report.with_memory:.4f}"
-        return f"on the validation rows it did not lower the error (without {report.without:.4f}, with {found})."
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         from titans_ts.saved import pack

@@ -45,6 +45,15 @@ class MemoryReport:
     kept: bool = False
     least: int = 0
 
+    @property
+    def why_none(self) -> str:
+        """Why a model has no memory, where it has none: a sentence."""
+        if self.steps == 0:
+            takes = f", which takes {self.least} rows of training" if self.least else ""
+            return f"the series of fit were too short to learn one{takes}."
+        found = "it no number" if self.with_memory is None else f"{self.with_memory:.4f}"
+        return f"on the validation rows it did not lower the error (without {self.without:.4f}, with {found})."
+
 
 def train_memory(
     network: Simba,
