@@ -26,7 +26,7 @@ from titans_ts.libraries import from_pandas
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import Objective, objective_of
-from titans_ts.panel import Panel, long_frame
+from titans_ts.panel import Panel, differing, long_frame
 from titans_ts.reading import is_frame, of_values, read_ahead, read_newer, with_static
 from titans_ts.rolling import forecast_rows
 from titans_ts.scaling import Units
@@ -527,7 +527,8 @@ class TitansForecaster(TitansEstimator):
     def _check_series(self, panel: Panel, what: str) -> None:
         if panel.ids != self.context_.ids:
             raise ValueError(
-                f"{what} needs the series of fit, all and no others: {self.context_.ids[:8]}, got {panel.ids[:8]}."
+                f"{what} needs the series of fit, all and no others: {self.context_.ids[:8]}, got {panel.ids[:8]}"
+                f"{differing(panel.ids, self.context_.ids)}."
             )
 
     def _read(self, df: Any, columns: Columns, static_df: Any, reset: bool, fill: bool = True) -> Panel:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import Columns
-from titans_ts.libraries import LARGEST, holds_numbers, to_pandas, unusable
+from titans_ts.libraries import LARGEST, holds_numbers, is_time, to_pandas, unusable
 from titans_ts.panel import Panel
 from titans_ts.stamps import (
     Freq,
@@ -138,6 +138,11 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None, missing: str) -> Panel:
         )
     for name in df.columns:
         if not holds_numbers(df[name]):
+            if is_time(df[name]):
+                raise ValueError(
+                    f"column {name!r} of a wide frame holds times, and is no series: make it the index, "
+                    f"df.set_index(pd.to_datetime(df[{name!r}])).drop(columns={name!r}), or name it 'ds'."
+                )
             raise ValueError(
                 f"column {name!r} of a wide frame must be numeric (one column a series), got {df[name].dtype}. "
                 "Drop or convert it; or, if this is a long frame, name its columns: df.rename(columns={...: "

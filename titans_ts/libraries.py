@@ -1,5 +1,6 @@
 """Frames of pandas, and of polars where the caller uses it; and what numbers they may hold."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,15 @@ def to_pandas(df: Any) -> Any:
 def holds_numbers(column: pd.Series) -> bool:
     """Whether a column holds real numbers."""
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
+
+
+def is_time(column: pd.Series) -> bool:
+    """Whether a column holds time stamps, or texts that are such."""
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of formats that are guessed
+        return bool(len(column)) and bool(pd.to_datetime(column.head(8), errors="coerce").notna().all())
 
 
 def unusable(values: np.ndarray, gaps: bool) -> np.ndarray:

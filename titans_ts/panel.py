@@ -12,6 +12,14 @@ from titans_ts.stamps import Step, following, name_of
 Layout = Literal["long", "wide", "matrix"]
 
 
+def differing(given: list[Any], known: list[Any]) -> str:
+    """By which names two lists of series differ, for a message: long ones begin alike."""
+    lacks = [name for name in known if name not in set(given)]
+    new = [name for name in given if name not in set(known)]
+    found = [f"{what} {names[:8]}" for what, names in (("without", lacks), ("with the new", new)) if names]
+    return f" ({', '.join(found)})" if found else ""
+
+
 def _nothing() -> np.ndarray:
     return np.empty((0, 0, 0))
 
@@ -148,9 +156,15 @@ class Panel:
             ValueError: other series, or rows that do not follow.
         """
         if newer.ids != self.ids:
+            known = set(self.ids)
+            way = (
+                "New ones can be forecast by predict(df), or learned by another fit."
+                if any(name not in known for name in newer.ids)
+                else "A series that ended can be left out with missing='mask' or 'interpolate'."
+            )
             raise ValueError(
-                f"the new rows must be of the series {self.ids[:8]}, got {newer.ids[:8]}. A series that ended can be "
-                "left out with missing='mask' or 'interpolate'."
+                f"the new rows must be of the series {self.ids[:8]}, got {newer.ids[:8]}"
+                f"{differing(newer.ids, self.ids)}. {way}"
             )
         expected = following(self.index[-1], self.freq, 1)[0]
         if newer.index[0] != expected:

@@ -29,7 +29,7 @@ def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str) -> P
         panel = read_frame(np.atleast_2d(np.asarray(new_df, dtype=np.float64)), missing=missing, fill=False)
         index = following(context.index[-1], context.freq, len(panel.values))
         panel = replace(panel, index=index, ids=context.ids if len(panel.ids) == len(context.ids) else panel.ids)
-    if missing != "error" and panel.layout == "long":
+    if missing != "error" and panel.layout != "matrix":
         panel = panel.with_silent(context.ids)
     panel = panel.ordered_as(context.ids)
     if missing != "interpolate":

@@ -26,8 +26,9 @@ class Units:
         mean: of each series less its profile, ``[N]``.
         scale: the unit that the network sees, ``[N]``: the deviation of each series less its profile, and not less than
             a thousandth of ``deviation``: where the profile explains a series wholly, what is left is rounding.
-        deviation: of each series, profile and all, ``[N]``; a thousandth of its size for one that does not change. In
-            this unit errors are told: it is the same with a profile and without.
+        deviation: of each series, profile and all, ``[N]``; a thousandth of its size for one that does not change, and
+            for one of zeros the median size of the others. In this unit errors are told: it is the same with a profile
+            and without.
         profile: the mean shape of a series' days, weeks or years as far as it holds, as weights of the waves of
             ``cycles``: ``[F, N]``.
         cycles: of the time stamps; none for no profile.
@@ -50,7 +51,8 @@ class Units:
         profile = profiles_of(values, index, cycles) if cycles else np.zeros((0, values.shape[1]))
         rest = values - waves_of(index, cycles) @ profile if cycles else values
         size = size_of(values)
-        still = np.where(size > 0, STILL * size, 1.0)
+        # what is nothing but zeros has no size of its own: it is counted in that of the others
+        still = np.where(size > 0, STILL * size, np.median(size[size > 0]) if size.any() else 1.0)
         changes = level_of(values, size, 0.0)[1]
         deviation = np.where(changes > 0, changes, still)
         least = np.where(changes > 0, STILL * changes, still)

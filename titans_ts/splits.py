@@ -9,8 +9,9 @@ from sklearn.model_selection import TimeSeriesSplit
 
 from titans_core.checks import at_least
 from titans_datasets.warn import warn_caller
-from titans_ts.frame import read_frame
+from titans_ts.frame import Freq, read_frame
 from titans_ts.libraries import to_pandas
+from titans_ts.reading import of_values
 from titans_ts.stamps import stamps_of
 from titans_ts.training_rows import border_row
 
@@ -29,12 +30,15 @@ class TimeSplit:
         lookback: the forecaster's ``input_size``. With a smaller one ``score`` begins earlier, in rows that were
             trained on, so that this is no splitter for a search over ``input_size``.
         max_train_size: steps to train on at most, the last ones; None: all.
+        freq: step of the time axis, as in the forecaster; None infers it.
 
     Raises:
         ValueError: numbers out of range; when splitting, a bad frame, or one of too few steps.
     """
 
-    def __init__(self, n_splits: int, test_size: int, lookback: int, max_train_size: int | None = None) -> None:
+    def __init__(
+        self, n_splits: int, test_size: int, lookback: int, max_train_size: int | None = None, freq: Freq | None = None
+    ) -> None:
         for name, number, least in (
             ("n_splits", n_splits, 2),
             ("test_size", test_size, 1),
@@ -43,7 +47,7 @@ class TimeSplit:
         ):
             at_least(name, number, least)
         self.n_splits, self.test_size, self.lookback = n_splits, test_size, lookback
-        self.max_train_size = max_train_size
+        self.max_train_size, self.freq = max_train_size, freq
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={number}" for name, number in vars(self).items())
@@ -59,7 +63,7 @@ class TimeSplit:
         Steps are those of the time axis, rows that were left out among them. Series that begin too late to be trained
         on for a horizon of ``test_size``, with the validation rows that ``fit`` keeps, are left out with a warning.
         """
-        step, steps, name = _rows_of(X)
+        step, steps, name = _rows_of(X, self.freq)
         least = self.n_splits * self.test_size + self.lookback
         if steps <= least:
             raise ValueError(
@@ -83,10 +87,10 @@ class TimeSplit:
             yield np.flatnonzero(trained & old), np.flatnonzero(scored & old)
 
 
-def _rows_of(X: Any) -> tuple[np.ndarray, int, np.ndarray]:
+def _rows_of(X: Any, freq: Freq | None) -> tuple[np.ndarray, int, np.ndarray]:
     """Of each row which step of the time axis it is, how many steps that has, and of each row which series it is of; of
     a wide frame or a matrix a row is of all."""
-    panel = read_frame(X, missing="mask", fill=False)
+    panel = read_frame(of_values(X), freq, missing="mask", fill=False)
     if panel.layout == "matrix":
         return np.arange(len(X)), len(X), np.zeros(len(X))
     frame = to_pandas(X)

@@ -108,6 +108,8 @@ def test_a_freq_that_is_unknown_does_not_fit_or_cannot_be_found_is_named(wide):
         (lambda w: w.set_axis(list("abcd" * 30), axis=0), ValueError, "neither long nor wide"),
         (lambda w: w.set_axis(["a", "a", "b"], axis=1), ValueError, r"duplicate columns: \['a'\]"),
         (lambda w: w.assign(d="x"), ValueError, "column 'd' of a wide frame must be numeric"),
+        (lambda w: w.reset_index(names="date"), ValueError, r"'date' of a wide frame holds times.*df\.set_index"),
+        (lambda w: w.assign(date="2024-05-01 10:00"), ValueError, "'date' of a wide frame holds times"),
         (lambda w: np.zeros(5), ValueError, r"must be \[T, N\]"),
     ],
 )

@@ -142,6 +142,19 @@ def test_exogenous_columns_of_every_kind_move_the_forecast(loss):
     assert np.abs(forecast(static=AirPassengersStatic.assign(airline1=5.0)) - expected).max() > 1e-2
 
 
+def test_columns_of_categories_are_embedded_as_by_other_models():
+    frame = FRAME.assign(quarter=FRAME["ds"].dt.quarter - 1)
+    model = Titans(
+        **{**SMALL, "max_steps": 20, "learning_rate": 1e-2}, futr_exog_list=["trend", "quarter"],
+        cat_exog_list=["quarter"], categorical_cardinalities={"quarter": 4},
+    )  # fmt: skip
+    nf = NeuralForecast(models=[model], freq="ME")
+    nf.fit(frame)
+    ahead = nf.make_future_dataframe().assign(trend=150.0)
+    first, last = (nf.predict(futr_df=ahead.assign(quarter=q))["Titans"].to_numpy() for q in (0, 3))
+    assert np.abs(first - last).max() > 1e-3
+
+
 def test_series_that_are_mixed_and_what_cannot_be():
     model = Titans(**SMALL, multivariate=True)
     nf = NeuralForecast(models=[model], freq="ME")

@@ -1,6 +1,7 @@
 """scikit-learn's own checks, on a matrix forecaster."""
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
@@ -93,6 +94,16 @@ def test_splits_of_series_that_end_early_or_begin_late(wide, to_long, tiny):
             tiny(missing="mask", input_size=7), {"dropout": [0.1, 0.5]}, cv=TimeSplit(2, 10, 7), error_score="raise"
         ).fit(frame)
     assert np.isfinite(search.best_score_)
+
+
+def test_splits_know_the_step_and_the_columns_of_the_forecaster(wide, to_long, recwarn):
+    irregular = wide.set_axis(pd.date_range("2000-01-01", periods=len(wide), freq="SMS"), axis=0)
+    with pytest.raises(ValueError, match="pass freq"):
+        next(TimeSplit(2, 10, 12).split(irregular))
+    train, test = next(TimeSplit(2, 10, 12, freq="SMS").split(irregular))
+    assert (train[-1], test[0], test[-1]) == (len(wide) - 21, len(wide) - 32, len(wide) - 11)
+    next(TimeSplit(2, 10, 12).split(to_long(wide).assign(price=1.0)))  # declared or not is for the forecaster to say
+    assert not recwarn.list
 
 
 def test_splits_say_what_they_need(wide):

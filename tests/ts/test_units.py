@@ -57,6 +57,16 @@ def test_a_series_that_its_profile_explains_counts_as_others_do(tiny):
     )
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_a_series_of_zeros_is_counted_in_the_size_of_the_others(tiny, unit):
+    frame = pd.DataFrame({"sold": unit * (3 + np.sin(np.arange(200) / 4)), "never": 0.0, "rarely": 0.0})
+    frame.loc[7, "rarely"] = 2 * unit
+    model = tiny().fit(frame, val_size=40)
+    np.testing.assert_allclose(model.scale_[1], 3 * unit, rtol=0.1)  # the median of 4 and 2
+    forecast = model.predict()
+    assert np.abs(forecast["never"]).max() < 0.05 * forecast["sold"].mean()
+
+
 def test_units_are_of_what_was_measured_not_of_lines_through_holes(tiny):
     frame = daily(0.1)
     frame.iloc[100:200, 0] = np.nan

@@ -165,18 +165,29 @@ def test_a_saved_model_goes_on_learning_where_it_was(fitted, waves, tmp_path):
     pd.testing.assert_frame_equal(loaded.predict(level=[80]), fitted.predict(level=[80]), check_exact=True)
 
 
+def test_a_series_that_ended_is_left_out_of_wide_rows_as_of_long_ones(waves, tiny):
+    def after(rows):
+        model = tiny(missing="mask", max_epochs=2).fit(waves.iloc[:400])
+        return model.update(rows).predict()
+
+    rows = waves.iloc[400:410]
+    found = after(rows[["a"]])
+    pd.testing.assert_frame_equal(found, after(rows.assign(b=np.nan)), check_exact=True)
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "says"),
     [
         (slice(401, 410), ["a", "b"], r"must begin where the known ones end, at 2024-01-17 16:00:00, got .*17:00:00"),
         (slice(399, 410), ["a", "b"], "must begin where the known ones end"),
-        (slice(400, 410), ["b"], r"must be of the series \['a', 'b'\], got \['b'\]"),
+        (slice(400, 410), ["b"], r"series \['a', 'b'\], got \['b'\] \(without \['a'\]\)\. A series that ended can"),
+        (slice(400, 410), ["a", "b", "c"], r"got .* \(with the new \['c'\]\)\. New ones can be forecast by predict"),
     ],
 )
 def test_rows_that_do_not_follow_are_refused_and_nothing_is_changed(fitted, waves, rows, columns, says):
     before = fitted.predict(level=[80])
     with pytest.raises(ValueError, match=says):
-        fitted.update(waves.iloc[rows][columns])
+        fitted.update(waves.assign(c=1.0).iloc[rows][columns])
     holed = waves.iloc[400:410].copy()
     holed.iloc[3, 0] = np.nan
     with pytest.raises(ValueError, match="NaN in series 'a' at 2024-01-17 19:00"):
