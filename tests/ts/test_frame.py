@@ -110,6 +110,9 @@ def test_a_freq_that_is_unknown_does_not_fit_or_cannot_be_found_is_named(wide):
         (lambda w: w.assign(d="x"), ValueError, "column 'd' of a wide frame must be numeric"),
         (lambda w: w.reset_index(names="date"), ValueError, r"'date' of a wide frame holds times.*df\.set_index"),
         (lambda w: w.assign(date="2024-05-01 10:00"), ValueError, "'date' of a wide frame holds times"),
+        (lambda w: w.assign(date="1.5.2024"), ValueError, "'date' of a wide frame holds times"),
+        (lambda w: w.assign(d="1,5"), ValueError, "column 'd' of a wide frame must be numeric"),
+        (lambda w: w.assign(d=w["a"].astype(object)), ValueError, "column 'd' of a wide frame must be numeric"),
         (lambda w: np.zeros(5), ValueError, r"must be \[T, N\]"),
     ],
 )
