@@ -29,6 +29,14 @@ WIDTHS, CHUNKS = (32, 64, 128), (64, 128)
 EXPANSION = 4  # hidden layers are worked through in slices: a narrower one needs no less
 
 
+def kernel_of(direction: str, part: str, memory: str) -> Any:
+    """As it was decorated, without the search among choices."""
+    from titans_core.ops.memory.triton import backward, forward
+
+    module = {"forward": forward, "backward": backward}[direction]
+    return getattr(module, f"_{part}_{'linear' if memory == LINEAR else 'deep'}").fn
+
+
 def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     """A cell of :data:`FIELDS`, with or without the last, compiled; nothing is run. Not in a process with Triton's
     interpreter."""
@@ -36,11 +44,8 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from titans_core.ops.memory.triton import backward, forward
-
     direction, part, memory, tokens, width, chunk, block, warps, *_ = key
-    module = {"forward": forward, "backward": backward}[direction]
-    kernel = getattr(module, f"_{part}_{'linear' if memory == LINEAR else 'deep'}").fn
+    kernel = kernel_of(direction, part, memory)
     constants = {
         "K": width,
         "V": width,

@@ -3,8 +3,8 @@
     python benchmarks/memory_scaling.py
 
 A layer of 128 numbers and 4 heads in chunks of 64, which forgets towards its start. And, as far as that shows, one that
-forgets towards zero: untrained, it has decayed to numbers so small by then that a CPU takes several times as long, but
-where it takes them for zero (``torch.set_flush_denormal``).
+forgets towards zero: untrained, it has decayed to numbers so small by then that a CPU takes several times as long,
+unless it takes them for zero (``torch.set_flush_denormal``).
 Read in one stream, in pieces of 8,192 tokens; learned from in one call, forward and backward, as far as
 ``LEARNED``; and behind the stream 200 tokens one by one. Medians of ``REPEATS`` runs, but for a million tokens one.
 Finished cells are skipped on a second run.

@@ -1,5 +1,6 @@
 """The READMEs' tables of the memory, from their result files."""
 
+import itertools
 from typing import Any
 
 from memory_kernels import CHUNKS, MEMORIES, TOKENS, WIDTHS
@@ -64,13 +65,12 @@ def memory_kernels(place: Any) -> str:
         "| memory | tokens | width | " + " | ".join(f"chunks of {chunk}" for chunk in CHUNKS) + " |",
         "|---|---|---|" + "---|" * len(CHUNKS),
     ]
-    for memory in MEMORIES:
-        for tokens in TOKENS:
-            for width in WIDTHS:
-                shape = {"memory": memory, "tokens": tokens, "width": width}
-                rows = [row for row in every if all(row[name] == value for name, value in shape.items())]
-                cells = [_needs([row for row in rows if row["chunk"] == chunk]) for chunk in CHUNKS]
-                lines.append(f"| {memory} | {tokens} | {width} | {' | '.join(cells)} |")
+    of_shape: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in every:
+        of_shape.setdefault(tuple(row[name] for name in ("memory", "tokens", "width", "chunk")), []).append(row)
+    for shape in itertools.product(MEMORIES, TOKENS, WIDTHS):
+        cells = [_needs(of_shape.get((*shape, chunk), [])) for chunk in CHUNKS]
+        lines.append(f"| {' | '.join(map(str, [*shape, *cells]))} |")
     said = "Kilobytes of shared memory, of 227, that the widest of the four kernels takes by its narrowest choice of"
     said += " slices and warps; and the bytes a thread that spill out of the registers of the worst kernel, by its best"
     said += " choice; seconds to compile all choices of all four. Hidden layers four times as wide. Triton"

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 LARGEST = float(np.finfo(np.float32).max)
-DATE = re.compile(r"\s*\d{1,4}([-/.])\d{1,2}\1\d{1,4}(\D|$)")
+_DATE = re.compile(r"\s*\d{1,4}([-/.])\d{1,2}\1\d{1,4}(\D|$)")
 
 
 def to_pandas(df: Any) -> Any:
@@ -35,7 +35,7 @@ def is_time(column: pd.Series) -> bool:
     if pd.api.types.is_datetime64_any_dtype(column):
         return True
     first = column.dropna().head(8)
-    return len(first) > 0 and all(isinstance(x, date) or (isinstance(x, str) and DATE.match(x)) for x in first)
+    return len(first) > 0 and all(isinstance(x, date) or (isinstance(x, str) and _DATE.match(x)) for x in first)
 
 
 def unusable(values: np.ndarray, gaps: bool) -> np.ndarray:

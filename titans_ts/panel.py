@@ -12,11 +12,16 @@ from titans_ts.stamps import Step, following, name_of
 Layout = Literal["long", "wide", "matrix"]
 
 
+def beyond(names: list[Any], known: list[Any]) -> list[Any]:
+    """Those of the names that are not known."""
+    there = set(known)
+    return [name for name in names if name not in there]
+
+
 def differing(given: list[Any], known: list[Any]) -> str:
     """By which names two lists of series differ, for a message: long ones begin alike."""
-    lacks = [name for name in known if name not in set(given)]
-    new = [name for name in given if name not in set(known)]
-    found = [f"{what} {names[:8]}" for what, names in (("without", lacks), ("with the new", new)) if names]
+    ways = (("without", beyond(known, given)), ("with the new", beyond(given, known)))
+    found = [f"{how} {names[:8]}" for how, names in ways if names]
     return f" ({', '.join(found)})" if found else ""
 
 
@@ -83,8 +88,7 @@ class Panel:
 
     def with_silent(self, ids: list[Any]) -> "Panel":
         """The panel, and behind its series those of ``ids`` that it lacks, as NaN."""
-        known = set(self.ids)
-        silent = [name for name in ids if name not in known]
+        silent = beyond(ids, self.ids)
 
         def widened(table: np.ndarray, axis: int, value: Any = np.nan) -> np.ndarray:
             shape = (*table.shape[:axis], len(silent), *table.shape[axis + 1 :])
@@ -156,10 +160,9 @@ class Panel:
             ValueError: other series, or rows that do not follow.
         """
         if newer.ids != self.ids:
-            known = set(self.ids)
             way = (
                 "New ones can be forecast by predict(df), or learned by another fit."
-                if any(name not in known for name in newer.ids)
+                if beyond(newer.ids, self.ids)
                 else "A series that ended can be left out with missing='mask' or 'interpolate'."
             )
             raise ValueError(

@@ -154,8 +154,9 @@ def test_chunks_of_any_size_and_parts_of_chunks(make_inputs, chunk_size, T):
 
 
 @pytest.mark.parametrize(("K", "V"), [(128, 128), (16, 128)])
-def test_the_widest_tiles_of_float32(make_inputs, K, V):
+def test_the_widest_tiles_of_float32(make_inputs, monkeypatch, K, V):
     """Which are read again where others are kept."""
+    choose_among(CHOICES[1:2], monkeypatch)  # with four warps they compile for a minute
     compare(make_inputs(B=1, T=131, H=1, K=K, V=V, hidden=32, rate=0.02, extreme=False), chunk_size=128)
 
 

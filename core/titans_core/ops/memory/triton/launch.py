@@ -17,7 +17,7 @@ HOPPER = 232_448  # bytes of shared memory of a block there, for which it was se
 
 # Slices of the sliced width, and warps, among which the first call on a shape chooses by trying; Triton keeps the
 # choice on disk. Each fits Hopper with every shape; one more costs every new shape seconds. Compiled ahead of time
-# (benchmarks/memory_kernels.py), eight warps spill least, 32 columns with four most.
+# (benchmarks/memory_kernels.py), eight warps mostly spill least.
 CHOICES = ((32, 8), (16, 8), (16, 4))
 
 # Pieces and memories, which differ from call to call: kernels of their own for counts of 1 and for multiples of 16
