@@ -14,7 +14,6 @@ memory is its own. Cells that are done are skipped.
 
 import argparse
 import multiprocessing
-import resource
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from cells import work
-from records import RESULTS
+from records import RESULTS, resident_mib
 
 from titans_datasets import info, load
 from titans_datasets.audit import score_clean
@@ -82,7 +81,7 @@ def score(name: str, seed: int, genome: str | None, rows: int | None) -> dict[st
         "trained_on": len(X),
         "genome_bytes": Path(genome).stat().st_size if genome else None,
         "parameters": sum(p.numel() for p in model.network_.parameters()),
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "peak_mib": round(resident_mib("VmHWM")),
     }
 
 

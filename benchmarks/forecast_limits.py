@@ -10,7 +10,6 @@ errors; where the real sets are in the data home, ``forecast_table3.py --sets EC
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ import pandas as pd
 import torch
 from forecast_search import alone
 from generated import in_place_of, waves
-from records import RESULTS, append, read
+from records import RESULTS, append, read, resident_mib
 
 FILE = RESULTS / "forecast_limits.jsonl"
 
@@ -112,7 +111,7 @@ def main() -> None:
     if args.case:
         torch.set_num_threads(1)
         row = CASES[args.case]()
-        print(json.dumps({**row, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+        print(json.dumps({**row, "peak_mb": resident_mib("VmHWM")}))
         return
     done = set() if args.again else {row["case"] for row in read(FILE)}
     for name in CASES:

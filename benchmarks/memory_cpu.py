@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from records import RESULTS, append, read
+from records import RESULTS, append, read, resident_mib
 from torch import Tensor, nn
 
 FILE = RESULTS / "memory_cpu.jsonl"
@@ -122,14 +122,9 @@ def measure_memory(side: str, mode: str, case: tuple[int, int, int, int]) -> flo
     x = torch.randn(1, T, dim)
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
-    before = _status_mb("VmRSS")
+    before = resident_mib("VmRSS")
     MODES[mode](layer, x)
-    return _status_mb("VmHWM") - before
-
-
-def _status_mb(key: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:")) / 1024
+    return resident_mib("VmHWM") - before
 
 
 def main() -> None:

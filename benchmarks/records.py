@@ -55,6 +55,15 @@ def read(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def resident_mib(key: str) -> float:
+    """MiB that this process holds (``VmRSS``), or the most it held (``VmHWM``), of which Linux's /proc tells.
+
+    (What ``getrusage`` calls the most starts with what the parent of the process held.)
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:")) / 1024
+
+
 def _cpu() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,6 +1,9 @@
-"""Shared by all tests: one thread, and the real data sets where they are at hand."""
+"""Shared by all tests: one thread, processes of their own, and the real data sets where they are at hand."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,3 +29,29 @@ def real_data() -> Path:
         pytest.skip(f"real data: no folder {home / 'ts'}; set TITANS_DATA_HOME")
     os.environ["TITANS_DATA_HOME"] = str(home)
     return home
+
+
+MEGABYTES = """
+import re
+from pathlib import Path
+
+def megabytes(key):
+    return int(re.search(rf"{key}:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+"""
+
+
+@pytest.fixture
+def measured() -> Callable[..., list[float]]:
+    """Runs a script in a process of its own and reads the numbers that it prints.
+
+    ``megabytes("VmHWM")`` is at its hand: the most that the process held. (What ``getrusage`` calls the most starts
+    with what its parent held.)
+    """
+    if sys.platform != "linux":
+        pytest.skip("the resident set is read from /proc")
+
+    def run(script: str, *arguments: str) -> list[float]:
+        command = [sys.executable, "-W", "ignore", "-c", MEGABYTES + script, *arguments]
+        return list(map(float, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()))
+
+    return run

@@ -1,8 +1,6 @@
 """Any stretch of a FASTA file, and windows over all of it."""
 
 import pickle
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pyfaidx
@@ -182,7 +180,7 @@ def test_numbers_out_of_range_are_refused_at_once(genome, arguments, message):
         genome.windows(**arguments)
 
 
-def test_memory_does_not_grow_with_the_genome(tmp_path):
+def test_memory_does_not_grow_with_the_genome(tmp_path, measured):
     """A genome of 60 MB is walked with less than 20 MB beyond what importing took."""
     path = tmp_path / "long.fa"
     with path.open("w") as sink:
@@ -190,18 +188,16 @@ def test_memory_does_not_grow_with_the_genome(tmp_path):
         for _ in range(60):
             sink.write(("ACGTACGTTG" * 10 + "\n") * 10_000)
     code = (
-        "import sys, resource\n"
+        "import sys\n"
         "from titans_dna import Genome\n"
         "genome = Genome(sys.argv[1])\n"
-        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "before = peak()\n"
+        "before = megabytes('VmHWM')\n"
         "n = sum(len(w.sequence) for w in genome.windows(10_000, max_n_fraction=0.5))\n"
-        "print(n, peak() - before)"
+        "print(n, megabytes('VmHWM') - before)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-    n, grown_kb = map(int, done.stdout.split())
+    n, grown = measured(code, str(path))
     assert n == 60_000_000
-    assert grown_kb < 20_000
+    assert grown < 20
 
 
 # ---- workers

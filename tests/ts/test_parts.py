@@ -1,8 +1,5 @@
 """Batches of very long windows are read part by part: the same numbers, in memory that does not grow with the batch."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -55,10 +52,9 @@ def test_parts_have_the_error_and_the_gradient_of_the_whole(monkeypatch, togethe
             torch.testing.assert_close(torch.as_tensor(a), torch.as_tensor(b), rtol=1e-10, atol=1e-12)
 
 
-def test_a_lookback_of_50000_steps_fits_in_2_gib_with_the_defaults(real_data):
+def test_a_lookback_of_50000_steps_fits_in_2_gib_with_the_defaults(real_data, measured):
     """A batch of 84 windows of ETTm1, as they come by default; read whole it takes a GiB more than there is."""
     script = """
-import resource
 import torch
 from titans_datasets import load
 from titans_ts import TitansForecaster
@@ -67,7 +63,7 @@ torch.set_num_threads(1)
 frame = load("ETTm1").iloc[: 50_000 + 96 + 11 + 96]
 model = TitansForecaster(h=96, input_size=50_000, max_epochs=1, random_state=0, verbose=0).fit(frame, val_size=96)
 assert model.predict(frame).notna().all(axis=None)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(megabytes("VmHWM") / 1024)
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, capture_output=True, text=True)
-    assert float(done.stdout) < 2, done.stdout
+    [gib] = measured(script)
+    assert gib < 2
