@@ -104,6 +104,14 @@ _OPTIONS = {
     "Fill the gap (for instance df.resample, or missing='interpolate')": "Fill the gap (or --missing interpolate)",
     "Fill them (for instance df.interpolate())": "Fill them",
     "Make them regular (for instance df.resample), or pass freq": "Make them regular, or name --freq",
+    "df.sort_index(), or df.sort_values('ds')": "its rows by their time",
+    "df.sort_values(['unique_id', 'ds'])": "its rows by series and time",
+    "make it the index (df.set_index, of time stamps by pd.to_datetime), or name it 'ds'": "name it, --time",
+    "declared in exogenous": "named by --hist or --futr",
+    "exogenous declares": "the model has",
+    "exogenous calendar='auto'": "--calendar",
+    "exogenous profile='auto'": "--profile",
+    "Drop them; exogenous={'calendar': 'auto'} tells": "Drop them; --calendar tells",
     "pass the freq that the data has": "name the step that the data has, --freq",
     "Pass the freq that the data has": "Name the step that the data has, --freq",
     "Pass freq, such as freq='h'": "Name the step, such as --freq h",
@@ -130,6 +138,7 @@ _OPTIONS = {
     "+ h =": "+ --horizon =",
     "or h.": "or --horizon.",
     "input_size": "--lookback",
+    "df": "the file",
 }
 # not where it is a part of a name, of a path, or in quotes
 _ARGUMENT = re.compile(rf"(?<![\w'/\\.-])(?:{'|'.join(map(re.escape, _OPTIONS))})(?![_/\\-]|\.\w)")

@@ -408,7 +408,7 @@ class TitansForecaster(TitansEstimator):
 
         Args:
             df: as in ``predict``.
-            actual: a frame of what really came, drawn beside the forecast.
+            actual: a frame of what really came, or a column of one, drawn beside the forecast.
             series: which to draw; default: the first six.
             history: rows of the past to draw; default: ``2 * h``, where the frame has them.
             level: as in ``predict``; drawn as bands.
@@ -422,9 +422,12 @@ class TitansForecaster(TitansEstimator):
         past = self._asked(df, static_df)
         levels = check_levels(level)
         values = self._continue(past, futr_df, levels, from_start=df is not None)
-        truth = None if actual is None else self._read(of_values(actual), Columns(), None, reset=False)
-        if truth is not None and not is_frame(actual):  # a matrix is of the rows that follow
-            truth = replace(truth, index=past.future(len(truth.values)))
+        truth = None
+        if actual is not None:
+            actual = of_values(actual, past.ids)
+            truth = self._read(actual, Columns(), None, reset=False)
+            if not is_frame(actual):  # a matrix is of the rows that follow
+                truth = replace(truth, index=past.future(len(truth.values)))
         return plot_forecast(past, past.future(h), values, levels, truth, series, history or 2 * h)
 
     def _asked(self, df: Any, static_df: Any) -> Panel:

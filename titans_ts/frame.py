@@ -25,6 +25,8 @@ from titans_ts.stamps import (
 LONG_COLUMNS = ("unique_id", "ds", "y")
 POLICIES = ("error", "interpolate", "mask")
 NO_COLUMNS = Columns()
+_OF_STAMPS = ("quarter", "month", "day", "day_of_week", "day_of_year", "hour", "minute")
+_ENOUGH = 20  # rows that a series does not happen to share with them
 
 
 def read_frame(
@@ -140,8 +142,8 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None, missing: str) -> Panel:
         if not holds_numbers(df[name]):
             if is_time(df[name]):
                 raise ValueError(
-                    f"column {name!r} of a wide frame holds times, and is no series: make it the index, "
-                    f"df.set_index(pd.to_datetime(df[{name!r}])).drop(columns={name!r}), or name it 'ds'."
+                    f"column {name!r} of a wide frame holds times, and is no series: make it the index (df.set_index, "
+                    "of time stamps by pd.to_datetime), or name it 'ds'."
                 )
             raise ValueError(
                 f"column {name!r} of a wide frame must be numeric (one column a series), got {df[name].dtype}. "
@@ -155,6 +157,7 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None, missing: str) -> Panel:
             f"the index of df has {int(np.sum(df.index.isna()))} missing time stamps. Drop or fill those rows."
         )
     check_order(df.index, "df")
+    _warn_of_calendar(df)
     step = find_step(df.index, freq, "df")
     axis = check_regular(df.index, step, "df", gaps=missing != "error").rename("ds")
     values = df.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -166,6 +169,21 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None, missing: str) -> Panel:
     else:
         axis = df.index.rename("ds")
     return Panel(values, list(df.columns), axis, step, "wide")
+
+
+def _warn_of_calendar(df: pd.DataFrame) -> None:
+    """Says so where columns of a wide frame are only what its time stamps say, such as their year."""
+    if not isinstance(df.index, pd.DatetimeIndex) or len(df) < _ENOUGH:
+        return
+    said = [getattr(df.index, part).to_numpy() for part in _OF_STAMPS]
+    said = [df.index.year.to_numpy(), *(part for part in said if part.min() < part.max())]
+    whole = [name for name in df.columns if pd.api.types.is_integer_dtype(df[name])]
+    told = [name for name in whole if any(np.array_equal(df[name].to_numpy(), part) for part in said)]
+    if told:
+        warn_caller(
+            f"columns {told} of the wide frame only say again what its time stamps say, and are taken for series to "
+            "forecast. Drop them; exogenous={'calendar': 'auto'} tells the time of day, week and year."
+        )
 
 
 class _Rows(NamedTuple):

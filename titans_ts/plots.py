@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
+from titans_core.checks import below_one
 from titans_core.train.picture import Picture
 from titans_ts.frame import read_frame
 from titans_ts.libraries import to_pandas
@@ -128,6 +129,7 @@ def plot_surprise(surprise: Any, df: Any = None, series: list[Any] | None = None
         series: which to draw; default: the first six.
         quantile: moments above this part of a series' surprise are marked.
     """
+    below_one("quantile", quantile)
     surprise = _need(surprise, ("unique_id", "ds", "surprise"))
     chosen = _chosen(surprise["unique_id"].unique().tolist(), series)
     truth = None

@@ -1,6 +1,8 @@
 """Panels for an estimator: of rows that follow, and with static columns."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,26 @@ from titans_ts.frame import LONG_COLUMNS, read_frame
 from titans_ts.panel import Panel, filled
 from titans_ts.stamps import following
 
+_NOT_DATA: tuple[tuple[Any, str], ...] = (
+    (type(None), "Give the rows."),
+    ((str, Path), "Read the file first: pd.read_csv({!r}), and make its time stamps such by pd.to_datetime."),
+    (Mapping, "Make one of it: pd.DataFrame(df), and pd.concat of frames."),
+)
+
 
 def is_frame(df: Any) -> bool:
-    """Whether it is a frame, of any library, and not a matrix."""
+    """Whether it is a frame, of any library, and not a matrix.
+
+    Raises:
+        TypeError: what is often given in the place of either; the message says what to do.
+    """
+    for kind, do in _NOT_DATA:
+        if isinstance(df, kind) and not hasattr(df, "shape"):  # a sparse matrix may be a mapping
+            raise TypeError(
+                f"df must be a pandas or polars DataFrame or a numpy matrix, got {type(df).__name__}. {do.format(df)}"
+            )
+    if hasattr(df, "collect"):  # asking it for its columns would already make it work
+        raise TypeError(f"df must be a DataFrame, got {type(df).__name__}, which is yet to be read: df.collect().")
     return hasattr(df, "columns")
 
 
@@ -75,7 +94,10 @@ def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Pan
     return replace(panel, stat=read_static(static_df, panel.ids, names, missing != "error"))
 
 
-def of_values(df: Any) -> Any:
-    """Of a long frame the values only; of any other, all of it."""
+def of_values(df: Any, ids: list[Any] | None = None) -> Any:
+    """Of a long frame the values only; of any other, all of it; of one column of a wide frame, a frame of it. Where it
+    has no name, it is the one of ``ids``."""
+    if isinstance(df, pd.Series) and isinstance(df.index, pd.DatetimeIndex):
+        return df.to_frame(ids[0] if df.name is None and ids is not None and len(ids) == 1 else df.name)
     named = is_frame(df) and set(LONG_COLUMNS) <= set(df.columns)
     return df[list(LONG_COLUMNS)] if named else df

@@ -1,12 +1,14 @@
 """Time stamps: sorted, without duplicates, regular, and what their step is."""
 
+import re
 import warnings
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-Freq = str | int | pd.offsets.BaseOffset
+Freq = str | int | pd.offsets.BaseOffset | timedelta | np.timedelta64
 Step = pd.offsets.BaseOffset | int
 
 
@@ -51,10 +53,12 @@ def find_step(index: pd.Index, freq: Freq | None, where: str) -> Step:
             raise ValueError(f"freq must be a positive integer for integer time stamps, got {freq!r}.")
         return int(freq)
     try:
-        return pd.tseries.frequencies.to_offset(freq)  # type: ignore[arg-type]
+        return pd.tseries.frequencies.to_offset(pd.Timedelta(freq) if isinstance(freq, np.timedelta64) else freq)
     except (ValueError, TypeError) as error:
+        meant = re.search(r"(?:use '|you mean )(\w+)", str(error))
         raise ValueError(
-            f"unknown freq {freq!r}: use a pandas frequency such as 'h' (not 'H'), '15min', 'D', 'MS'."
+            f"unknown freq {freq!r}: use a pandas frequency such as 'h', '15min', 'D', 'MS'."
+            + (f" Did you mean {meant[1]!r}?" if meant else "")
         ) from error
 
 

@@ -253,6 +253,24 @@ def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
     assert "Fill them, cut them off, or" in said(wide.mask(wide == wide.iloc[7, 1]))
     assert "Name the step, such as --freq h." in said(wide.iloc[:1])
     assert "or name --freq (such as 'SMS'" in said(wide.iloc[[i * (i + 1) // 2 for i in range(12)]])
+    turned = wide.iloc[[1, 0, *range(2, len(wide))]]
+    assert "the file is not sorted by time: " in said(turned)
+    assert "Sort it first: its rows by their time." in said(turned)
+    assert "Sort it first: its rows by series and time." in said(to_long(turned), index=False)
+    assert "is no series: name it, --time." in said(wide.assign(date="2024-05-01"))
+
+
+def test_a_column_that_is_not_read_is_told_how_to_be_named(run, wide, to_long, tmp_path):
+    to_long(wide).assign(price=1.0).to_csv(tmp_path / "x.csv", index=False)
+    said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL).stderr
+    assert "are not named by --hist or --futr" in said
+
+
+def test_bars_are_not_among_what_is_printed(run, wide_file, tmp_path):
+    loud = [argument for argument in SMALL if argument != "--quiet"]
+    found = run("backtest", wide_file, "--windows", "2", *loud)
+    assert "Epoch 0" in found.stderr
+    assert re.fullmatch(r" +MAE +RMSE\nunique_id +\n(\w+ +[\d.]+ +[\d.]+\n)+", found.stdout)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Frames in and out: every bad one is refused with the place and the remedy, every good one comes back in kind."""
 
+from datetime import timedelta
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -95,7 +97,11 @@ def test_a_freq_that_is_unknown_does_not_fit_or_cannot_be_found_is_named(wide):
         read_frame(scattered)
     with pytest.raises(ValueError, match="positive integer for integer time stamps"):
         read_frame(wide.reset_index(drop=True), freq="h")
-    assert read_frame(wide.iloc[:2], freq="h").freq == pd.offsets.Hour()
+    for short, meant in (("M", "ME"), ("H", "h"), ("15T", "min")):
+        with pytest.raises(ValueError, match=f"unknown freq {short!r}.* Did you mean {meant!r}"):
+            read_frame(wide, freq=short)
+    for hour in ("h", timedelta(hours=1), pd.Timedelta(hours=1), np.timedelta64(1, "h")):
+        assert read_frame(wide.iloc[:2], freq=hour).freq == pd.offsets.Hour()
 
 
 @pytest.mark.parametrize(
@@ -185,6 +191,12 @@ def test_columns_that_are_not_read_are_named(wide, to_long):
         panel = read_frame(long.assign(temperature=20.0))
     assert told[0].filename == __file__
     assert np.array_equal(panel.values, read_frame(long).values)
+
+
+def test_a_column_that_only_says_what_the_stamps_say_is_no_series(wide):
+    with pytest.warns(UserWarning, match=r"columns \['year', 'h'\] of the wide frame only say again") as told:
+        read_frame(wide.assign(year=wide.index.year, c=np.arange(len(wide)), h=wide.index.hour, none=0))
+    assert len(told) == 1
 
 
 def test_columns_of_several_levels_are_refused_with_how_to_name_them(wide):

@@ -35,6 +35,26 @@ def frame():
     return pd.DataFrame(rows, columns=["unique_id", "ds", "cutoff", "y", "Titans"])
 
 
+@pytest.mark.parametrize("make", [lambda truth: truth, lambda truth: truth["b"], lambda truth: truth.to_numpy()])
+def test_what_came_is_drawn_from_a_frame_a_column_and_a_matrix(tiny, wide, make):
+    drawn = tiny().fit(wide.iloc[:-4]).plot(actual=make(wide.iloc[-4:]), series="b").axes[0]
+    line = next(line for line in drawn.lines if line.get_label() == "actual")
+    np.testing.assert_array_equal(line.get_ydata(), wide["b"].iloc[-4:])
+    np.testing.assert_array_equal(line.get_xdata(), wide.index[-4:])
+
+
+def test_what_came_of_the_only_series_needs_no_name(tiny, wide):
+    drawn = tiny().fit(wide[["b"]].iloc[:-4]).plot(actual=wide["b"].iloc[-4:].rename(None)).axes[0]
+    assert "actual" in [line.get_label() for line in drawn.lines]
+
+
+@pytest.mark.parametrize("quantile", [-0.1, 1, 2, "most"])
+def test_the_part_that_is_not_marked_is_a_part(quantile):
+    frame = pd.DataFrame({"unique_id": "a", "ds": range(4), "surprise": 1.0})
+    with pytest.raises(ValueError, match=r"quantile must be in \[0, 1\)"):
+        plot_surprise(frame, quantile=quantile)
+
+
 @pytest.mark.parametrize("history", [0, -5, 2.5, "x"])
 def test_rows_of_the_past_to_draw_are_a_count(tiny, wide, history):
     with pytest.raises(ValueError, match=r"history must be an integer >= 1"):

@@ -1,5 +1,7 @@
 """scikit-learn's own checks, on a matrix forecaster."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -123,3 +125,19 @@ def test_a_fit_that_fails_leaves_what_was_fitted(tiny, wide):
         model.fit(matrix[:8, :2])
     assert model.n_features_in_ == matrix.shape[1]
     np.testing.assert_array_equal(model.predict(matrix), expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (None, "got NoneType. Give the rows"),
+        ("sales.csv", r"got str. Read the file first: pd.read_csv\('sales.csv'\)"),
+        (Path("sales.csv"), "Read the file first"),
+        ({"a": [1.0, 2.0]}, r"got dict. Make one of it: pd.DataFrame\(df\)"),
+        (pl.LazyFrame({"a": [1.0]}), r"got LazyFrame, which is yet to be read: df.collect\(\)"),
+    ],
+)
+@pytest.mark.parametrize("call", ["fit", "update", "score"])
+def test_what_is_often_given_for_a_frame_is_refused_with_what_to_do(tiny, wide, call, given, says):
+    with pytest.raises(TypeError, match=says):
+        getattr(tiny().fit(wide), call)(given)

@@ -1,11 +1,13 @@
 """What happens around steps and epochs: averaged weights, remembering the best ones and the losses, a progress bar."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, TQDMProgressBar, WeightAveraging
+from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 from torch import Tensor, nn
 
 
@@ -91,9 +93,21 @@ class OnEpoch(L.Callback):
 
 
 class ProgressBar(TQDMProgressBar):
-    """One line an epoch, with both losses; validation, which is short, has no bar of its own."""
+    """One line an epoch, with both losses; validation, which is short, has no bar of its own.
+
+    On stderr, as bars are: what a program prints can be piped into a file without them.
+    """
+
+    def init_train_tqdm(self) -> Any:
+        return Tqdm(
+            desc=self.train_description,
+            position=2 * self.process_position,
+            disable=self.is_disabled,
+            dynamic_ncols=True,
+            file=sys.stderr,
+            smoothing=0,
+            bar_format=self.BAR_FORMAT,
+        )
 
     def init_validation_tqdm(self) -> Any:
-        bar = super().init_validation_tqdm()
-        bar.disable = True
-        return bar
+        return Tqdm(disable=True)
