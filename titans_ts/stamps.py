@@ -53,7 +53,8 @@ def find_step(index: pd.Index, freq: Freq | None, where: str) -> Step:
             raise ValueError(f"freq must be a positive integer for integer time stamps, got {freq!r}.")
         return int(freq)
     try:
-        return pd.tseries.frequencies.to_offset(pd.Timedelta(freq) if isinstance(freq, np.timedelta64) else freq)
+        step: Any = pd.Timedelta(freq) if isinstance(freq, np.timedelta64) else freq
+        return pd.tseries.frequencies.to_offset(step)
     except (ValueError, TypeError) as error:
         meant = re.search(r"(?:use '|you mean )(\w+)", str(error))
         raise ValueError(
