@@ -1,10 +1,7 @@
 """The forecaster from the command line, built on typer. ``python -m titans_ts --help`` explains it."""
 
 import json
-import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +16,7 @@ import pandas as pd
 
 from titans_core.archive import check_kind
 from titans_core.files import written_whole
+from titans_ts.cli_words import told
 from titans_ts.files import columns_of, read_ahead, read_facts, read_series, writable
 from titans_ts.libraries import to_pandas
 
@@ -94,85 +92,12 @@ ValSize = Annotated[
 ]
 
 
-_NUMBERS = "write its numbers as 1234.56, or as 1234,56 where ; parts the cells, with nothing between thousands"
-# what errors call an argument of Python, and what they advise to do in it
-_OPTIONS = {
-    "Drop or convert it; or, if this is a long frame, name its columns: "
-    "df.rename(columns={...: 'unique_id', ...: 'ds', ...: 'y'})": f"Drop it, or {_NUMBERS}; or, if this is a long "
-    "file, name its columns: --id, --time, --target",
-    "Convert it with pd.to_numeric": _NUMBERS.capitalize(),
-    "Fill the gap (for instance df.resample, or missing='interpolate')": "Fill the gap (or --missing interpolate)",
-    "Fill them (for instance df.interpolate())": "Fill them",
-    "Make them regular (for instance df.resample), or pass freq": "Make them regular, or name --freq",
-    "df.sort_index(), or df.sort_values('ds')": "its rows by their time",
-    "df.sort_values(['unique_id', 'ds'])": "its rows by series and time",
-    "make it the index (df.set_index, of time stamps by pd.to_datetime), or name it 'ds'": "name it, --time",
-    "declared in exogenous": "named by --hist or --futr",
-    "exogenous declares": "the model has",
-    "exogenous calendar='auto'": "--calendar",
-    "exogenous profile='auto'": "--profile",
-    "Drop them; exogenous={'calendar': 'auto'} tells": "Drop them; --calendar tells",
-    "pass the freq that the data has": "name the step that the data has, --freq",
-    "Pass the freq that the data has": "Name the step that the data has, --freq",
-    "Pass freq, such as freq='h'": "Name the step, such as --freq h",
-    "missing='interpolate' or 'mask'": "--missing interpolate or mask",
-    "missing='interpolate'": "--missing interpolate",
-    "missing='mask'": "--missing mask",
-    "in futr_df": "in a file, --future",
-    "futr_df": "--future",
-    "in static_df": "in a file, --static",
-    "static_df": "--static",
-    "Give another checkpoint_dir": "Give another --checkpoint",
-    "Give another study_name or storage": "Give another --storage",
-    "Give another storage": "Give another --storage",
-    "or use multivariate=False": "or leave out --multivariate",
-    "multivariate=True": "--multivariate",
-    "loss='quantile'": "--loss quantile",
-    "loss='student_t'": "--loss student_t",
-    "n_windows": "--windows",
-    "step_size=": "--step ",
-    "step_size": "--step",
-    "val_size=": "--val-size ",
-    "Fit with val_size": "Fit with --val-size",
-    "larger val_size": "larger --val-size",
-    "+ h =": "+ --horizon =",
-    "or h.": "or --horizon.",
-    "input_size": "--lookback",
-    "df": "the file",
-}
-# not where it is a part of a name, of a path, or in quotes
-_ARGUMENT = re.compile(rf"(?<![\w'/\\.-])(?:{'|'.join(map(re.escape, _OPTIONS))})(?![_/\\-]|\.\w)")
 # beside a saved model: how the file that it was fitted on was read
 _READ = "file.json"
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """What is wrong with the data, or with the training, is said in words: without a traceback, or the line of code
-    that warns."""
-
-    def said(message: Warning | Exception) -> str:
-        return _ARGUMENT.sub(lambda found: _OPTIONS[found[0]], str(message))
-
-    with warnings.catch_warnings():
-        shown = warnings.showwarning
-
-        def show(message: Warning | str, *where: Any, **more: Any) -> None:
-            if isinstance(message, UserWarning):
-                typer.secho(f"Warning: {said(message)}", fg="yellow", err=True)
-            else:
-                shown(message, *where, **more)
-
-        warnings.showwarning = show
-        try:
-            yield
-        except (ValueError, TypeError, ImportError, OSError, ArithmeticError) as error:
-            typer.secho(f"Error: {said(error)}", fg="red", err=True)
-            raise typer.Exit(1) from error
-
-
 @app.command()
-@_told()
+@told()
 def fit(
     data: Data,
     model: Annotated[Path, typer.Option("--model", help="Folder to save the model in.")],
@@ -215,7 +140,7 @@ def fit(
 
 
 @app.command()
-@_told()
+@told()
 def predict(
     model: Annotated[Path, typer.Option("--model", help="Folder of a saved model.")],
     data: Annotated[
@@ -268,7 +193,7 @@ def predict(
 
 
 @app.command()
-@_told()
+@told()
 def backtest(
     data: Data,
     windows: Annotated[int, typer.Option(help="How many forecasts, one after the other.", min=1)] = 5,
@@ -332,7 +257,7 @@ def backtest(
 
 
 @app.command()
-@_told()
+@told()
 def tune(
     data: Data,
     model: Annotated[Path, typer.Option("--model", help="Folder to save the best model in.")],
