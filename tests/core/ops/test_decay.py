@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from titans_core.ops.memory.decay import decayed_sum, decayed_sum_gradient
+from titans_core.ops.memory.decay import SCALE, decayed_sum, decayed_sum_gradient, scaled_back
 from titans_core.ops.memory.functions import coefficients
 
 
@@ -86,3 +86,32 @@ def test_long_products_in_float32_have_no_infinity_or_nan():
     df, _ = decayed_sum_gradient(f, D, torch.ones_like(D))
     assert D.isfinite().all()
     assert df.isfinite().all()
+
+
+@pytest.mark.parametrize("tokens", [1, 300])  # gates that a piece has, or each of its tokens
+@pytest.mark.parametrize(("keep", "eta"), [(0.5, 0.5), (0.9, 0.3), (0.2, 0.9), (0.01, 0.02), (1.0, 0.5)])
+def test_what_fades_is_zero_before_it_is_so_small_that_a_cpu_is_slow(keep, eta, tokens):
+    size, theta = 300, 0.01
+    gates = [torch.full((1, 1, tokens), value) for value in (1 - keep, eta, theta)]
+    found = coefficients(*gates, size, "chunk")
+    for x in found:
+        assert not ((x != 0) & (x.abs() < torch.finfo(x.dtype).tiny)).any()
+
+    g = [1.0]  # of two tokens that are so far apart, in Python's numbers
+    for m in range(1, size):
+        g.append(keep * g[-1] + eta**m)
+    expected = torch.tensor([[theta * g[t - i] if i <= t else 0 for i in range(size)] for t in range(size)])
+    torch.testing.assert_close(found.G[0, 0], expected, rtol=1e-4, atol=1e-30)
+    write = [[theta * g[size - 1 - i], theta * eta ** (size - 1 - i)] for i in range(size)]
+    torch.testing.assert_close(found.write[0, 0], torch.tensor(write), rtol=1e-4, atol=1e-30)
+    carry = [keep**size, eta * g[-1], eta**size]
+    torch.testing.assert_close(found.carry[0, 0], torch.tensor(carry), rtol=1e-4, atol=1e-30)
+
+
+def test_scaled_sums_are_exact():
+    """A power of two is taken out again without a trace."""
+    f = torch.rand(64, generator=torch.Generator().manual_seed(0))
+    unit = torch.eye(65)
+    assert torch.equal(
+        scaled_back(decayed_sum(f, SCALE * unit)), torch.nn.functional.hardshrink(decayed_sum(f, unit), 1 / SCALE)
+    )

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from titans_core.ops.memory.decay import decayed_sum, decayed_sum_gradient
+from titans_core.ops.memory.decay import SCALE, decayed_sum, decayed_sum_gradient, scaled_back
 
 
 class Coefficients(NamedTuple):
@@ -92,11 +92,11 @@ def coefficients_backward(
 
 def _sums(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor | None, Tensor]:
     """``[e | E]``, or None without momentum, and ``[a | b | A E]``, or ``[a | A]``. Row 0 is before the piece."""
-    ones = torch.eye(theta.shape[-1] + 1, dtype=theta.dtype, device=theta.device)
+    ones = torch.eye(theta.shape[-1] + 1, dtype=theta.dtype, device=theta.device) * SCALE
     keep = None if alpha is None else 1 - alpha
     if eta is None:
-        return None, decayed_sum(keep, ones).expand(*theta.shape[:-1], *ones.shape)
+        return None, scaled_back(decayed_sum(keep, ones)).expand(*theta.shape[:-1], *ones.shape)
     E = decayed_sum(eta, ones)
     inputs = F.pad(E, (1, 0))
     inputs[..., 0, :2] = ones[0, :2]  # before the piece, a = 1 and b = 0
-    return E, decayed_sum(keep, inputs)
+    return scaled_back(E), scaled_back(decayed_sum(keep, inputs))

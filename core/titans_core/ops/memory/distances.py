@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from titans_core.ops.memory.decay import decayed_sum, decayed_sum_gradient
+from titans_core.ops.memory.decay import SCALE, decayed_sum, decayed_sum_gradient, scaled_back
 
 
 def distances_forward(
@@ -64,12 +64,16 @@ def distances_backward(
 def _powers(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int) -> tuple[Tensor, Tensor | None, Tensor]:
     """``keep^0 .. keep^C``, likewise of eta, or None without momentum, and ``g_0 .. g_{C-1}``."""
     steps = torch.arange(size + 1, device=theta.device)
-    a = torch.ones_like(theta).expand(*theta.shape[:-1], size + 1) if alpha is None else (1 - alpha) ** steps
+
+    def powers(x: Tensor) -> Tensor:
+        return F.hardshrink(x**steps, 1 / SCALE)
+
+    a = torch.ones_like(theta).expand(*theta.shape[:-1], size + 1) if alpha is None else powers(1 - alpha)
     if eta is None:
         return a, None, a[..., :-1]
-    e = eta**steps
+    e = powers(eta)
     keep = None if alpha is None else (1 - alpha).expand_as(e)[..., 2:]
-    return a, e, decayed_sum(keep, e[..., :-1].unsqueeze(-1)).squeeze(-1)
+    return a, e, scaled_back(decayed_sum(keep, SCALE * e[..., :-1].unsqueeze(-1))).squeeze(-1)
 
 
 def _power_gradient(powers: Tensor, dpowers: Tensor) -> Tensor:
