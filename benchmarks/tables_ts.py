@@ -66,8 +66,8 @@ def table3(place: Any) -> str:
         "with several the standard deviation of the MSE. The settings of each set are what one rule chooses by the "
         "validation rows and a rehearsal of the protocol a block of rows earlier (`forecast_search.py`)"
         + ("; those of † by an earlier rule or recipe of training" if earlier else "")
-        + ". The test was not read once: the rule and the length of training were changed after errors of earlier ones "
-        "on test were known, and settings (a recipe of training among them) with a test error in the file are "
+        + ". The test errors were seen more than once: the rule and the length of training were changed after those of "
+        "earlier ones were known, and settings (a recipe of training among them) with a test error in the file are "
         + ", ".join(f"{count} for {name}" for name, count in counts.items())
         + f". {NOTES} {place(shown)}, 1 thread.",
     ]

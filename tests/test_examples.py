@@ -57,6 +57,17 @@ def test_what_else_it_does(short):
     assert names["forecaster"].context_.index[-1] == new_rows["ds"].max()
 
 
+def test_a_column_of_what_was_a_day_ago():
+    long = frame().reset_index().melt("ds", var_name="unique_id", value_name="y").assign(price=np.arange(1800.0))
+    last = long["ds"].max() - pd.Timedelta(hours=48)
+    names = {"pd": pd, "df": long[long["ds"] <= last], "future": long[long["ds"] > last].drop(columns="y")}
+    exec(next(block for block in GUIDE if "price_a_day_ago" in block), names)
+    assert (len(names["df"]), len(names["future"])) == (2 * (900 - 48 - 24), 2 * 48)
+    for part in (names["df"], names["future"]):
+        assert (part["price"] - part["price_a_day_ago"] == 24).all()
+    assert "y" not in names["future"]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_grid_search(short):
     from titans_ts import TitansForecaster

@@ -15,7 +15,10 @@ _OPTIONS = {
     "df.rename(columns={...: 'unique_id', ...: 'ds', ...: 'y'})": f"Drop it, or {_NUMBERS}; or, if this is a long "
     "file, name its columns: --id, --time, --target",
     "Convert it with pd.to_numeric": _NUMBERS.capitalize(),
-    "Fill the gap (for instance df.resample, or missing='interpolate')": "Fill the gap (or --missing interpolate)",
+    "Fill the gap (for instance df.resample, or missing='interpolate' or 'mask')": "Fill the gap (or --missing "
+    "interpolate or mask)",
+    "name the place whose clock it is: ds.dt.tz_localize('Europe/Berlin', ambiguous='infer')": "write the stamps with "
+    "their offset from UTC, and name the place: --timezone Europe/Berlin",
     "Fill them (for instance df.interpolate())": "Fill them",
     "Make them regular (for instance df.resample), or pass freq": "Make them regular, or name --freq",
     "df.sort_index(), or df.sort_values('ds')": "its rows by their time",

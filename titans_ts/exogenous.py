@@ -189,12 +189,22 @@ def read_future(
         series, stamp = ids[row // len(index)], index[row % len(index)]
         known = futr_df["unique_id"].unique().tolist()
         if series not in known:
-            raise ValueError(f"futr_df has no rows for series {series!r}: its series are {known[:8]}.")
+            more = "" if len(known) <= 8 else f" and {len(known) - 8} more"
+            raise ValueError(
+                f"futr_df has no rows for series {series!r}: its series are {known[:8]}{more}. To forecast these "
+                "alone, give predict(df) the rows of these series."
+            )
         lacks = f"finite {names[column]!r}" if wanted[row] in there else "row"
         raise ValueError(
             f"futr_df has no {lacks} for series {series!r} at {stamp}: it needs the {len(index)} steps from {index[0]} "
             f"to {index[-1]} of each series, and goes from {ds.min()} to {ds.max()}."
             + ("" if empty.any() else _ways_out(values[row, column]))
+        )
+    left_out = int((~wanted.isin(there)).sum())
+    if left_out:
+        warn_caller(
+            f"futr_df lacks {left_out} of the {len(wanted)} rows of the horizon, from {index[0]} to {index[-1]}, and "
+            f"goes from {ds.min()} to {ds.max()}: there {list(names)} count as not known."
         )
     return values.reshape(len(ids), len(index), len(names)).transpose(1, 0, 2)
 

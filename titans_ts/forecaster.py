@@ -86,7 +86,7 @@ class TitansForecaster(TitansEstimator):
             in standard deviations of the series.
         memory_: the online memory (:class:`~titans_ts.online.OnlineMemory`), or None where it did not lower the
             validation error, or the series were too short to learn one; ``memory_report_`` says by how much it did.
-            Without validation rows it is kept unasked.
+            Without validation rows it is always kept.
         calibration_: errors on the validation rows, from which intervals are made; None without such rows.
         context_: the newest rows, from where ``predict()`` goes on.
         seconds_: that ``fit`` took.
@@ -232,7 +232,8 @@ class TitansForecaster(TitansEstimator):
         Returns:
             In the layout of ``df`` (of the training frame, if None). Long: ``unique_id, ds, Titans``, and
             ``Titans-lo-80, Titans-hi-80`` for each level. Wide: one column a series, indexed by time, and
-            ``<series>-lo-80`` and so on. Matrix: ``[h, N]``, or with levels ``[h, N, 1 + 2 * len(level)]``.
+            ``<series>-lo-80`` and so on. Matrix: ``[h, N]``, or with levels ``[h, N, 1 + 2 * len(level)]``: the
+            forecast, lower bounds from the widest level to the narrowest, upper ones from the narrowest to the widest.
 
         Raises:
             NotFittedError: before ``fit``.
@@ -254,7 +255,9 @@ class TitansForecaster(TitansEstimator):
 
         Args:
             new_df: the rows that follow those known, of all series, in the layout of ``fit``; of a wide frame also one
-                row alone, ``df.iloc[i]``, whose values are told apart by their names.
+                row alone, ``df.iloc[i]``, whose values are told apart by their names. Rows, and of a long frame values
+                of some series, may be left out where ``missing`` is "mask" or "interpolate"; they cannot be given
+                later.
 
         Raises:
             NotFittedError: before ``fit``.
@@ -329,8 +332,9 @@ class TitansForecaster(TitansEstimator):
 
         Returns:
             A long frame ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level; ``cutoff`` is the last row
-            known. Whatever the layout of ``df``. Series that begin too late to train on before a cutoff are left out
-            of what is trained there, with a warning.
+            known, and ``y`` is NaN where nothing was measured. Long whatever the layout of ``df``; of polars if that
+            is. Series that begin too late to train on before a cutoff are left out of what is trained there, with a
+            warning.
 
         Raises:
             ValueError: bad arguments or a bad frame, or one too short for so many windows.
@@ -365,11 +369,12 @@ class TitansForecaster(TitansEstimator):
         it expected (the associative loss, Eq. 12), in its own units.
 
         Args:
-            df: as in ``predict``; read from its first row.
+            df: as in ``predict``; read from its first row, so the first values are those of an empty memory.
             static_df: as in ``predict``.
 
         Returns:
-            A long frame ``unique_id, ds, surprise``; ``ds`` is the last row that was told.
+            A long frame ``unique_id, ds, surprise``, one row every ``memory_.stride`` rows; ``ds`` is the last row that
+            was told. What is shorter than a stride hardly shows.
 
         Raises:
             NotFittedError: before ``fit``.

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from titans_ts.libraries import from_pandas
-from titans_ts.stamps import Step, following, name_of
+from titans_ts.stamps import Step, between, following, name_of
 
 Layout = Literal["long", "wide", "matrix"]
 
@@ -104,6 +104,24 @@ class Panel:
             drawn=widened(self.drawn, 1, False),
         )
 
+    def from_the_end_of(self, earlier: "Panel") -> "Panel":
+        """The panel, and before it the rows that were left out behind the last of ``earlier``, as NaN."""
+        left_out = between(earlier.index[-1], self.index[0], self.freq)
+        if not len(left_out):
+            return self
+
+        def begun(table: np.ndarray, value: Any = np.nan) -> np.ndarray:
+            return np.concatenate((np.full((len(left_out), *table.shape[1:]), value), table))
+
+        return replace(
+            self,
+            index=left_out.append(self.index).rename(self.index.name),
+            values=begun(self.values),
+            hist=begun(self.hist),
+            futr=begun(self.futr),
+            drawn=begun(self.drawn, False),
+        )
+
     def rows(self, start: int | None, stop: int | None = None) -> "Panel":
         """The panel of a part of the rows."""
         part = slice(start, stop)
@@ -173,7 +191,7 @@ class Panel:
         if newer.index[0] != expected:
             raise ValueError(
                 f"the new rows must begin where the known ones end, at {expected}, got {newer.index[0]}. "
-                "Give each row once, in order."
+                "Give each row once, in order; rows may be left out with missing='mask' or 'interpolate'."
             )
         return replace(
             self,

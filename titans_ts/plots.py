@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
-from titans_core.checks import below_one
+from titans_core.checks import at_least, below_one
 from titans_core.train.picture import Picture
 from titans_ts.frame import read_frame
 from titans_ts.libraries import to_pandas
@@ -17,6 +17,7 @@ from titans_ts.panel import Panel
 from titans_ts.reading import of_values
 
 MOST_SERIES = 6
+WARM_UP = 16
 FORECAST, PAST, TRUTH, ALARM = "#c4432b", "0.35", "0.65", "#7a1f8a"
 
 
@@ -63,16 +64,17 @@ def plot_forecast(
     return _finished(figure, panels)
 
 
-def plot_backtest(frame: Any, series: list[Any] | None = None) -> Figure:
+def plot_backtest(frame: Any, series: list[Any] | None = None, model: str = "Titans") -> Figure:
     """Forecasts of :meth:`~titans_ts.TitansForecaster.cross_validation` over what came; one panel a series.
 
     Args:
         frame: ``unique_id, ds, cutoff, y, Titans``, and bounds where they were asked for; the widest are drawn.
         series: which to draw; default: the first six.
+        model: column of the forecasts, of frames that have several, or other ones.
     """
-    frame = _need(frame, ("unique_id", "ds", "cutoff", "y", "Titans"))
+    frame = _need(frame, ("unique_id", "ds", "cutoff", "y", model))
     chosen = _chosen(frame["unique_id"].unique().tolist(), series)
-    low = next((c for c in frame.columns if str(c).startswith("Titans-lo-")), None)
+    low = next((c for c in frame.columns if str(c).startswith(f"{model}-lo-")), None)
     figure, panels = _panels(len(chosen))
     for axes, name in zip(panels, chosen, strict=True):
         own = frame[frame["unique_id"] == name]
@@ -85,24 +87,24 @@ def plot_backtest(frame: Any, series: list[Any] | None = None) -> Figure:
                 axes.fill_between(
                     part["ds"], part[low], part[high], color=FORECAST, alpha=0.15, linewidth=0, label=label
                 )
-            label = "Titans" if i == 0 else None
-            axes.plot(part["ds"], part["Titans"], color=FORECAST, linewidth=1.4, label=label)
+            label = model if i == 0 else None
+            axes.plot(part["ds"], part[model], color=FORECAST, linewidth=1.4, label=label)
             axes.axvline(cutoff, color="0.85", linewidth=0.8, zorder=0)
         _dress(axes, str(name))
     return _finished(figure, panels)
 
 
-def plot_residuals(frame: Any) -> Figure:
+def plot_residuals(frame: Any, model: str = "Titans") -> Figure:
     """Where a backtest erred: mean absolute error by step of the horizon, residuals over time, and how they spread.
 
     Each series counts in units of its own standard deviation in the frame.
 
     Args:
-        frame: as for :func:`plot_backtest`.
+        frame, model: as for :func:`plot_backtest`.
     """
-    frame = _need(frame, ("unique_id", "ds", "cutoff", "y", "Titans"))
+    frame = _need(frame, ("unique_id", "ds", "cutoff", "y", model))
     scale = frame.groupby("unique_id")["y"].transform("std").replace(0.0, 1.0).fillna(1.0)
-    residual = (frame["y"] - frame["Titans"]) / scale
+    residual = (frame["y"] - frame[model]) / scale
     step = frame.groupby(["unique_id", "cutoff"])["ds"].rank(method="first")
     figure = Picture(figsize=(10, 3.2), layout="constrained")
     by_step, by_time, spread = figure.subplots(1, 3)
@@ -120,7 +122,9 @@ def plot_residuals(frame: Any) -> Figure:
     return figure
 
 
-def plot_surprise(surprise: Any, df: Any = None, series: list[Any] | None = None, quantile: float = 0.99) -> Figure:
+def plot_surprise(
+    surprise: Any, df: Any = None, series: list[Any] | None = None, quantile: float = 0.99, warm_up: int = WARM_UP
+) -> Figure:
     """The surprise of the online memory over time, its highest moments marked: a view of anomalies.
 
     Args:
@@ -128,8 +132,11 @@ def plot_surprise(surprise: Any, df: Any = None, series: list[Any] | None = None
         df: what it is of, in any layout; each series is then drawn above its surprise, with the same moments marked.
         series: which to draw; default: the first six.
         quantile: moments above this part of a series' surprise are marked.
+        warm_up: the first values of each series, which surprise a memory that is still empty: they are drawn, and
+            neither count nor are marked. At most a quarter of them.
     """
     below_one("quantile", quantile)
+    at_least("warm_up", warm_up, 0)
     surprise = _need(surprise, ("unique_id", "ds", "surprise"))
     chosen = _chosen(surprise["unique_id"].unique().tolist(), series)
     truth = None
@@ -140,7 +147,8 @@ def plot_surprise(surprise: Any, df: Any = None, series: list[Any] | None = None
     panels = panels.reshape(len(chosen), -1)
     for axes, name in zip(panels, chosen, strict=True):
         own = surprise[surprise["unique_id"] == name]
-        marked = own[own["surprise"] > own["surprise"].quantile(quantile)]
+        counted = own.iloc[min(warm_up, len(own) // 4) :]
+        marked = counted[counted["surprise"] > counted["surprise"].quantile(quantile)]
         lines = [own[["ds", "surprise"]]]
         if truth is not None:
             lines.insert(0, pd.DataFrame({"ds": truth.index, "y": truth.values[:, truth.ids.index(name)]}))

@@ -39,7 +39,8 @@ def is_frame(df: Any) -> bool:
 def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str) -> Panel:
     """The rows that follow those of ``context``, a single one too; a matrix goes on counting where the last ended.
 
-    Lines of "interpolate" begin at the last row of the context."""
+    Rows may be left out between them where ``missing`` says what that means. Lines of "interpolate" begin at the last
+    row of the context."""
     if isinstance(new_df, pd.Series) and context.layout != "matrix":
         new_df = _frame_of(new_df, context)
     if is_frame(new_df):
@@ -49,7 +50,7 @@ def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str) -> P
         index = following(context.index[-1], context.freq, len(panel.values))
         panel = replace(panel, index=index, ids=context.ids if len(panel.ids) == len(context.ids) else panel.ids)
     if missing != "error" and panel.layout != "matrix":
-        panel = panel.with_silent(context.ids)
+        panel = panel.with_silent(context.ids).from_the_end_of(context)
     panel = panel.ordered_as(context.ids)
     if missing != "interpolate":
         return panel

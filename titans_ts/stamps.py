@@ -10,6 +10,7 @@ import pandas as pd
 
 Freq = str | int | pd.offsets.BaseOffset | timedelta | np.timedelta64
 Step = pd.offsets.BaseOffset | int
+_OFFSET = re.compile(r":\d\d(?:\.\d+)?\s*(?:[+-]\d\d:?\d\d|Z)$")
 
 
 def check_kind(ds: pd.Series, where: str = "df") -> None:
@@ -18,8 +19,10 @@ def check_kind(ds: pd.Series, where: str = "df") -> None:
     if isinstance(ds.dtype, pd.PeriodDtype):
         raise ValueError(f"column 'ds'{of} holds periods. Convert it with {where}['ds'].dt.to_timestamp().")
     if not (pd.api.types.is_datetime64_any_dtype(ds) or pd.api.types.is_integer_dtype(ds)):
+        first = ds.dropna().head(1).astype(str)
+        zone = " (utc=True, and .dt.tz_convert to the place that is meant)" if first.str.contains(_OFFSET).any() else ""
         raise ValueError(
-            f"column 'ds'{of} must hold time stamps or integers, got {ds.dtype}. Convert it with pd.to_datetime."
+            f"column 'ds'{of} must hold time stamps or integers, got {ds.dtype}. Convert it with pd.to_datetime{zone}."
         )
 
 
@@ -31,11 +34,22 @@ def check_order(index: pd.Index, where: str) -> None:
         again = index[index.duplicated()]
         raise ValueError(
             f"{where} has {len(again)} duplicate time stamps, first: {again[0]}. Aggregate or drop them first."
+            + _of_summer_time(again)
         )
     position = int(np.flatnonzero(index[1:] < index[:-1])[0]) + 1
     raise ValueError(
         f"{where} is not sorted by time: {index[position]} comes after {index[position - 1]}. Sort it first: "
         + ("df.sort_index(), or df.sort_values('ds')." if where == "df" else "df.sort_values(['unique_id', 'ds']).")
+    )
+
+
+def _of_summer_time(odd: pd.Index) -> str:
+    """What to do, where all stamps that do not fit are of a Sunday's hours in which clocks are changed."""
+    if not isinstance(odd, pd.DatetimeIndex) or odd.tz is not None or not ((odd.day_of_week == 6) & (odd.hour <= 3)).all():
+        return ""
+    return (
+        " If summer time begins or ends there, name the place whose clock it is: "
+        "ds.dt.tz_localize('Europe/Berlin', ambiguous='infer')."
     )
 
 
@@ -85,17 +99,19 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
     axis = _axis(index, step, to_last=gaps)
     if gaps:
         wrong = np.flatnonzero(axis.get_indexer(index) < 0)
-        expected = f"every stamp to be {name_of(step)!r} steps after {index[0]}"
+        expected = f"whole steps from {index[0]} on"
     else:
         wrong = np.flatnonzero(ticks(axis) != ticks(index))
         expected = str(axis[int(wrong[0])]) if len(wrong) else ""
     if len(wrong):
         i = int(wrong[0])
-        after = f" after {index[i - 1]}" if i else ""
-        hint = "Pass" if gaps else "Fill the gap (for instance df.resample, or missing='interpolate'), or pass"
+        after = f" after {index[i - 1]}" if i and not gaps else ""
+        hint = "Fill the gap (for instance df.resample, or missing='interpolate' or 'mask'), or pass"
+        hint = "Pass" if gaps else hint
         raise ValueError(
             f"{where} has irregular time stamps for freq {name_of(step)!r}: "
             f"expected {expected}{after}, got {index[i]}. {hint} the freq that the data has."
+            + _of_summer_time(index[i : i + 1])
         )
     return axis
 
@@ -164,15 +180,21 @@ def following(last: object, step: Step, h: int) -> pd.Index:
     return date_range(step, start=last, periods=h + 1)[1:]
 
 
-def date_range(step: pd.offsets.BaseOffset, **between: Any) -> pd.DatetimeIndex:
-    """``pd.date_range`` between ``start``, ``end`` and ``periods``, also where days begin at an hour that the clock of
+def between(first: Any, last: Any, step: Step) -> pd.Index:
+    """The stamps behind the first and before the last; none where the last is not some steps behind the first."""
+    axis = _axis(pd.Index([first, last]), step, to_last=True)
+    return axis[1:-1] if len(axis) and axis[-1] == last else axis[:0]
+
+
+def date_range(step: pd.offsets.BaseOffset, **ends: Any) -> pd.DatetimeIndex:
+    """``pd.date_range`` of ``start``, ``end`` and ``periods``, also where days begin at an hour that the clock of
     their zone skips once a year: that day begins behind it."""
-    stamps = {name: pd.Timestamp(between[name]) for name in ("start", "end") if name in between}
+    stamps = {name: pd.Timestamp(ends[name]) for name in ("start", "end") if name in ends}
     zone = next(stamp.tz for stamp in stamps.values())
     if zone is None or (isinstance(step, pd.offsets.Tick) and not isinstance(step, pd.offsets.Day)):
-        return pd.date_range(**between, freq=step, name="ds")
-    between |= {name: on_the_wall(pd.DatetimeIndex([stamp]))[0] for name, stamp in stamps.items()}
-    return _in(zone, pd.date_range(**between, freq=step, name="ds"))
+        return pd.date_range(**ends, freq=step, name="ds")
+    ends |= {name: on_the_wall(pd.DatetimeIndex([stamp]))[0] for name, stamp in stamps.items()}
+    return _in(zone, pd.date_range(**ends, freq=step, name="ds"))
 
 
 def on_the_wall(index: pd.DatetimeIndex) -> pd.DatetimeIndex:

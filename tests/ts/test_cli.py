@@ -270,7 +270,18 @@ def test_bars_are_not_among_what_is_printed(run, wide_file, tmp_path):
     loud = [argument for argument in SMALL if argument != "--quiet"]
     found = run("backtest", wide_file, "--windows", "2", *loud)
     assert "Epoch 0" in found.stderr
-    assert re.fullmatch(r" +MAE +RMSE\nunique_id +\n(\w+ +[\d.]+ +[\d.]+\n)+", found.stdout)
+    assert re.fullmatch(r" +MAE +RMSE\nunique_id +\n(\S+ +[\d.]+ +[\d.]+\n)+", found.stdout)
+
+
+def test_a_backtest_ends_with_the_errors_of_all(run, wide_file, tmp_path):
+    out = tmp_path / "x.csv"
+    said = run("backtest", wide_file, "--windows", "2", "--level", "80", "--out", out, *SMALL).stdout
+    lines = {line.split()[0]: [float(x) for x in line.split()[1:]] for line in said.splitlines()[2:]}
+    each, last = np.array([lines[name] for name in "abc"]), lines["(all)"]
+    frame = pd.read_csv(out)
+    inside = 100 * frame["y"].between(frame["Titans-lo-80"], frame["Titans-hi-80"]).mean()
+    expected = [each[:, 0].mean(), (each[:, 1] ** 2).mean() ** 0.5, inside]
+    np.testing.assert_allclose(last, expected, rtol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -371,8 +382,9 @@ def test_a_backtest_is_as_asked_and_its_errors_are_printed(run, wide_file, monke
     options = ["--windows", "2", "--step", "3", "--refit", "--val-size", "20", "--level", "80"]
     said = run("backtest", wide_file, *SMALL, *options).output
     assert asked == dict(n_windows=2, step_size=3, refit=True, val_size=20, level=[80.0], static_df=None)
-    rows = {row[0]: [float(x) for x in row[1:]] for row in map(str.split, said.splitlines()[-2:])}
-    assert rows == {"a": pytest.approx([2.0, 2.8284, 50.0]), "b": pytest.approx([3.5, 3.5355, 100.0])}
+    rows = {row[0]: [float(x) for x in row[1:]] for row in map(str.split, said.splitlines()[-3:])}
+    expected = {"a": [2.0, 2.8284, 50.0], "b": [3.5, 3.5355, 100.0], "(all)": [2.75, 3.2016, 75.0]}
+    assert rows == {name: pytest.approx(numbers) for name, numbers in expected.items()}
 
 
 def test_a_warning_is_said_in_words_and_in_the_names_of_options(run, wide, tmp_path):

@@ -165,8 +165,12 @@ def test_columns_ahead_and_facts_may_have_holes_where_the_frame_may(tiny, long, 
     told[:, 0], told[:, 1] = price[:, 0], price[:, [0, 2]].mean(1) if missing == "interpolate" else mean
     same(holes, told)
 
-    with pytest.raises(ValueError, match=r"futr_df has no rows for series 'b'"):
+    with pytest.raises(ValueError, match=r"futr_df has no rows for series 'b'.*give predict\(df\) the rows of these"):
         model.predict(long, future[future["unique_id"] != "b"], static_df=static)
+    with pytest.warns(
+        UserWarning, match=r"futr_df lacks 2 of the \d+ rows of the horizon.* \['price'\] count as not known"
+    ):
+        model.predict(long, future.drop(future.index[[0, -1]]), static_df=static)
     with pytest.raises(ValueError, match=r"futr_df has no finite 'price' for series 'a'"):
         model.predict(long, future.assign(price=np.inf), static_df=static)
     with pytest.raises(ValueError, match=r"no finite 'price' for series 'a' at .* 1e\+39 is beyond 3.4e\+38"):

@@ -72,6 +72,28 @@ def test_duplicate_stamps_are_counted_and_located(wide, long):
         read_frame(long.iloc[sorted([*range(360), 5])])
 
 
+def test_an_hour_that_the_clock_repeats_or_skips_asks_for_the_place():
+    berlin = pd.date_range("2024-03-30", "2024-10-31", freq="h", tz="Europe/Berlin")
+    autumn, spring = (
+        pd.DataFrame({"a": np.arange(60.0)}, index=berlin[berlin >= day][:60].tz_localize(None))
+        for day in ("2024-10-26", "2024-03-30")
+    )
+    with pytest.raises(ValueError, match=r"1 duplicate time stamps.*tz_localize\('Europe/Berlin', ambiguous='infer'\)"):
+        read_frame(autumn)
+    with pytest.raises(ValueError, match=r"irregular .* got 2024-03-31 03:00.*tz_localize"):
+        read_frame(spring)
+    read_frame(autumn.set_axis(autumn.index.tz_localize("Europe/Berlin", ambiguous="infer")))
+    with pytest.raises(ValueError, match=r"Aggregate or drop them first\.$"):
+        read_frame(autumn.set_axis(autumn.index + pd.Timedelta(hours=9)))
+
+
+def test_text_with_offsets_is_told_how_to_become_stamps_of_a_place(long):
+    with pytest.raises(ValueError, match=r"pd\.to_datetime \(utc=True, and \.dt\.tz_convert"):
+        read_frame(long.assign(ds=long["ds"].dt.tz_localize("Europe/Berlin").astype(str)))
+    with pytest.raises(ValueError, match=r"pd\.to_datetime\.$"):
+        read_frame(long.assign(ds=long["ds"].astype(str)))
+
+
 def test_a_gap_is_located(wide, long):
     gap = r"irregular time stamps for freq 'h': expected 2024-01-01 10:00:00 after 2024-01-01 09:00:00, got .* 11:00"
     with pytest.raises(ValueError, match="df has " + gap):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_ts.plots import plot_backtest, plot_surprise
+from titans_ts.plots import plot_backtest, plot_residuals, plot_surprise
 
 
 def bands(axes):
@@ -61,6 +61,24 @@ def test_rows_of_the_past_to_draw_are_a_count(tiny, wide, history):
         tiny().fit(wide, val_size=60).plot(history=history)
 
 
+@pytest.mark.parametrize(("rows", "left_out"), [(100, 16), (40, 10)])
+def test_an_empty_memory_is_not_marked_for_its_surprise(rows, left_out):
+    surprise = pd.DataFrame({"unique_id": "a", "ds": range(rows), "surprise": np.arange(float(rows))[::-1]})
+    axes = plot_surprise(surprise, quantile=0.9).axes[0]
+    assert axes.collections[0].get_offsets()[0, 0] == left_out
+    assert len(axes.get_lines()[0].get_xdata()) == rows
+
+
+def test_a_backtest_of_a_model_of_another_name_is_drawn(frame):
+    other = frame.rename(columns={"Titans": "Mine"}).assign(**{"Mine-lo-80": -9.0, "Mine-hi-80": 9.0})
+    axes = plot_backtest(other, ["a"], model="Mine").axes[0]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["actual", "80 %", "Mine"]
+    same, drawn = (plot_residuals(f, **how).axes[0] for f, how in ((frame, {}), (other, {"model": "Mine"})))
+    np.testing.assert_array_equal(drawn.get_lines()[0].get_ydata(), same.get_lines()[0].get_ydata())
+    with pytest.raises(ValueError, match=r"lacks the columns \['Titans'\]"):
+        plot_backtest(other)
+
+
 def test_a_backtest_is_drawn_with_its_widest_bounds(frame):
     for level in (95, 50):  # from wide to narrow, as cross_validation gives them
         frame[f"Titans-lo-{level}"] = frame["Titans"] - level
@@ -79,7 +97,7 @@ def test_a_backtest_is_drawn_with_its_widest_bounds(frame):
 
 def test_the_highest_surprises_are_marked():
     surprise = pd.DataFrame({"unique_id": "a", "ds": range(100), "surprise": np.arange(100.0)[::-1]})
-    axes = plot_surprise(surprise, quantile=0.9).axes[0]
+    axes = plot_surprise(surprise, quantile=0.9, warm_up=0).axes[0]
     assert axes.collections[0].get_offsets()[:, 1].tolist() == [float(x) for x in range(99, 89, -1)]
     assert "highest 10 %" in [text.get_text() for text in axes.get_legend().get_texts()]
 

@@ -175,6 +175,20 @@ def test_a_series_that_ended_is_left_out_of_wide_rows_as_of_long_ones(waves, tin
     pd.testing.assert_frame_equal(found, after(rows.assign(b=np.nan)), check_exact=True)
 
 
+@pytest.mark.parametrize("missing", ["mask", "interpolate"])
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_rows_may_be_left_out_between_pieces_as_inside_of_them(waves, tiny, to_long, missing, layout):
+    given = (lambda part: part) if layout == "wide" else to_long
+    model = tiny(missing=missing, max_epochs=2).fit(given(waves.iloc[:400]))
+    whole = copy.deepcopy(model).update(given(waves.iloc[[*range(400, 410), *range(413, 430)]]))
+    model.update(given(waves.iloc[400:410])).update(given(waves.iloc[413:414])).update(given(waves.iloc[414:430]))
+    pd.testing.assert_frame_equal(model.predict(level=[80]), whole.predict(level=[80]), rtol=1e-5)
+    off = waves.iloc[440:450].set_axis(waves.index[440:450] + pd.Timedelta(minutes=20))
+    for bad in (waves.iloc[429:440], off):
+        with pytest.raises(ValueError, match="must begin where the known ones end, at 2024-01-18 22:00:00"):
+            model.update(given(bad))
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "says"),
     [

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 # A sum that has faded to a subnormal number takes a CPU a hundred times as long in each product that it meets. Sums
-# that are made this much larger stay far from that. What :func:`scaled_back` makes 0 then, no number near 1 would notice.
+# that are made this much larger stay far from that. What :func:`scaled_back` then makes 0 is nothing beside a 1.
 SCALE = 2.0**100
 
 
