@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from titans_datasets.warn import warn_caller
-from titans_ts.stamps import look_like_months
+from titans_ts.stamps import FORM_OF, form_of
 
 # of time stamps that are meant: others come of text that was taken for what it is not
 _YEARS = (1700, 2200)
@@ -20,6 +20,12 @@ _PERIODS = (
     (r"(\d{4})-?W(\d{1,2})", r"\1-W\2-1", "%G-W%V-%u"),
     (r"(\d{4})-?M(\d{1,2})", r"\1-\2", "%Y-%m"),
 )
+
+
+# days, and hours, minutes and seconds of them, as whole numbers
+_WHOLE = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(([01]\d|2[0-3])([0-5]\d([0-5]\d)?)?)?"
+
+_ISO = r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)?$"
 
 
 def in_place(stamps: pd.Series, timezone: str | None) -> pd.Series:
@@ -92,10 +98,9 @@ def _read_stamps(column: pd.Series, date_format: str | None, warn: bool) -> pd.S
         return column
     text = column.astype(str).str.strip()
     if pd.api.types.is_integer_dtype(column):
-        days = text.str.fullmatch(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])").all()
-        if days or look_like_months(pd.Index(column)):
-            return pd.to_datetime(text, format="%Y%m%d" if days else "%Y%m")
-        return column
+        whole = text.str.fullmatch(_WHOLE).all() and text.str.len().nunique() == 1
+        form = FORM_OF.get(len(text.iloc[0])) if whole else form_of(pd.Index(column))
+        return column if form is None else pd.to_datetime(text, format=form)
     if pd.api.types.is_numeric_dtype(column):
         raise ValueError(f"it holds numbers with fractions, such as {column[column % 1 != 0].iloc[0]}")
     periods = _of_periods(text)
@@ -109,9 +114,15 @@ def _read_stamps(column: pd.Series, date_format: str | None, warn: bool) -> pd.S
         if day_first and text.str.fullmatch(r"\d{1,2}[./-]\d{1,2}[./-]\d\d(\D.*)?").all():
             raise ValueError(f"{text.iloc[0]!r} may begin with the day or with the year")
         return _to_datetime(text, dayfirst=bool(day_first))
+    if text.str.fullmatch(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?").all():
+        raise ValueError(f"it holds times of the day without a date, such as {text.iloc[0]!r}")
     try:
         return _to_datetime(column)
     except ValueError:
+        # in forms that change: a midnight without its hours, seconds with and without fractions
+        forms = pd.to_datetime(column, format="ISO8601", errors="coerce") if text.str.match(_ISO).all() else None
+        if forms is not None and forms.notna().all() and pd.api.types.is_datetime64_any_dtype(forms):
+            return forms
         found = _to_datetime(column, utc=True)  # offsets that change, as with summer time
         if warn:
             warn_caller(

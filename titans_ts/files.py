@@ -249,7 +249,7 @@ def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFram
     table = _without_blanks(_under_names(table, path))
     if id in table.columns and pd.api.types.is_numeric_dtype(table[id]):
         written = pd.read_csv(path, sep=separator, usecols=[id], dtype=str, keep_default_na=False, na_values="")[id]
-        if written.str.match(r"\s*0[0-9]").any():  # 001 is a name, not the number 1
+        if not written.str.fullmatch(r"\s*-?(0|[1-9]\d*)\s*").all():  # 001, 1E5 and 1.10 are names, and no numbers
             table[id] = written.to_numpy()
     return table
 

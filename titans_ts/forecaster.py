@@ -264,7 +264,7 @@ class TitansForecaster(TitansEstimator):
             ValueError: a bad frame, other series than those of ``fit``, or rows that do not follow; nothing is changed
                 then.
         """
-        self._fitted()
+        self._check_policy()
         newer = read_newer(self.context_, new_df, self.scaling_.columns, self.missing)
         if self.missing != "mask" and np.isnan(newer.values).any():
             raise ValueError("the new rows have series that begin later: each row must have a value of each series.")
@@ -539,12 +539,16 @@ class TitansForecaster(TitansEstimator):
                 f"{differing(panel.ids, self.context_.ids)}."
             )
 
-    def _read(self, df: Any, columns: Columns, static_df: Any, reset: bool, fill: bool = True) -> Panel:
-        if not reset and self.missing == "mask" and not self._fitted().masked:
+    def _check_policy(self) -> None:
+        if self.missing == "mask" and not self._fitted().masked:
             raise ValueError(
                 "this model was not fitted with missing='mask': its network knows no gaps. Fit again with it, or set "
                 "missing='interpolate'."
             )
+
+    def _read(self, df: Any, columns: Columns, static_df: Any, reset: bool, fill: bool = True) -> Panel:
+        if not reset:
+            self._check_policy()
         if is_frame(df):
             freq, stamps = self.freq, None
             if not reset and self.context_.layout != "matrix":  # whose rows are at no time

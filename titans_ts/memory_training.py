@@ -160,7 +160,7 @@ class _Streams:
             before, now, asked = (self._cut(values, rows, series, memory.span) for rows in (at - S, at, read))
             correction, state = memory(asked, before, now, state)
             forecast, truth = self._known(read, series)
-            error = (forecast + correction - truth).abs()
+            error = (forecast + correction - truth).abs()  # NaN where nothing came that counts
             yield weighted_mean(error.nan_to_num(0.0), step_weights(memory.h) * truth.isfinite())
             state = state.detach()
 
@@ -175,8 +175,8 @@ class _Streams:
         rows, lanes = origins[asked], series[asked, None].expand(-1, origins.shape[1])
         found = self.forecasts.point(rows.reshape(-1), lanes.reshape(-1))  # [K, h, series of a window]
         forecast = found.unflatten(0, rows.shape).permute(0, 3, 1, 2).flatten(0, 1)
-        horizon = origins.unsqueeze(-1) + torch.arange(forecast.shape[-1])
-        return forecast, self.table.values[horizon, series[:, None, None]]
+        steps = torch.arange(forecast.shape[-1])
+        return forecast, self.table.truth.behind(origins.unsqueeze(-1), steps, series[:, None, None])
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,8 @@ class _Validation:
         most = max(1, min(256, VALUES // (network.config.h * table.values.shape[1])))
         step *= max(1, -(-(last + 1 - border) // (most * step)))
         origins = torch.arange(border, last + 1, step)
-        rows = origins[:, None] + torch.arange(network.config.h)
-        truth = table.values[rows]
+        steps = torch.arange(network.config.h)[:, None]
+        truth = table.truth.behind(origins[:, None, None], steps, torch.arange(table.values.shape[1]))
         return cls(table, origins, forecast_rows(network, objective, table, origins).point, truth)
 
     def error(self, memory: online.OnlineMemory | None) -> float:

@@ -180,7 +180,8 @@ class Position:
         rows: how many there were in all.
         streams: what the online memory holds.
         calibration: errors of past forecasts, or None where none were kept.
-        pending: by row, what the memory said at origins whose horizon is not yet known, ``[h, N]``.
+        pending: by row, what the memory said at origins whose horizon is not yet known, ``[h, n]`` of the n series that
+            are scored.
     """
 
     context: Panel
@@ -195,14 +196,14 @@ class Position:
         T = len(table.values)
         calibration, pending = None, {}
         if border < T:
-            kept = len(model.scored(table.values.shape[1]))
-            step = scoring_step(T - model.h + 1 - border, model.h * kept)
+            chosen = model.scored(table.values.shape[1])
+            step = scoring_step(T - model.h + 1 - border, model.h * len(chosen))
             known = scored_origins(border, T - model.h + 1, step)
             if len(known):
                 calibration = model.scores(table, torch.from_numpy(known), step)
             if calibration is not None and model.memory is not None:
                 ahead = scored_origins(max(1, T - model.h + 1), T + 1, step)
-                said = corrections(model.memory, table, torch.from_numpy(ahead))
+                said = corrections(model.memory, table.of_series(chosen), torch.from_numpy(ahead))
                 pending = dict(zip(ahead.tolist(), said, strict=True))
         context = panel.rows(-min(T, model.context_rows))
         return cls(context, T, model.read_through(table), calibration, pending)
@@ -216,7 +217,7 @@ class Position:
         joined = self.context.joined(newer)
         table = model.scaling.table(joined)
         offset = self.rows + len(newer.values) - len(table.values)  # rows are counted from the first of fit
-        end = self.rows + len(newer.values)
+        end, chosen = self.rows + len(newer.values), model.scored(table.values.shape[1])
         step, scored = end, np.empty(0, dtype=int)
         if self.calibration is not None:
             step, first = self.calibration.step, max(self.rows - model.h + 1, offset + model.input_size)
@@ -229,15 +230,14 @@ class Position:
                 known = table.values[: stop - offset]
                 streams = [online.advance(model.memory, s, known, stop - at) for s in streams]
                 if self.calibration is not None and stop % step == 0:
-                    pending[stop] = model.recalled(streams, known)
+                    pending[stop] = model.recalled(streams, known)[:, chosen]
                 at = stop
         calibration = self.calibration
         if calibration is not None and len(scored):
             by = None
             if model.memory is not None:
-                silent = table.values.new_zeros(model.h, table.values.shape[1])
+                silent = table.values.new_zeros(model.h, len(chosen))
                 by = torch.stack([pending.get(t, silent) for t in scored.tolist()])
-                by = by[..., model.scored(table.values.shape[1])]
             newer_scores = model.scored_by(table, torch.from_numpy(scored - offset), step, by, begun=True)
             calibration = calibration.joined(newer_scores)
         pending = {t: by for t, by in pending.items() if t + model.h > end}

@@ -129,7 +129,9 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
     calibration = None
     if "calibration" in tensors:
         calibration = Calibration(tensors["calibration"].numpy(), *learned["calibration"])
-    pending = dict(zip(learned["pending"], tensors.get("pending", ()), strict=True))
+    chosen = model.model_.scored(len(mean))  # until 2026-11 what was said of all series was kept
+    said = (by if by.shape[1] == len(chosen) else by[:, chosen] for by in tensors.get("pending", ()))
+    pending = dict(zip(learned["pending"], said, strict=True))
     stood = [_stream(stream, streams[str(i)]) for i, stream in enumerate(learned["streams"])]
     model.position_ = Position(panel, learned["rows"], stood, calibration, pending)
 

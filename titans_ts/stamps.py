@@ -8,8 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from titans_datasets.warn import warn_caller
+
 Freq = str | int | pd.offsets.BaseOffset | timedelta | np.timedelta64
 Step = pd.offsets.BaseOffset | int
+FORMS = {"%Y%m": "months", "%Y%m%d": "days", "%Y%m%d%H": "hours", "%Y%m%d%H%M": "minutes", "%Y%m%d%H%M%S": "seconds"}
+FORM_OF = {4 + 2 * form.count("%") - 2: form for form in FORMS}  # by their digits
+MOST_LEFT_OUT = 0.4  # of the rows of an axis, before a reader is asked
 _OFFSET = re.compile(r":\d\d(?:\.\d+)?\s*(?:[+-]\d\d:?\d\d|Z)$")
 
 
@@ -45,7 +50,9 @@ def check_order(index: pd.Index, where: str) -> None:
 
 def _of_summer_time(odd: pd.Index) -> str:
     """What to do, where all stamps that do not fit are of a Sunday's hours in which clocks are changed."""
-    if not isinstance(odd, pd.DatetimeIndex) or odd.tz is not None or not ((odd.day_of_week == 6) & (odd.hour <= 3)).all():
+    if not isinstance(odd, pd.DatetimeIndex) or odd.tz is not None:
+        return ""
+    if not ((odd.day_of_week == 6) & (odd.hour <= 3)).all():
         return ""
     return (
         " If summer time begins or ends there, name the place whose clock it is: "
@@ -68,7 +75,9 @@ def find_step(index: pd.Index, freq: Freq | None, where: str) -> Step:
         return int(freq)
     try:
         step: Any = pd.Timedelta(freq) if isinstance(freq, np.timedelta64) else freq
-        return pd.tseries.frequencies.to_offset(step)
+        found = pd.tseries.frequencies.to_offset(step)
+        # as a span is saved: hours are hours again
+        return pd.tseries.frequencies.to_offset(pd.Timedelta(found)) if isinstance(found, pd.offsets.Nano) else found
     except (ValueError, TypeError) as error:
         meant = re.search(r"(?:use '|you mean )(\w+)", str(error))
         raise ValueError(
@@ -90,12 +99,12 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
             days.
     """
     if isinstance(step, int):  # or 202413 to 202500, and 20240132 to 20240200, would be taken for missing
-        for what, form, are in (("months", "%Y%m", look_like_months), ("days", "%Y%m%d", look_like_days)):
-            if are(index):
-                raise ValueError(
-                    f"{where} has integer time stamps that look like {what}: {index[0]} to {index[-1]}. Convert them "
-                    f"with pd.to_datetime(..., format='{form}')."
-                )
+        form = form_of(index)
+        if form is not None:
+            raise ValueError(
+                f"{where} has integer time stamps that look like {FORMS[form]}: {index[0]} to {index[-1]}. Convert "
+                f"them with pd.to_datetime(..., format='{form}')."
+            )
     axis = _axis(index, step, to_last=gaps)
     if gaps:
         wrong = np.flatnonzero(axis.get_indexer(index) < 0)
@@ -103,6 +112,13 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
     else:
         wrong = np.flatnonzero(ticks(axis) != ticks(index))
         expected = str(axis[int(wrong[0])]) if len(wrong) else ""
+    left_out = len(axis) - len(index)
+    if gaps and not len(wrong) and left_out > len(axis) * MOST_LEFT_OUT and len(index) > 2:
+        warn_caller(
+            f"{where} has {len(index)} rows, and by steps of {name_of(step)!r} {left_out} are left out between "
+            f"{index[0]} and {index[-1]}. If that is not so, "
+            + ("name its step, freq." if isinstance(index, pd.DatetimeIndex) else "make its numbers time stamps.")
+        )
     if len(wrong):
         i = int(wrong[0])
         after = f" after {index[i - 1]}" if i and not gaps else ""
@@ -116,23 +132,29 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
     return axis
 
 
-def look_like_months(index: pd.Index) -> bool:
-    """Whether integers are months such as 202412 and 202501, by all their numbers and the turn of a year between."""
+def form_of(index: pd.Index) -> str | None:
+    """The form of integers that are dates, such as "%Y%m" of 202412 and 202501, by all their numbers; else None."""
     numbers = np.unique(index.dropna().to_numpy(dtype=np.int64))
-    of_months = (numbers // 100 >= 1900) & (numbers // 100 < 2100) & (numbers % 100 >= 1) & (numbers % 100 <= 12)
+    if _are_months(numbers):
+        return "%Y%m"
+    digits = len(str(numbers[-1])) if len(numbers) else 0
+    form = FORM_OF.get(digits)
+    # two may be numbers of any kind; and those of one month (one day, with hours) are as regular as other integers
+    if form in (None, "%Y%m") or len(numbers) < 3 or len(np.unique(numbers // 100)) == 1:
+        return None
+    a_year = 10 ** (digits - 4)
+    if numbers[0] // a_year < 1900 or numbers[-1] // a_year >= 2100 or np.diff(numbers).min() >= a_year:
+        return None
+    read = pd.to_datetime(pd.Series(numbers).astype(str), format=form, errors="coerce")
+    return form if read.notna().all() else None
+
+
+def _are_months(numbers: np.ndarray) -> bool:
+    """Such as 202412 and 202501, by the turn of a year between; and no quarters, of which there are four a year."""
+    years, months = numbers // 100, numbers % 100
+    of_months = (years >= 1900) & (years < 2100) & (months >= 1) & (months <= 12)
     # December is followed by a number that is 89 higher, or by a little more where months are left out
-    return len(numbers) > 1 and bool(of_months.all() and 89 <= np.diff(numbers).max() < 100)
-
-
-def look_like_days(index: pd.Index) -> bool:
-    """Whether integers are days such as 20241231 and 20250101, of several months or years, by all their numbers."""
-    numbers = np.unique(index.dropna().to_numpy(dtype=np.int64))
-    years, months = numbers // 10_000, numbers // 100
-    # two may be numbers of any kind; and those of one day a year are as regular as other integers
-    if len(numbers) < 3 or years[0] < 1900 or years[-1] >= 2100 or len(np.unique(months)) == 1:
-        return False
-    days = pd.to_datetime(pd.Series(numbers).astype(str), format="%Y%m%d", errors="coerce")
-    return bool(np.diff(numbers).min() < 10_000 and days.notna().all())
+    return len(numbers) > 1 and bool(of_months.all() and 89 <= np.diff(numbers).max() < 97)
 
 
 def stamps_of(index: pd.Index) -> pd.Index:

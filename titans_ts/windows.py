@@ -1,6 +1,7 @@
 """Windows over a table of values: what a network sees, and what it should have said."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,27 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Truth:
+    """What forecasts are judged by: what was measured, and no lines through holes.
+
+    Attributes:
+        values: ``[T, N]``; NaN where nothing was measured.
+        foretold: as of :func:`in_holes`, or None where there are no lines: what a lookback that ends there says of what
+            came is a line to it.
+    """
+
+    values: Tensor
+    foretold: Tensor | None
+
+    def behind(self, origins: Tensor, steps: Tensor, series: Tensor) -> Tensor:
+        """What came in these steps behind these origins, and NaN where that does not count; shapes that broadcast."""
+        came = self.values[origins + steps, series]
+        if self.foretold is None:
+            return came
+        return came.masked_fill(self.foretold[origins - 1, series], float("nan"))
+
+
+@dataclass(frozen=True)
 class Table:
     """The standardised numbers of a panel.
 
@@ -49,6 +71,13 @@ class Table:
     stat: Tensor | None = None
     drawn: Tensor | None = None
     unit: Tensor | None = None
+
+    @cached_property
+    def truth(self) -> Truth:
+        """What forecasts of it are judged by."""
+        if self.drawn is None:
+            return Truth(self.values, None)
+        return Truth(self.values.masked_fill(self.drawn[..., 0], float("nan")), in_holes(self.drawn))
 
     def of_series(self, series: Tensor) -> "Table":
         """The table of some of the series, by number."""
@@ -87,10 +116,11 @@ class Windows(Dataset):
     def __getitem__(self, index: list[int]) -> Batch:
         """A batch at once."""
         chosen = torch.as_tensor(index)
-        rows = self.origins[chosen].long()[:, None, None] + torch.arange(-self.input_size, self.h)[:, None]
+        origins = self.origins[chosen].long()[:, None, None]
+        rows = origins + torch.arange(-self.input_size, self.h)[:, None]
         N = self.table.values.shape[1]
         series = torch.arange(N) if self.series is None else self.series[chosen].long()[:, None, None]
-        past, values = rows[:, : self.input_size], self.table.values[rows, series]
+        past = rows[:, : self.input_size]
 
         def columns(table: Tensor | None, rows: Tensor) -> Tensor | None:
             if table is None:
@@ -101,8 +131,8 @@ class Windows(Dataset):
         if stat is not None:
             stat = stat.expand(len(chosen), -1, -1) if self.series is None else stat[series[:, 0, 0]][:, None]
         return Batch(
-            values[:, : self.input_size],
-            values[:, self.input_size :],
+            self.table.values[past, series],
+            self.table.truth.behind(origins, torch.arange(self.h)[:, None], series),
             columns(self.table.hist, past),
             columns(self.table.futr, rows),
             stat,
@@ -116,13 +146,17 @@ def all_windows_of(
     """Every window whose horizon lies in the rows from ``start`` to ``stop``, series after series.
 
     A series that begins later has windows from where its lookback is whole. With ``together`` each window has all
-    series.
+    series; else those whose lookback ends in a line to what came are left out.
     """
     begins, end = (first_rows(table.values) + input_size).clamp(min=start).tolist(), stop - h + 1
     if together:
         begin = max(begins)
         return Windows(table, input_size, h, torch.arange(begin, max(begin, end), step))
-    origins = [torch.arange(begin, max(begin, end), step, dtype=torch.int32) for begin in begins]
+    origins = [torch.arange(begin, max(begin, end), dtype=torch.int32) for begin in begins]
+    foretold = table.truth.foretold
+    if foretold is not None:
+        origins = [own[~foretold[own.long() - 1, n]] for n, own in enumerate(origins)]
+    origins = [own[::step] for own in origins]
     counts = torch.tensor([len(o) for o in origins])
     series = torch.arange(len(begins), dtype=torch.int32).repeat_interleave(counts)
     return Windows(table, input_size, h, torch.cat(origins), series)
@@ -158,6 +192,12 @@ def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray
     return both[:, :input_size], both[:, input_size:]
 
 
+def in_holes(hidden: Tensor) -> Tensor:
+    """Which rows lie inside a hole that came to an end, ``[T, N]``; argument as of :func:`inside_holes`."""
+    came_later = (~hidden).flip(0).cummax(0).values.flip(0)
+    return (hidden & came_later).any(dim=-1)
+
+
 def inside_holes(hidden: Tensor, origins: Tensor, together: bool) -> Tensor:
     """Which forecasts begin inside a hole that came to an end, ``[W, N]``: its line was drawn to what came later.
 
@@ -168,6 +208,5 @@ def inside_holes(hidden: Tensor, origins: Tensor, together: bool) -> Tensor:
         origins: the first row of each forecast, ``[W]``.
         together: whether each forecast is made of all series.
     """
-    came_later = (~hidden).flip(0).cummax(0).values.flip(0)
-    inside = (hidden & came_later)[origins - 1].any(dim=-1)
+    inside = in_holes(hidden)[origins - 1]
     return inside.any(dim=1, keepdim=True).expand_as(inside) if together else inside

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -152,13 +153,15 @@ def _digest(head: dict[str, Any]) -> str:
 
 def _plain(value: Any) -> Any:
     """What JSON does not know, as what it does: numpy's numbers as Python's, pandas' offsets and devices by name,
-    time spans in seconds."""
+    time spans in nanoseconds."""
     if isinstance(value, torch.device):
         return str(value)
     if hasattr(value, "freqstr"):
         return value.freqstr
-    if isinstance(value, timedelta):  # those of pandas too
-        return f"{value.total_seconds()}s"
+    if isinstance(value, np.timedelta64):
+        return f"{value.astype('timedelta64[ns]').astype(int)}ns"
+    if isinstance(value, timedelta):  # those of pandas too, which go below a microsecond
+        return f"{1000 * (value // timedelta(microseconds=1)) + getattr(value, 'nanoseconds', 0)}ns"
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"a setting of type {type(value).__name__} cannot be saved: {value!r}.")

@@ -382,7 +382,37 @@ def test_a_series_may_be_called_na(tmp_path):
     assert found["y"].isna().sum() == 1
 
 
-@pytest.mark.parametrize(("names", "as_read"), [(["001", "12"], ["001", "12"]), (["1", "12"], [1, 12])])
+@pytest.mark.parametrize(
+    ("names", "as_read"),
+    [
+        (["001", "12"], ["001", "12"]),
+        (["1", "12"], [1, 12]),
+        (["1E5", "7"], ["1E5", "7"]),
+        (["1.1", "1.10"], ["1.1", "1.10"]),
+        (["-3", "0"], [-3, 0]),
+    ],
+)
 def test_zeros_at_the_front_belong_to_a_name(tmp_path, names, as_read):
     frame = LONG.assign(unique_id=LONG["unique_id"].map(dict(zip(("b", "meter"), names, strict=True))))
     assert read_series(stored(frame, tmp_path, "x.csv", index=False))["unique_id"].unique().tolist() == as_read
+
+
+@pytest.mark.parametrize(
+    ("form", "freq"), [("%Y%m%d", "D"), ("%Y%m%d%H", "h"), ("%Y%m%d%H%M", "30min"), ("%Y%m%d%H%M%S", "s")]
+)
+def test_integers_that_are_times_are_read_as_times(tmp_path, form, freq):
+    frame = pd.DataFrame(
+        {"a": np.arange(99.0)}, index=pd.date_range("2024-01-30 23:00", periods=99, freq=freq, name="ds")
+    )
+    frame = frame.set_axis(frame.index.floor("D")) if freq == "D" else frame
+    frame.set_axis(frame.index.strftime(form).rename("ds")).to_csv(tmp_path / "x.csv")
+    found = read_series(tmp_path / "x.csv")
+    pd.testing.assert_frame_equal(found, frame, check_freq=False, check_index_type=False)
+
+
+def test_dates_in_forms_that_change_are_read_and_times_without_a_date_are_not(tmp_path):
+    (tmp_path / "x.csv").write_text("ds,a\n2024-01-01,1\n2024-01-01T00:00:00.500000,2\n2024-01-01 00:00:01,3\n")
+    assert (read_series(tmp_path / "x.csv").index.diff()[1:] == pd.Timedelta("500ms")).all()
+    (tmp_path / "x.csv").write_text("ds,a\n00:00,1\n01:00,2\n")
+    with pytest.raises(ValueError, match="times of the day without a date, such as '00:00'"):
+        read_series(tmp_path / "x.csv")

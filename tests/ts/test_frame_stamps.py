@@ -1,6 +1,7 @@
 """Time stamps of every kind: missing, with a zone, in other units, integers, months, days; and frames in odd orders."""
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -253,3 +254,29 @@ def test_days_go_on_where_the_clock_changes_at_midnight(tiny, zone, last):
         assert model.predict().index[0].date() == (ahead.index[row].tz_localize(None) + pd.Timedelta(days=1)).date()
     longer = pd.concat((frame, pd.DataFrame({"a": 0.0}, index=ahead.index)))
     assert tiny().fit(longer).context_.freq == pd.offsets.Day()
+
+
+@pytest.mark.parametrize("missing", ["error", "mask"])
+@pytest.mark.parametrize(
+    ("form", "freq", "what"),
+    [("%Y%m%d%H", "h", "hours"), ("%Y%m%d%H%M", "15min", "minutes"), ("%Y%m%d%H%M%S", "min", "seconds")],
+)
+def test_integers_that_are_times_are_not_counted(form, freq, what, missing):
+    stamps = pd.date_range("2024-01-30", periods=200, freq=freq).strftime(form).astype("int64")
+    with pytest.raises(ValueError, match=f"look like {what}: 2024.*format='{form}'"):
+        read_frame(wide_frame(stamps), missing=missing)
+
+
+def test_an_axis_that_is_mostly_left_out_is_asked_about():
+    quarters = [10 * year + quarter for year in range(2000, 2015) for quarter in (1, 2, 3, 4)]
+    with pytest.warns(UserWarning, match=r"df has 60 rows, and by steps of 1 84 are left out.* make its numbers time"):
+        read_frame(wide_frame(quarters), missing="mask")
+    as_months = [100 * year + quarter for year in range(2000, 2015) for quarter in (1, 2, 3, 4)]  # and are none
+    with pytest.warns(UserWarning, match="are left out"):
+        read_frame(wide_frame(as_months), missing="mask")
+    days = pd.date_range("2024-01-01", periods=60)
+    with pytest.warns(UserWarning, match="by steps of 'D' .* If that is not so, name its step, freq"):
+        read_frame(wide_frame(days[::7]), "D", missing="mask")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_frame(wide_frame(days[days.day_of_week < 5]), "D", missing="mask")

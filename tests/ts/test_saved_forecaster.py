@@ -16,6 +16,7 @@ import torch
 
 from titans_core.archive import ArchiveError, save_archive
 from titans_ts import TitansForecaster
+from titans_ts.online import OnlineMemory
 
 
 def saved_and_loaded(model, path):
@@ -156,11 +157,34 @@ def test_a_model_of_another_version_is_said_to_be_one(tiny, wide, tmp_path):
             TitansForecaster.load(tmp_path / "m")
 
 
-@pytest.mark.parametrize("freq", [pd.Timedelta("1h"), datetime.timedelta(hours=1)])
-def test_a_step_that_is_a_span_of_time_is_saved(tiny, wide, tmp_path, freq):
+@pytest.mark.parametrize(
+    ("freq", "step"),
+    [
+        (pd.Timedelta("1h"), "h"),
+        (datetime.timedelta(hours=1), "h"),
+        (np.timedelta64(3_600_000_000_000, "ns"), "h"),
+        (np.timedelta64(1, "D"), "24h"),
+        (pd.Timedelta("10us"), "10us"),
+        (pd.Timedelta("1500ns"), "1500ns"),
+    ],
+)
+def test_a_step_that_is_a_span_of_time_is_saved(tiny, wide, tmp_path, freq, step):
+    wide = wide.set_axis(pd.date_range("2024-01-01", periods=len(wide), freq=step, unit="ns"))
     model = tiny(freq=freq).fit(wide)
     loaded = saved_and_loaded(model, tmp_path / "m")
     pd.testing.assert_frame_equal(loaded.predict(wide), model.predict(wide))
+
+
+def test_of_an_earlier_file_only_what_is_scored_is_kept(tiny, wide, tmp_path, monkeypatch):
+    """What the memory said was kept of all series once."""
+    monkeypatch.setattr("titans_ts.intervals.SERIES", 2)
+    model = tiny(max_epochs=1).fit(wide, val_size=40)
+    model.model_ = replace(model.model_, memory=OnlineMemory(12, 4).eval())
+    said = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    model.position_ = replace(model.position_, pending={118: said})
+    found = saved_and_loaded(model, tmp_path / "m").position_.pending[118]
+    assert torch.equal(found, said[:, model.model_.scored(3)])
+    assert found.shape == (4, 2)
 
 
 def test_a_loaded_model_has_its_units_and_scores_alike(tiny, wide, tmp_path):

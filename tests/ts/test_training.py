@@ -1,6 +1,7 @@
 """Laws of fit: interrupted runs go on exactly, training stops early, borrows everything, and knows no units."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import torch
 from titans_ts import TitansForecaster
 from titans_ts.memory_training import MemoryReport
 from titans_ts.model import Model
-from titans_ts.objective import DecayingError, Point
+from titans_ts.objective import DecayingError, Point, step_weights
 from titans_ts.rolling import Forecasts
 from titans_ts.windows import Batch
 
@@ -248,3 +249,22 @@ def test_a_network_that_was_trained_on_a_gpu_forecasts_here(tiny, wide):
     here = tiny(device="cpu", max_epochs=4).fit(wide)
     np.testing.assert_allclose((model.predict() - here.predict()) / wide.std(), 0, atol=0.05)
     assert model.history_.epochs[-1]["val_loss"] == pytest.approx(here.history_.epochs[-1]["val_loss"], rel=0.05)
+
+
+def test_what_training_is_judged_by_was_measured(tiny):
+    """A line through a hole is easy to foretell: the error of validation was that of an easier series."""
+    rng, t = np.random.default_rng(0), np.arange(600)
+    frame = pd.DataFrame(
+        {"a": np.sin(t / 4) + 0.5 * rng.normal(size=600)}, index=pd.date_range("2024", periods=600, freq="h")
+    )
+    holes = frame.mask(rng.random(frame.shape) < 0.5)
+    model = tiny(missing="interpolate", loss="mae").fit(holes, val_size=200)
+    model.model_ = replace(model.model_, memory=None)  # the network alone, as training judges it
+    found = model.predict_insample(holes, step_size=1)
+    step = ((found["ds"] - found["cutoff"]) / pd.Timedelta("1h")).astype(int) - 1
+    measured = holes["a"].reindex(found["cutoff"]).notna().to_numpy()
+    counted = (found["cutoff"] >= frame.index[399]) & found["y"].notna() & measured
+    error = (found["y"] - found["Titans"]).abs() / model.scale_[0]
+    weight = step_weights(4, torch.device("cpu")).numpy()[step]
+    expected = np.average(error[counted], weights=weight[counted])
+    assert model.history_.epochs[model.history_.best_epoch]["val_loss"] == pytest.approx(expected, rel=1e-3)

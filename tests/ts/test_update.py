@@ -116,6 +116,7 @@ def test_of_many_rows_at_once_only_the_forecasts_are_made_that_intervals_keep(
     assert list(once.position_.pending) == list(often.position_.pending)
     assert made[0][1] == 6
     assert made[0] < made[1] < (60, 60)
+    assert {by.shape for by in once.position_.pending.values()} == {(4, shared_by if series > shared_by else series)}
     pd.testing.assert_frame_equal(once.predict(level=[50]), often.predict(level=[50]), rtol=1e-3)
 
 
@@ -173,6 +174,16 @@ def test_a_series_that_ended_is_left_out_of_wide_rows_as_of_long_ones(waves, tin
     rows = waves.iloc[400:410]
     found = after(rows[["a"]])
     pd.testing.assert_frame_equal(found, after(rows.assign(b=np.nan)), check_exact=True)
+
+
+def test_a_policy_that_the_network_does_not_know_is_refused_by_update_too(fitted, waves):
+    before = fitted.predict()
+    holed = waves.iloc[400:410].copy()
+    holed.iloc[3, 0] = np.nan
+    changed = copy.deepcopy(fitted).set_params(missing="mask")
+    with pytest.raises(ValueError, match="not fitted with missing='mask'"):
+        changed.update(holed)
+    pd.testing.assert_frame_equal(changed.predict(), before, check_exact=True)
 
 
 @pytest.mark.parametrize("missing", ["mask", "interpolate"])

@@ -149,3 +149,27 @@ def test_exogenous_columns_come_with_their_rows_and_series():
     assert mixed.futr.shape == (2, 6, 1, 1)
     assert mixed.futr[1, :, 0, 0].tolist() == [6000, 7000, 8000, 9000, 10000, 11000]
     assert mixed.stat.tolist() == [[[7.0], [8.0]]] * 2
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_lines_through_holes_are_no_targets(together):
+    """Nor does a forecast count whose lookback ends in a line to what came; one behind the end of a series does."""
+    values = torch.arange(2.0 * ROWS).reshape(ROWS, 2)
+    drawn = torch.zeros(ROWS, 2, 1, dtype=torch.bool)
+    drawn[8:11, 0] = True  # a hole
+    drawn[18:, 1] = True  # behind the end
+    found = all_windows_of(Table(values, drawn=drawn), INPUT_SIZE, H, 0, ROWS, together)
+    batch = found[list(range(len(found)))]
+    known = {}  # of a forecast, by its origin and series, which of its steps count
+    for i, origin in enumerate(found.origins.tolist()):
+        for m, n in enumerate((0, 1) if together else (int(found.series[i]),)):
+            known[origin, n] = batch.y[i, :, m].isfinite().tolist()
+            came = values[origin : origin + H, n]
+            assert torch.equal(batch.y[i, :, m].nan_to_num(-1.0), came.where(torch.tensor(known[origin, n]), -1.0))
+            assert torch.equal(batch.x[i, :, m], values[origin - INPUT_SIZE : origin, n])
+    inside = {(origin, 0) for origin in (9, 10, 11)}
+    for origin in range(INPUT_SIZE, ROWS - H + 1):
+        for n in (0, 1):
+            counts = [not bool(drawn[origin + step, n, 0]) and (origin, n) not in inside for step in range(H)]
+            assert known.get((origin, n), [False] * H) == counts
+    assert together or inside.isdisjoint(known)  # and no time is lost over them
