@@ -220,8 +220,9 @@ class TitansForecaster(TitansEstimator):
         """The ``h`` steps that follow a frame.
 
         Args:
-            df: where to forecast from, in any layout that ``fit`` takes, at least ``input_size`` rows; other series
-                than those of ``fit`` are welcome unless ``multivariate``. All its rows are read by the online memory,
+            df: where to forecast from, in any layout that ``fit`` takes, at least ``input_size`` rows (fewer with
+                ``missing="mask"``, down to one value a series); other series than those of ``fit`` are welcome unless
+                ``multivariate``. All its rows are read by the online memory,
                 from its first. None: from the end of what ``fit`` and :meth:`update` were given.
             futr_df: the declared future columns in the h steps: ``unique_id, ds`` and them.
             level: percentages such as ``[80, 95]``, for intervals. With a point loss they are conformal, from the
@@ -448,6 +449,8 @@ class TitansForecaster(TitansEstimator):
         config = self._fitted()
         if config.num_series is not None:
             self._check_series(panel, "a multivariate model")
+        if config.masked:
+            panel = panel.at_least(config.input_size)
         check_length(panel, config.input_size, "input_size")
         units = self._units(panel)
         futr = read_ahead(panel, futr_df, config.h, self.scaling_.columns.futr, self.missing)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from titans_ts.libraries import from_pandas
-from titans_ts.stamps import Step, between, following, name_of
+from titans_ts.stamps import Step, between, following, name_of, preceding
 
 Layout = Literal["long", "wide", "matrix"]
 
@@ -106,16 +106,22 @@ class Panel:
 
     def from_the_end_of(self, earlier: "Panel") -> "Panel":
         """The panel, and before it the rows that were left out behind the last of ``earlier``, as NaN."""
-        left_out = between(earlier.index[-1], self.index[0], self.freq)
-        if not len(left_out):
+        return self._behind(between(earlier.index[-1], self.index[0], self.freq))
+
+    def at_least(self, rows: int) -> "Panel":
+        """The panel, and before it as many rows of NaN as it lacks."""
+        return self._behind(preceding(self.index[0], self.freq, max(0, rows - len(self.values))))
+
+    def _behind(self, nothing: pd.Index) -> "Panel":
+        if not len(nothing):
             return self
 
         def begun(table: np.ndarray, value: Any = np.nan) -> np.ndarray:
-            return np.concatenate((np.full((len(left_out), *table.shape[1:]), value), table))
+            return np.concatenate((np.full((len(nothing), *table.shape[1:]), value), table))
 
         return replace(
             self,
-            index=left_out.append(self.index).rename(self.index.name),
+            index=nothing.append(self.index).rename(self.index.name),
             values=begun(self.values),
             hist=begun(self.hist),
             futr=begun(self.futr),

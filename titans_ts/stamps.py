@@ -202,6 +202,14 @@ def following(last: object, step: Step, h: int) -> pd.Index:
     return date_range(step, start=last, periods=h + 1)[1:]
 
 
+def preceding(first: object, step: Step, h: int) -> pd.Index:
+    """The h stamps before the first."""
+    if isinstance(step, int):
+        end = int(first)  # type: ignore[call-overload]
+        return pd.RangeIndex(end - h * step, end, step, name="ds")
+    return date_range(step, end=first, periods=h + 1)[:-1]
+
+
 def between(first: Any, last: Any, step: Step) -> pd.Index:
     """The stamps behind the first and before the last; none where the last is not some steps behind the first."""
     axis = _axis(pd.Index([first, last]), step, to_last=True)

@@ -352,3 +352,19 @@ def test_complex_numbers_are_refused(tiny, layout):
     name = "y" if layout == "long" else "a"
     with pytest.raises(ValueError, match=r"must be numeric.*, got complex128"):
         tiny().fit(frame.assign(**{name: frame[name] * 1j}))
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("rows", [1, 5, 12])
+def test_a_young_series_alone_is_forecast_as_beside_an_old_one(tiny, wide, to_long, rows, counted):
+    wide = wide.set_axis(pd.RangeIndex(0, 360, 3, name="ds")) if counted else wide
+    model = tiny(missing="mask", exogenous={"hist": ["load"]}).fit(
+        to_long(wide).assign(load=np.arange(360.0)), val_size=40
+    )
+    long = to_long(wide.assign(new=wide["a"] ** 2)).assign(load=1.0)
+    old, young = (long[long["unique_id"] == name] for name in ("c", "new"))
+    young = young.tail(rows)
+    alone, beside = (model.predict(pd.concat(parts), level=[80]) for parts in ([young], [young, old]))
+    beside = beside[beside["unique_id"] == "new"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(alone, beside, rtol=1e-5)
+    assert alone["ds"].iloc[0] == (360 if counted else wide.index[-1] + pd.Timedelta(hours=1))
