@@ -543,7 +543,8 @@ class TitansForecaster(TitansEstimator):
             )
 
     def _check_policy(self) -> None:
-        if self.missing == "mask" and not self._fitted().masked:
+        masked = self._fitted().masked
+        if self.missing == "mask" and not masked:
             raise ValueError(
                 "this model was not fitted with missing='mask': its network knows no gaps. Fit again with it, or set "
                 "missing='interpolate'."

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from titans_ts import TitansForecaster, online
 from titans_ts import model as model_module
@@ -177,6 +179,8 @@ def test_a_series_that_ended_is_left_out_of_wide_rows_as_of_long_ones(waves, tin
 
 
 def test_a_policy_that_the_network_does_not_know_is_refused_by_update_too(fitted, waves):
+    with pytest.raises(NotFittedError):
+        clone(fitted).update(waves)
     before = fitted.predict()
     holed = waves.iloc[400:410].copy()
     holed.iloc[3, 0] = np.nan
