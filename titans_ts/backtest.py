@@ -17,7 +17,7 @@ from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
 from titans_ts.scaling import tensor
 from titans_ts.training_rows import border_row, trainable
-from titans_ts.windows import Table, first_rows, inside_holes
+from titans_ts.windows import Table, first_rows, in_holes
 
 if TYPE_CHECKING:
     from titans_ts.forecaster import TitansForecaster
@@ -110,7 +110,7 @@ def backtest_frame(
     h, T = model._fitted().h, len(panel.values)
     given, panel = panel, panel.filled(model.missing)
     begun = np.arange(T)[:, None, None] >= first_rows(tensor(given.values)).numpy()[:, None]
-    inside = inside_holes(torch.from_numpy(given.unknown() & begun), torch.tensor(origins), together=True)[:, 0]
+    inside = in_holes(torch.from_numpy(given.unknown() & begun))[torch.tensor(origins) - 1].any(dim=1)
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, torch.tensor(origins), bool(levels))
     rolling = _RollingCalibration(model, table, fitted if levels else None)

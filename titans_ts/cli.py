@@ -245,14 +245,13 @@ def backtest(
     error = found["y"] - found["Titans"]
     table = pd.DataFrame({"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2})
     table = table.groupby("unique_id", sort=False).mean()
-    if len(table) > 1:
-        table.loc[TOTAL] = table.mean()
-    table["RMSE"] = table["RMSE"] ** 0.5
     known = found[found["y"].notna()]
     for value in level or []:
         inside = known["y"].between(known[f"Titans-lo-{value:g}"], known[f"Titans-hi-{value:g}"])
-        shares = inside.groupby(known["unique_id"], sort=False).mean()
-        table[f"inside {value:g} %"] = 100 * shares.reindex(table.index).where(table.index != TOTAL, shares.mean())
+        table[f"inside {value:g} %"] = 100 * inside.groupby(known["unique_id"], sort=False).mean()
+    if len(table) > 1:
+        table.loc[TOTAL] = table.mean()
+    table["RMSE"] = table["RMSE"] ** 0.5  # behind the mean of all, which is one of squares
     typer.echo(table.round(4).to_string())
     if plot is not None:
         from titans_ts.plots import plot_backtest

@@ -121,7 +121,7 @@ def _read_stamps(column: pd.Series, date_format: str | None, warn: bool) -> pd.S
     except ValueError:
         # in forms that change: a midnight without its hours, seconds with and without fractions
         forms = pd.to_datetime(column, format="ISO8601", errors="coerce") if text.str.match(_ISO).all() else None
-        if forms is not None and forms.notna().all() and pd.api.types.is_datetime64_any_dtype(forms):
+        if forms is not None and forms.notna().all():
             return forms
         found = _to_datetime(column, utc=True)  # offsets that change, as with summer time
         if warn:

@@ -14,7 +14,7 @@ from titans_ts.panel import Panel
 from titans_ts.rolling import Forecasts, corrections, forecast_rows
 from titans_ts.scaling import Scaling
 from titans_ts.simba import FLOOR, Simba
-from titans_ts.windows import Table, first_rows, inside_holes
+from titans_ts.windows import Table, first_rows
 
 AT_ONCE = 1 << 23  # numbers that networks say of forecasts which are scored at once
 
@@ -160,15 +160,12 @@ class Model:
         return Calibration.of(scores, step)
 
     def _scored(self, found: Forecasts, table: Table, origins: Tensor) -> Tensor:
-        horizon = origins[:, None] + torch.arange(self.h)
+        steps, series = torch.arange(self.h)[:, None], torch.arange(table.values.shape[1])
+        together = self.network.config.num_series is not None
         scale = found.spread.clamp(min=FLOOR)[:, None]
-        error = (table.values[horizon] - found.point) / scale
+        error = (table.truth.behind(origins[:, None, None], steps, series, together) - found.point) / scale
         raw = error.unsqueeze(-1) if found.raw is None else found.raw
-        scores = self.objective.score(raw, error, scale)
-        if table.drawn is not None:
-            begins = inside_holes(table.drawn, origins, self.network.config.num_series is not None)
-            scores = scores.masked_fill(table.drawn[..., 0][horizon] | begins[:, None], float("nan"))
-        return scores.masked_fill(error.isnan(), float("nan"))
+        return self.objective.score(raw, error, scale).masked_fill(error.isnan(), float("nan"))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ import torch
 from titans_ts.model import Model
 from titans_ts.panel import Panel
 from titans_ts.scaling import tensor
-from titans_ts.windows import inside_holes
 
 # values of forecasts held at a time
 _AT_ONCE = 1 << 24
@@ -20,18 +19,14 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
         ValueError: no value is known behind any window.
     """
     config = model.network.config
-    came = model.scaling.table(panel).values
-    filled = panel.filled(missing)
-    table, told = model.scaling.table(filled), tensor(model.scaling.units.told)
-    drawn = torch.from_numpy(filled.drawn)
+    table, told = model.scaling.table(panel.filled(missing)), tensor(model.scaling.units.told)
+    steps, series = torch.arange(config.h)[:, None], torch.arange(panel.values.shape[1])
     total = count = 0.0
     origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
     for part in origins.split(max(1, min(4096, _AT_ONCE // (config.h * panel.values.shape[1])))):
-        truth = came[part[:, None] + torch.arange(config.h)]
+        truth = table.truth.behind(part[:, None, None], steps, series, config.num_series is not None)
         error = (model.rolling(table, part).point - truth).abs() * told
         known = error.isfinite()
-        if missing == "interpolate":
-            known &= ~inside_holes(drawn, part, config.num_series is not None)[:, None]
         total, count = total + float(error[known].double().sum()), count + float(known.sum())
     if not count:
         raise ValueError("there is nothing to score: no value is known behind any window of input_size rows.")

@@ -13,7 +13,7 @@ from titans_datasets.warn import warn_caller
 Freq = str | int | pd.offsets.BaseOffset | timedelta | np.timedelta64
 Step = pd.offsets.BaseOffset | int
 FORMS = {"%Y%m": "months", "%Y%m%d": "days", "%Y%m%d%H": "hours", "%Y%m%d%H%M": "minutes", "%Y%m%d%H%M%S": "seconds"}
-FORM_OF = {4 + 2 * form.count("%") - 2: form for form in FORMS}  # by their digits
+FORM_OF = {2 + 2 * form.count("%"): form for form in FORMS}  # by their digits
 MOST_LEFT_OUT = 0.4  # of the rows of an axis, before a reader is asked
 _OFFSET = re.compile(r":\d\d(?:\.\d+)?\s*(?:[+-]\d\d:?\d\d|Z)$")
 
@@ -95,8 +95,8 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
     """The regular axis that a sorted index lies on; with ``gaps``, stamps may be missing from it.
 
     Raises:
-        ValueError: a stamp that is not on the axis, or a missing one; the message names it. Integers that are months or
-            days.
+        ValueError: a stamp that is not on the axis, or a missing one; the message names it. Integers that are dates,
+            of any of :data:`FORMS`.
     """
     if isinstance(step, int):  # or 202413 to 202500, and 20240132 to 20240200, would be taken for missing
         form = form_of(index)
@@ -122,11 +122,10 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
     if len(wrong):
         i = int(wrong[0])
         after = f" after {index[i - 1]}" if i and not gaps else ""
-        hint = "Fill the gap (for instance df.resample, or missing='interpolate' or 'mask'), or pass"
-        hint = "Pass" if gaps else hint
+        fill = "Fill the gap (for instance df.resample, or missing='interpolate' or 'mask'), or pass"
         raise ValueError(
             f"{where} has irregular time stamps for freq {name_of(step)!r}: "
-            f"expected {expected}{after}, got {index[i]}. {hint} the freq that the data has."
+            f"expected {expected}{after}, got {index[i]}. {'Pass' if gaps else fill} the freq that the data has."
             + _of_summer_time(index[i : i + 1])
         )
     return axis

@@ -43,12 +43,16 @@ class Truth:
     values: Tensor
     foretold: Tensor | None
 
-    def behind(self, origins: Tensor, steps: Tensor, series: Tensor) -> Tensor:
-        """What came in these steps behind these origins, and NaN where that does not count; shapes that broadcast."""
+    def behind(self, origins: Tensor, steps: Tensor, series: Tensor, together: bool = False) -> Tensor:
+        """What came in these steps behind these origins, and NaN where that does not count; shapes that broadcast.
+
+        ``together``: a line to what came of any of the series, along the last dimension, is one for all of them.
+        """
         came = self.values[origins + steps, series]
         if self.foretold is None:
             return came
-        return came.masked_fill(self.foretold[origins - 1, series], float("nan"))
+        led = self.foretold[origins - 1, series]
+        return came.masked_fill(led.any(dim=-1, keepdim=True) if together else led, float("nan"))
 
 
 @dataclass(frozen=True)
@@ -193,20 +197,12 @@ def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray
 
 
 def in_holes(hidden: Tensor) -> Tensor:
-    """Which rows lie inside a hole that came to an end, ``[T, N]``; argument as of :func:`inside_holes`."""
-    came_later = (~hidden).flip(0).cummax(0).values.flip(0)
-    return (hidden & came_later).any(dim=-1)
-
-
-def inside_holes(hidden: Tensor, origins: Tensor, together: bool) -> Tensor:
-    """Which forecasts begin inside a hole that came to an end, ``[W, N]``: its line was drawn to what came later.
+    """Which rows lie inside a hole that came to an end, ``[T, N]``: its line was drawn to what came later.
 
     Behind the end of a series, or of a column, nothing came.
 
     Args:
         hidden: what lines were drawn through, of the series and of each of its columns, ``[T, N, 1 + X]``.
-        origins: the first row of each forecast, ``[W]``.
-        together: whether each forecast is made of all series.
     """
-    inside = in_holes(hidden)[origins - 1]
-    return inside.any(dim=1, keepdim=True).expand_as(inside) if together else inside
+    came_later = (~hidden).flip(0).cummax(0).values.flip(0)
+    return (hidden & came_later).any(dim=-1)
