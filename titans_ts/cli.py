@@ -225,6 +225,8 @@ def backtest(
     quiet: Quiet = False,
 ) -> None:
     """Train on the past, forecast what followed, and print the errors."""
+    from titans_ts.naive import NAIVE, with_naive
+
     writable(out)
     writable(plot, "picture")
     frame = read_series(data, time, id, target, date_format, timezone)
@@ -242,8 +244,11 @@ def backtest(
     )
     if out is not None:
         _write(found, out)
-    error = found["y"] - found["Titans"]
-    table = pd.DataFrame({"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2})
+    beside = with_naive(found, frame, freq=made.freq)
+    error, naive = (beside["y"] - beside[model] for model in ("Titans", NAIVE))
+    table = pd.DataFrame(
+        {"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2, "naive MAE": naive.abs()}
+    )
     table = table.groupby("unique_id", sort=False).mean()
     known = found[found["y"].notna()]
     for value in level or []:
@@ -253,6 +258,7 @@ def backtest(
         table.loc[TOTAL] = table.mean()
     table["RMSE"] = table["RMSE"] ** 0.5  # behind the mean of all, which is one of squares
     typer.echo(table.round(4).to_string())
+    typer.echo("naive: each step as it was a season ago, or as the last value where there is no season", err=True)
     if plot is not None:
         from titans_ts.plots import plot_backtest
 

@@ -16,6 +16,7 @@ from titans_core.archive import save_archive
 from titans_core.train.tune import open_study
 from titans_ts import TitansForecaster
 from titans_ts.cli import app
+from titans_ts.naive import with_naive
 
 SMALL = ["--horizon", "4", "--lookback", "12", "--epochs", "1", "--quiet"]
 
@@ -270,17 +271,19 @@ def test_bars_are_not_among_what_is_printed(run, wide_file, tmp_path):
     loud = [argument for argument in SMALL if argument != "--quiet"]
     found = run("backtest", wide_file, "--windows", "2", *loud)
     assert "Epoch 0" in found.stderr
-    assert re.fullmatch(r" +MAE +RMSE\nunique_id +\n(\S+ +[\d.]+ +[\d.]+\n)+", found.stdout)
+    assert re.fullmatch(r" +MAE +RMSE +naive MAE\nunique_id +\n(\S+( +[\d.]+){3}\n)+", found.stdout)
 
 
-def test_a_backtest_ends_with_the_errors_of_all(run, wide_file, tmp_path):
+def test_a_backtest_ends_with_the_errors_of_all(run, wide, wide_file, tmp_path):
     out = tmp_path / "x.csv"
     said = run("backtest", wide_file, "--windows", "2", "--level", "80", "--out", out, *SMALL).stdout
     lines = {line.split()[0]: [float(x) for x in line.split()[1:]] for line in said.splitlines()[2:]}
     each, last = np.array([lines[name] for name in "abc"]), lines["(all)"]
     frame = pd.read_csv(out)
     inside = 100 * frame["y"].between(frame["Titans-lo-80"], frame["Titans-hi-80"]).mean()
-    expected = [each[:, 0].mean(), (each[:, 1] ** 2).mean() ** 0.5, inside]
+    naive = with_naive(frame.assign(ds=pd.to_datetime(frame["ds"]), cutoff=pd.to_datetime(frame["cutoff"])), wide)
+    repeated = (naive["y"] - naive["SeasonalNaive"]).abs().mean()
+    expected = [each[:, 0].mean(), (each[:, 1] ** 2).mean() ** 0.5, repeated, inside]
     np.testing.assert_allclose(last, expected, rtol=1e-3)
 
 
@@ -367,11 +370,13 @@ def test_a_folder_of_another_model_is_refused_before_anything_is_trained(run, wi
         assert "holds a DNALanguageModel, which would be lost" in said
 
 
-def test_a_backtest_is_as_asked_and_its_errors_are_printed(run, wide_file, monkeypatch):
+def test_a_backtest_is_as_asked_and_its_errors_are_printed(run, wide, wide_file, monkeypatch):
     asked = {}
     frame = pd.DataFrame(
         {
             "unique_id": ["a", "a", "a", "b", "b"],
+            "ds": wide.index[[31, 32, 33, 31, 32]],
+            "cutoff": wide.index[30],
             "y": [1.0, 2.0, float("nan"), 10.0, 10.0],
             "Titans": [1.0, 6.0, 0.0, 7.0, 14.0],
             "Titans-lo-80": [0.0, 3.0, 0.0, 5.0, 5.0],
@@ -380,10 +385,12 @@ def test_a_backtest_is_as_asked_and_its_errors_are_printed(run, wide_file, monke
     )
     monkeypatch.setattr(TitansForecaster, "cross_validation", lambda self, df, **given: asked.update(given) or frame)
     options = ["--windows", "2", "--step", "3", "--refit", "--val-size", "20", "--level", "80"]
-    said = run("backtest", wide_file, *SMALL, *options).output
+    said = run("backtest", wide_file, *SMALL, *options).stdout
     assert asked == dict(n_windows=2, step_size=3, refit=True, val_size=20, level=[80.0], static_df=None)
     rows = {row[0]: [float(x) for x in row[1:]] for row in map(str.split, said.splitlines()[-3:])}
-    expected = {"a": [2.0, 2.8284, 50.0], "b": [3.5, 3.5355, 100.0], "(all)": [2.75, 3.2016, 75.0]}
+    naive = [abs(wide[name].iloc[[7, 8]] - y).mean().round(4) for name, y in (("a", [1.0, 2.0]), ("b", [10.0, 10.0]))]
+    expected = {"a": [2.0, 2.8284, naive[0], 50.0], "b": [3.5, 3.5355, naive[1], 100.0],
+                "(all)": [2.75, 3.2016, sum(naive) / 2, 75.0]}  # fmt: skip
     assert rows == {name: pytest.approx(numbers) for name, numbers in expected.items()}
 
 
