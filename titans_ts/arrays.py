@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import torch
 
+from titans_ts.libraries import unusable
 from titans_ts.model import Model
 from titans_ts.panel import Panel
+from titans_ts.rolling import windows_at_once
 from titans_ts.scaling import tensor
 from titans_ts.stamps import around, in_zone
-
-BATCH = 256
 
 
 def forecast_arrays(
@@ -21,9 +21,9 @@ def forecast_arrays(
     windows = np.asarray(windows)
     if windows.ndim != 3 or windows.shape[1:] != expected:
         raise ValueError(f"windows must be [W, {expected[0]}, {expected[1]}], got shape {windows.shape}.")
-    bad = np.isinf(windows) if config.masked else ~np.isfinite(windows)
+    bad = unusable(windows, gaps=config.masked)
     if bad.any():
-        raise ValueError(f"windows have {int(bad.sum())} values that are NaN or infinite.")
+        raise ValueError(f"windows have {int(bad.sum())} values that are NaN, infinite or beyond float32.")
     if columns.hist or columns.futr:
         raise ValueError("predict_windows has no exogenous columns: use cross_validation or predict with frames.")
     futr, shape = None, np.zeros((1, config.input_size + config.h, 1))
@@ -43,7 +43,7 @@ def forecast_arrays(
     x = tensor((windows - shape[:, : config.input_size] - units.mean) / units.scale)
     stat = model.scaling.columns_of("stat", context.stat)
     found = []
-    for part in torch.arange(len(x)).split(BATCH):
+    for part in torch.arange(len(x)).split(windows_at_once(config.input_size + config.h, len(units.mean))):
         still = None if stat is None else stat.expand(len(part), -1, -1)
         with torch.no_grad():
             raw, center, scale = model.network.normalised(x[part], None, None if futr is None else futr[part], still)

@@ -29,7 +29,7 @@ from titans_ts.objective import Objective, objective_of
 from titans_ts.panel import Panel, differing, long_frame
 from titans_ts.reading import is_frame, of_values, read_ahead, read_newer, with_static
 from titans_ts.rolling import forecast_rows
-from titans_ts.scaling import Units
+from titans_ts.scaling import Units, tensor
 from titans_ts.scoring import rolling_error
 from titans_ts.simba import FLOOR, Simba, SimbaConfig, default_patch, default_reach
 from titans_ts.training import train
@@ -180,9 +180,12 @@ class TitansForecaster(TitansEstimator):
                 raises ends the training.
 
         Raises:
+            TypeError: no frame or matrix, or a frame as y.
             ValueError: bad arguments or a bad frame; the message says where, and what to do.
             FloatingPointError: the training diverged.
         """
+        if hasattr(y, "columns"):
+            raise TypeError("fit takes no y, which is a column of df. For static columns: fit(df, static_df=...).")
         begin = time.perf_counter()
         panel, columns = self._given(df, static_df)
         self._fit(panel, columns, val_size, checkpoint_dir, on_epoch)
@@ -281,8 +284,9 @@ class TitansForecaster(TitansEstimator):
 
         Raises:
             NotFittedError: before ``fit``.
-            ValueError: windows of another shape, or with values that are not known; no stamps where they are needed;
-                or a model with exogenous columns.
+            ValueError: windows of another shape, or with values that are infinite, beyond float32, or not known to a
+                model that was not fitted with ``missing="mask"``; no stamps where they are needed; or a model with
+                exogenous columns.
         """
         self._fitted()
         return forecast_arrays(self.model_, self.context_, windows, origins)
@@ -299,7 +303,7 @@ class TitansForecaster(TitansEstimator):
             ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level; ``cutoff`` is the last row known.
         """
         config = self._fitted()
-        panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False).ordered_as(self.context_.ids)
+        panel = self._with_ended(df)
         check_length(panel, config.input_size + config.h, "input_size + h")
         step = config.h if step_size is None else step_size
         at_least("step_size", step)
@@ -354,24 +358,20 @@ class TitansForecaster(TitansEstimator):
             ValueError: a bad frame, other series than those of ``fit``, or fewer than ``input_size + h`` rows.
         """
         config = self._fitted()
-        panel = self._read(df, self.scaling_.columns, None, reset=False, fill=False)
-        gaps = self.missing != "error" and (config.masked or config.num_series is None)
-        if gaps and set(panel.ids) < set(self.context_.ids):
-            panel = panel.with_silent(self.context_.ids)  # those that ended before
-        panel = panel.ordered_as(self.context_.ids)
+        panel = self._with_ended(df)
         self._check_series(panel, "score")
         check_length(panel, config.input_size + config.h, "input_size + h")
         return -rolling_error(self.model_, panel, self.missing)
 
-    def surprise(self, df: Any, *, static_df: Any = None) -> Any:
+    def surprise(self, df: Any) -> Any:
         """How surprised the online memory was, over time: a view of anomalies.
 
         Every ``memory_.stride`` rows the memory is told what followed what; the surprise is how far that was from what
         it expected (the associative loss, Eq. 12), in its own units.
 
         Args:
-            df: as in ``predict``; read from its first row, so the first values are those of an empty memory.
-            static_df: as in ``predict``.
+            df: as in ``predict``; read from its first row, so the first values are those of an empty memory. Of the
+                columns the memory reads the values only; others need not be there.
 
         Returns:
             A long frame ``unique_id, ds, surprise``, one row every ``memory_.stride`` rows; ``ds`` is the last row that
@@ -385,17 +385,18 @@ class TitansForecaster(TitansEstimator):
         if self.memory_ is None:
             why = self.memory_report_.why_none
             raise ValueError(f"this model has no online memory: {why} There is no surprise to show.")
-        panel = self._read(df, self.scaling_.columns, static_df, reset=False)
-        table = self.scaling_.table(panel, self._units(panel))
+        panel = self._read(of_values(df, self.context_.ids), Columns(), None, reset=False)
+        values = tensor(self._units(panel).standardised(panel.values, panel.index))
         frames = []
-        first = first_rows(table.values)
-        for stream in online.streams_of(first, len(table.values)):
+        first = first_rows(values)
+        for stream in online.streams_of(first, len(values)):
             begin = int(first[stream.series[0]])
-            at, found = online.surprises(self.memory_, table.values[begin:, stream.series])
+            at, found = online.surprises(self.memory_, values[begin:, stream.series])
             ids = [panel.ids[i] for i in stream.series.tolist()]
             frames.append(long_frame(ids, panel.index[begin + at.numpy() - 1], {"surprise": found.double().numpy()}))
-        frame = pd.concat(frames, ignore_index=True) if len(frames) != 1 else frames[0]
-        return from_pandas(frame, panel.library)
+        frame = pd.concat(frames)
+        places = pd.Index(panel.ids).get_indexer(pd.Index(frame["unique_id"]))
+        return from_pandas(frame.iloc[np.argsort(places, kind="stable")].reset_index(drop=True), panel.library)
 
     def plot(
         self,
@@ -443,6 +444,16 @@ class TitansForecaster(TitansEstimator):
         if static_df is not None:
             raise ValueError("static_df is of the series of df, and df is None: the series of fit keep theirs.")
         return self.context_
+
+    def _with_ended(self, df: Any) -> Panel:
+        """A frame of the series of ``fit``, not filled. Those that ended before it are there without a value, where the
+        model is told, or need not be told, what is not known."""
+        config, context, columns = self._fitted(), self.context_, self.scaling_.columns
+        panel = self._read(df, columns, None, reset=False, fill=False)
+        gaps = self.missing != "error" and (config.masked or config.num_series is None)
+        if gaps and set(panel.ids) < set(context.ids):
+            panel = with_static(panel.with_silent(context.ids), columns.stat, None, context, self.missing)
+        return panel.ordered_as(context.ids)
 
     def _continue(self, panel: Panel, futr_df: Any, levels: list[float], from_start: bool) -> np.ndarray:
         """The h steps behind a panel, and the bounds of each level: ``[h, N, 1 + 2 * len(levels)]``."""
@@ -556,7 +567,7 @@ class TitansForecaster(TitansEstimator):
         if is_frame(df):
             freq, stamps = self.freq, None
             if not reset and self.context_.layout != "matrix":  # whose rows are at no time
-                freq, stamps = self.context_.freq if freq is None else freq, self.context_.index
+                freq, stamps = self.context_.freq, self.context_.index
             panel = read_frame(df, freq, columns, self.missing, fill=fill, known=stamps)
         else:
             if np.ndim(df) == 1:

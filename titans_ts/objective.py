@@ -205,6 +205,10 @@ class Family(Learned):
     def point(self, raw: Tensor) -> Tensor:
         return raw[..., 0]
 
+    def score(self, raw: Tensor, error: Tensor, scale: Tensor) -> Tensor:
+        edge, distance = self.edge(raw, 1), error.abs()  # which both sides share
+        return distance.minimum(edge) / edge + (distance - edge).clamp(min=0) * scale
+
     def edge(self, raw: Tensor, side: int) -> Tensor:
         return side * self.nominal(raw, WIDEST, side)
 

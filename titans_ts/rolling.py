@@ -48,11 +48,16 @@ class Forecasts:
         return replace(self, point=self.point + by)
 
 
+def windows_at_once(rows: int, lanes: int) -> int:
+    """How many windows of ``rows`` rows, of ``lanes`` series each, a call of the network takes."""
+    return max(1, min(LANES, FLOATS // rows) // lanes)
+
+
 @torch.no_grad()
 def forecast_windows(network: Simba, objective: Objective, windows: Windows, whole: bool = False) -> Forecasts:
     """Of each of K windows of M series, in order: point ``[K, h, M]``; ``whole`` keeps all that the network says."""
     lanes = windows.table.values.shape[1] if windows.series is None else 1
-    size = max(1, min(LANES, FLOATS // (windows.input_size + windows.h)) // lanes)
+    size = windows_at_once(windows.input_size + windows.h, lanes)
     points, said, spreads = [], [], []
     for index in torch.arange(len(windows)).split(size):
         batch = windows[index]

@@ -63,17 +63,18 @@ class TimeSplit:
         Steps are those of the time axis, rows that were left out among them. Series that begin too late to be trained
         on for a horizon of ``test_size``, with the validation rows that ``fit`` keeps, are left out with a warning.
         """
+        least = self.lookback + self.test_size  # to train on
+        if self.max_train_size is not None and self.max_train_size < least:
+            raise ValueError(f"{self!r} must train on lookback + test_size = {least} steps or more.")
         step, steps, name = _rows_of(X, self.freq)
-        least = self.n_splits * self.test_size + self.lookback
-        if steps <= least:
+        if steps < self.n_splits * self.test_size + least:
             raise ValueError(
-                f"{self!r} needs more than n_splits * test_size + lookback = {least} steps, got {steps}: take fewer or "
-                "shorter splits."
+                f"{self!r} needs (n_splits + 1) * test_size + lookback = {self.n_splits * self.test_size + least} "
+                f"steps, got {steps}: take fewer or shorter splits."
             )
         splits = TimeSeriesSplit(self.n_splits, test_size=self.test_size, max_train_size=self.max_train_size)
         begin = pd.Series(step).groupby(name).transform("min").to_numpy()
         for train, test in splits.split(np.empty((steps, 1))):
-            least = self.lookback + self.test_size
             old = begin <= train[0] + border_row(len(train), least, self.test_size, None) - least
             old |= not old.any()  # then training says which is too short
             young = pd.unique(name[~old & (step <= test[-1])]).tolist()

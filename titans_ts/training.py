@@ -106,15 +106,17 @@ def train(
             progress=forecaster.verbose > 0,
             checkpoint_dir=checkpoint_dir,
         ),
-        identity={
-            "data": digest(panel.values, panel.hist, panel.futr, panel.stat),
-            "time": panel.clock(),
-            "val_size": val_size,
-            **{name: getattr(forecaster, name) for name in forecaster._get_param_names() if name not in _NOT_COMPARED},
-        },
+        None if checkpoint_dir is None else _identity(forecaster, panel, val_size),
         on_epoch=on_epoch,
     )
     return Trained(network, objective, scaling, table, border, history, len(batches) * len(history.epochs), seed)
+
+
+def _identity(forecaster: "TitansForecaster", panel: Panel, val_size: int) -> dict[str, object]:
+    """What else must be the same for a checkpoint to be gone on from."""
+    params = {name: getattr(forecaster, name) for name in forecaster._get_param_names() if name not in _NOT_COMPARED}
+    data = digest(panel.values, panel.hist, panel.futr, panel.stat)
+    return {"data": data, "time": panel.clock(), "val_size": val_size, **params}
 
 
 def _batches(

@@ -326,8 +326,6 @@ def test_new_series_bring_their_static_columns_wherever_they_are_read(fitted, lo
         fitted.plot(new, futr_df=ahead)
     figure = fitted.plot(new, futr_df=ahead, static_df=columns)
     assert figure.axes[0].get_title(loc="left") == "new-a"
-    if fitted.memory_ is not None:
-        assert set(fitted.surprise(new, static_df=columns)["unique_id"]) == {"new-a", "new-b", "new-c"}
     with pytest.raises(ValueError, match="df is None: the series of fit keep theirs"):
         fitted.predict(futr_df=future, static_df=static)
 
@@ -362,3 +360,13 @@ def test_fit_knows_no_units_of_exogenous_columns(tiny, wide, to_long):
         return model.predict(futr_df=future)["Titans"].to_numpy().reshape(3, 4).T
 
     np.testing.assert_allclose((forecast(1e3, -5e3) - forecast(1.0, 0.0)) / wide.std().to_numpy(), 0, atol=1e-3)
+
+
+def test_the_memory_is_asked_by_values_alone(tiny, long, static):
+    model = tiny(exogenous={"hist": ["price"], "stat": ["size"]})
+    late = long[(long["unique_id"] != "a") | (long["ds"] >= long["ds"].iloc[20])]
+    columns = static[["unique_id"]].assign(size=[1.0, 5.0, 9.0])
+    model.fit(late, static_df=columns, val_size=0)
+    found = model.surprise(late[["unique_id", "ds", "y"]])
+    pd.testing.assert_frame_equal(found, model.surprise(late.assign(price=-7.0)))
+    assert found["unique_id"].unique().tolist() == model.predict()["unique_id"].unique().tolist() == ["a", "b", "c"]

@@ -377,3 +377,48 @@ def test_a_default_dtype_of_the_caller_changes_nothing(tiny, wide):
 def test_nothing_is_trained_in_inference_mode(tiny, wide):
     with torch.inference_mode(), pytest.raises(RuntimeError, match="call fit outside of it"):
         tiny().fit(wide)
+
+
+@pytest.mark.parametrize("multivariate", [False, True])
+def test_a_series_that_ended_may_be_left_out_of_what_is_scored(tiny, wide, to_long, multivariate):
+    long, static = to_long(wide), pd.DataFrame({"unique_id": list("abc"), "size": [1.0, 5.0, 90.0]})
+    model = tiny(missing="mask", multivariate=multivariate, exogenous={"stat": ["size"]})
+    model.fit(long, static_df=static, val_size=40)
+    without = long[long["unique_id"] != "c"]
+    silent = pd.concat([without, long[long["unique_id"] == "c"].head(1).assign(y=np.nan)])
+    assert model.score(without) == model.score(silent)
+    found = model.predict_insample(without)
+    assert set(found["unique_id"]) == {"a", "b"}
+    pd.testing.assert_frame_equal(found, model.predict_insample(silent))
+
+
+def test_a_fitted_model_reads_frames_by_the_step_it_learned(tiny, wide):
+    model = tiny().fit(wide)
+    before = model.predict(wide)
+    pd.testing.assert_frame_equal(before, model.set_params(freq="2h").predict(wide))
+
+
+def test_a_frame_in_the_place_of_y_is_refused(tiny, wide, to_long):
+    with pytest.raises(TypeError, match="static_df="):
+        tiny().fit(to_long(wide), pd.DataFrame({"unique_id": list("abc"), "size": 1.0}))
+
+
+def test_windows_beyond_float32_are_refused(tiny, wide):
+    model = tiny().fit(wide)
+    windows = np.stack([wide.to_numpy()[:12]] * 2)
+    windows[1, 3, 0] = 1e300
+    with pytest.raises(ValueError, match="1 values that are NaN, infinite or beyond float32"):
+        model.predict_windows(windows)
+
+
+def test_many_series_are_forecast_a_few_windows_at_a_time(tiny, wide, monkeypatch):
+    model = tiny().fit(wide)
+    windows = np.lib.stride_tricks.sliding_window_view(wide.to_numpy(), 12, axis=0).transpose(0, 2, 1)
+    whole, seen = model.predict_windows(windows), []
+    monkeypatch.setattr("titans_ts.rolling.LANES", 10)
+    normalised = type(model.network_).normalised
+    monkeypatch.setattr(
+        type(model.network_), "normalised", lambda self, x, *given: seen.append(len(x)) or normalised(self, x, *given)
+    )
+    np.testing.assert_allclose(model.predict_windows(windows), whole, rtol=1e-5, atol=1e-5)
+    assert seen == [3] * 36 + [1]

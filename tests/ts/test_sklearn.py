@@ -112,7 +112,7 @@ def test_splits_say_what_they_need(wide):
     with pytest.raises(ValueError, match=r"n_splits must be .*2, got 1"):
         TimeSplit(1, 10, 12)
     with pytest.raises(
-        ValueError, match=rf"TimeSplit\(n_splits=2, test_size=60, lookback=12, .* = 132 .*got {len(wide)}"
+        ValueError, match=rf"TimeSplit\(n_splits=2, test_size=60, lookback=12, .* = 192 .*got {len(wide)}"
     ):
         next(TimeSplit(2, 60, 12).split(wide))
 
@@ -141,3 +141,12 @@ def test_a_fit_that_fails_leaves_what_was_fitted(tiny, wide):
 def test_what_is_often_given_for_a_frame_is_refused_with_what_to_do(tiny, wide, call, given, says):
     with pytest.raises(TypeError, match=says):
         getattr(tiny().fit(wide), call)(given)
+
+
+def test_splits_too_short_to_train_on_are_refused():
+    rows = np.zeros((167, 1))
+    with pytest.raises(ValueError, match=r"\(n_splits \+ 1\) \* test_size \+ lookback = 168 steps, got 167"):
+        next(TimeSplit(2, test_size=24, lookback=96).split(rows))
+    assert [len(train) for train, _ in TimeSplit(2, test_size=24, lookback=96).split(np.zeros((168, 1)))] == [120, 144]
+    with pytest.raises(ValueError, match="must train on lookback \\+ test_size = 120 steps or more"):
+        next(TimeSplit(2, test_size=24, lookback=96, max_train_size=119).split(np.zeros((500, 1))))
