@@ -35,7 +35,8 @@ fi
 wait
 timeout -k 5 240 "$python" benchmarks/memory_gpu.py --minutes 3.3 || failed=1
 if "$python" -c 'import lightning, pandas, sklearn' 2>/dev/null; then
-  timeout -k 5 60 "$python" benchmarks/forecast_gpu.py --minutes 0.5 || failed=1
+  # 124: the time is up, and the sets that it came to are in the file
+  timeout -k 5 60 "$python" benchmarks/forecast_gpu.py --minutes 0.5 || [ $? -eq 124 ] || failed=1
 else
   echo "lightning, pandas or scikit-learn is not installed: the forecaster is not timed" >&2
 fi

@@ -115,3 +115,9 @@ def test_the_operators_keep_the_rules_of_the_library(momentum, base, backend):
         layers += [normal(3, d, h), normal(3, h, d)]
     tensors = [normal(2, 3, 4, d), normal(2, 3, 4, d), normal(2, 3, 4, d), *c, *layers]
     torch.library.opcheck(functions._pieces_op, (tensors, 2, "silu", backend))
+
+    with torch.no_grad():  # however gradients lie in memory, those that are returned lie as the compiler was told
+        grads = [torch.rand_like(x.mT, memory_format=torch.contiguous_format).mT
+                 for x in functions._pieces_op(tensors, 2, "silu", backend)]  # fmt: skip
+        found = functions._pieces_backward_op(grads, tensors, 2, "silu", backend)
+    assert all(x.is_contiguous() for x in found)

@@ -49,10 +49,10 @@ class Backflow(NamedTuple):
 
     @classmethod
     def of(cls, dWS: Layers, danchor: Layers, base: Layers) -> "Backflow":
-        """From the gradients of the last ``WS`` and of the last piece's anchor."""
+        """From the gradients of the last ``WS`` and of the last piece's anchor, which may lie in memory in any way."""
         return cls(
-            [x.clone() for x in dWS],
-            [x.clone() for x in danchor],
+            [x.clone(memory_format=torch.contiguous_format) for x in dWS],
+            [x.clone(memory_format=torch.contiguous_format) for x in danchor],
             [torch.zeros_like(x) for x in base],
             [torch.empty_like(x) for x in danchor],
         )

@@ -267,6 +267,7 @@ def _read_deep(
             drest += tl.sum(at * q, axis=1)
             dq += rest * at
             save_all(dstart1 + n * K * H, ks, hs, H, dot(tl.trans(q * rest), dz, BF16))
+    tl.debug_barrier()  # dG was stored by other threads
     G = tl.load(G_ + at_square, mask=square, other=0.0)
     q, k = load(q_ + piece * C * K, rows, ks, K, mask), load(k_ + piece * C * K, rows, ks, K, mask)
     dG = tl.load(dG_ + at_square, mask=square, other=0.0) - to_read1 * dot(q, tl.trans(k), BF16)
