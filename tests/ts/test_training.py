@@ -113,7 +113,7 @@ def test_windows_are_forecast_as_frames_are(tiny, wide):
         model.predict_windows(windows[:, 1:])
     with pytest.raises(ValueError, match=r"windows must be .* got shape \(1, 2\)"):
         model.predict_windows([[1, 2]])
-    with pytest.raises(ValueError, match="windows have 1 values that are NaN or infinite"):
+    with pytest.raises(ValueError, match="windows have 1 values that are NaN, infinite or beyond float32"):
         model.predict_windows(np.where(windows == windows[0, 0, 0], np.nan, windows))
 
 
