@@ -226,3 +226,24 @@ def test_a_space_is_told_what_the_shortest_series_has_and_whether_a_calendar_may
     assert told(frame, h=6)["h"] == 6
     assert not told(frame, exogenous={"calendar": ["day"]})["may_add_calendar"]
     assert not told(counted)["may_add_calendar"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_search_is_not_lost_for_one_training_that_diverges(tiny, wide, monkeypatch, times):
+    fit, calls = forecaster.TitansForecaster.fit, []
+
+    def diverges(self, *args, **options):
+        calls.append(self)
+        if len(calls) <= times:
+            raise FloatingPointError("training diverged")
+        return fit(self, *args, **options)
+
+    monkeypatch.setattr(forecaster.TitansForecaster, "fit", diverges)
+    options = dict(n_trials=1, space=lambda trial, facts: {}, verbose=0)
+    with pytest.warns(UserWarning, match="fitted once more: training diverged"):
+        if times == 1:
+            assert np.isfinite(tune(wide, tiny(), **options).predict().to_numpy()).all()
+        else:
+            with pytest.raises(FloatingPointError, match="training diverged"):
+                tune(wide, tiny(), **options)
+    assert len(calls) == 2

@@ -114,6 +114,7 @@ def best_of(
 
     Raises:
         TypeError: a space that returns no settings.
+        FloatingPointError: the best settings diverged, twice.
     """
 
     def objective(trial: optuna.Trial) -> float:
@@ -131,7 +132,11 @@ def best_of(
 
     run_study(study, objective, n_trials, timeout, progress)
     best = clone(base).set_params(**best_settings(study, settings_of))
-    fit(best)
+    try:
+        fit(best)
+    except FloatingPointError as error:  # by another seed than the trial's; a search is not lost for that
+        warnings.warn(f"The best settings are fitted once more: {error}", stacklevel=3)
+        fit(best)
     best.study_ = study
     return best
 
