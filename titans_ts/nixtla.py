@@ -13,7 +13,7 @@ try:
     import neuralforecast.core
     from neuralforecast.common._base_auto import BaseAuto, MockTrial
     from neuralforecast.common._base_model import BaseModel
-    from neuralforecast.losses.pytorch import MAE
+    from neuralforecast.losses.pytorch import MAE, DistributionLoss
     from pytorch_lightning import Trainer
     from ray import tune
     from ray.tune.search.basic_variant import BasicVariantGenerator
@@ -31,7 +31,8 @@ class Titans(BaseModel):
 
     Windows are normalised by the network itself, so ``scaler_type`` is "identity". A distribution loss reads its
     parameters in the units of neuralforecast's scaler: with one, the network does not normalise, and ``scaler_type``
-    must be another, such as "standard".
+    must be another, such as "standard". Exogenous columns are scaled by that alone: where they are not of the size of
+    1, take ``scaler_type="standard"``.
 
     Args:
         h: horizon.
@@ -174,7 +175,8 @@ class Titans(BaseModel):
 
     def forward(self, windows_batch: dict[str, Tensor]) -> Tensor:
         """insample_y ``[B, L, N]``, hist_exog ``[B, X, L, N]``, futr_exog ``[B, F, L + h, N]``, stat_exog ``[N, S]`` ->
-        ``[B, h, N * outputs]``, the outputs of a series side by side."""
+        ``[B, h, N * outputs]``: the outputs of a series side by side, or one output of all series where the loss takes
+        them apart so."""
         hist, futr, stat = (windows_batch.get(f"{kind}_exog") for kind in ("hist", "futr", "stat"))
         x = windows_batch["insample_y"]
         y: Tensor = self.network(
@@ -183,6 +185,10 @@ class Titans(BaseModel):
             futr.permute(0, 2, 3, 1) if self.futr_exog_size and futr is not None else None,
             stat.expand(len(x), -1, -1) if self.stat_exog_size and stat is not None else None,
         )
+        # this one of neuralforecast's losses cuts into the first parameter of all series, then the second ...
+        domain_map = getattr(self.loss, "domain_map", None)
+        if getattr(domain_map, "__func__", None) is DistributionLoss._domain_map:
+            y = y.reshape(*x.shape[:1], self.h, x.shape[-1], -1).transpose(-2, -1)
         return y.reshape(len(x), self.h, -1)
 
 

@@ -53,7 +53,8 @@ def tune(
         h: horizon, in place of that of ``forecaster``.
         n_trials: finished trials of the study in all, whichever process made them.
         timeout: seconds after which no trial begins.
-        space: ``(trial, facts) -> settings``; default :func:`default_space`. ``facts`` has ``rows`` (of the
+        space: ``(trial, facts) -> settings``, without ``h`` and ``loss``, by which the error is measured; default
+            :func:`default_space`. ``facts`` has ``rows`` (of the
             shortest series, before the validation rows), ``h`` and ``may_add_calendar``.
         val_size: rows at the end that trials are judged by; default: a fifth, at least ``h``.
         static_df: as in ``fit``.
@@ -105,7 +106,7 @@ def tune(
     best = best_of(
         base,
         study,
-        lambda trial: searched(trial, facts),
+        lambda trial: _comparable(searched(trial, facts)),
         judge,
         lambda model: model.fit(df, val_size=val_size, static_df=static_df),
         n_trials=n_trials,
@@ -113,6 +114,21 @@ def tune(
         progress=verbose > 0,
     )
     return best.set_params(verbose=shown)
+
+
+def _comparable(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings whose validation errors can be compared.
+
+    Raises:
+        ValueError: among them are those that the error is measured by.
+    """
+    given = sorted({"h", "loss"} & set(settings)) if isinstance(settings, Mapping) else []
+    if given:
+        raise ValueError(
+            f"space must not set {given}: trials are compared by the validation error, which is another for each. Run "
+            "a study for each, and compare the forecasters by score()."
+        )
+    return settings
 
 
 def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from neuralforecast import NeuralForecast
 from neuralforecast.common._base_auto import MockTrial, RayOptions
-from neuralforecast.losses.pytorch import MAE, MSE, DistributionLoss, MQLoss
+from neuralforecast.losses.pytorch import GMM, MAE, MSE, DistributionLoss, MQLoss
 from neuralforecast.models import DLinear, PatchTST
 from neuralforecast.utils import AirPassengersPanel, AirPassengersStatic
 
@@ -121,6 +121,46 @@ def test_quantiles_are_in_their_columns_and_a_distribution_in_its_units():
     found = frame["S-median"].to_numpy().reshape(2, 12).mean(axis=1)
     np.testing.assert_allclose(found, level, rtol=0.35)
     assert (frame["S-lo-80"] < frame["S-hi-80"]).all()
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        DistributionLoss("Normal", level=[80]),
+        DistributionLoss("ISQF", level=[80], num_pieces=1),
+        GMM(n_components=2, level=[80]),
+        MQLoss(level=[80]),
+        MAE(),
+    ],
+    ids=lambda loss: getattr(loss, "distribution", type(loss).__name__),
+)
+def test_what_is_said_of_a_series_is_of_it_alone(loss):
+    scaler = "standard" if loss.is_distribution_output else "identity"
+    nf = NeuralForecast(models=[Titans(**SMALL, loss=loss, scaler_type=scaler)], freq="ME")
+    nf.fit(TARGET)
+    first, second = TARGET["unique_id"].unique()
+    changed = TARGET.assign(y=TARGET["y"].where(TARGET["unique_id"] != first, TARGET["y"].to_numpy()[::-1]))
+    found = []
+    for df in (TARGET, changed):
+        torch.manual_seed(0)
+        found.append(nf.predict(df=df).set_index("unique_id").filter(like="Titans"))
+    pd.testing.assert_frame_equal(found[0].loc[second], found[1].loc[second], rtol=1e-5)
+    assert not np.allclose(found[0].loc[first], found[1].loc[first], rtol=1e-3)
+
+
+@pytest.mark.parametrize("distribution", ["Normal", "StudentT", "NegativeBinomial", "Poisson"])
+def test_parameters_of_a_distribution_are_those_of_their_series(distribution):
+    model = Titans(**SMALL, loss=DistributionLoss(distribution), scaler_type="standard").eval()
+    x = last_windows()
+    changed = torch.stack((x[..., 0].flip(1), x[..., 1]), dim=-1)
+    with torch.no_grad():
+        said, other = (model.loss.domain_map(model({"insample_y": y})) for y in (x, changed))
+        raw = model.network(x)  # [1, h, N, parameters]
+    assert len(said) == len(model.loss.param_names)
+    for i, (parameter, now) in enumerate(zip(said, other, strict=True)):
+        torch.testing.assert_close(parameter.reshape(1, 12, 2), raw.reshape(1, 12, 2, -1)[..., i])
+        torch.testing.assert_close(parameter[..., 1], now[..., 1])
+        assert not torch.allclose(parameter[..., 0], now[..., 0], rtol=1e-3)
 
 
 @pytest.mark.parametrize("loss", [MAE(), MSE()], ids=["mae", "mse"])

@@ -247,3 +247,9 @@ def test_a_search_is_not_lost_for_one_training_that_diverges(tiny, wide, monkeyp
         found = tune(wide, tiny(), n_trials=1, space=lambda trial, facts: {}, verbose=0)
     assert len(calls) == 2
     assert times == 2 or np.isfinite(found.predict().to_numpy()).all()
+
+
+@pytest.mark.parametrize("name", ["h", "loss"])
+def test_trials_of_unlike_errors_are_not_compared(tiny, wide, name):
+    with pytest.raises(ValueError, match="compare the forecasters by score"):
+        tune(wide, tiny(), n_trials=1, space=lambda trial, facts: {name: {"h": 2, "loss": "mse"}[name]}, verbose=0)
