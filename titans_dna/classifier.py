@@ -226,7 +226,9 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
                 progress=self.verbose > 0,
                 checkpoint_dir=checkpoint_dir,
             ),
-            identity={
+            identity=None
+            if checkpoint_dir is None
+            else {
                 "data": digest(reads.ids, reads.ends, labels, weights, rows, val.reads.ids, val.labels.numpy()),
                 "pretrained": None if isinstance(network.encoder, Encoder) else digest_of(network.encoder),
                 **{name: getattr(self, name) for name in self._get_param_names() if name not in _NOT_COMPARED},

@@ -225,7 +225,7 @@ def backtest(
     quiet: Quiet = False,
 ) -> None:
     """Train on the past, forecast what followed, and print the errors."""
-    from titans_ts.naive import NAIVE, with_naive
+    from titans_ts.naive import COLUMN, with_naive
 
     writable(out)
     writable(plot, "picture")
@@ -245,7 +245,7 @@ def backtest(
     if out is not None:
         _write(found, out)
     beside = with_naive(found, frame, freq=made.freq)
-    error, naive = (beside["y"] - beside[model] for model in ("Titans", NAIVE))
+    error, naive = (beside["y"] - beside[model] for model in ("Titans", COLUMN))
     table = pd.DataFrame(
         {"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2, "naive MAE": naive.abs()}
     )

@@ -31,7 +31,7 @@ from titans_ts.reading import is_frame, of_values, read_ahead, read_newer, with_
 from titans_ts.rolling import forecast_rows
 from titans_ts.scaling import Units, tensor
 from titans_ts.scoring import rolling_error
-from titans_ts.simba import FLOOR, Simba, SimbaConfig, default_patch, default_reach
+from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.training import train
 from titans_ts.training_rows import check_length
 from titans_ts.windows import Table, first_rows
@@ -388,12 +388,9 @@ class TitansForecaster(TitansEstimator):
         panel = self._read(of_values(df, self.context_.ids), Columns(), None, reset=False)
         values = tensor(self._units(panel).standardised(panel.values, panel.index))
         frames = []
-        first = first_rows(values)
-        for stream in online.streams_of(first, len(values)):
-            begin = int(first[stream.series[0]])
-            at, found = online.surprises(self.memory_, values[begin:, stream.series])
-            ids = [panel.ids[i] for i in stream.series.tolist()]
-            frames.append(long_frame(ids, panel.index[begin + at.numpy() - 1], {"surprise": found.double().numpy()}))
+        for series, rows, found in self.model_.surprises(values):
+            ids = [panel.ids[i] for i in series.tolist()]
+            frames.append(long_frame(ids, panel.index[rows.numpy() - 1], {"surprise": found.double().numpy()}))
         frame = pd.concat(frames)
         places = pd.Index(panel.ids).get_indexer(pd.Index(frame["unique_id"]))
         return from_pandas(frame.iloc[np.argsort(places, kind="stable")].reset_index(drop=True), panel.library)
@@ -515,26 +512,6 @@ class TitansForecaster(TitansEstimator):
         new = [column for column, place in enumerate(places) if place is None]
         known = self.scaling_.units.of_series([0 if place is None else place for place in places])
         return known.replaced(new, Units.of(panel.measured[:, new], panel.index, self.scaling_.columns.profile))
-
-    def _config(self, table: Table, objective: Objective) -> SimbaConfig:
-        patch_size = default_patch(self.input_size) if self.patch_size is None else self.patch_size
-        return SimbaConfig(
-            h=self.h,
-            input_size=self.input_size,
-            num_series=table.values.shape[1] if self.multivariate else None,
-            patch_size=patch_size,
-            dim=self.dim,
-            num_layers=self.num_layers,
-            chunk_size=self.chunk_size,
-            dropout=self.dropout,
-            outputs=objective.outputs,
-            hist=0 if table.hist is None else table.hist.shape[-1],
-            futr=0 if table.futr is None else table.futr.shape[-1],
-            stat=0 if table.stat is None else table.stat.shape[-1],
-            reach=default_reach(patch_size) if read_columns(self.exogenous).futr else 0,
-            masked=self.missing == "mask",
-            least_variance=FLOOR**2 if objective.probabilistic else 1e-5,
-        )
 
     def _check_params(self) -> None:
         self._check_counts("h", "input_size", *_COUNTS, or_none=("patch_size", "max_epochs"))

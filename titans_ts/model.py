@@ -62,6 +62,19 @@ class Model:
         streams = online.streams_of(first, T)
         return [online.advance(self.memory, s, table.values, T - int(first[s.series[0]])) for s in streams]
 
+    def surprises(self, values: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """How surprised the online memory is by values ``[T, N]``, of the series that begin together: which they are,
+        ``[n]``, the rows behind its writes, ``[W]``, and the surprise at each, ``[W, n]``."""
+        if self.memory is None:
+            return []
+        found = []
+        first = first_rows(values)
+        for stream in online.streams_of(first, len(values)):
+            begin = int(first[stream.series[0]])
+            at, surprise = online.surprises(self.memory, values[begin:, stream.series])
+            found.append((stream.series, begin + at, surprise))
+        return found
+
     def recalled(self, streams: list[online.Stream], values: Tensor) -> Tensor:
         """What the memory adds to the forecasts behind the rows ``values`` ``[T, N]``: ``[h, N]``."""
         by = values.new_zeros(self.h, values.shape[1])

@@ -10,8 +10,8 @@ from titans_ts.frame import Freq, read_frame
 from titans_ts.libraries import from_pandas, to_pandas
 from titans_ts.reading import of_values
 
-NAIVE = "SeasonalNaive"
-_DAY = 86_400.0
+COLUMN = "SeasonalNaive"
+_DAY = pd.Timedelta(days=1)
 # days in a step from and to, and steps of it in a week or a year
 _LONGER = ((1, 1, 7), (7, 7, 52), (28, 31, 12), (89, 92, 4))
 
@@ -41,14 +41,14 @@ def with_naive(found: Any, df: Any, *, freq: Freq | None = None, season_length: 
         raise ValueError("found has series or times that df does not have. Give the frame that it was made of.")
     then = rows - -(-(rows - cutoffs) // m) * m  # whole seasons before, at the cutoff or earlier
     values = np.where(then < 0, np.nan, _newest(panel.values, m)[then, series])
-    return from_pandas(given.assign(**{NAIVE: values}), "pandas" if given is found else "polars")
+    return from_pandas(given.assign(**{COLUMN: values}), "pandas" if given is found else "polars")
 
 
 def season_of(index: pd.Index) -> int:
     """Rows in a season of a time axis: the default of :func:`with_naive`."""
     if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
         return 1
-    step = (index[-1] - index[0]).total_seconds() / (len(index) - 1) / _DAY
+    step = (index[-1] - index[0]) / (len(index) - 1) / _DAY
     if step <= 0.5:
         return round(1 / step)
     return next((m for low, high, m in _LONGER if low * 0.99 <= step <= high * 1.01), 1)

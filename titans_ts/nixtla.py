@@ -188,7 +188,7 @@ class Titans(BaseModel):
         # this one of neuralforecast's losses cuts into the first parameter of all series, then the second ...
         domain_map = getattr(self.loss, "domain_map", None)
         if getattr(domain_map, "__func__", None) is DistributionLoss._domain_map:
-            y = y.reshape(*x.shape[:1], self.h, x.shape[-1], -1).transpose(-2, -1)
+            y = y.reshape(len(x), self.h, x.shape[-1], -1).transpose(-2, -1)
         return y.reshape(len(x), self.h, -1)
 
 

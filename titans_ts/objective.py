@@ -107,12 +107,8 @@ class Learned(ABC):
     """
 
     @abstractmethod
-    def edge(self, raw: Tensor, side: int) -> Tensor:
-        """How far from the point the interval of :data:`WIDEST` percent ends, at least 0."""
-
-    @abstractmethod
-    def inside(self, raw: Tensor, distance: Tensor, side: int) -> Tensor:
-        """The score at a distance from the point of at most the edge."""
+    def parts(self, raw: Tensor, distance: Tensor, side: int) -> tuple[Tensor, Tensor]:
+        """Of a distance from the point, at least 0: where up to the edge it lies, 0 to 1, and how far beyond."""
 
     @abstractmethod
     def distance(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
@@ -120,8 +116,8 @@ class Learned(ABC):
 
     def score(self, raw: Tensor, error: Tensor, scale: Tensor) -> Tensor:
         def on(side: int) -> Tensor:
-            edge, distance = self.edge(raw, side), (side * error).clamp(min=0)
-            return self.inside(raw, distance.minimum(edge), side) + (distance - edge).clamp(min=0) * scale
+            inside, beyond = self.parts(raw, (side * error).clamp(min=0), side)
+            return inside + beyond * scale
 
         return torch.where(error < 0, on(-1), on(1))
 
@@ -152,11 +148,10 @@ class Quantiles(Learned):
     def point(self, raw: Tensor) -> Tensor:
         return raw.sort(dim=-1).values[..., _MEDIAN]
 
-    def edge(self, raw: Tensor, side: int) -> Tensor:
-        return self._knots(raw, side)[..., -1]
-
-    def inside(self, raw: Tensor, distance: Tensor, side: int) -> Tensor:
-        return _on_lines(self._knots(raw, side), _SCORES.to(raw), distance)
+    def parts(self, raw: Tensor, distance: Tensor, side: int) -> tuple[Tensor, Tensor]:
+        knots = self._knots(raw, side)
+        edge = knots[..., -1]
+        return _on_lines(knots, _SCORES.to(raw), distance.minimum(edge)), (distance - edge).clamp(min=0)
 
     def distance(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
         return _on_lines(_SCORES.to(raw), self._knots(raw, side), score)
@@ -205,18 +200,16 @@ class Family(Learned):
     def point(self, raw: Tensor) -> Tensor:
         return raw[..., 0]
 
-    def score(self, raw: Tensor, error: Tensor, scale: Tensor) -> Tensor:
-        edge, distance = self.edge(raw, 1), error.abs()  # which both sides share
-        return distance.minimum(edge) / edge + (distance - edge).clamp(min=0) * scale
-
-    def edge(self, raw: Tensor, side: int) -> Tensor:
-        return side * self.nominal(raw, WIDEST, side)
-
-    def inside(self, raw: Tensor, distance: Tensor, side: int) -> Tensor:
-        return distance / self.edge(raw, side)
+    def parts(self, raw: Tensor, distance: Tensor, side: int) -> tuple[Tensor, Tensor]:
+        edge = self._edge(raw)
+        return distance.minimum(edge) / edge, (distance - edge).clamp(min=0)
 
     def distance(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
-        return score * self.edge(raw, side)
+        return score * self._edge(raw)
+
+    def _edge(self, raw: Tensor) -> Tensor:
+        """As far on both sides."""
+        return self.nominal(raw, WIDEST, 1)
 
     def nominal(self, raw: Tensor, level: float, side: int) -> Tensor:
         from scipy import stats

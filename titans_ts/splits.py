@@ -64,13 +64,14 @@ class TimeSplit:
         on for a horizon of ``test_size``, with the validation rows that ``fit`` keeps, are left out with a warning.
         """
         least = self.lookback + self.test_size  # to train on
+        needed = self.n_splits * self.test_size + least
         if self.max_train_size is not None and self.max_train_size < least:
             raise ValueError(f"{self!r} must train on lookback + test_size = {least} steps or more.")
         step, steps, name = _rows_of(X, self.freq)
-        if steps < self.n_splits * self.test_size + least:
+        if steps < needed:
             raise ValueError(
-                f"{self!r} needs (n_splits + 1) * test_size + lookback = {self.n_splits * self.test_size + least} "
-                f"steps, got {steps}: take fewer or shorter splits."
+                f"{self!r} needs (n_splits + 1) * test_size + lookback = {needed} steps, got {steps}: take fewer or "
+                "shorter splits."
             )
         splits = TimeSeriesSplit(self.n_splits, test_size=self.test_size, max_train_size=self.max_train_size)
         begin = pd.Series(step).groupby(name).transform("min").to_numpy()

@@ -14,7 +14,7 @@ from titans_ts.exogenous import Columns
 from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.panel import Panel
 from titans_ts.scaling import Scaling, tensor
-from titans_ts.simba import Simba
+from titans_ts.simba import FLOOR, Simba, SimbaConfig, default_patch, default_reach
 from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, windows_in_batch
 from titans_ts.windows import Table, all_windows_of
 
@@ -88,7 +88,7 @@ def train(
     objective = objective_of(forecaster.loss)
     seed = forecaster._seed()
     with borrowed_randomness(seed):
-        network = forecaster._network(forecaster._config(table, objective))
+        network = forecaster._network(_config(forecaster, columns, table, objective))
     batches, val, max_epochs = _batches(forecaster, table, border, seed)
     history = train_network(
         network,
@@ -110,6 +110,27 @@ def train(
         on_epoch=on_epoch,
     )
     return Trained(network, objective, scaling, table, border, history, len(batches) * len(history.epochs), seed)
+
+
+def _config(forecaster: "TitansForecaster", columns: Columns, table: Table, objective: Objective) -> SimbaConfig:
+    patch_size = default_patch(forecaster.input_size) if forecaster.patch_size is None else forecaster.patch_size
+    return SimbaConfig(
+        h=forecaster.h,
+        input_size=forecaster.input_size,
+        num_series=table.values.shape[1] if forecaster.multivariate else None,
+        patch_size=patch_size,
+        dim=forecaster.dim,
+        num_layers=forecaster.num_layers,
+        chunk_size=forecaster.chunk_size,
+        dropout=forecaster.dropout,
+        outputs=objective.outputs,
+        hist=0 if table.hist is None else table.hist.shape[-1],
+        futr=0 if table.futr is None else table.futr.shape[-1],
+        stat=0 if table.stat is None else table.stat.shape[-1],
+        reach=default_reach(patch_size) if columns.futr else 0,
+        masked=forecaster.missing == "mask",
+        least_variance=FLOOR**2 if objective.probabilistic else 1e-5,
+    )
 
 
 def _identity(forecaster: "TitansForecaster", panel: Panel, val_size: int) -> dict[str, object]:

@@ -54,8 +54,8 @@ def tune(
         n_trials: finished trials of the study in all, whichever process made them.
         timeout: seconds after which no trial begins.
         space: ``(trial, facts) -> settings``, without ``h`` and ``loss``, by which the error is measured; default
-            :func:`default_space`. ``facts`` has ``rows`` (of the
-            shortest series, before the validation rows), ``h`` and ``may_add_calendar``.
+            :func:`default_space`. ``facts`` has ``rows`` (of the shortest series, before the validation rows), ``h``
+            and ``may_add_calendar``.
         val_size: rows at the end that trials are judged by; default: a fifth, at least ``h``.
         static_df: as in ``fit``.
         storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. A study that is there goes on.

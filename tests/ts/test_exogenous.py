@@ -368,5 +368,7 @@ def test_the_memory_is_asked_by_values_alone(tiny, long, static):
     columns = static[["unique_id"]].assign(size=[1.0, 5.0, 9.0])
     model.fit(late, static_df=columns, val_size=0)
     found = model.surprise(late[["unique_id", "ds", "y"]])
+    new = late.assign(unique_id="new-" + late["unique_id"])
+    assert set(model.surprise(new)["unique_id"]) == {"new-a", "new-b", "new-c"}
     pd.testing.assert_frame_equal(found, model.surprise(late.assign(price=-7.0)))
     assert found["unique_id"].unique().tolist() == model.predict()["unique_id"].unique().tolist() == ["a", "b", "c"]
