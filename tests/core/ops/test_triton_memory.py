@@ -148,6 +148,40 @@ def test_widths_that_differ(make_inputs, K, V, hidden, depth):
     compare(make_inputs(B=1, T=20, H=1, K=K, V=V, hidden=hidden, depth=depth))
 
 
+@pytest.mark.parametrize("forget_to", ["zero", "start"])
+@pytest.mark.parametrize(
+    ("K", "V", "hidden", "depth", "activation"),
+    [
+        (8, 8, 16, 2, "silu"),
+        (8, 24, 20, 2, "gelu"),
+        (16, 16, 1, 2, "relu"),
+        (3, 16, 1, 1, "silu"),
+        (32, 1, 1, 1, "silu"),
+    ],
+)
+def test_any_width_is_filled_up_with_zeros_that_stay(make_inputs, K, V, hidden, depth, activation, forget_to):
+    make = make_inputs(B=1, T=20, H=2, K=K, V=V, hidden=hidden, depth=depth, rate=0.1)
+    compare(make, forget_to=forget_to, activation=activation)
+    compare(make, forget_to=forget_to, activation=activation, cuts=(7,))
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_single_tokens_behind_a_text_in_widths_that_are_filled_up(make_inputs, depth):
+    """A state has the widths that are given, whatever made it: a single token has a kernel that takes any."""
+    inputs = as_dtype(make_inputs(B=2, T=19, H=2, K=8, V=12, hidden=20, depth=depth, rate=0.1), torch.float32)
+    with torch.no_grad():
+        whole, expected = inputs.run(backend="naive", chunk_size=4)
+        out, state = inputs.tokens(0, 13).run(backend="triton", chunk_size=4)
+        outputs = [out]
+        for t in range(13, 19):
+            out, state = inputs.tokens(t, t + 1).run(state, backend="triton", chunk_size=4)
+            outputs.append(out)
+    assert state.offset == expected.offset
+    torch.testing.assert_close(torch.cat(outputs, dim=1), whole, rtol=1e-4, atol=1e-4)
+    for part in ("weights", "momentum", "anchor"):
+        torch.testing.assert_close(getattr(state, part), getattr(expected, part), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(("chunk_size", "T"), [(1, 5), (13, 30), (16, 7), (64, 70)])
 def test_chunks_of_any_size_and_parts_of_chunks(make_inputs, chunk_size, T):
     compare(make_inputs(B=1, T=T, H=2, rate=0.1, **SHAPES), chunk_size=chunk_size)
@@ -295,8 +329,8 @@ def test_a_layer_under_autocast_takes_its_tokens_in_bfloat16(monkeypatch, moment
     [
         ({"dtype": torch.float64}, "float64"),
         ({"chunk_size": 256}, "at most 128 tokens, not 256"),
-        ({"K": 24}, "width .* not 24"),
-        ({"hidden": 48}, "powers of two .* not 48"),
+        ({"K": 129}, "of width 128 at most, not 129 and 16"),
+        ({"hidden": 513}, "hidden widths of 512 at most, not 513"),
         ({"depth": 3}, "1 or 2 layers, not 3"),
     ],
 )

@@ -10,7 +10,7 @@ from torch import Tensor
 from titans_core.ops.memory.triton.tiles import INTERPRETED
 
 MAX_CHUNK = 128
-WIDTHS = (16, 32, 64, 128)
+MAX_WIDTH = 128  # of keys and values
 MAX_HIDDEN = 512
 FULL = 256  # programs that fill a device: more are served in turns, by the same choice
 HOPPER = 232_448  # bytes of shared memory of a block there, for which it was seen what fits
@@ -74,10 +74,10 @@ def unsupported(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int
         return f"they have memories of 1 or 2 layers, not {depth}"
     if chunk_size > MAX_CHUNK:
         return f"they have chunks of at most {MAX_CHUNK} tokens, not {chunk_size}"
-    if K not in WIDTHS or V not in WIDTHS:
-        return f"they have keys and values of width {WIDTHS}, not {K} and {V}"
-    if depth == 2 and (h < 16 or h > MAX_HIDDEN or h & (h - 1)):
-        return f"they have hidden widths that are powers of two from 16 to {MAX_HIDDEN}, not {h}"
+    if max(K, V) > MAX_WIDTH:
+        return f"they have keys and values of width {MAX_WIDTH} at most, not {K} and {V}"
+    if depth == 2 and h > MAX_HIDDEN:
+        return f"they have hidden widths of {MAX_HIDDEN} at most, not {h}"
     return None
 
 

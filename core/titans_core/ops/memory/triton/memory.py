@@ -1,11 +1,14 @@
 """The memory on Triton kernels: the chunk form with other engines, and a kernel of its own for a single token."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from titans_core.ops.memory.chunk import chunk_memory
 from titans_core.ops.memory.state import MemoryState
 from titans_core.ops.memory.triton.decode import decode_step
+from titans_core.ops.memory.triton.widths import filled_up
 
 
 def triton_memory(
@@ -22,7 +25,8 @@ def triton_memory(
 ) -> tuple[Tensor, MemoryState]:
     """Arguments as checked by :func:`titans_core.neural_memory`; q, k and v are float32 or bfloat16."""
     if q.shape[1] > 1 or torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return chunk_memory(q, k, v, alpha, eta, theta, state, chunk_size, activation, base, backend="triton")
+        run = partial(chunk_memory, chunk_size=chunk_size, activation=activation, backend="triton")
+        return filled_up(run, q, k, v, alpha, eta, theta, state=state, base=base)
 
     B, _, H, _ = q.shape
     anchor = state.weights if state.offset == 0 else state.anchor

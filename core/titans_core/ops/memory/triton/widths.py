@@ -1,0 +1,52 @@
+"""Widths that the kernels do not have: filled up with zeros to the next that they have, and cut off again.
+
+The zeros stay. A column of zeros in the keys is never written to, nor read by the queries; where values and weights are
+zero there is no error; and a hidden unit without weights is ``phi(0) = 0``, with no error behind it.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from titans_core.ops.memory.state import MemoryState
+
+LEAST = 16  # what the matrix units take
+
+
+def wide(width: int) -> int:
+    """The next power of two that a kernel takes."""
+    return max(LEAST, 1 << (width - 1).bit_length())
+
+
+def filled_up(
+    run: Callable[..., tuple[Tensor, MemoryState]],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *gates: Tensor | None,
+    state: MemoryState,
+    base: tuple[Tensor, ...] | None,
+) -> tuple[Tensor, MemoryState]:
+    """``run`` in widths that kernels have, with the arguments and results of the widths that are given."""
+    given = [q.shape[-1], *(w.shape[-1] for w in state.weights)]
+    taken = [wide(width) for width in given]
+    if taken == given:
+        return run(q, k, v, *gates, state=state, base=base)
+    q, k, v = (F.pad(x, (0, wide(x.shape[-1]) - x.shape[-1])) for x in (q, k, v))
+    more = [
+        (0, after - b, 0, before - a) for (a, b), (before, after) in zip(pairwise(given), pairwise(taken), strict=True)
+    ]
+
+    def widened(layers: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return tuple(F.pad(w, by) for w, by in zip(layers, more, strict=True))
+
+    def cut(layers: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return tuple(w[..., :a, :b].contiguous() for w, (a, b) in zip(layers, pairwise(given), strict=True))
+
+    start = MemoryState(widened(state.weights), widened(state.momentum), widened(state.anchor), state.offset)
+    out, end = run(q, k, v, *gates, state=start, base=None if base is None else widened(base))
+    weights = cut(end.weights)
+    anchor = weights if end.anchor is end.weights else cut(end.anchor)
+    return out[..., : given[-1]], MemoryState(weights, cut(end.momentum), anchor, end.offset)
