@@ -7,7 +7,7 @@ Several processes, or machines with a common disk, share one study by naming one
 URL of a database server).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ def tune(
     study_name: str = "titans_dna",
     random_state: int | None = None,
     verbose: int = 1,
+    sampler: "optuna.samplers.BaseSampler | None" = None,
+    callbacks: Sequence[Callable[["optuna.Study", "optuna.trial.FrozenTrial"], None]] = (),
 ) -> TitansDNAClassifier:
     """Search settings by the validation loss, and fit the best.
 
@@ -62,6 +64,8 @@ def tune(
         random_state: seed of the search and of each trial; None: the search is random, and each trial has seed 0, so
             that all are judged by the same part.
         verbose: 0 is silent, 1 shows a bar over trials, 2 also those of each training.
+        sampler: what proposes settings, with a seed of its own; default: Optuna's TPE by ``random_state``.
+        callbacks: of Optuna: each is called with the study and every trial that ends.
 
     Returns:
         A fitted classifier with the settings of the best trial; ``study_`` is the study.
@@ -103,7 +107,7 @@ def tune(
         **{k: str(v) for k, v in base.get_params(deep=False).items() if k not in not_fixed},
     }
     searched = space or default_space
-    study = open_study(storage, study_name, identity, random_state)
+    study = open_study(storage, study_name, identity, random_state, sampler)
 
     def judge(model: TitansDNAClassifier, trial: "optuna.Trial") -> float:
         model.fit(X, y, validation=validation, on_epoch=report_to(trial))
@@ -118,6 +122,7 @@ def tune(
         n_trials=n_trials,
         timeout=timeout,
         progress=verbose > 0,
+        callbacks=callbacks,
     )
     return best.set_params(verbose=shown)
 

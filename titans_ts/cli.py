@@ -17,7 +17,7 @@ import pandas as pd
 from titans_core.archive import check_kind
 from titans_core.files import written_whole
 from titans_ts.cli_words import told
-from titans_ts.files import columns_of, read_ahead, read_facts, read_series, writable
+from titans_ts.files import columns_of, read_ahead, read_facts, read_series, writable, write_table
 from titans_ts.libraries import to_pandas
 
 app = typer.Typer(
@@ -152,7 +152,7 @@ def predict(
             dir_okay=False,
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="CSV file to write. Default: the screen.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="CSV or Parquet file to write. Default: the screen.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="PNG file to draw.")] = None,
     future: Annotated[
         Path | None,
@@ -174,7 +174,7 @@ def predict(
     """
     from titans_ts import TitansForecaster
 
-    writable(out)
+    writable(out, "table")
     writable(plot, "picture")
     fitted = TitansForecaster.load(model)
     asked = _how(time, id, target, date_format, timezone)
@@ -200,7 +200,7 @@ def backtest(
     windows: Annotated[int, typer.Option(help="How many forecasts, one after the other.", min=1)] = 5,
     step: Annotated[int | None, typer.Option(help="Rows between them. Default: the horizon.")] = None,
     refit: Annotated[bool, typer.Option(help="Train anew for each.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="CSV file for the forecasts.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="CSV or Parquet file for the forecasts.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="PNG file to draw.")] = None,
     horizon: Horizon = 96,
     lookback: Lookback = 96,
@@ -227,7 +227,7 @@ def backtest(
     """Train on the past, forecast what followed, and print the errors."""
     from titans_ts.naive import COLUMN, with_naive
 
-    writable(out)
+    writable(out, "table")
     writable(plot, "picture")
     frame = read_series(data, time, id, target, date_format, timezone)
     facts = read_facts(static, id)
@@ -400,6 +400,5 @@ def _write(found: Any, out: Path | None) -> None:
     if out is None:
         typer.echo(frame.to_csv(index=index))
     else:
-        with written_whole(out) as part:
-            frame.to_csv(part, index=index)
+        write_table(frame, out, index)
         typer.echo(f"wrote {out}", err=True)

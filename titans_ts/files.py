@@ -12,9 +12,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from titans_core.files import written_whole
 from titans_ts.dates import in_place, read_stamps
 
 PARQUET = (".parquet", ".pq")
+TEXT = (".csv", ".txt")
+PACKED = (".gz", ".bz2", ".xz", ".zip")
 # what unpacking raises; bzip2 raises an OSError, as gzip does
 _DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile, lzma.LZMAError, tarfile.TarError)
 # what stands for no value, in any column but that of names: a series may be called "NA"
@@ -79,15 +82,16 @@ def read_facts(path: Path | None, id: str | None) -> pd.DataFrame | None:
     return _renamed(table, {id or "unique_id": "unique_id"})
 
 
-def writable(path: Path | None, kind: str = "file") -> None:
+def writable(path: Path | None, kind: str) -> None:
     """Makes the folder of an output, before any work is done for it.
 
     Args:
         path: of the output; None is none.
-        kind: "file", "folder" or "picture".
+        kind: "table", "folder" or "picture".
 
     Raises:
-        ValueError: a file where a folder is wanted, or the other way round, or no kind of picture.
+        ValueError: a file where a folder is wanted, or the other way round, or no kind of table or picture.
+        ImportError: a Parquet file, and no pyarrow.
         OSError: the folder cannot be made.
     """
     if path is None:
@@ -101,7 +105,24 @@ def writable(path: Path | None, kind: str = "file") -> None:
         known = sorted(FigureCanvasBase.get_supported_filetypes())
         if path.suffix[1:].lower() not in known:
             raise ValueError(f"{path} must end in one of {known} to be drawn.")
+    if kind == "table":
+        ending = path.suffix.lower()
+        known = ("", *TEXT, *(text + packed for text in TEXT for packed in PACKED), *PARQUET)
+        if "".join(path.suffixes[-2:] if ending in PACKED else path.suffixes[-1:]).lower() not in known:
+            raise ValueError(f"{path} must end in one of {[*known[1:]]} to be written.")
+        if ending in PARQUET:
+            with _parquet(path):
+                import pyarrow  # noqa: F401  (asked for before there is anything to lose)
     path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def write_table(table: pd.DataFrame, path: Path, index: bool) -> None:
+    """As the ending says: CSV, packed or not, or Parquet."""
+    with written_whole(path) as part:
+        if path.suffix.lower() in PARQUET:
+            table.to_parquet(part, index=index)
+        else:
+            table.to_csv(part, index=index)
 
 
 def columns_of(path: Path) -> list[str]:

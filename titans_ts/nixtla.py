@@ -206,7 +206,7 @@ class AutoTitans(BaseAuto):
         "dim": tune.choice([16, 32, 64]),
         "num_layers": tune.choice([1, 2, 3]),
         "memory_depth": tune.choice([1, 2]),
-        "chunk_size": tune.choice([1, 2, 4, 8]),
+        "chunk_size": tune.choice([2, 4, 8]),
         "multivariate": tune.choice([False, True]),
         "dropout": tune.choice([0.0, 0.1, 0.3, 0.5]),
         "learning_rate": tune.loguniform(5e-4, 1e-2),

@@ -7,7 +7,7 @@ Several processes, or machines with a common disk, share one study by naming one
 URL of a database server). Past that: Ray Tune by :class:`titans_ts.nixtla.AutoTitans`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,8 @@ def tune(
     study_name: str = "titans_ts",
     random_state: int | None = None,
     verbose: int = 1,
+    sampler: "optuna.samplers.BaseSampler | None" = None,
+    callbacks: Sequence[Callable[["optuna.Study", "optuna.trial.FrozenTrial"], None]] = (),
 ) -> TitansForecaster:
     """Search settings by the validation error, and fit the best.
 
@@ -62,6 +64,8 @@ def tune(
         study_name: of the study in the storage.
         random_state: seed of the search and of each trial; None: trials have that of ``forecaster``.
         verbose: 0 is silent, 1 shows a bar over trials, 2 also those of each training.
+        sampler: what proposes settings, with a seed of its own; default: Optuna's TPE by ``random_state``.
+        callbacks: of Optuna: each is called with the study and every trial that ends.
 
     Returns:
         A fitted forecaster with the settings of the best trial; ``study_`` is the study.
@@ -97,7 +101,7 @@ def tune(
     fixed = {k: str(v) for k, v in base.get_params().items() if k not in ("verbose", "device", "random_state")}
     data = digest(panel.values, panel.hist, panel.futr, panel.stat)
     identity = {"data": data, "time": str(panel.clock()), "val_size": str(val_size), **fixed}
-    study = open_study(storage, study_name, identity, random_state)
+    study = open_study(storage, study_name, identity, random_state, sampler)
 
     def judge(model: TitansForecaster, trial: "optuna.Trial") -> float:
         given, columns = model._given(df, static_df)
@@ -112,6 +116,7 @@ def tune(
         n_trials=n_trials,
         timeout=timeout,
         progress=verbose > 0,
+        callbacks=callbacks,
     )
     return best.set_params(verbose=shown)
 
@@ -146,7 +151,7 @@ def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, 
         "patch_size": trial.suggest_categorical("patch_size", patches),
         "dim": trial.suggest_categorical("dim", [16, 32, 64]),
         "num_layers": trial.suggest_int("num_layers", 1, 3),
-        "chunk_size": trial.suggest_categorical("chunk_size", [1, 2, 4, 8]),
+        "chunk_size": trial.suggest_categorical("chunk_size", [2, 4, 8]),
         "dropout": trial.suggest_float("dropout", 0.0, 0.6, step=0.1),
         "learning_rate": trial.suggest_float("learning_rate", 5e-4, 1e-2, log=True),
     }

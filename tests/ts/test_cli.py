@@ -172,14 +172,23 @@ def test_what_cannot_be_written_is_said_before_anything_is_trained(run, wide_fil
     for command in ("fit", "tune"):
         said = run(command, wide_file, "--model", tmp_path / "file", "--horizon", "4", code=1).output
         assert "is a file already, and a folder is to be written" in said
-    assert "must end in one of" in run("backtest", wide_file, "--plot", tmp_path / "b.xyz", *SMALL, code=1).output
+    for option, name in (("--plot", "b.xyz"), ("--out", "b.xlsx"), ("--out", "b.parquet.gz"), ("--out", "b.tsv")):
+        assert "must end in one of" in run("backtest", wide_file, option, tmp_path / name, *SMALL, code=1).output
     assert (tmp_path / "file").read_text() == "of somebody"
 
 
 def test_folders_of_outputs_are_made(run, wide_file, tmp_path):
     run("fit", wide_file, "--model", tmp_path / "new" / "m", *SMALL)
     run("predict", "--model", tmp_path / "new" / "m", "--out", tmp_path / "newer" / "f.csv")
-    assert len(pd.read_csv(tmp_path / "newer" / "f.csv")) == 4
+    written = pd.read_csv(tmp_path / "newer" / "f.csv")
+    assert len(written) == 4
+    for name, read in (("f.csv.gz", pd.read_csv), ("f.parquet", pd.read_parquet), ("f", pd.read_csv)):
+        run("predict", "--model", tmp_path / "new" / "m", "--out", tmp_path / name)
+        found = read(tmp_path / name)
+        if name == "f.parquet":  # which keeps stamps as stamps, in the index, and all digits
+            assert isinstance(found.index, pd.DatetimeIndex)
+            found = found.reset_index().assign(ds=lambda table: table["ds"].astype(str))
+        pd.testing.assert_frame_equal(found, written, rtol=1e-6, check_dtype=False)
 
 
 @pytest.mark.parametrize(

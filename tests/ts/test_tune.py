@@ -54,6 +54,22 @@ def test_trials_train_no_online_memory_and_the_best_has_one(tiny, wide, monkeypa
     assert found.memory_report_.steps > 0
 
 
+def test_a_sampler_and_callbacks_of_optuna_are_taken(tiny, wide):
+    ended = []
+    found = tune(
+        wide,
+        tiny(),
+        n_trials=5,
+        space=small,
+        verbose=0,
+        sampler=optuna.samplers.GridSampler({"learning_rate": [1e-6, 3e-2]}, seed=0),
+        callbacks=[lambda study, trial: ended.append((study.study_name, trial.number))],
+    )
+    assert isinstance(found.study_.sampler, optuna.samplers.GridSampler)
+    assert sorted(t.params["learning_rate"] for t in found.study_.trials) == [1e-6, 3e-2]  # the grid, and no more
+    assert ended == [("titans_ts", 0), ("titans_ts", 1)]
+
+
 @pytest.mark.parametrize("file", ["study.db", "study.journal"])
 def test_a_study_goes_on_to_the_number_of_trials_asked_for(tiny, wide, tmp_path, file):
     storage = tmp_path / file

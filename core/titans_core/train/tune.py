@@ -4,7 +4,7 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,11 +22,17 @@ from titans_core.checks import at_least
 
 Estimator = TypeVar("Estimator", bound=Any)
 
+Callback = Callable[[optuna.Study, optuna.trial.FrozenTrial], None]
+
 FINISHED = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
 
 
 def open_study(
-    storage: str | Path | None, name: str, identity: Mapping[str, str], random_state: int | None
+    storage: str | Path | None,
+    name: str,
+    identity: Mapping[str, str],
+    random_state: int | None,
+    sampler: optuna.samplers.BaseSampler | None = None,
 ) -> optuna.Study:
     """A new study, or the one of this name in the storage.
 
@@ -37,6 +43,7 @@ def open_study(
         identity: what must be the same for a study to be continued, such as the data's ``digest``.
         random_state: of the sampler, which goes on where trials are there; processes that share a study need different
             ones, or None.
+        sampler: what proposes settings; None: Optuna's TPE. One that is given has a seed of its own.
 
     Raises:
         ValueError: the study there is of other data or settings; or the storage is something else, or cannot be opened.
@@ -51,7 +58,7 @@ def open_study(
         )
         # the same seed again would draw the first trials again
         seed = None if random_state is None else random_state + len(study.get_trials(deepcopy=False))
-        study.sampler = optuna.samplers.TPESampler(seed=seed)
+        study.sampler = optuna.samplers.TPESampler(seed=seed) if sampler is None else sampler
     there = study.user_attrs.get("identity")
     if there is None:
         study.set_user_attr("identity", dict(identity))
@@ -70,6 +77,7 @@ def run_study(
     n_trials: int,
     timeout: float | None,
     progress: bool,
+    callbacks: Sequence[Callback] = (),
 ) -> None:
     """Trials until ``n_trials`` of the study are finished in all, by whichever process, or for ``timeout`` seconds.
 
@@ -86,7 +94,7 @@ def run_study(
             lambda trial: _bad_if_diverged(objective, trial),
             n_trials=left,
             timeout=timeout,
-            callbacks=[MaxTrialsCallback(n_trials, states=FINISHED)],
+            callbacks=[MaxTrialsCallback(n_trials, states=FINISHED), *callbacks],
             show_progress_bar=progress,
         )
 
@@ -101,6 +109,7 @@ def best_of(
     n_trials: int,
     timeout: float | None,
     progress: bool,
+    callbacks: Sequence[Callback] = (),
 ) -> Estimator:
     """Run the trials of a study, and fit the best.
 
@@ -110,7 +119,7 @@ def best_of(
         settings_of: the settings of a trial.
         judge: trains a copy and gives its validation error.
         fit: fits the copy that is returned; the study is its ``study_``.
-        n_trials, timeout, progress: of :func:`run_study`.
+        n_trials, timeout, progress, callbacks: of :func:`run_study`.
 
     Raises:
         TypeError: a space that returns no settings.
@@ -130,7 +139,7 @@ def best_of(
         trial.set_user_attr("seconds", round(time.perf_counter() - begin, 1))
         return error
 
-    run_study(study, objective, n_trials, timeout, progress)
+    run_study(study, objective, n_trials, timeout, progress, callbacks)
     best = clone(base).set_params(**best_settings(study, settings_of))
     try:
         fit(best)
