@@ -152,7 +152,7 @@ def predict(
             dir_okay=False,
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="CSV or Parquet file to write. Default: the screen.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="CSV or Parquet file. Default: the screen.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="PNG file to draw.")] = None,
     future: Annotated[
         Path | None,
