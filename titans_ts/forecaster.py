@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 from typing_extensions import Self
@@ -28,13 +27,12 @@ from titans_ts.model import Model, Position
 from titans_ts.objective import Objective, objective_of
 from titans_ts.panel import Panel, differing, long_frame
 from titans_ts.reading import is_frame, of_values, read_ahead, read_newer, with_static
-from titans_ts.rolling import forecast_rows
-from titans_ts.scaling import Units, tensor
+from titans_ts.scaling import tensor
 from titans_ts.scoring import rolling_error
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.training import train
 from titans_ts.training_rows import check_length
-from titans_ts.windows import Table, first_rows
+from titans_ts.windows import Table
 
 LEAST_MEMORY_STEPS = 40
 _COUNTS = ("dim", "num_layers", "chunk_size", "batch_size")
@@ -386,7 +384,8 @@ class TitansForecaster(TitansEstimator):
             why = self.memory_report_.why_none
             raise ValueError(f"this model has no online memory: {why} There is no surprise to show.")
         panel = self._read(of_values(df, self.context_.ids), Columns(), None, reset=False)
-        values = tensor(self._units(panel).standardised(panel.values, panel.index))
+        units = self.scaling_.units_of(panel, self.context_)
+        values = tensor(units.standardised(panel.values, panel.index))
         frames = []
         for series, rows, found in self.model_.surprises(values):
             ids = [panel.ids[i] for i in series.tolist()]
@@ -412,7 +411,8 @@ class TitansForecaster(TitansEstimator):
 
         Args:
             df: as in ``predict``.
-            actual: a frame of what really came, or a column of one, drawn beside the forecast.
+            actual: a frame of what really came, or a column of one, drawn beside the forecast; rows of another time
+                are left out.
             series: which to draw; default: the first six.
             history: rows of the past to draw; default: ``2 * h``, where the frame has them.
             level: as in ``predict``; drawn as bands.
@@ -460,24 +460,8 @@ class TitansForecaster(TitansEstimator):
         if config.masked:
             panel = panel.at_least(config.input_size)
         check_length(panel, config.input_size, "input_size")
-        units = self._units(panel)
         futr = read_ahead(panel, futr_df, config.h, self.scaling_.columns.futr, self.missing)
-        table = self.scaling_.table(panel, units)
-        ahead = table.extended(self.scaling_.future(panel.future(config.h), futr, units), config.h)
-        origin = torch.tensor([len(panel.values)])
-        # a context is of series that begun long before it: where one starts with NaN, it was silent for a while, and
-        # a network that is told what is not known takes such a window from a frame, too
-        late = first_rows(table.values) > len(panel.values) - (1 if config.masked else config.input_size)
-        if from_start and late.any():
-            short = panel.ids[int(late.to(torch.uint8).argmax())]
-            raise ValueError(f"series {short!r} is shorter than input_size={config.input_size}. Give more of its past.")
-        model, begun = self.model_, config.masked or not from_start
-        found = forecast_rows(model.network, model.objective, ahead, origin, bool(levels), begun)
-        if model.memory is not None:
-            streams = model.read_through(table) if from_start else self.position_.streams
-            found = found.moved(model.recalled(streams, table.values)[None])
-        values = model.bounded(found, levels, self.calibration_, self.context_.places(panel.ids))[0]
-        return units.restored(values, panel.future(config.h))
+        return self.model_.behind(panel, futr, levels, self.position_, from_start)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to the folder ``path`` (JSON and safetensors).
@@ -503,15 +487,6 @@ class TitansForecaster(TitansEstimator):
         self, network: Simba, objective: Objective, table: Table, border: int, *, steps: int, seed: int
     ) -> tuple[online.OnlineMemory | None, MemoryReport]:
         return train_memory(network, objective, table, border, steps=steps, seed=seed, progress=self.verbose > 0)
-
-    def _units(self, panel: Panel) -> Units:
-        """Of each series: one that fit knew keeps those it had there, a new one has those of what is known of it."""
-        if panel.ids == self.context_.ids:
-            return self.scaling_.units
-        places = self.context_.places(panel.ids)
-        new = [column for column, place in enumerate(places) if place is None]
-        known = self.scaling_.units.of_series([0 if place is None else place for place in places])
-        return known.replaced(new, Units.of(panel.measured[:, new], panel.index, self.scaling_.columns.profile))
 
     def _check_params(self) -> None:
         self._check_counts("h", "input_size", *_COUNTS, or_none=("patch_size", "max_epochs"))

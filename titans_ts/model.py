@@ -83,6 +83,40 @@ class Model:
                 by[:, stream.series] = online.recall(self.memory, stream, values)
         return by
 
+    def behind(
+        self, panel: Panel, futr: np.ndarray, levels: Sequence[float], position: "Position", from_start: bool
+    ) -> np.ndarray:
+        """The h steps behind a panel, and the bounds of each level (:meth:`bounded`), in the units of the data.
+
+        Args:
+            panel: with at least ``input_size`` rows.
+            futr: its future columns in the h steps, ``[h, N, F]``.
+            levels: of the intervals, in percent.
+            position: where the model stands in the series of ``fit``.
+            from_start: whether the series begin in the panel, which the memory reads whole; else it is the context of
+                ``position``, with what the memory holds there.
+
+        Raises:
+            ValueError: a series that begins too late for a lookback; or as for :meth:`bounded`.
+        """
+        masked = self.network.config.masked
+        units = self.scaling.units_of(panel, position.context)
+        table = self.scaling.table(panel, units)
+        ahead = table.extended(self.scaling.future(panel.future(self.h), futr, units), self.h)
+        # a context is of series that begun long before it: where one starts with NaN, it was silent for a while, and
+        # a network that is told what is not known takes such a window from a frame, too
+        late = first_rows(table.values) > len(panel.values) - (1 if masked else self.input_size)
+        if from_start and late.any():
+            short = panel.ids[int(late.to(torch.uint8).argmax())]
+            raise ValueError(f"series {short!r} is shorter than input_size={self.input_size}. Give more of its past.")
+        origin, begun = torch.tensor([len(panel.values)]), masked or not from_start
+        found = forecast_rows(self.network, self.objective, ahead, origin, bool(levels), begun)
+        if self.memory is not None:
+            streams = self.read_through(table) if from_start else position.streams
+            found = found.moved(self.recalled(streams, table.values)[None])
+        values = self.bounded(found, levels, position.calibration, position.context.places(panel.ids))[0]
+        return units.restored(values, panel.future(self.h))
+
     def bounded(
         self,
         found: Forecasts,

@@ -20,10 +20,13 @@ try:
 except ImportError as error:
     raise ImportError("titans_ts.nixtla needs neuralforecast: pip install 'titans-suite[nixtla]'") from error
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from titans_core.checks import at_least, below_one
 from titans_ts.simba import Simba, SimbaConfig, default_patch, default_reach
+
+ROUNDING = 1e-6  # of a mean in float32, relative to it
 
 
 class Titans(BaseModel):
@@ -31,8 +34,8 @@ class Titans(BaseModel):
 
     Windows are normalised by the network itself, so ``scaler_type`` is "identity". A distribution loss reads its
     parameters in the units of neuralforecast's scaler: with one, the network does not normalise, and ``scaler_type``
-    must be another, such as "standard". Exogenous columns are scaled by that alone: where they are not of the size of
-    1, take ``scaler_type="standard"``.
+    must be another, such as "standard". Exogenous columns are standardised too, by what training saw of them, unless
+    ``scaler_type`` has them scaled by each window.
 
     Args:
         h: horizon.
@@ -158,6 +161,9 @@ class Titans(BaseModel):
             dataloader_kwargs=dataloader_kwargs,
             **trainer_kwargs,
         )
+        sizes_of = {"hist": self.hist_exog_size, "futr": self.futr_exog_size, "stat": self.stat_exog_size}
+        own = scaler_type in (None, "identity")
+        self.units = nn.ModuleDict({kind: Standardised(size) for kind, size in sizes_of.items() if size and own})
         self.network = Simba(
             SimbaConfig(
                 **sizes,
@@ -165,9 +171,7 @@ class Titans(BaseModel):
                 mixer=mixer,
                 dropout=dropout,
                 outputs=self.loss.outputsize_multiplier,
-                hist=self.hist_exog_size,
-                futr=self.futr_exog_size,
-                stat=self.stat_exog_size,
+                **sizes_of,
                 reach=default_reach(sizes["patch_size"]),
                 normalise=not loss.is_distribution_output,
             )
@@ -177,19 +181,54 @@ class Titans(BaseModel):
         """insample_y ``[B, L, N]``, hist_exog ``[B, X, L, N]``, futr_exog ``[B, F, L + h, N]``, stat_exog ``[N, S]`` ->
         ``[B, h, N * outputs]``: the outputs of a series side by side, or one output of all series where the loss takes
         them apart so."""
-        hist, futr, stat = (windows_batch.get(f"{kind}_exog") for kind in ("hist", "futr", "stat"))
         x = windows_batch["insample_y"]
-        y: Tensor = self.network(
-            x,
-            hist.permute(0, 2, 3, 1) if self.hist_exog_size and hist is not None else None,
-            futr.permute(0, 2, 3, 1) if self.futr_exog_size and futr is not None else None,
-            stat.expand(len(x), -1, -1) if self.stat_exog_size and stat is not None else None,
-        )
+        columns = {}
+        for kind in ("hist", "futr", "stat"):
+            given = windows_batch.get(f"{kind}_exog")
+            if given is None or not getattr(self.network.config, kind):
+                continue
+            given = given.expand(len(x), -1, -1) if kind == "stat" else given.permute(0, 2, 3, 1)
+            columns[kind] = self.units[kind](given) if kind in self.units else given
+        y: Tensor = self.network(x, **columns)
         # this one of neuralforecast's losses cuts into the first parameter of all series, then the second ...
         domain_map = getattr(self.loss, "domain_map", None)
         if getattr(domain_map, "__func__", None) is DistributionLoss._domain_map:
             y = y.reshape(len(x), self.h, x.shape[-1], -1).transpose(-2, -1)
         return y.reshape(len(x), self.h, -1)
+
+
+class Standardised(nn.Module):
+    """Columns ``[..., columns]`` less their mean, by their deviation, of all batches that training has shown so far.
+
+    One that did not change, but for rounding, is 0.
+
+    The estimator has those of all training rows; a model of neuralforecast sees windows.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    batches: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("variance", torch.zeros(size))
+        self.register_buffer("batches", torch.tensor(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self._see(x.detach().flatten(0, -2))
+        deviation = self.variance.sqrt()
+        changes = deviation > ROUNDING * self.mean.abs()
+        return torch.where(changes, (x - self.mean) / deviation.where(changes, 1.0), 0.0)
+
+    @torch.no_grad()
+    def _see(self, rows: Tensor) -> None:
+        self.batches += 1
+        part = 1 / self.batches
+        away = rows.mean(0) - self.mean
+        self.mean += part * away
+        self.variance += part * (rows.var(0, correction=0) - self.variance + (1 - part) * away.square())
 
 
 class AutoTitans(BaseAuto):

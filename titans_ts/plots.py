@@ -31,23 +31,31 @@ def plot_forecast(
     history: int,
 ) -> Figure:
     """One panel a series: the last ``history`` rows of the past, then the forecast, its intervals, and the truth if
-    given.
+    given, as far as it is of the time that is drawn.
 
     ``values`` is ``[h, N, 1 + 2 * len(levels)]``: the forecast, lower bounds from wide to narrow, upper ones back.
 
     Raises:
-        ValueError: a series that is not in the frame.
+        ValueError: a series that is not in the frame, or a truth of other series or of another time.
     """
     chosen = _chosen(past.ids, series)
-    figure, panels = _panels(len(chosen))
     recent = past.rows(-history)
+    if actual is not None:
+        if not set(chosen) & set(actual.ids):
+            raise ValueError(f"actual has none of the series that are drawn, {chosen}: it has {actual.ids[:8]}.")
+        if not actual.index.isin(future).any():
+            raise ValueError(
+                f"actual has none of the forecast's times, {future[0]} to {future[-1]}: it goes from {actual.index[0]} "
+                f"to {actual.index[-1]}."
+            )
+    figure, panels = _panels(len(chosen))
     for axes, name in zip(panels, chosen, strict=True):
         column = past.ids.index(name)
         axes.plot(recent.index, recent.values[:, column], color=PAST, linewidth=1.2, label="past")
         if actual is not None and name in actual.ids:
-            axes.plot(
-                actual.index, actual.values[:, actual.ids.index(name)], color=TRUTH, linewidth=1.2, label="actual"
-            )
+            shown = (actual.index >= recent.index[0]) & (actual.index <= future[-1])
+            truth = actual.values[shown, actual.ids.index(name)]
+            axes.plot(actual.index[shown], truth, color=TRUTH, linewidth=1.2, label="actual")
         for i, level in enumerate(reversed(levels)):
             low, high = values[:, column, 1 + i], values[:, column, 2 * len(levels) - i]
             axes.fill_between(future, low, high, color=FORECAST, alpha=0.15, linewidth=0, label=f"{level:g} %")

@@ -126,6 +126,16 @@ class Scaling:
             )
         return cls(columns, Units.of(panel.measured, panel.index, columns.profile), exogenous)
 
+    def units_of(self, panel: Panel, known: Panel) -> Units:
+        """Of each series: one of ``known``, which has those of ``fit``, keeps its units from there, a new one has those
+        of what is known of it."""
+        if panel.ids == known.ids:
+            return self.units
+        places = known.places(panel.ids)
+        new = [column for column, place in enumerate(places) if place is None]
+        units = self.units.of_series([0 if place is None else place for place in places])
+        return units.replaced(new, Units.of(panel.measured[:, new], panel.index, self.columns.profile))
+
     def table(self, panel: Panel, units: Units | None = None) -> Table:
         """A panel, standardised; its series are those of ``fit`` where no other ``units`` are given."""
         units = self.units if units is None else units

@@ -19,15 +19,19 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
         ValueError: no value is known behind any window.
     """
     config = model.network.config
-    table, told = model.scaling.table(panel.filled(missing)), tensor(model.scaling.units.told)
-    steps, series = torch.arange(config.h)[:, None], torch.arange(panel.values.shape[1])
+    whole, told = model.scaling.table(panel.filled(missing)), tensor(model.scaling.units.told)
+    (T, N), together = panel.values.shape, config.num_series is not None
     total = count = 0.0
-    origins = torch.arange(config.input_size, len(panel.values) - config.h + 1)
-    for part in origins.split(max(1, min(4096, _AT_ONCE // (config.h * panel.values.shape[1])))):
-        truth = table.truth.behind(part[:, None, None], steps, series, config.num_series is not None)
-        error = (model.rolling(table, part).point - truth).abs() * told
-        known = error.isfinite()
-        total, count = total + float(error[known].double().sum()), count + float(known.sum())
+    origins, steps = torch.arange(config.input_size, T - config.h + 1), torch.arange(config.h)[:, None]
+    # rather few series at many origins than the other way round: the memory reads a series anew for each part of them
+    side_by_side = N if together else max(1, min(N, _AT_ONCE // (config.h * max(1, len(origins)))))
+    for series in torch.arange(N).split(side_by_side):
+        table = whole.of_series(series)
+        for part in origins.split(max(1, _AT_ONCE // (config.h * side_by_side))):
+            truth = table.truth.behind(part[:, None, None], steps, torch.arange(len(series)), together)
+            error = (model.rolling(table, part).point - truth).abs() * told[series]
+            known = error.isfinite()
+            total, count = total + float(error[known].double().sum()), count + float(known.sum())
     if not count:
         raise ValueError("there is nothing to score: no value is known behind any window of input_size rows.")
     return total / count

@@ -16,7 +16,7 @@ from neuralforecast.models import DLinear, PatchTST
 from neuralforecast.utils import AirPassengersPanel, AirPassengersStatic
 
 from titans_datasets import load
-from titans_ts.nixtla import AutoTitans, Titans
+from titans_ts.nixtla import AutoTitans, Standardised, Titans
 from titans_ts.simba import Simba
 
 QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "enable_checkpointing": False}
@@ -180,6 +180,46 @@ def test_exogenous_columns_of_every_kind_move_the_forecast(loss):
     assert np.abs(forecast(futr=ahead.assign(trend=50.0)) - expected).max() > 1e-2
     assert np.abs(forecast(frame=FRAME.assign(lag=9.0)) - expected).max() > 1e-2
     assert np.abs(forecast(static=AirPassengersStatic.assign(airline1=5.0)) - expected).max() > 1e-2
+
+
+def test_the_units_of_exogenous_columns_are_nothing_to_the_forecast(tmp_path):
+    """A column of millions would drown the others, and the target."""
+    columns = {"futr_exog_list": ["trend"], "hist_exog_list": ["lag"], "stat_exog_list": ["airline1"]}
+
+    def forecast(of, static, then):
+        model = Titans(**{**SMALL, "max_steps": 20, "learning_rate": 1e-2}, **columns)
+        nf = NeuralForecast(models=[model], freq="ME")
+        nf.fit(of, static_df=static)
+        nf.save(str(tmp_path / "nf"), overwrite=True)
+        loaded = NeuralForecast.load(str(tmp_path / "nf"))
+        ahead = nf.make_future_dataframe(of).assign(trend=then)
+        return loaded.predict(of, static_df=static, futr_df=ahead)["Titans"].to_numpy()
+
+    # powers of two, which round nothing: a rounding that differs is another training after some steps
+    large = FRAME.assign(trend=FRAME["trend"] * 2**20, lag=FRAME["lag"] / 2**20)
+    expected = forecast(FRAME, AirPassengersStatic, 150.0)
+    static = AirPassengersStatic.assign(airline1=AirPassengersStatic["airline1"] * 2**20)
+    np.testing.assert_allclose(forecast(large, static, 150.0 * 2**20), expected, rtol=1e-3)
+    assert not Titans(**SMALL, **columns, scaler_type="standard").units  # whose windows have units of their own
+
+
+def test_columns_are_standardised_by_all_that_training_saw():
+    torch.manual_seed(0)
+    units = Standardised(3)
+    batches = [
+        torch.randn(4, 5, 3) * torch.tensor([1e-6, 1e6, 0.0]) + torch.tensor([0.0, i * 1e6, 1e7]) for i in range(6)
+    ]
+    assert not units.eval()(batches[0]).any()  # nothing is known yet
+    for i, batch in enumerate(batches, start=1):
+        found = units.train()(batch)
+        seen = torch.stack(batches[:i]).double().flatten(0, -2)
+        expected = (batch - seen.mean(0)) / seen.std(0, correction=0)
+        torch.testing.assert_close(found[..., :2], expected[..., :2].float(), rtol=1e-4, atol=1e-4)
+        assert not found[..., 2].any()  # which never changes
+    torch.testing.assert_close(units.eval()(batches[-1]), found)
+    assert int(units.batches) == 6
+    single = torch.full((1, 1, 3), 7.0)
+    assert not Standardised(3)(single).any()  # a row deviates by nothing
 
 
 def test_columns_of_categories_are_embedded_as_by_other_models():

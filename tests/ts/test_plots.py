@@ -43,6 +43,18 @@ def test_what_came_is_drawn_from_a_frame_a_column_and_a_matrix(tiny, wide, make)
     np.testing.assert_array_equal(line.get_xdata(), wide.index[-4:])
 
 
+def test_what_came_is_drawn_where_the_picture_is_and_refused_where_it_cannot_be(tiny, wide):
+    model = tiny().fit(wide.iloc[:-10])
+    lines = model.plot(actual=wide, series="b", history=3).axes[0].lines
+    line = next(line for line in lines if line.get_label() == "actual")
+    np.testing.assert_array_equal(line.get_xdata(), wide.index[-13:-6])
+    np.testing.assert_array_equal(line.get_ydata(), wide["b"].iloc[-13:-6])
+    with pytest.raises(ValueError, match=r"none of the forecast's times, 2024.* it goes from 2024.* to 2024"):
+        model.plot(actual=wide.iloc[:-10])
+    with pytest.raises(ValueError, match=r"none of the series that are drawn, \['b'\]: it has \['c'\]"):
+        model.plot(actual=wide[["c"]], series="b")
+
+
 def test_what_came_of_the_only_series_needs_no_name(tiny, wide):
     drawn = tiny().fit(wide[["b"]].iloc[:-4]).plot(actual=wide["b"].iloc[-4:].rename(None)).axes[0]
     assert "actual" in [line.get_label() for line in drawn.lines]

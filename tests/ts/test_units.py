@@ -103,11 +103,19 @@ def test_a_density_is_in_units_of_the_series(loss):
     assert float(found) == pytest.approx(-(density * weight).mean() / weight.mean(), rel=1e-5)
 
 
-def test_a_score_in_pieces_is_the_same_score(tiny, wide, monkeypatch):
-    model = tiny().fit(wide)
+@pytest.mark.parametrize("multivariate", [False, True])
+@pytest.mark.parametrize("at_once", [120, 1000])  # 30 (10) origins of one series (all), or all of two (83 of all)
+def test_a_score_in_pieces_is_the_same_score(tiny, wide, monkeypatch, multivariate, at_once):
+    model = tiny(multivariate=multivariate).fit(wide)
     whole = model.score(wide)
-    monkeypatch.setattr(scoring, "_AT_ONCE", 3 * 4 * 10)  # ten origins at a time
+    parts = []
+    rolling = type(model.model_).rolling
+    monkeypatch.setattr(
+        type(model.model_), "rolling", lambda m, table, at: parts.append(at.tolist()) or rolling(m, table, at)
+    )
+    monkeypatch.setattr(scoring, "_AT_ONCE", at_once)
     assert model.score(wide) == pytest.approx(whole, rel=1e-6)
+    assert len(parts) == {(False, 120): 12, (False, 1000): 2, (True, 120): 11, (True, 1000): 2}[multivariate, at_once]
 
 
 def test_nothing_to_score_is_said(tiny, wide):
