@@ -1,5 +1,5 @@
 """Pictures of the result files, into docs/: speed and memory of the operator on a CPU, and on a GPU once measured; and
-of the models, what the README's tables say in numbers.
+of the models, what the tables say in numbers.
 
 python benchmarks/pictures.py
 """

@@ -1,4 +1,4 @@
-"""Pictures of what models score, from the same rows as the README's tables."""
+"""Pictures of what models score, from the same rows as the tables."""
 
 import statistics
 

@@ -1,4 +1,4 @@
-"""Write the tables of the READMEs from the result files: each between its markers, nothing typed by hand.
+"""Write the tables of the README and of docs/ from the result files: each between its markers, nothing typed by hand.
 
 python benchmarks/tables.py [--check]
 """
@@ -12,10 +12,12 @@ from typing import Any
 from fit_time import HURRIED, OURS
 from forecast_search import TRAINED
 from records import RESULTS, read
+from tables_dna import COUNTS
 from tables_dna import TABLES as GENOMES
 from tables_lm import TABLES as LANGUAGE
-from tables_memory import KERNELS
+from tables_memory import KERNELS, RANGE
 from tables_memory import TABLES as MEMORY
+from tables_ts import TABLE_3
 from tables_ts import TABLES as FORECASTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,7 +61,9 @@ def _place(rows: list[dict[str, Any]]) -> str:
 
 
 TABLES = {
-    "README.md": {"fit-time": fit_time, "fit-profile": fit_profile, **MEMORY, **FORECASTS, **LANGUAGE, **GENOMES},
+    "README.md": {**TABLE_3, **RANGE, "fit-time": fit_time, **COUNTS},
+    "docs/results.md": {**FORECASTS, **MEMORY, "fit-profile": fit_profile, **LANGUAGE},
+    "docs/results_genomes.md": GENOMES,
     "core/titans_core/ops/memory/README.md": KERNELS,
 }
 
@@ -70,10 +74,11 @@ def main() -> None:
     args = parser.parse_args()
     for page, tables in TABLES.items():
         old = new = (ROOT / page).read_text()
+        places = re.findall("<!-- table: (.*) -->", old)
+        if sorted(places) != sorted(tables):
+            sys.exit(f"{page} has places for the tables {sorted(places)}, and is to have {sorted(tables)}")
         for name, make in tables.items():
             pattern = re.compile(f"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-            if not pattern.search(new):
-                sys.exit(f"{page} has no place for the table {name!r}")
             table = make(_place)
             new = pattern.sub(lambda m, table=table: f"{m[1]}{table}\n{m[2]}", new)
         if args.check and new != old:

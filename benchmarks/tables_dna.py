@@ -1,4 +1,4 @@
-"""The README's tables of genomes, from their result files."""
+"""The tables of genomes, from their result files."""
 
 import math
 import statistics
@@ -17,6 +17,10 @@ DNABERT_2 = {"tf_0": 0.720, "tf_1": 0.761, "tf_2": 0.665, "tf_3": 0.585, "mouse_
              "prom_300_tata": 0.716}  # fmt: skip
 VQDNA = {"tf_0": 0.725, "tf_1": 0.764, "tf_2": 0.669, "tf_3": 0.589, "prom_core_all": 0.710,
          "prom_core_notata": 0.706, "prom_core_tata": 0.785}  # fmt: skip
+PUBLISHED = {"DNABERT-2": DNABERT_2, "VQDNA": VQDNA}
+ERRORS = (
+    "two standard errors of both scores, from the number of test sequences, as if each model had a test set of its own"
+)
 NAMES = {
     "kmers": "k-mer logistic regression",
     "cnn": "small CNN",
@@ -28,7 +32,6 @@ NAMES = {
 def gue(place: Any) -> str:
     rows = read(RESULTS / "dna_gue.jsonl")
     lines = ["| Matthews correlation | " + " | ".join(TASKS) + " |", "|---|" + "---|" * len(TASKS)]
-    found: dict[str, dict[str, float]] = {"DNABERT-2": DNABERT_2}
     for model in (*MODELS, ABLATED):
         own = {task: [r for r in rows if (r["model"], r["task"]) == (model, task)] for task in TASKS}
         scores = {task: [r["mcc"] for r in own[task]] for task in TASKS}
@@ -36,38 +39,65 @@ def gue(place: Any) -> str:
         for name, of in ((NAMES[model], scores), (f"{NAMES[model]}, clean subset", clean)):
             if any(of.values()):
                 lines.append(f"| {name} | " + " | ".join(_of_seeds(of[task]) for task in TASKS) + " |")
-        found[model] = {task: statistics.mean(values) for task, values in scores.items() if values}
-    for name, published in (("DNABERT-2", DNABERT_2), ("VQDNA", VQDNA)):
+    for name, published in PUBLISHED.items():
         cells = [f"{published[task]:.3f}" if task in published else "" for task in TASKS]
         lines.append(f"| {name}, published | " + " | ".join(cells) + " |")
-    size = [r["parameters"] for r in rows if r["model"] == "titans"]
-    tests = {r["task"]: r["tests"] for r in rows}
-    others = (
-        ("DNABERT-2", "DNABERT-2"),
-        ("the k-mers", "kmers"),
-        ("the CNN", "cnn"),
-        ("itself without k-mers", ABLATED),
-    )
-    ahead = [f"of {name} {_ahead(found['titans'], found[other], tests)}" for name, other in others]
+    others = {"DNABERT-2": "DNABERT-2", "the k-mers": "kmers", "the CNN": "cnn", "itself without k-mers": ABLATED}
+    ahead = [f"of {name} {_told(_ahead(rows, other))}" for name, other in others.items()]
     lines += [
         "",
         "Official test sets; in brackets the number of seeds, one where none is given. The clean "
         "subset are the test sequences that share no 40 bases with the training set, on either strand; rows made "
         f"before it was scored lack it. {place(rows)}, 1 thread.",
         "",
-        f"The classifier has {max(size) // 1000} thousand parameters, DNABERT-2 117 million, VQDNA 103 million. By the "
-        f"means that there are it is ahead {'; '.join(ahead)}. (Two standard errors of both scores, from the number "
-        "of test sequences, as if each model had a test set of its own.)",
+        f"{_sizes(rows)} By the means that there are it is ahead {'; '.join(ahead)}. ({ERRORS.capitalize()}.)",
     ]
     return "\n".join(lines)
 
 
-def _ahead(ours: dict[str, float], theirs: dict[str, float], tests: dict[str, int]) -> str:
-    """Where we are ahead, and where beyond what test sets of this size tell apart."""
-    behind = [task for task in ours if ours[task] <= theirs[task]]
-    error = {t: math.sqrt(((1 - ours[t] ** 2) ** 2 + (1 - theirs[t] ** 2) ** 2) / tests[t]) for t in ours}
-    clearly = sum(ours[task] > theirs[task] + 2 * error[task] for task in ours)
-    said = f"on {len(ours) - len(behind)} of {len(ours)} tasks, on {clearly} by more than two standard errors"
+def gue_counts(place: Any) -> str:
+    """The same in short: on how many tasks the classifier is ahead of each other model, and on how many behind."""
+    rows = read(RESULTS / "dna_gue.jsonl")
+    lines = [
+        "| `TitansDNAClassifier` beside | tasks | ahead on | of these clearly | behind on | of these clearly |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in (*PUBLISHED, "kmers", "cnn", ABLATED):
+        errors = _ahead(rows, name).values()
+        ahead, behind = ([abs(e) for e in errors if (e > 0) == wanted] for wanted in (True, False))
+        counts = (len(errors), *(n for part in (ahead, behind) for n in (len(part), sum(e > 2 for e in part))))
+        lines.append(f"| {NAMES.get(name, f'{name}, published')} | {' | '.join(map(str, counts))} |")
+    lines += [
+        "",
+        f"By Matthews correlation on the official test sets. {_sizes(rows)} Clearly: by more than {ERRORS}. "
+        f"{place(rows)}, 1 thread.",
+    ]
+    return "\n".join(lines)
+
+
+def _sizes(rows: list[dict[str, Any]]) -> str:
+    size = max(r["parameters"] for r in rows if r["model"] == "titans")
+    return f"The classifier has {size // 1000} thousand parameters, DNABERT-2 117 million, VQDNA 103 million."
+
+
+def _ahead(rows: list[dict[str, Any]], other: str) -> dict[str, float]:
+    """By how many standard errors the classifier is ahead on each task that both have a score of."""
+    ours, theirs = _means(rows, "titans"), PUBLISHED.get(other) or _means(rows, other)
+    tests = {r["task"]: r["tests"] for r in rows}
+    both = [task for task in TASKS if task in ours and task in theirs]
+    error = {t: math.sqrt(((1 - ours[t] ** 2) ** 2 + (1 - theirs[t] ** 2) ** 2) / tests[t]) for t in both}
+    return {task: (ours[task] - theirs[task]) / error[task] for task in both}
+
+
+def _means(rows: list[dict[str, Any]], model: str) -> dict[str, float]:
+    own = [r for r in rows if r["model"] == model]
+    return {task: statistics.mean(r["mcc"] for r in own if r["task"] == task) for task in {r["task"] for r in own}}
+
+
+def _told(ahead: dict[str, float]) -> str:
+    behind = [task for task, errors in ahead.items() if errors <= 0]
+    clearly = sum(errors > 2 for errors in ahead.values())
+    said = f"on {len(ahead) - len(behind)} of {len(ahead)} tasks, on {clearly} by more than two standard errors"
     return said + (f" (not on {', '.join(behind)})" if behind else "")
 
 
@@ -191,6 +221,7 @@ def language(place: Any) -> str:
     return "\n".join(lines)
 
 
+COUNTS = {"gue-counts": gue_counts}
 TABLES = {
     "dna-language": language,
     "dna-speed": speed,

@@ -1,4 +1,4 @@
-"""The README's tables of language models, from their result files."""
+"""The tables of language models, from their result files."""
 
 import statistics
 from typing import Any

@@ -1,10 +1,12 @@
-"""The READMEs' tables of the memory, from their result files."""
+"""The tables of the memory, from their result files."""
 
 import itertools
 from typing import Any
 
 from memory_kernels import CHUNKS, MEMORIES, TOKENS, WIDTHS
 from records import RESULTS, read
+
+PEERS = {"peer": "default", "peer-equal": "equal updates"}  # two settings of titans-pytorch
 
 
 def memory_cpu(place: Any) -> str:
@@ -17,11 +19,10 @@ def memory_cpu(place: Any) -> str:
     ]
     for row in rows:
         ours, peak = row["ours"], peaks[tuple(row["case"])]
-        for peer, label in (("peer", "default"), ("peer-equal", "equal updates")):
+        for peer, label in PEERS.items():
             if peer not in row:
                 continue
-            forward, both = (ours[m]["median"] / row[peer][m]["median"] for m in ("forward", "forward+backward"))
-            memory = peak["ours"]["forward+backward"] / peak[peer]["forward+backward"]
+            forward, both, memory = _beside(row, peak, peer)
             lines.append(
                 f"| {' / '.join(map(str, row['case']))} | {ours['forward']['median']:,.0f} | "
                 f"{ours['forward+backward']['median']:,.0f} | {peak['ours']['forward+backward']:,.0f} | {label} | "
@@ -29,6 +30,28 @@ def memory_cpu(place: Any) -> str:
             )
     lines += ["", f"Medians of {rows[-1]['repeats']}, sides taking turns; {place(rows)}, 1 thread."]
     return "\n".join(lines)
+
+
+def memory_cpu_range(place: Any) -> str:
+    """The same in short: of all cases the least and the most."""
+    rows = read(RESULTS / "memory_cpu.jsonl")
+    peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
+    lines = [
+        "| setting of the peer | cases | speed, forward | forward+backward | peak memory, forward+backward |",
+        "|---|---|---|---|---|",
+    ]
+    for peer, label in PEERS.items():
+        found = [_beside(row, peaks[tuple(row["case"])], peer) for row in rows if peer in row]
+        cells = [f"{min(of):.2f}x to {max(of):.2f}x" for of in zip(*found, strict=True)]
+        lines.append(f"| {label} | {len(found)} | {' | '.join(cells)} |")
+    said = "From the least to the most of all cases: widths, heads, chunks and lengths"
+    return "\n".join([*lines, "", f"{said}; {place(rows)}, 1 thread."])
+
+
+def _beside(row: dict[str, Any], peak: dict[str, Any], peer: str) -> tuple[float, float, float]:
+    """How many times the speed of a peer, in both modes, and the memory."""
+    forward, both = (row["ours"][m]["median"] / row[peer][m]["median"] for m in ("forward", "forward+backward"))
+    return forward, both, peak["ours"]["forward+backward"] / peak[peer]["forward+backward"]
 
 
 def memory_gates(place: Any) -> str:
@@ -90,4 +113,5 @@ def _needs(rows: list[dict[str, Any]]) -> str:
 
 
 TABLES = {"memory-cpu": memory_cpu, "memory-gates": memory_gates, "memory-scaling": memory_scaling}
+RANGE = {"memory-cpu-range": memory_cpu_range}
 KERNELS = {"memory-kernels": memory_kernels}  # of the README beside them

@@ -1,4 +1,4 @@
-"""The README keeps its word."""
+"""The README keeps its word, and so do the pages of docs/."""
 
 import ast
 import gzip
@@ -14,6 +14,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+LINKS = [(page, link) for page in PAGES for link in re.findall(r"\]\((?!http)([^)]+)\)", page.read_text())]
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -52,6 +54,11 @@ def test_the_command_that_prepares_text_takes_a_few_novels(tmp_path: Path) -> No
     assert (tmp_path / "tokens" / "val.bin").stat().st_size > 0
 
 
-@pytest.mark.parametrize("link", re.findall(r"\]\((?!http)([^)#]+)\)", README))
-def test_links_lead_somewhere(link: str) -> None:
-    assert (ROOT / link).exists()
+@pytest.mark.parametrize(("page", "link"), LINKS)
+def test_links_lead_somewhere(page: Path, link: str) -> None:
+    path, _, section = link.partition("#")
+    target = page.parent / path if path else page
+    assert target.exists()
+    if section:
+        headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+        assert section in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
