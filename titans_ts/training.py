@@ -13,6 +13,7 @@ from titans_core.train.batches import loader
 from titans_ts.exogenous import Columns
 from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.panel import Panel
+from titans_ts.rolling import windows_at_once
 from titans_ts.scaling import Scaling, tensor
 from titans_ts.simba import FLOOR, Simba, SimbaConfig, default_patch, default_reach
 from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, windows_in_batch
@@ -152,4 +153,6 @@ def _batches(
     step = max(1, -(-(T - h + 1 - border) * N // most))
     val = all_windows_of(table, forecaster.input_size, h, border, T, together, step)
     max_epochs = forecaster.max_epochs or default_epochs(-(-len(windows) // size), together)
-    return loader(windows, size, seed, most=EPOCH), loader(val, size) if len(val) else None, max_epochs
+    # nothing is kept for a gradient there: as many at once as forecasts are made
+    many = max(size, windows_at_once(forecaster.input_size + h, N if together else 1))
+    return loader(windows, size, seed, most=EPOCH), loader(val, many) if len(val) else None, max_epochs
