@@ -97,6 +97,8 @@ else:
 def test_every_choice_of_slices_and_warps_gives_the_same(make_inputs, monkeypatch, choices, depth, expansion, dtype):
     choose_among(choices, monkeypatch)
     inputs = make_inputs(**LARGE, hidden=expansion * LARGE["K"], depth=depth, rate=0.05, extreme=False)
+    if dtype == torch.float32:  # at the alphas that are drawn nothing of a piece would be left at the end of the next
+        inputs = inputs.map(lambda alpha: (0.01 * alpha).detach().requires_grad_(), ("alpha",))
     given, chunk_size = as_dtype(inputs, dtype), LARGE["K"]
     # in float64 chunks are the definition, as other tests show, and are done with these shapes at once
     exact = given.map(lambda x: x.detach().double().requires_grad_())
