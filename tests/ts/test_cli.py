@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 from titans_core.archive import save_archive
 from titans_core.train.tune import open_study
 from titans_ts import TitansForecaster
-from titans_ts.cli import app
+from titans_ts.cli import Loss, Missing, app
+from titans_ts.frame import POLICIES
 from titans_ts.naive import with_naive
+from titans_ts.objective import LOSSES
 
 SMALL = ["--horizon", "4", "--lookback", "12", "--epochs", "1", "--quiet"]
 
@@ -35,6 +37,11 @@ def run():
 def wide_file(wide, tmp_path):
     wide.to_csv(tmp_path / "wide.csv")
     return tmp_path / "wide.csv"
+
+
+def test_losses_and_policies_are_those_of_the_library():
+    assert [loss.value for loss in Loss] == list(LOSSES)
+    assert [policy.value for policy in Missing] == list(POLICIES)
 
 
 def test_fit_and_predict_are_those_of_the_library(run, wide, wide_file, tmp_path):
