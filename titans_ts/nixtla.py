@@ -182,6 +182,8 @@ class Titans(BaseModel):
         ``[B, h, N * outputs]``: the outputs of a series side by side, or one output of all series where the loss takes
         them apart so."""
         x = windows_batch["insample_y"]
+        if x.shape[-1] != self.n_series:
+            raise ValueError(f"Titans was made with n_series={self.n_series}, and the data have {x.shape[-1]} series.")
         columns = {}
         for kind in ("hist", "futr", "stat"):
             given = windows_batch.get(f"{kind}_exog")

@@ -244,6 +244,8 @@ def test_series_that_are_mixed_and_what_cannot_be():
     changed[..., 0] = changed[..., 0].flip(1)
     with torch.no_grad():
         assert (network(changed) - network(x))[..., 1].abs().max() > 1e-4
+    with pytest.raises(ValueError, match="made with n_series=3, and the data have 2 series"):
+        NeuralForecast(models=[Titans(**{**SMALL, "n_series": 3})], freq="ME").fit(TARGET)
     with pytest.raises(ValueError, match="exclude_insample_y=True is not possible"):
         Titans(**SMALL, exclude_insample_y=True)
     with pytest.raises(ValueError, match=r"needs a scaler.*scaler_type='standard'"):
