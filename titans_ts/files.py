@@ -107,9 +107,9 @@ def writable(path: Path | None, kind: str) -> None:
             raise ValueError(f"{path} must end in one of {known} to be drawn.")
     if kind == "table":
         ending = path.suffix.lower()
-        known = ("", *TEXT, *(text + packed for text in TEXT for packed in PACKED), *PARQUET)
-        if "".join(path.suffixes[-2:] if ending in PACKED else path.suffixes[-1:]).lower() not in known:
-            raise ValueError(f"{path} must end in one of {[*known[1:]]} to be written.")
+        endings = [*TEXT, *(text + packed for text in TEXT for packed in PACKED), *PARQUET]
+        if "".join(path.suffixes[-2:] if ending in PACKED else path.suffixes[-1:]).lower() not in ("", *endings):
+            raise ValueError(f"{path} must end in one of {endings} to be written.")
         if ending in PARQUET:
             with _parquet(path):
                 import pyarrow  # noqa: F401  (asked for before there is anything to lose)

@@ -412,7 +412,7 @@ class TitansForecaster(TitansEstimator):
         Args:
             df: as in ``predict``.
             actual: a frame of what really came, or a column of one, drawn beside the forecast; rows of another time
-                are left out.
+                are left out. A matrix is of the rows that follow the past.
             series: which to draw; default: the first six.
             history: rows of the past to draw; default: ``2 * h``, where the frame has them.
             level: as in ``predict``; drawn as bands.

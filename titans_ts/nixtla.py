@@ -27,6 +27,7 @@ from titans_core.checks import at_least, below_one
 from titans_ts.simba import Simba, SimbaConfig, default_patch, default_reach
 
 ROUNDING = 1e-6  # of a mean in float32, relative to it
+FARTHEST = 10.0  # deviations of a column
 
 
 class Titans(BaseModel):
@@ -35,7 +36,7 @@ class Titans(BaseModel):
     Windows are normalised by the network itself, so ``scaler_type`` is "identity". A distribution loss reads its
     parameters in the units of neuralforecast's scaler: with one, the network does not normalise, and ``scaler_type``
     must be another, such as "standard". Exogenous columns are standardised too, by what training saw of them, unless
-    ``scaler_type`` has them scaled by each window.
+    ``scaler_type`` has them scaled by each window, as all but static ones can be.
 
     Args:
         h: horizon.
@@ -162,8 +163,9 @@ class Titans(BaseModel):
             **trainer_kwargs,
         )
         sizes_of = {"hist": self.hist_exog_size, "futr": self.futr_exog_size, "stat": self.stat_exog_size}
-        own = scaler_type in (None, "identity")
-        self.units = nn.ModuleDict({kind: Standardised(size) for kind, size in sizes_of.items() if size and own})
+        # a scaler has units of each window, but for what does not change in one
+        own = ("stat",) if scaler_type not in (None, "identity") else tuple(sizes_of)
+        self.units = nn.ModuleDict({kind: Standardised(sizes_of[kind]) for kind in own if sizes_of[kind]})
         self.network = Simba(
             SimbaConfig(
                 **sizes,
@@ -190,7 +192,10 @@ class Titans(BaseModel):
             if given is None or not getattr(self.network.config, kind):
                 continue
             given = given.expand(len(x), -1, -1) if kind == "stat" else given.permute(0, 2, 3, 1)
-            columns[kind] = self.units[kind](given) if kind in self.units else given
+            if kind in self.units:
+                mask = windows_batch.get("insample_mask")
+                given = self.units[kind](given, None if kind == "stat" or mask is None else mask.view_as(x))
+            columns[kind] = given
         y: Tensor = self.network(x, **columns)
         # this one of neuralforecast's losses cuts into the first parameter of all series, then the second ...
         domain_map = getattr(self.loss, "domain_map", None)
@@ -202,7 +207,8 @@ class Titans(BaseModel):
 class Standardised(nn.Module):
     """Columns ``[..., columns]`` less their mean, by their deviation, of all batches that training has shown so far.
 
-    One that did not change, but for rounding, is 0.
+    One that did not change, but for rounding, is 0; beyond :data:`FARTHEST` all is one. neuralforecast fills windows
+    that reach beyond a series with zeros, which are no values.
 
     The estimator has those of all training rows; a model of neuralforecast sees windows.
     """
@@ -217,12 +223,16 @@ class Standardised(nn.Module):
         self.register_buffer("variance", torch.zeros(size))
         self.register_buffer("batches", torch.tensor(0))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, known: Tensor | None = None) -> Tensor:
+        """``known`` ``[B, L, N]`` tells values from what windows are filled with, in the first L rows of x."""
         if self.training:
-            self._see(x.detach().flatten(0, -2))
+            rows = x.detach().flatten(0, -2) if known is None else x.detach()[:, : known.shape[1]][known > 0]
+            if len(rows):
+                self._see(rows)
         deviation = self.variance.sqrt()
         changes = deviation > ROUNDING * self.mean.abs()
-        return torch.where(changes, (x - self.mean) / deviation.where(changes, 1.0), 0.0)
+        found = (x - self.mean) / deviation.where(changes, 1.0)
+        return torch.where(changes, found.clamp(-FARTHEST, FARTHEST), 0.0)
 
     @torch.no_grad()
     def _see(self, rows: Tensor) -> None:

@@ -200,7 +200,23 @@ def test_the_units_of_exogenous_columns_are_nothing_to_the_forecast(tmp_path):
     expected = forecast(FRAME, AirPassengersStatic, 150.0)
     static = AirPassengersStatic.assign(airline1=AirPassengersStatic["airline1"] * 2**20)
     np.testing.assert_allclose(forecast(large, static, 150.0 * 2**20), expected, rtol=1e-3)
-    assert not Titans(**SMALL, **columns, scaler_type="standard").units  # whose windows have units of their own
+    # whose windows have units of their own, but for what does not change in one
+    assert list(Titans(**SMALL, **columns, scaler_type="standard").units) == ["stat"]
+
+
+def test_what_windows_are_filled_with_is_no_value_of_a_column():
+    """neuralforecast puts zeros behind a series in training, and before one that begins late."""
+    frame = FRAME.assign(trend=FRAME["trend"] + 5000)
+    first = frame["unique_id"].iloc[0]
+    late = frame[(frame["unique_id"] == first) | (frame["ds"] > frame["ds"].min() + pd.DateOffset(months=40))]
+    model = Titans(
+        **{**SMALL, "max_steps": 40}, futr_exog_list=["trend"], hist_exog_list=["lag"], start_padding_enabled=True
+    )
+    nf = NeuralForecast(models=[model], freq="ME")
+    nf.fit(late)
+    units = nf.models[0].units["futr"]
+    assert abs(float(units.mean[0]) - late["trend"].mean()) < 60  # of windows drawn at random; zeros are 5000 off
+    assert float(units.variance.sqrt()[0]) < 120  # 83 of the frame
 
 
 def test_columns_are_standardised_by_all_that_training_saw():

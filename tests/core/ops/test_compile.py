@@ -37,10 +37,9 @@ def test_a_compiled_layer_is_one_graph_with_the_same_outputs_state_and_gradients
     torch.testing.assert_close(run(compiled), run(layer), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("dim", [32, 16])  # heads of 16, which kernels have, and of 8, which are filled up
 @pytest.mark.parametrize("backend", ["chunk", KERNELS])
-def test_an_exported_layer_computes_the_same(backend):
-    dim = 32 if backend == "triton" else 16  # heads of 16, which kernels need, or of 8
-
+def test_an_exported_layer_computes_the_same(backend, dim):
     class Outputs(torch.nn.Module):
         def __init__(self):
             super().__init__()

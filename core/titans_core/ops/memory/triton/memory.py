@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from titans_core.ops.memory.chunk import chunk_memory
+from titans_core.ops.memory.online import is_online
 from titans_core.ops.memory.state import MemoryState
 from titans_core.ops.memory.triton.decode import decode_step
 from titans_core.ops.memory.triton.widths import filled_up
@@ -26,6 +27,8 @@ def triton_memory(
     """Arguments as checked by :func:`titans_core.neural_memory`; q, k and v are float32 or bfloat16."""
     if q.shape[1] > 1 or torch.is_grad_enabled() or torch.compiler.is_compiling():
         run = partial(chunk_memory, chunk_size=chunk_size, activation=activation, backend="triton")
+        if is_online(len(state.weights), chunk_size):  # which has no kernel
+            return run(q, k, v, alpha, eta, theta, state, base=base)
         return filled_up(run, q, k, v, alpha, eta, theta, state=state, base=base)
 
     B, _, H, _ = q.shape

@@ -48,5 +48,5 @@ def filled_up(
     start = MemoryState(widened(state.weights), widened(state.momentum), widened(state.anchor), state.offset)
     out, end = run(q, k, v, *gates, state=start, base=None if base is None else widened(base))
     weights = cut(end.weights)
-    anchor = weights if end.anchor is end.weights else cut(end.anchor)
+    anchor = weights if end.offset == 0 else cut(end.anchor)
     return out[..., : given[-1]], MemoryState(weights, cut(end.momentum), anchor, end.offset)
