@@ -167,7 +167,8 @@ def test_an_unknown_backend_is_refused_with_the_known_ones(arguments):
 
 
 def test_a_backend_that_cannot_run_says_why_and_what_to_use_instead(arguments):
-    refuse(arguments | {"backend": "triton"}, ValueError, "backend='triton' cannot run", "backend='chunk' can")
+    says = ("backend='triton' cannot run", "chunks of at most 128 tokens, not 256", "backend='chunk' can")
+    refuse(arguments | {"backend": "triton", "chunk_size": 256}, ValueError, *says)
 
 
 def test_a_state_of_another_kind_is_named(arguments):
