@@ -8,8 +8,9 @@ its error. The peers are set up to be quick: iTransformer as its authors' script
 narrow as its authors' script for ETTh1, and at a tenfold learning rate, for few epochs; the weights of the best epoch
 are scored. "PatchTST, defaults" has neuralforecast's own widths, trained on absolute errors to its last step, which is
 better, and "hurried" that at thirty times its learning rate. Ours is there as it is by default, and hurried too: four
-times the windows in a batch and six times the learning rate, chosen by the validation rows among 256 and 512 windows
-and 4, 6 and 8 thousandths. Finished cells are skipped; when the forecaster's recipe changes, its own are run anew.
+times the windows in a batch and six times the learning rate, chosen by the validation rows among six pairs of 128 to
+512 windows and 4 to 8 thousandths. Finished cells are skipped; when the forecaster's recipe changes, its own are run
+anew.
 """
 
 import argparse
@@ -39,7 +40,7 @@ PEERS = {
     "PatchTST": Script(NARROW, batch=128, learning_rate=1e-3),
 }
 HURRIED = f"{OURS}, hurried"
-HURRY = {"batch_size": 512, "learning_rate": 6e-3}
+SETTINGS: dict[str, dict[str, Any]] = {OURS: {}, HURRIED: {"batch_size": 512, "learning_rate": 6e-3}}
 DEFAULTS, STEPS = "PatchTST, defaults", 58  # of a pass over the training windows, 1,024 at a time
 DEFAULTS_HURRIED = "PatchTST, hurried"
 RATES = {DEFAULTS: 1e-3, DEFAULTS_HURRIED: 3e-3}
@@ -57,8 +58,8 @@ BUDGETS = {
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     name, budget, _ = key
     data = load_protocol("ETTh1")
-    if name in (OURS, HURRIED):
-        found = ours(budget, data, **(HURRY if name == HURRIED else {}))
+    if name in SETTINGS:
+        found = ours(budget, data, **SETTINGS[name])
     elif name in RATES:
         found = score_neuralforecast(defaults(budget, RATES[name]), data)
     else:
@@ -93,9 +94,7 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     torch.set_num_threads(THREADS)
     cells = [
-        (name, budget, TRAINED if name in (OURS, HURRIED) else 0)
-        for name, budgets in BUDGETS.items()
-        for budget in budgets
+        (name, budget, TRAINED if name in SETTINGS else 0) for name, budgets in BUDGETS.items() for budget in budgets
     ]
     work(FILE, cells, FIELDS, run)
 

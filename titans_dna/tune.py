@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import clone
 
 from titans_core.train import digest
-from titans_core.train.tune import best_of, open_study, plot_history, plot_importance, report_to
+from titans_core.train.tune import Callback, best_of, open_study, plot_history, plot_importance, report_to
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of
 from titans_dna.fine_tuning import digest_of, network_of
@@ -43,7 +43,7 @@ def tune(
     random_state: int | None = None,
     verbose: int = 1,
     sampler: "optuna.samplers.BaseSampler | None" = None,
-    callbacks: Sequence[Callable[["optuna.Study", "optuna.trial.FrozenTrial"], None]] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> TitansDNAClassifier:
     """Search settings by the validation loss, and fit the best.
 

@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -106,13 +107,12 @@ def writable(path: Path | None, kind: str) -> None:
         if path.suffix[1:].lower() not in known:
             raise ValueError(f"{path} must end in one of {known} to be drawn.")
     if kind == "table":
-        ending = path.suffix.lower()
         endings = [*TEXT, *(text + packed for text in TEXT for packed in PACKED), *PARQUET]
-        if "".join(path.suffixes[-2:] if ending in PACKED else path.suffixes[-1:]).lower() not in ("", *endings):
+        if path.suffix and not path.name.lower().endswith(tuple(endings)):
             raise ValueError(f"{path} must end in one of {endings} to be written.")
-        if ending in PARQUET:
+        if path.suffix.lower() in PARQUET:
             with _parquet(path):
-                import pyarrow  # noqa: F401  (asked for before there is anything to lose)
+                import_module("pyarrow")  # asked for before there is anything to lose
     path.parent.mkdir(parents=True, exist_ok=True)
 
 

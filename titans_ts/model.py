@@ -102,7 +102,8 @@ class Model:
         masked = self.network.config.masked
         units = self.scaling.units_of(panel, position.context)
         table = self.scaling.table(panel, units)
-        ahead = table.extended(self.scaling.future(panel.future(self.h), futr, units), self.h)
+        steps = panel.future(self.h)
+        ahead = table.extended(self.scaling.future(steps, futr, units), self.h)
         # a context is of series that begun long before it: where one starts with NaN, it was silent for a while, and
         # a network that is told what is not known takes such a window from a frame, too
         late = first_rows(table.values) > len(panel.values) - (1 if masked else self.input_size)
@@ -115,7 +116,7 @@ class Model:
             streams = self.read_through(table) if from_start else position.streams
             found = found.moved(self.recalled(streams, table.values)[None])
         values = self.bounded(found, levels, position.calibration, position.context.places(panel.ids))[0]
-        return units.restored(values, panel.future(self.h))
+        return units.restored(values, steps)
 
     def bounded(
         self,

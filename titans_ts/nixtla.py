@@ -186,6 +186,8 @@ class Titans(BaseModel):
         x = windows_batch["insample_y"]
         if x.shape[-1] != self.n_series:
             raise ValueError(f"Titans was made with n_series={self.n_series}, and the data have {x.shape[-1]} series.")
+        mask = windows_batch.get("insample_mask")
+        known = None if mask is None else mask.view_as(x)
         columns = {}
         for kind in ("hist", "futr", "stat"):
             given = windows_batch.get(f"{kind}_exog")
@@ -193,8 +195,7 @@ class Titans(BaseModel):
                 continue
             given = given.expand(len(x), -1, -1) if kind == "stat" else given.permute(0, 2, 3, 1)
             if kind in self.units:
-                mask = windows_batch.get("insample_mask")
-                given = self.units[kind](given, None if kind == "stat" or mask is None else mask.view_as(x))
+                given = self.units[kind](given, None if kind == "stat" else known)
             columns[kind] = given
         y: Tensor = self.network(x, **columns)
         # this one of neuralforecast's losses cuts into the first parameter of all series, then the second ...

@@ -48,12 +48,12 @@ def plot_forecast(
                 f"actual has none of the forecast's times, {future[0]} to {future[-1]}: it goes from {actual.index[0]} "
                 f"to {actual.index[-1]}."
             )
+        shown = (actual.index >= recent.index[0]) & (actual.index <= future[-1])
     figure, panels = _panels(len(chosen))
     for axes, name in zip(panels, chosen, strict=True):
         column = past.ids.index(name)
         axes.plot(recent.index, recent.values[:, column], color=PAST, linewidth=1.2, label="past")
         if actual is not None and name in actual.ids:
-            shown = (actual.index >= recent.index[0]) & (actual.index <= future[-1])
             truth = actual.values[shown, actual.ids.index(name)]
             axes.plot(actual.index[shown], truth, color=TRUTH, linewidth=1.2, label="actual")
         for i, level in enumerate(reversed(levels)):

@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from titans_core.checks import at_least
 from titans_core.train import digest
-from titans_core.train.tune import best_of, open_study, plot_history, plot_importance, report_to
+from titans_core.train.tune import Callback, best_of, open_study, plot_history, plot_importance, report_to
 from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
 from titans_ts.scaling import tensor
@@ -45,7 +45,7 @@ def tune(
     random_state: int | None = None,
     verbose: int = 1,
     sampler: "optuna.samplers.BaseSampler | None" = None,
-    callbacks: Sequence[Callable[["optuna.Study", "optuna.trial.FrozenTrial"], None]] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> TitansForecaster:
     """Search settings by the validation error, and fit the best.
 

@@ -8,6 +8,7 @@ import triton
 from torch import Tensor
 
 from titans_core.ops.memory.triton.tiles import INTERPRETED
+from titans_core.ops.memory.triton.widths import tile_size
 
 MAX_CHUNK = 128
 MAX_WIDTH = 128  # of keys and values
@@ -55,7 +56,7 @@ def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str
     """
     return {
         "CROWD": min(FULL, triton.next_power_of_2(programs)),
-        "BLOCK_C": max(16, triton.next_power_of_2(C)),
+        "BLOCK_C": tile_size(C),
         "ACTIVATION": activation,
         "BF16": tokens.dtype == torch.bfloat16,
     }

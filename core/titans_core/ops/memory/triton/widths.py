@@ -12,12 +12,12 @@ from torch import Tensor
 
 from titans_core.ops.memory.state import MemoryState
 
-LEAST = 16  # what the matrix units take
+LEAST = 16  # rows or columns of a tile
 
 
-def wide(width: int) -> int:
-    """The next power of two that a kernel takes."""
-    return max(LEAST, 1 << (width - 1).bit_length())
+def tile_size(size: int) -> int:
+    """The next power of two that the matrix units take."""
+    return max(LEAST, 1 << (size - 1).bit_length())
 
 
 def filled_up(
@@ -31,10 +31,10 @@ def filled_up(
 ) -> tuple[Tensor, MemoryState]:
     """``run`` in widths that kernels have, with the arguments and results of the widths that are given."""
     given = [q.shape[-1], *(w.shape[-1] for w in state.weights)]
-    taken = [wide(width) for width in given]
+    taken = [tile_size(width) for width in given]
     if taken == given:
         return run(q, k, v, *gates, state=state, base=base)
-    q, k, v = (F.pad(x, (0, wide(x.shape[-1]) - x.shape[-1])) for x in (q, k, v))
+    q, k, v = (F.pad(x, (0, tile_size(x.shape[-1]) - x.shape[-1])) for x in (q, k, v))
     more = [
         (0, after - b, 0, before - a) for (a, b), (before, after) in zip(pairwise(given), pairwise(taken), strict=True)
     ]
