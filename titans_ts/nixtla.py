@@ -187,7 +187,7 @@ class Titans(BaseModel):
         if x.shape[-1] != self.n_series:
             raise ValueError(f"Titans was made with n_series={self.n_series}, and the data have {x.shape[-1]} series.")
         mask = windows_batch.get("insample_mask")
-        known = None if mask is None else mask.view_as(x)
+        known = None if mask is None else mask.reshape(*x.shape[:2], -1).expand_as(x)  # darts has one for all series
         columns = {}
         for kind in ("hist", "futr", "stat"):
             given = windows_batch.get(f"{kind}_exog")

@@ -369,6 +369,27 @@ def test_darts_takes_it_too(tmp_path):
     np.testing.assert_array_equal(loaded.predict(12).values(), found.values())
 
 
+def test_darts_brings_covariates_of_any_unit():
+    from darts import TimeSeries
+    from darts.models import NeuralForecastModel
+
+    wide = TARGET.pivot(index="ds", columns="unique_id", values="y").astype(np.float32)
+    series = TimeSeries.from_dataframe(wide, freq="ME")
+    stamps = wide.index.append(pd.date_range(wide.index[-1], periods=13, freq="ME")[1:])
+    columns = {"month": stamps.month, "level": 1e6 + np.arange(len(stamps))}
+    ahead = pd.DataFrame(columns, index=stamps).astype(np.float32)
+    model = NeuralForecastModel(
+        input_chunk_length=24, output_chunk_length=12, model=Titans, n_epochs=2, random_state=0,
+        model_kwargs={"patch_size": 6, "dim": 8, "num_layers": 1},
+        pl_trainer_kwargs={"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False},
+    )  # fmt: skip
+    model.fit(series, future_covariates=TimeSeries.from_dataframe(ahead, freq="ME"))
+    units = model.model.nf.units["futr"]
+    seen = ahead.iloc[: len(wide) - 12]  # rows of lookbacks; those in the middle are in more of them
+    np.testing.assert_allclose(units.mean, seen.mean(), rtol=0.02)
+    assert np.isfinite(model.predict(12, future_covariates=TimeSeries.from_dataframe(ahead, freq="ME")).values()).all()
+
+
 def test_every_setting_of_training_reaches_neuralforecast():
     settings = {
         "max_steps": 7,
