@@ -36,7 +36,7 @@ def forecast_arrays(
         assert not isinstance(step, int)  # a calendar has time stamps
         stamps = pd.DatetimeIndex(in_zone(pd.DatetimeIndex(origins), context.index))
         index, rows = around(stamps, step, config.input_size, config.h)
-        waves = model.scaling.future(index, np.empty((len(index), 1, 0)), units)
+        waves = model.scaling.future(index, np.empty((len(index), 1, 0)))
         futr = None if waves is None else waves[torch.from_numpy(rows)]
         if columns.profile:
             shape = units.shape(index)[rows]

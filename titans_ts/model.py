@@ -100,10 +100,12 @@ class Model:
             ValueError: a series that begins too late for a lookback; or as for :meth:`bounded`.
         """
         masked = self.network.config.masked
-        units = self.scaling.units_of(panel, position.context)
-        table = self.scaling.table(panel, units)
-        steps = panel.future(self.h)
-        ahead = table.extended(self.scaling.future(steps, futr, units), self.h)
+        scaling, steps = self.scaling.of_panel(panel, position.context), panel.future(self.h)
+        if from_start:
+            scaling.warn_beyond(panel.index, panel.ids, hist=panel.hist, futr=panel.futr, stat=panel.stat)
+        scaling.warn_beyond(steps, panel.ids, futr=futr)
+        table = scaling.table(panel)
+        ahead = table.extended(scaling.future(steps, futr), self.h)
         # a context is of series that begun long before it: where one starts with NaN, it was silent for a while, and
         # a network that is told what is not known takes such a window from a frame, too
         late = first_rows(table.values) > len(panel.values) - (1 if masked else self.input_size)
@@ -116,7 +118,7 @@ class Model:
             streams = self.read_through(table) if from_start else position.streams
             found = found.moved(self.recalled(streams, table.values)[None])
         values = self.bounded(found, levels, position.calibration, position.context.places(panel.ids))[0]
-        return units.restored(values, steps)
+        return scaling.units.restored(values, steps)
 
     def bounded(
         self,
@@ -259,6 +261,7 @@ class Position:
         Raises:
             ValueError: other series, or rows that do not follow.
         """
+        model.scaling.warn_beyond(newer.index, newer.ids, hist=newer.hist, futr=newer.futr)
         joined = self.context.joined(newer)
         table = model.scaling.table(joined)
         offset = self.rows + len(newer.values) - len(table.values)  # rows are counted from the first of fit

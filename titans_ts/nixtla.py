@@ -24,10 +24,10 @@ import torch
 from torch import Tensor, nn
 
 from titans_core.checks import at_least, below_one
+from titans_ts.column_units import ColumnUnits, Moments
 from titans_ts.simba import Simba, SimbaConfig, default_patch, default_reach
 
 ROUNDING = 1e-6  # of a mean in float32, relative to it
-FARTHEST = 10.0  # deviations of a column
 
 
 class Titans(BaseModel):
@@ -165,7 +165,9 @@ class Titans(BaseModel):
         sizes_of = {"hist": self.hist_exog_size, "futr": self.futr_exog_size, "stat": self.stat_exog_size}
         # a scaler has units of each window, but for what does not change in one
         own = ("stat",) if scaler_type not in (None, "identity") else tuple(sizes_of)
-        self.units = nn.ModuleDict({kind: Standardised(sizes_of[kind]) for kind in own if sizes_of[kind]})
+        self.units = nn.ModuleDict(
+            {kind: Standardised(sizes_of[kind], 1 if kind == "stat" else n_series) for kind in own if sizes_of[kind]}
+        )
         self.network = Simba(
             SimbaConfig(
                 **sizes,
@@ -193,10 +195,11 @@ class Titans(BaseModel):
             given = windows_batch.get(f"{kind}_exog")
             if given is None or not getattr(self.network.config, kind):
                 continue
-            given = given.expand(len(x), -1, -1) if kind == "stat" else given.permute(0, 2, 3, 1)
+            # static columns are rows of one series
+            given = given[None, :, None] if kind == "stat" else given.permute(0, 2, 3, 1)
             if kind in self.units:
                 given = self.units[kind](given, None if kind == "stat" else known)
-            columns[kind] = given
+            columns[kind] = given[:, :, 0].expand(len(x), -1, -1) if kind == "stat" else given
         y: Tensor = self.network(x, **columns)
         # this one of neuralforecast's losses cuts into the first parameter of all series, then the second ...
         domain_map = getattr(self.loss, "domain_map", None)
@@ -206,42 +209,36 @@ class Titans(BaseModel):
 
 
 class Standardised(nn.Module):
-    """Columns ``[..., columns]`` less their mean, by their deviation, of all batches that training has shown so far.
+    """Columns ``[B, T, series, columns]`` in their units (:class:`~titans_ts.column_units.ColumnUnits`), which are made
+    of all batches that training has shown so far.
 
-    One that did not change, but for rounding, is 0; beyond :data:`FARTHEST` all is one. neuralforecast fills windows
-    that reach beyond a series with zeros, which are no values.
-
-    The estimator has those of all training rows; a model of neuralforecast sees windows.
+    The estimator has those of all training rows; a model of neuralforecast sees windows, filled with zeros where they
+    reach beyond a series, which are no values.
     """
 
+    count: Tensor
     mean: Tensor
     variance: Tensor
-    batches: Tensor
+    low: Tensor
+    high: Tensor
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, columns: int, series: int) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.zeros(size))
-        self.register_buffer("variance", torch.zeros(size))
-        self.register_buffer("batches", torch.tensor(0))
+        nothing = torch.zeros(series, columns)
+        end = nothing + torch.inf
+        for name, part in Moments(nothing.long(), nothing, nothing, end, -end)._asdict().items():
+            self.register_buffer(name, part.clone())
 
     def forward(self, x: Tensor, known: Tensor | None = None) -> Tensor:
-        """``known`` ``[B, L, N]`` tells values from what windows are filled with, in the first L rows of x."""
+        """``known`` ``[B, L, series]`` tells values from what windows are filled with, in the first L rows of x."""
+        seen = Moments(*(getattr(self, name) for name in Moments._fields))
         if self.training:
-            rows = x.detach().flatten(0, -2) if known is None else x.detach()[:, : known.shape[1]][known > 0]
-            if len(rows):
-                self._see(rows)
-        deviation = self.variance.sqrt()
-        changes = deviation > ROUNDING * self.mean.abs()
-        found = (x - self.mean) / deviation.where(changes, 1.0)
-        return torch.where(changes, found.clamp(-FARTHEST, FARTHEST), 0.0)
-
-    @torch.no_grad()
-    def _see(self, rows: Tensor) -> None:
-        self.batches += 1
-        part = 1 / self.batches
-        away = rows.mean(0) - self.mean
-        self.mean += part * away
-        self.variance += part * (rows.var(0, correction=0) - self.variance + (1 - part) * away.square())
+            rows = x.detach() if known is None else x.detach()[:, : known.shape[1]]
+            true = torch.ones_like(rows[..., :1]) if known is None else known[..., None]
+            seen = seen.joined(Moments.of(rows.flatten(0, 1), true.flatten(0, 1) > 0))
+            for name, part in seen._asdict().items():
+                getattr(self, name).copy_(part)
+        return ColumnUnits.of(seen, ROUNDING).standardised(x)
 
 
 class AutoTitans(BaseAuto):

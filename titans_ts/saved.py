@@ -1,7 +1,7 @@
 """What a fitted forecaster is, as JSON values and tensors, and back."""
 
 from collections import defaultdict
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 from titans_core import MemoryState
 from titans_core.train import History
 from titans_ts import online
+from titans_ts.column_units import ColumnUnits
 from titans_ts.exogenous import Columns
 from titans_ts.intervals import Calibration
 from titans_ts.memory_training import MemoryReport
@@ -24,6 +25,8 @@ from titans_ts.stamps import Step, date_range
 
 if TYPE_CHECKING:
     from titans_ts.forecaster import TitansForecaster
+
+_UNITS = tuple(part.name for part in fields(ColumnUnits))
 
 
 def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -66,11 +69,12 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "scale": model.scale_,
         "deviation": model.scaling_.units.deviation,
         "profile": model.scaling_.units.profile,
-        **{f"scaling.{name}": both for name, both in model.scaling_.exogenous.items()},
     }
     if model.calibration_ is not None:
         arrays["calibration"] = model.calibration_.scores
     tensors = {k: torch.tensor(v) for k, v in arrays.items()}
+    for kind, units in model.scaling_.exogenous.items():
+        tensors |= {f"scaling.{kind}.{name}": getattr(units, name) for name in _UNITS}
     tensors |= {f"network.{k}": v for k, v in model.network_.state_dict().items()}
     if model.memory_ is not None:
         tensors |= {f"memory.{k}": v for k, v in model.memory_.state_dict().items()}
@@ -122,7 +126,7 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         memory.eval()
     columns = Columns(**{kind: tuple(names) for kind, names in learned["columns"].items()})
     units = Units(mean, scale, tensors["deviation"].numpy(), tensors["profile"].numpy(), columns.profile)
-    scaling = Scaling(columns, units, {name: both.numpy() for name, both in parts["scaling"].items()})
+    scaling = Scaling(columns, units, _column_units(parts["scaling"], len(mean)))
     model.model_ = Model(network, objective_of(learned["loss"]), scaling, memory)
     model.history_, model.memory_report_ = History(**learned["history"]), MemoryReport(**learned["memory_report"])
     model.n_features_in_, model.seconds_ = len(mean), learned["seconds"]
@@ -134,6 +138,21 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
     pending = dict(zip(learned["pending"], said, strict=True))
     stood = [_stream(stream, streams[str(i)]) for i, stream in enumerate(learned["streams"])]
     model.position_ = Position(panel, learned["rows"], stood, calibration, pending)
+
+
+def _column_units(tensors: dict[str, Tensor], N: int) -> dict[str, ColumnUnits]:
+    """Of the columns of each kind, for N series."""
+    found = {}
+    for kind in ("hist", "futr", "stat"):
+        if kind in tensors:  # until 2026-11 mean and deviation of all series together were kept
+            old = tensors[kind]
+            endless = torch.full_like(old[0], torch.inf)
+            of_all = torch.stack((*old, -endless, endless))
+            of_each = of_all[:, None].expand(-1, 1 if kind == "stat" else N, -1)
+            found[kind] = ColumnUnits(of_all, of_each, torch.zeros(old.shape[1], dtype=torch.bool))
+        else:
+            found[kind] = ColumnUnits(*(tensors[f"{kind}.{name}"] for name in _UNITS))
+    return found
 
 
 def _stream(said: dict[str, Any], tensors: dict[str, Tensor]) -> online.Stream:

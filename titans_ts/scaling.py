@@ -1,7 +1,7 @@
 """From a panel to the standardised numbers that the network sees."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from titans_datasets.warn import warn_caller
+from titans_ts.column_units import ColumnUnits, Moments
 from titans_ts.exogenous import Columns, calendar_features
 from titans_ts.panel import Panel
 from titans_ts.profile import profiles_of, waves_of
@@ -96,27 +97,21 @@ class Scaling:
     Attributes:
         columns: the exogenous columns, with the calendar made definite.
         units: of the series of ``fit``.
-        exogenous: for "hist", "futr" and "stat" mean and deviation of each column, ``[2, X]``; the latter infinite of a
-            column that does not change.
+        exogenous: of the columns of "hist", "futr" and "stat"; static ones have those of all series together.
     """
 
     columns: Columns
     units: Units
-    exogenous: dict[str, np.ndarray]
+    exogenous: dict[str, ColumnUnits]
 
     @classmethod
     def of(cls, panel: Panel, columns: Columns) -> "Scaling":
         """Of the rows of a panel: of what was measured there, not of lines through holes."""
-        tables = {"hist": panel.hist, "futr": panel.futr, "stat": panel.stat}
-        # where a column never changes nothing is learned of it: in units of infinity it has nothing to say later either
-        exogenous = {
-            name: np.stack(level_of(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), still=np.inf))
-            for name, x in tables.items()
-        }
+        exogenous = {kind: ColumnUnits.of(_moments(kind, table)) for kind, table in _tables(panel).items()}
         silent = [
             column
-            for name, (_, scale) in exogenous.items()
-            for column, unit in zip(getattr(columns, name), scale, strict=True)
+            for kind, units in exogenous.items()
+            for column, unit in zip(getattr(columns, kind), units.of_all[1].tolist(), strict=True)
             if unit == np.inf
         ]
         if silent:
@@ -126,34 +121,39 @@ class Scaling:
             )
         return cls(columns, Units.of(panel.measured, panel.index, columns.profile), exogenous)
 
-    def units_of(self, panel: Panel, known: Panel) -> Units:
-        """Of each series: one of ``known``, which has those of ``fit``, keeps its units from there, a new one has those
-        of what is known of it."""
+    def of_panel(self, panel: Panel, known: Panel) -> "Scaling":
+        """For the series of a panel: one of ``known``, which has those of ``fit``, keeps its units from there, a new one
+        has those of what is known of it."""
         if panel.ids == known.ids:
-            return self.units
+            return self
         places = known.places(panel.ids)
         new = [column for column, place in enumerate(places) if place is None]
         units = self.units.of_series([0 if place is None else place for place in places])
-        return units.replaced(new, Units.of(panel.measured[:, new], panel.index, self.columns.profile))
+        units = units.replaced(new, Units.of(panel.measured[:, new], panel.index, self.columns.profile))
+        tables = _tables(panel.of_series(new))
+        exogenous = {
+            kind: own if kind == "stat" else own.of_series(places, _moments(kind, tables[kind]))
+            for kind, own in self.exogenous.items()
+        }
+        return replace(self, units=units, exogenous=exogenous)
 
-    def table(self, panel: Panel, units: Units | None = None) -> Table:
-        """A panel, standardised; its series are those of ``fit`` where no other ``units`` are given."""
-        units = self.units if units is None else units
+    def table(self, panel: Panel) -> Table:
+        """A panel, standardised."""
         return Table(
-            tensor(units.standardised(panel.values, panel.index)),
+            tensor(self.units.standardised(panel.values, panel.index)),
             self.columns_of("hist", panel.hist),
-            self.future(panel.index, panel.futr, units),
+            self.future(panel.index, panel.futr),
             self.columns_of("stat", panel.stat),
             torch.from_numpy(panel.drawn) if panel.drawn.any() else None,
         )
 
-    def future(self, index: pd.Index, futr: np.ndarray, units: Units) -> Tensor | None:
+    def future(self, index: pd.Index, futr: np.ndarray) -> Tensor | None:
         """The columns that are known ahead, ``[T, N or 1, F']``: those of the frame ``[T, N, F]``, the calendar and the
         profile of each series, in its deviations. It is taken from the series whole, and how much of it there is,
         changes with the seasons: a network that is told it can say so by the lookback.
         """
         calendar = tensor(calendar_features(index, self.columns.calendar))[:, None]
-        profile = tensor(units.shape(index) / units.deviation)[..., None] if units.cycles else None
+        profile = tensor(self.units.shape(index) / self.units.deviation)[..., None] if self.units.cycles else None
         kinds = [self.columns_of("futr", futr), calendar if calendar.shape[-1] else None, profile]
         there = [columns for columns in kinds if columns is not None]
         if not there:
@@ -161,13 +161,56 @@ class Scaling:
         series = max(columns.shape[1] for columns in there)
         return torch.cat([columns.expand(-1, series, -1) for columns in there], dim=-1)
 
-    def columns_of(self, name: str, values: np.ndarray) -> Tensor | None:
+    def columns_of(self, kind: str, values: np.ndarray) -> Tensor | None:
         """The exogenous columns of a kind, standardised; None where there is none."""
         if not values.shape[-1]:
             return None
-        mean, scale = self.exogenous[name]
+        found = self.exogenous[kind].standardised(_by_series(kind, values)).numpy()
         # what is not known counts as the mean
-        return tensor((values - mean) / scale).nan_to_num(0.0)
+        return tensor(found[:, 0] if kind == "stat" else found).nan_to_num(0.0)
+
+    def warn_beyond(self, index: pd.Index, ids: list[Any], **tables: np.ndarray) -> None:
+        """Say which values of the exogenous columns are so far from those of training that they are not believed.
+
+        Args:
+            index: the time stamps of the tables.
+            ids: the series.
+            tables: columns by kind: "hist" or "futr" ``[T, N, X]``, "stat" ``[N, S]``.
+        """
+        said, more = "", 0
+        for kind, given in tables.items():
+            if not given.shape[-1]:
+                continue
+            rows = _by_series(kind, given)
+            values, counted = rows.numpy(), self.exogenous[kind].within(rows).numpy()
+            beyond = np.argwhere(np.isfinite(values) & (counted != values))
+            if len(beyond) and not said:
+                row, series, column = at = tuple(beyond[0])
+                name = getattr(self.columns, kind)[column]
+                who = f"series {ids[row]!r}" if kind == "stat" else f"series {ids[series]!r} at {index[row]}"
+                said = f"exogenous {name!r} is {values[at]:.6g} for {who}, and counts as {counted[at]:.6g}"
+            more += len(beyond)
+        if said:
+            others = f"; so it is with {more - 1} other values" if more > 1 else ""
+            warn_caller(
+                f"{said}: it is further from the range of training than that is wide{others}. Is it in another unit? "
+                "If not, fit again on rows that have such values."
+            )
+
+
+def _tables(panel: Panel) -> dict[str, np.ndarray]:
+    return {"hist": panel.hist, "futr": panel.futr, "stat": panel.stat}
+
+
+def _by_series(kind: str, values: np.ndarray) -> Tensor:
+    """``[R, N, X]``: static columns, ``[N, S]``, are rows of one series."""
+    rows = torch.from_numpy(np.require(values, requirements=["C", "W"]))
+    return rows[:, None] if kind == "stat" else rows
+
+
+def _moments(kind: str, values: np.ndarray) -> Moments:
+    rows = _by_series(kind, values)
+    return Moments.of(rows, rows.isfinite())
 
 
 def size_of(values: np.ndarray) -> np.ndarray:

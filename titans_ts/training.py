@@ -82,7 +82,8 @@ def train(
     border = border_of(panel, forecaster.input_size, forecaster.h, val_size)
     val_size = T - border
 
-    scaling = Scaling.of(panel.rows(None, border), columns)
+    scaling, later = Scaling.of(panel.rows(None, border), columns), panel.rows(border)
+    scaling.warn_beyond(later.index, later.ids, hist=later.hist, futr=later.futr)
     table = scaling.table(panel)
     if columns.profile:  # errors are told in one unit, whatever the settings
         table = replace(table, unit=tensor(scaling.units.told))

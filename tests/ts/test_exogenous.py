@@ -154,7 +154,7 @@ def test_columns_ahead_and_facts_may_have_holes_where_the_frame_may(tiny, long, 
 
     price = future["price"].to_numpy().reshape(3, 4)
     same(price, price, unknown, static.assign(size=[30.0, 20.0, 10.0]))  # the mean of what is known
-    mean = model.scaling_.exogenous["futr"][0][0]
+    mean = float(model.scaling_.exogenous["futr"].of_all[0, 0])
     last = long.groupby("unique_id")["price"].last().to_numpy()
     holes, told = price.copy(), price.copy()
     holes[:, [0, 3]] = np.nan

@@ -16,6 +16,7 @@ from neuralforecast.models import DLinear, PatchTST
 from neuralforecast.utils import AirPassengersPanel, AirPassengersStatic
 
 from titans_datasets import load
+from titans_ts.column_units import ColumnUnits, Moments
 from titans_ts.nixtla import AutoTitans, Standardised, Titans
 from titans_ts.simba import Simba
 
@@ -215,27 +216,34 @@ def test_what_windows_are_filled_with_is_no_value_of_a_column():
     nf = NeuralForecast(models=[model], freq="ME")
     nf.fit(late)
     units = nf.models[0].units["futr"]
-    assert abs(float(units.mean[0]) - late["trend"].mean()) < 60  # of windows drawn at random; zeros are 5000 off
-    assert float(units.variance.sqrt()[0]) < 120  # 83 of the frame
+    assert abs(float(units.mean.mean()) - late["trend"].mean()) < 60  # of windows drawn at random; zeros are 5000 off
+    assert float(units.variance.max().sqrt()) < 120  # 83 of the frame
+    assert float(units.low.min()) >= 5000
 
 
-def test_columns_are_standardised_by_all_that_training_saw():
+def test_columns_have_the_units_of_all_that_training_saw():
     torch.manual_seed(0)
-    units = Standardised(3)
+    sizes = torch.tensor([[1e-6, 1e6, 0.0, 1.0], [1e-6, 1e2, 0.0, 1.0]])
+    units = Standardised(columns=4, series=2)
     batches = [
-        torch.randn(4, 5, 3) * torch.tensor([1e-6, 1e6, 0.0]) + torch.tensor([0.0, i * 1e6, 1e7]) for i in range(6)
+        torch.randn(4, 5, 2, 4) * sizes + torch.tensor([0.0, 0.0, 1e7, 0.0]) + i * sizes * 0.1 for i in range(6)
     ]
+    for batch in batches:
+        batch[..., 3] = (batch[..., 3] > 2).float()
     assert not units.eval()(batches[0]).any()  # nothing is known yet
     for i, batch in enumerate(batches, start=1):
         found = units.train()(batch)
-        seen = torch.stack(batches[:i]).double().flatten(0, -2)
-        expected = (batch - seen.mean(0)) / seen.std(0, correction=0)
-        torch.testing.assert_close(found[..., :2], expected[..., :2].float(), rtol=1e-4, atol=1e-4)
+        seen = torch.stack(batches[:i]).double().flatten(0, 2)  # [R, series, columns]
+        expected = ColumnUnits.of(Moments.of(seen, torch.tensor(True)), 1e-6)
+        torch.testing.assert_close(found, expected.standardised(batch.double()).float(), rtol=1e-3, atol=1e-3)
         assert not found[..., 2].any()  # which never changes
+    assert expected.apart.tolist() == [False, True, False, False]
+    torch.testing.assert_close(found[..., 3].max() - found[..., 3].min(), torch.tensor(1.0))
     torch.testing.assert_close(units.eval()(batches[-1]), found)
-    assert int(units.batches) == 6
-    single = torch.full((1, 1, 3), 7.0)
-    assert not Standardised(3)(single).any()  # a row deviates by nothing
+    far = units(1e9 * sizes.expand(1, 1, 2, 4))
+    assert far.isfinite().all() and far.max() < 30  # the range of training and as much again
+    assert int(units.count[0, 0]) == 120
+    assert not Standardised(3, 1)(torch.full((1, 1, 1, 3), 7.0)).any()  # a row deviates by nothing
 
 
 def test_columns_of_categories_are_embedded_as_by_other_models():

@@ -1,0 +1,192 @@
+"""Exogenous columns in the units that the network sees: of all series or of each, and no further than they go."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from titans_ts.column_units import ColumnUnits, Moments
+from titans_ts.exogenous import Columns
+from titans_ts.frame import read_frame
+from titans_ts.scaling import Scaling
+
+
+def units_of(values):
+    """Of ``[T, N, X]``, NaN left out."""
+    values = torch.as_tensor(values, dtype=torch.float64)
+    return ColumnUnits.of(Moments.of(values, values.isfinite()))
+
+
+def test_moments_of_parts_are_those_of_the_whole():
+    rng = np.random.default_rng(0)
+    values = rng.lognormal(size=(50, 3, 2))
+    values[rng.random(values.shape) < 0.2] = np.nan
+    values[:, 2] = np.nan  # a series of which nothing is known
+    values = torch.from_numpy(values)
+    whole = Moments.of(values, values.isfinite())
+    joined = Moments.of(values[:0], values[:0].isfinite())
+    for part in values.split(7):
+        joined = joined.joined(Moments.of(part, part.isfinite()))
+    for found, expected in zip(joined, whole, strict=True):
+        torch.testing.assert_close(found, expected)
+    flat = values.reshape(-1, 2)
+    for name, f in {"mean": np.nanmean, "variance": np.nanvar, "low": np.nanmin, "high": np.nanmax}.items():
+        torch.testing.assert_close(getattr(whole.pooled(), name), torch.from_numpy(f(flat.numpy(), axis=0)))
+        torch.testing.assert_close(getattr(whole, name)[:2], torch.from_numpy(f(values[:, :2].numpy(), axis=0)))
+
+
+def test_a_column_has_the_units_of_all_series_unless_some_would_not_be_seen():
+    rng = np.random.default_rng(0)
+    warmth = rng.normal(size=(400, 4, 1)) + np.array([0.0, 1, 2, 3])[:, None]
+    units = units_of(warmth)
+    assert not units.apart.any()
+    found = units.standardised(torch.from_numpy(warmth)).numpy()
+    np.testing.assert_allclose(found, (warmth - warmth.mean()) / warmth.std())
+    # a price in four currencies, and a fifth country where it never changes
+    prices = np.abs(warmth) * np.array([1.0, 100, 0.1, 1])[:, None] + 5
+    prices = np.concatenate((prices, np.full((400, 1, 1), 7.0)), axis=1)
+    units = units_of(prices)
+    assert units.apart.all()
+    found = units.standardised(torch.from_numpy(prices)).numpy()
+    own = (prices - prices.mean(0)) / np.maximum(prices.std(0), 1e-9)
+    np.testing.assert_allclose(found[:, :4], own[:, :4], atol=1e-12)
+    np.testing.assert_allclose(found[:, 4], (7 - prices.mean()) / prices.std())
+    # one series in eleven is too few for all to have units of their own
+    many = np.concatenate((np.repeat(warmth[:, :1], 10, axis=1), 0.01 * warmth[:, :1]), axis=1)
+    assert not units_of(many).apart.any()
+    assert units_of(many[:, 1:]).apart.all()
+
+
+def test_two_values_are_one_unit_apart_however_rare_one_is():
+    sale = np.zeros((3000, 2, 3))
+    sale[17, 0, 0] = 1  # once
+    sale[::2, :, 1] = 7  # half the time
+    sale[::3, 1, 2] = 1  # in one series only
+    units = units_of(sale)
+    assert not units.apart.any()
+    found = units.standardised(torch.from_numpy(sale)).numpy()
+    np.testing.assert_allclose(np.ptp(found, axis=(0, 1)), 1)
+    np.testing.assert_allclose(found.mean((0, 1)), 0, atol=1e-12)
+
+
+def test_no_value_of_training_is_further_out_than_eight_units():
+    spikes = np.abs(np.random.default_rng(0).normal(size=(3000, 1, 1))) * 1e-3
+    spikes[5] = 40.0
+    found = units_of(spikes).standardised(torch.from_numpy(spikes))
+    assert 7.9 < found.max() <= 8
+
+
+def test_what_lies_beyond_counts_as_the_range_and_as_much_again():
+    values = np.array([[[1.0]], [[3.0]], [[2.0]], [[2.5]]])
+    units = units_of(values)
+    far = torch.tensor([[[-9.0]], [[-0.9]], [[4.9]], [[500.0]], [[float("nan")]]], dtype=torch.float64)
+    expected = torch.tensor([-1.0, -0.9, 4.9, 5.0, float("nan")], dtype=torch.float64)
+    torch.testing.assert_close(units.within(far)[:, 0, 0], expected, equal_nan=True)
+
+
+def test_new_series_have_units_of_their_own_rows_where_each_has():
+    rng = np.random.default_rng(0)
+    ds = pd.date_range("2024", periods=60, freq="h")
+
+    def frame(sizes):
+        parts = [
+            {"unique_id": name, "ds": ds, "y": rng.normal(size=60), "price": size * (5 + rng.random(60))}
+            for name, size in sizes.items()
+        ]
+        return pd.concat(map(pd.DataFrame, parts), ignore_index=True).assign(warmth=rng.normal(size=60 * len(sizes)))
+
+    columns = Columns(futr=("price", "warmth"))
+    known = read_frame(frame({"a": 1, "b": 100}), columns=columns)
+    scaling = Scaling.of(known, columns)
+    assert scaling.exogenous["futr"].apart.tolist() == [True, False]
+    panel = read_frame(frame({"b": 100, "c": 500, "a": 1}), columns=columns)
+    other = scaling.of_panel(panel, known)
+    price = panel.futr[..., 0]
+    told = other.table(panel).futr.numpy()
+    then = known.futr[:, [1, 0], 0]
+    expected = (price[:, [0, 2]] - then.mean(0)) / then.std(0)
+    np.testing.assert_allclose(told[:, [0, 2], 0], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(told[:, 1, 0], (price[:, 1] - price[:, 1].mean()) / price[:, 1].std(), atol=1e-5)
+    pooled = known.futr[..., 1]
+    np.testing.assert_allclose(told[..., 1], (panel.futr[..., 1] - pooled.mean()) / pooled.std(), atol=1e-5)
+
+
+@pytest.fixture
+def shop(wide, to_long):
+    """Prices from 1 to 2, sold in pieces."""
+    frame = to_long(wide)
+    rng = np.random.default_rng(1)
+    return frame.assign(price=1 + rng.random(len(frame)), stock=rng.random(len(frame)))
+
+
+@pytest.fixture
+def ahead(wide):
+    ds = pd.date_range(wide.index[-1], periods=5, freq="h")[1:]
+    return pd.DataFrame([{"unique_id": i, "ds": t, "price": 1.5} for i in "abc" for t in ds])
+
+
+def test_a_value_in_another_unit_is_named_and_counts_as_the_end_of_the_range(tiny, shop, ahead):
+    model = tiny(exogenous={"futr": ["price"], "hist": ["stock"]}, max_epochs=2).fit(shop)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(futr_df=ahead)
+        model.predict(shop, ahead)
+
+    def changed(frame, where, **values):
+        return frame.assign(**{name: frame[name].mask(where, value) for name, value in values.items()})
+
+    cents = (ahead["unique_id"] == "b") & (ahead["ds"] >= ahead["ds"].max() - pd.Timedelta(hours=1))
+    with pytest.warns(
+        UserWarning,
+        match=r"exogenous 'price' is 150 for series 'b' at 2024-01-06 02:00:00, and counts as 2\.\d+: it is further "
+        r"from the range of training than that is wide; so it is with 1 other values\. Is it in another unit\?",
+    ):
+        far = model.predict(futr_df=changed(ahead, cents, price=150.0))
+    most = float(model.scaling_.exogenous["futr"].of_all[3, 0])
+    assert 2.9 < most < 3
+    pd.testing.assert_frame_equal(far, model.predict(futr_df=changed(ahead, cents, price=most)))
+    assert not far["Titans"].equals(model.predict(futr_df=ahead)["Titans"])
+
+    last = (shop["unique_id"] == "c") & (shop["ds"] == shop["ds"].max())
+    with pytest.warns(UserWarning, match=r"'stock' is -80 for series 'c' at 2024-01-05 23:00:00, and counts as -0\.9"):
+        model.predict(changed(shop, last, stock=-80.0), ahead)
+    with pytest.warns(UserWarning, match="'stock' is -80 for series 'c'"):
+        model.score(changed(shop, last, stock=-80.0))
+    with pytest.warns(UserWarning, match="'stock' is -80 for series 'c'"):
+        model.predict_insample(changed(shop, last, stock=-80.0))
+    later = shop[shop["ds"] == shop["ds"].max()].assign(ds=shop["ds"].max() + pd.Timedelta(hours=1), stock=80.0)
+    with pytest.warns(UserWarning, match=r"'stock' is 80 for series 'a' .*; so it is with 2 other values"):
+        model.update(later)
+    with pytest.warns(UserWarning, match=r"'stock' is 80 for series 'c' at 2024-01-05 23:00:00"):
+        tiny(exogenous={"hist": ["stock"]}).fit(changed(shop, last, stock=80.0).drop(columns="price"))
+    facts = pd.DataFrame({"unique_id": list("abc"), "size": [1.0, 2.0, 4.0]})
+    model = tiny(exogenous={"stat": ["size"]}).fit(shop[["unique_id", "ds", "y"]], static_df=facts)
+    with pytest.warns(UserWarning, match=r"'size' is 400 for series 'c', and counts as 7: "):
+        model.predict(shop[["unique_id", "ds", "y"]], static_df=facts.assign(size=[1.0, 2.0, 400.0]))
+
+
+def test_units_are_saved_and_those_of_earlier_models_are_read(tiny, shop, ahead, tmp_path):
+    from safetensors.torch import load_file
+
+    from titans_ts.saved import pack, unpack
+
+    prices = shop.assign(price=shop["price"].where(shop["unique_id"] != "b", 100 * shop["price"]))
+    ahead = ahead.assign(price=ahead["price"].where(ahead["unique_id"] != "b", 150.0))
+    model = tiny(exogenous={"futr": ["price"]}).fit(prices.drop(columns="stock"))
+    assert model.scaling_.exogenous["futr"].apart.all()
+    model.save(tmp_path / "m")
+    assert load_file(tmp_path / "m" / "model.safetensors")["scaling.futr.of_each"].shape == (4, 3, 1)
+    loaded = type(model).load(tmp_path / "m")
+    pd.testing.assert_frame_equal(loaded.predict(futr_df=ahead), model.predict(futr_df=ahead))
+
+    learned, tensors = pack(model)
+    tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("scaling.")}
+    empty = torch.empty(2, 0, dtype=torch.float64)
+    both = torch.tensor([[51.0], [70.0]], dtype=torch.float64)
+    old = tiny(exogenous={"futr": ["price"]})
+    unpack(old, learned, {**tensors, "scaling.hist": empty, "scaling.futr": both, "scaling.stat": empty})
+    told = old.scaling_.table(old.context_).futr.numpy()
+    np.testing.assert_allclose(told, (old.context_.futr - 51) / 70, rtol=1e-6)
+    old.predict(futr_df=ahead.assign(price=1e6))

@@ -1,0 +1,117 @@
+"""The units that the network sees exogenous columns in: of all series together, or of each."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+WIDEST = 8.0  # units that the values of training spread over, at most
+FAINT = 1 / 8  # of the range of a column: of a series whose values spread less, hardly a change would be seen
+FEW = 10  # where one series in so many is faint, each has units of its own
+ROUNDING = 1e-12  # of a value in double precision, relative to it
+TWO = 1e-2  # of a variance: by how much that of a column of two values may differ from what it is by their mean
+
+
+class Moments(NamedTuple):
+    """What units are made of, of each column of each series, ``[N, X]`` each.
+
+    Attributes:
+        count: values that are known.
+        mean, variance: of them; 0 where there is none.
+        low, high: the least and the largest; where there is none, infinite.
+    """
+
+    count: Tensor
+    mean: Tensor
+    variance: Tensor
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def of(cls, values: Tensor, known: Tensor) -> "Moments":
+        """Of ``[R, N, X]``, where ``known``, a mask that broadcasts to it, is true."""
+        known = known.expand_as(values)
+        count, zero = known.sum(0), values.new_zeros(())
+        mean = values.where(known, zero).sum(0) / count.clamp(min=1)
+        variance = (values - mean).where(known, zero).square().sum(0) / count.clamp(min=1)
+        end = values.new_full((1, *values.shape[1:]), torch.inf)  # a table without rows has no least
+        low = torch.cat((values.where(known, end), end)).amin(0)
+        return cls(count, mean, variance, low, torch.cat((values.where(known, -end), -end)).amax(0))
+
+    def pooled(self) -> "Moments":
+        """Of all along the first dimension together."""
+        count = self.count.sum(0)
+        part = self.count / count.clamp(min=1)
+        mean = (part * self.mean).sum(0)
+        variance = (part * (self.variance + (self.mean - mean).square())).sum(0)
+        return Moments(count, mean, variance, self.low.amin(0), self.high.amax(0))
+
+    def joined(self, other: "Moments") -> "Moments":
+        """Of the values of both."""
+        return Moments(*map(torch.stack, zip(self, other, strict=True))).pooled()
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnUnits:
+    """Where columns begin to count, in what units, and where they end.
+
+    A column has the units of all series together. It has those of each where the values of one series in ten spread
+    over less than an eighth of the range of all, as prices in several currencies do; of a series in which it does not
+    change it has those of all even then.
+
+    Attributes:
+        of_all: units of all series together, ``[4, X]``: what counts as 0, the mean; what counts as 1, the deviation,
+            and not less than an eighth of the range, or of a column of two values, which may come once in thousands of
+            rows, their difference; and the least and the largest value, the range of training and as much again to
+            each side. What lies beyond counts as these: a network answers at random to what is far from all it saw.
+            The unit of a column that never changes is infinite: nothing is learned of it, and it has nothing to say
+            later either.
+        of_each: of each series, ``[4, N, X]``.
+        apart: which columns have units of each series, ``[X]``.
+    """
+
+    of_all: Tensor
+    of_each: Tensor
+    apart: Tensor
+
+    @classmethod
+    def of(cls, moments: Moments, rounding: float = ROUNDING) -> "ColumnUnits":
+        """Of what training saw. A column changes if by more than ``rounding`` of its values."""
+        whole = moments.pooled()
+        (reach, changes), (wide, changed) = (_reach(x, rounding) for x in (moments, whole))
+        # as of no other column, the variance is what it is by mean and range
+        two = changed & ((whole.mean - whole.low) * (whole.high - whole.mean) - whole.variance <= TWO * whole.variance)
+        faint = changes & (reach < FAINT * wide)
+        apart = ~two & faint.any(0) & (FEW * faint.sum(0) >= changes.sum(0))
+        of_all = _units(whole, wide, changed)
+        of_all[1] = torch.where(two, wide, of_all[1])
+        return cls(of_all, _units(moments, reach, changes).where(changes & apart, of_all[:, None]), apart)
+
+    def of_series(self, places: list[int | None], new: Moments) -> "ColumnUnits":
+        """Of other series: one that has a place keeps its units; ``new`` has the moments of the rest, in their order."""
+        reach, changes = _reach(new, ROUNDING)
+        made = _units(new, reach, changes).where(changes & self.apart, self.of_all[:, None])
+        fresh = iter(made.unbind(1))
+        parts = [next(fresh) if place is None else self.of_each[:, place] for place in places]
+        return ColumnUnits(self.of_all, torch.stack(parts, dim=1), self.apart)
+
+    def within(self, values: Tensor) -> Tensor:
+        """``[..., N, X]``, no further than columns go."""
+        return values.clamp(self.of_each[2], self.of_each[3])
+
+    def standardised(self, values: Tensor) -> Tensor:
+        """``[..., N, X]`` in these units; NaN stays."""
+        return (self.within(values) - self.of_each[0]) / self.of_each[1]
+
+
+def _reach(moments: Moments, rounding: float) -> tuple[Tensor, Tensor]:
+    """The range of values, and whether there is one."""
+    reach = (moments.high - moments.low).clamp(min=0)
+    return reach, reach > rounding * torch.maximum(moments.low.abs(), moments.high.abs())
+
+
+def _units(moments: Moments, reach: Tensor, changes: Tensor) -> Tensor:
+    unit = torch.maximum(moments.variance.sqrt(), reach / WIDEST).where(changes, torch.inf)
+    least, most = (moments.low - reach).where(changes, -torch.inf), (moments.high + reach).where(changes, torch.inf)
+    return torch.stack((moments.mean, unit, least, most))
