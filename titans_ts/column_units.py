@@ -9,6 +9,7 @@ from torch import Tensor
 WIDEST = 8.0  # units that the values of training spread over, at most
 FAINT = 1 / 8  # of the range of a column: of a series whose values spread less, hardly a change would be seen
 FEW = 10  # where one series in so many is faint, each has units of its own
+ONCE = 10.0  # rows with the rarer of two values by which half of what it says is believed
 ROUNDING = 1e-12  # of a value in double precision, relative to it
 TWO = 1e-2  # of a variance: by how much that of a column of two values may differ from what it is by their mean
 
@@ -62,9 +63,10 @@ class ColumnUnits:
 
     Attributes:
         of_all: units of all series together, ``[4, X]``: what counts as 0, the mean; what counts as 1, the deviation,
-            and not less than an eighth of the range, or of a column of two values, which may come once in thousands of
-            rows, their difference; and the least and the largest value, the range of training and as much again to
-            each side. What lies beyond counts as these: a network answers at random to what is far from all it saw.
+            and not less than an eighth of the range; and the least and the largest value, the range of training and as
+            much again to each side. What lies beyond counts as these: a network answers at random to what is far from
+            all it saw. The unit of a column of two values, one of which may come once in thousands of rows, is their
+            difference, or more where that is in fewer than some ten rows, of which little is learned.
             The unit of a column that never changes is infinite: nothing is learned of it, and it has nothing to say
             later either.
         of_each: of each series, ``[4, N, X]``.
@@ -81,11 +83,13 @@ class ColumnUnits:
         whole = moments.pooled()
         (reach, changes), (wide, changed) = (_reach(x, rounding) for x in (moments, whole))
         # as of no other column, the variance is what it is by mean and range
-        two = changed & ((whole.mean - whole.low) * (whole.high - whole.mean) - whole.variance <= TWO * whole.variance)
+        above, below = whole.mean - whole.low, whole.high - whole.mean
+        two = changed & (above * below - whole.variance <= TWO * whole.variance)
+        rarer = whole.count * torch.minimum(above, below) / wide
         faint = changes & (reach < FAINT * wide)
         apart = ~two & faint.any(0) & (FEW * faint.sum(0) >= changes.sum(0))
         of_all = _units(whole, wide, changed)
-        of_all[1] = torch.where(two, wide, of_all[1])
+        of_all[1] = torch.where(two, wide * (1 + ONCE / rarer), of_all[1])
         return cls(of_all, _units(moments, reach, changes).where(changes & apart, of_all[:, None]), apart)
 
     def of_series(self, places: list[int | None], new: Moments) -> "ColumnUnits":
