@@ -16,7 +16,7 @@ from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
 from titans_ts.scaling import tensor
-from titans_ts.training_rows import border_row, trainable
+from titans_ts.training_rows import border_row, smaller_validation, trainable
 from titans_ts.windows import Table, first_rows, in_holes
 
 if TYPE_CHECKING:
@@ -86,9 +86,11 @@ def _of_old_series(whole: Panel, forecaster: "TitansForecaster", cutoff: int, va
         return whole
     young = set(range(len(whole.ids))) - set(kept)
     left_out = [whole.ids[i] for i in sorted(young)]
+    least = forecaster.input_size + forecaster.h
+    advice = smaller_validation(before.of_series(sorted(young)), least, forecaster.h)
     warn_caller(
         f"{len(left_out)} series begin too late to train on before {whole.index[cutoff]} and are left out there: "
-        f"{left_out[:8]}."
+        f"{left_out[:8]}. {advice}".strip()
     )
     return whole.of_series(kept)
 

@@ -66,7 +66,7 @@ Dates = Annotated[
 ]
 Zone = Annotated[
     str | None,
-    typer.Option("--timezone", help="Place whose clock is meant, of stamps with an offset: 'Europe/Berlin'."),
+    typer.Option("--timezone", help="Place whose clock and days are meant: 'Europe/Berlin'."),
 ]
 Freq = Annotated[str | None, typer.Option(help="Step of the time axis: 'h', '15min', 'D', 'MS' ... Default: inferred.")]
 LossOption = Annotated[Loss, typer.Option(help="What is learned: a point, quantiles, or a distribution.")]
@@ -225,7 +225,7 @@ def backtest(
     quiet: Quiet = False,
 ) -> None:
     """Train on the past, forecast what followed, and print the errors."""
-    from titans_ts.naive import COLUMN, with_naive
+    from titans_ts.naive import COLUMN, season_of_frame, with_naive
 
     writable(out, "table")
     writable(plot, "picture")
@@ -244,7 +244,8 @@ def backtest(
     )
     if out is not None:
         _write(found, out)
-    beside = with_naive(found, frame, freq=made.freq)
+    season = season_of_frame(frame, made.freq)
+    beside = with_naive(found, frame, freq=made.freq, season_length=season)
     error, naive = (beside["y"] - beside[model] for model in ("Titans", COLUMN))
     table = pd.DataFrame(
         {"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2, "naive MAE": naive.abs()}
@@ -258,7 +259,7 @@ def backtest(
         table.loc[TOTAL] = table.mean()
     table["RMSE"] = table["RMSE"] ** 0.5  # behind the mean of all, which is one of squares
     typer.echo(table.round(4).to_string())
-    typer.echo("naive: each step as it was a season ago, or as the last value where there is no season", err=True)
+    typer.echo(f"naive: {'the last value' if season == 1 else f'each step as it was {season} rows ago'}", err=True)
     if plot is not None:
         from titans_ts.plots import plot_backtest
 

@@ -15,10 +15,11 @@ _OPTIONS = {
     "df.rename(columns={...: 'unique_id', ...: 'ds', ...: 'y'})": f"Drop it, or {_NUMBERS}; or, if this is a long "
     "file, name its columns: --id, --time, --target",
     "Convert it with pd.to_numeric": _NUMBERS.capitalize(),
+    "Words are encoded, for instance by pd.get_dummies": "Write words as columns of 0 and 1",
     "Fill the gap (for instance df.resample, or missing='interpolate' or 'mask')": "Fill the gap (or --missing "
     "interpolate or mask)",
-    "name the place whose clock it is: ds.dt.tz_localize('Europe/Berlin', ambiguous='infer')": "write the stamps with "
-    "their offset from UTC, and name the place: --timezone Europe/Berlin",
+    "name the place whose clock it is: ds.dt.tz_localize('Europe/Berlin', ambiguous='infer')": "name the place "
+    "whose clock it is: --timezone Europe/Berlin",
     "Fill them (for instance df.interpolate())": "Fill them",
     "Make them regular (for instance df.resample), or pass freq": "Make them regular, or name --freq",
     "df.sort_index(), or df.sort_values('ds')": "its rows by their time",
@@ -70,11 +71,14 @@ def told() -> Iterator[None]:
         return _ARGUMENT.sub(lambda found: _OPTIONS[found[0]], str(message))
 
     with warnings.catch_warnings():
-        shown = warnings.showwarning
+        shown, told_before = warnings.showwarning, set()
 
         def show(message: Warning | str, *where: Any, **more: Any) -> None:
             if isinstance(message, UserWarning):
-                typer.secho(f"Warning: {said(message)}", fg="yellow", err=True)
+                words = said(message)
+                if words not in told_before:  # each trial of a search warns of the data
+                    typer.secho(f"Warning: {words}", fg="yellow", err=True)
+                told_before.add(words)
             else:
                 shown(message, *where, **more)
 

@@ -18,12 +18,12 @@ class Moments(NamedTuple):
     """What units are made of, of each column of each series, ``[N, X]`` each.
 
     Attributes:
-        count: values that are known.
+        number: of values that are known.
         mean, variance: of them; 0 where there is none.
         low, high: the least and the largest; where there is none, infinite.
     """
 
-    count: Tensor
+    number: Tensor
     mean: Tensor
     variance: Tensor
     low: Tensor
@@ -42,8 +42,8 @@ class Moments(NamedTuple):
 
     def pooled(self) -> "Moments":
         """Of all along the first dimension together."""
-        count = self.count.sum(0)
-        part = self.count / count.clamp(min=1)
+        count = self.number.sum(0)
+        part = self.number / count.clamp(min=1)
         mean = (part * self.mean).sum(0)
         variance = (part * (self.variance + (self.mean - mean).square())).sum(0)
         return Moments(count, mean, variance, self.low.amin(0), self.high.amax(0))
@@ -85,7 +85,7 @@ class ColumnUnits:
         # as of no other column, the variance is what it is by mean and range
         above, below = whole.mean - whole.low, whole.high - whole.mean
         two = changed & (above * below - whole.variance <= TWO * whole.variance)
-        rarer = whole.count * torch.minimum(above, below) / wide
+        rarer = whole.number * torch.minimum(above, below) / wide
         faint = changes & (reach < FAINT * wide)
         apart = ~two & faint.any(0) & (FEW * faint.sum(0) >= changes.sum(0))
         of_all = _units(whole, wide, changed)
@@ -93,7 +93,7 @@ class ColumnUnits:
         return cls(of_all, _units(moments, reach, changes).where(changes & apart, of_all[:, None]), apart)
 
     def of_series(self, places: list[int | None], new: Moments) -> "ColumnUnits":
-        """Of other series: one that has a place keeps its units; ``new`` has the moments of the rest, in their order."""
+        """Of other series: one that has a place keeps its units; ``new`` has the moments of the rest, in order."""
         reach, changes = _reach(new, ROUNDING)
         made = _units(new, reach, changes).where(changes & self.apart, self.of_all[:, None])
         fresh = iter(made.unbind(1))

@@ -28,19 +28,40 @@ _WHOLE = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(([01]\d|2[0-3])([0-5]
 _ISO = r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)?$"
 
 
-def in_place(stamps: pd.Series, timezone: str | None) -> pd.Series:
-    """Time stamps by the clock of a place; None: as they are."""
+def in_place(stamps: pd.Series, timezone: str | None, series: pd.Series | None = None) -> pd.Series:
+    """Time stamps by the clock of a place; None: as they are.
+
+    Those without an offset are read on that clock. An hour that it shows twice is the first and then the second time,
+    as the rows of a series go on.
+
+    Args:
+        stamps: of a file.
+        timezone: name of the place.
+        series: whose each row is; None: of one.
+
+    Raises:
+        ValueError: no such place, whole numbers, or a clock that never showed such times.
+    """
     if timezone is None:
         return stamps
-    if not isinstance(stamps.dtype, pd.DatetimeTZDtype):
-        raise ValueError(
-            f"--timezone is for time stamps with an offset from UTC, such as 2024-01-01T00:00+01:00, and column "
-            f"{stamps.name!r} has none ({stamps.iloc[0]}): leave it out, they are taken as they stand."
-        )
+    if not pd.api.types.is_datetime64_any_dtype(stamps):
+        raise ValueError(f"--timezone is for time stamps, and column {stamps.name!r} has {stamps.dtype} ones.")
     try:
-        return stamps.dt.tz_convert(timezone)
+        pd.Timestamp(0, tz="UTC").tz_convert(timezone)
     except (KeyError, ValueError) as error:  # of zoneinfo, which knows no such name
         raise ValueError(f"{timezone!r} is no time zone; expected a name such as 'Europe/Berlin'.") from error
+    if isinstance(stamps.dtype, pd.DatetimeTZDtype):
+        return stamps.dt.tz_convert(timezone)
+    try:
+        if series is None:
+            return stamps.dt.tz_localize(timezone, ambiguous="infer")
+        parts = [own.dt.tz_localize(timezone, ambiguous="infer") for _, own in stamps.groupby(series, sort=False)]
+        return pd.concat(parts).reindex(stamps.index) if parts else stamps
+    except ValueError as error:  # an hour that is left out in spring, or one that could be either in autumn
+        raise ValueError(
+            f"column {stamps.name!r} is not by the clock of {timezone}: {error}. Write such stamps with their offset "
+            "from UTC, as 2024-10-27T02:30+01:00."
+        ) from error
 
 
 def read_stamps(column: pd.Series, date_format: str | None, warn: bool = True, others: Sequence[str] = ()) -> pd.Series:

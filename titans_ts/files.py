@@ -46,8 +46,8 @@ def read_series(
         id: column that names the series of a long file; None: "unique_id", and without it the file is wide.
         target: column of values of a long file; None: "y".
         date_format: of the time stamps, such as "%d.%m.%Y"; None: read from them.
-        timezone: the place whose clock and days are meant, such as "Europe/Berlin", of stamps that have an offset from
-            UTC; None: as they are, or UTC where their offsets change.
+        timezone: the place whose clock and days are meant, such as "Europe/Berlin"; None: as they are, or UTC where
+            their offsets from UTC change.
 
     Raises:
         ValueError: a column that is not there or is there twice, or stamps that are none or can be read in two ways.
@@ -311,7 +311,8 @@ def _stamped(
         raise ValueError(f"no column is left for the time ('ds', or as --time names it): there are {list(table)[:8]}.")
     _check_column(table, name, "--time")
     others = [column for column in free if column != name]
-    stamps = in_place(read_stamps(table[name], date_format, timezone is None, others), timezone)
+    stamps = read_stamps(table[name], date_format, timezone is None, others)
+    stamps = in_place(stamps, timezone, table.get("unique_id"))
     return _renamed(table.assign(**{name: stamps}), {name: "ds"})
 
 

@@ -299,7 +299,10 @@ def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
         )
     for name in ("y", *beside):
         if not holds_numbers(df[name]):
-            raise ValueError(f"column {name!r} must be numeric, got {df[name].dtype}. Convert it with pd.to_numeric.")
+            encode = "" if name == "y" else " Words are encoded, for instance by pd.get_dummies."
+            raise ValueError(
+                f"column {name!r} must be numeric, got {df[name].dtype}. Convert it with pd.to_numeric.{encode}"
+            )
     check_kind(df["ds"])
     for name in ("unique_id", "ds"):
         if df[name].isna().any():

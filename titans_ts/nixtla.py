@@ -216,7 +216,7 @@ class Standardised(nn.Module):
     reach beyond a series, which are no values.
     """
 
-    count: Tensor
+    number: Tensor
     mean: Tensor
     variance: Tensor
     low: Tensor

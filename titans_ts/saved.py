@@ -109,7 +109,7 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
     else:
         last = pd.Timestamp(learned["last"], tz="UTC").tz_convert(learned["timezone"])
         if isinstance(freq, dict):
-            freq = pd.DateOffset(**freq)
+            freq = (pd.offsets.CustomBusinessDay if "weekmask" in freq else pd.DateOffset)(**freq)
             model.freq = None if model.freq is None else freq
         freq = pd.tseries.frequencies.to_offset(freq)
         index = date_range(freq, end=last, periods=rows).as_unit(learned["unit"])
@@ -142,7 +142,7 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
 
 def _column_units(tensors: dict[str, Tensor], N: int) -> dict[str, ColumnUnits]:
     """Of the columns of each kind, for N series."""
-    found = {}
+    found: dict[str, ColumnUnits] = {}
     for kind in ("hist", "futr", "stat"):
         if kind in tensors:  # until 2026-11 mean and deviation of all series together were kept
             old = tensors[kind]
@@ -164,13 +164,16 @@ def _stream(said: dict[str, Any], tensors: dict[str, Tensor]) -> online.Stream:
 
 
 def _freq(step: Step) -> Any:
-    """A step in JSON: a number, a name, or what a DateOffset was made of.
+    """A step in JSON: a number, a name, or what a DateOffset or business days with holidays are made of.
 
     Raises:
-        ValueError: one that is none of these, such as business days with holidays of their own.
+        ValueError: one that is none of these.
     """
     if isinstance(step, int):
         return step
+    if type(step) is pd.offsets.CustomBusinessDay and not step.kwds["offset"]:
+        days = "".join(str(int(day)) for day in step.calendar.weekmask)
+        return {"n": step.n, "weekmask": days, "holidays": [str(day) for day in step.calendar.holidays]}
     made_of = {"n": step.n, **getattr(step, "kwds", {})}
     if type(step) is pd.DateOffset and all(isinstance(value, int) for value in made_of.values()):
         return made_of

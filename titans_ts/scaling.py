@@ -122,8 +122,8 @@ class Scaling:
         return cls(columns, Units.of(panel.measured, panel.index, columns.profile), exogenous)
 
     def of_panel(self, panel: Panel, known: Panel) -> "Scaling":
-        """For the series of a panel: one of ``known``, which has those of ``fit``, keeps its units from there, a new one
-        has those of what is known of it."""
+        """For the series of a panel: one of ``known``, which has those of ``fit``, keeps its units, a new one has those
+        of what is known of it."""
         if panel.ids == known.ids:
             return self
         places = known.places(panel.ids)

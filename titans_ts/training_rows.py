@@ -51,8 +51,8 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
         which = f"series {short[0]!r} has" if len(short) == 1 else f"{len(short)} series have, first {short[:8]!r},"
         raise ValueError(
             f"{which} {rows.min()} rows for training (before the last {val_size}, which are for validation), but "
-            f"input_size + h = {least} are needed. Give more of the past, leave such series out, or lower input_size "
-            "or h."
+            f"input_size + h = {least} are needed. {smaller_validation(panel, least, h)}Give more of the "
+            "past, leave such series out, or lower input_size or h."
         )
     return border
 
@@ -77,6 +77,12 @@ def border_row(T: int, least: int, h: int, val_size: int | None) -> int:
             f"input_size + h = {least}. Use val_size=0 to train on all rows."
         )
     return border
+
+
+def smaller_validation(panel: Panel, least: int, h: int) -> str:
+    """What leaves ``least`` rows of each series to train on, in words; nothing where nothing does."""
+    rows = len(panel.values) - int(first_rows(tensor(panel.values)).max()) - least
+    return f"With val_size={rows if rows >= h else 0} there are enough. " if rows >= 0 else ""
 
 
 def _rows_before(panel: Panel, border: int) -> np.ndarray:

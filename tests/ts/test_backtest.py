@@ -165,6 +165,10 @@ def test_a_series_that_is_too_young_for_a_cutoff_is_left_out_there(tiny, wide, t
     with pytest.warns(UserWarning, match=says) as told:
         found = model.cross_validation(frame, n_windows=3, val_size=0, refit=True)
     assert told[0].filename == __file__
+    assert "With val_size" not in str(told[0].message)  # it begins too late for any
+    later = wide.index[94]  # three cutoffs from here 16 rows are there, of which a fifth is for validation
+    with pytest.warns(UserWarning, match=r"left out there: \['c'\]\. With val_size=6 there are enough"):
+        model.cross_validation(to_long(wide).loc[lambda x: (x["unique_id"] != "c") | (x["ds"] >= later)])
     counts = found.groupby(["cutoff", "unique_id"]).size().unstack()
     assert counts.loc[wide.index[107], ["a", "b"]].tolist() == [4, 4]
     assert counts["c"].isna().tolist() == [True, False, False]

@@ -127,6 +127,20 @@ def test_tune_saves_the_best(run, wide_file, tmp_path):
     assert TitansForecaster.load(tmp_path / "m").predict().shape == (4, 3)
 
 
+def test_a_search_warns_of_the_data_once(run, wide, to_long, tmp_path):
+    to_long(wide).assign(price=1.0).to_csv(tmp_path / "x.csv", index=False)
+    arguments = ["--trials", "2", "--futr", "price", "--horizon", "4", "--epochs", "1", "--quiet"]
+    said = run("tune", tmp_path / "x.csv", "--model", tmp_path / "m", *arguments).stderr
+    assert said.count("['price'] never change in the training rows") == 1
+
+
+def test_words_in_a_column_are_told_how_to_be_written(run, wide, to_long, tmp_path):
+    to_long(wide).assign(kind="sale").to_csv(tmp_path / "x.csv", index=False)
+    said = run("fit", tmp_path / "x.csv", "--futr", "kind", "--model", tmp_path / "m", *SMALL, code=1).stderr
+    assert "column 'kind' must be numeric" in said
+    assert "Write words as columns of 0 and 1." in said
+
+
 def test_trials_that_failed_or_still_run_are_not_counted(run, wide_file, tmp_path):
     storage = f"sqlite:///{tmp_path / 's.db'}"
     arguments = ["--trials", "1", "--storage", storage, "--horizon", "4", "--epochs", "1", "--quiet"]
@@ -292,7 +306,9 @@ def test_bars_are_not_among_what_is_printed(run, wide_file, tmp_path):
 
 def test_a_backtest_ends_with_the_errors_of_all(run, wide, wide_file, tmp_path):
     out = tmp_path / "x.csv"
-    said = run("backtest", wide_file, "--windows", "2", "--level", "80", "--out", out, *SMALL).stdout
+    result = run("backtest", wide_file, "--windows", "2", "--level", "80", "--out", out, *SMALL)
+    assert "naive: each step as it was 24 rows ago" in result.stderr
+    said = result.stdout
     lines = {line.split()[0]: [float(x) for x in line.split()[1:]] for line in said.splitlines()[2:]}
     each, last = np.array([lines[name] for name in "abc"]), lines["(all)"]
     frame = pd.read_csv(out)

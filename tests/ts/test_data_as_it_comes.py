@@ -164,8 +164,15 @@ def test_a_step_of_time_without_a_name_is_saved_whole_or_refused(tiny, tmp_path)
     pd.testing.assert_frame_equal(again.predict(long(80, index=months)), model.predict(long(80, index=months)))
     step = CustomBusinessDay(calendar=USFederalHolidayCalendar())
     days = pd.date_range("2024-01-02", periods=80, freq=step, name="ds")
+    model = tiny(freq=step).fit(long(80, index=days))
+    model.save(tmp_path / "days")
+    again = TitansForecaster.load(tmp_path / "days")
+    pd.testing.assert_frame_equal(again.predict(), model.predict())
+    assert again.update(long(81, index=days.union([days[-1] + step]))[80::81]).context_.index[-1] == days[-1] + step
+    hours = pd.offsets.CustomBusinessHour(start="08:00")
+    model = tiny(freq=hours).fit(long(80, index=pd.date_range("2024-01-02", periods=80, freq=hours, name="ds")))
     with pytest.raises(ValueError, match="it cannot be saved"):
-        tiny(freq=step).fit(long(80, index=days)).save(tmp_path / "days")
+        model.save(tmp_path / "hours")
 
 
 def test_wide_polars_and_rows_left_out_at_a_cutoff_can_be_backtested(tiny, wide):

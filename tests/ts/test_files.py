@@ -370,8 +370,31 @@ def test_days_of_a_place_are_days(tmp_path):
     assert found.tolist() == days.tolist()
     with pytest.raises(ValueError, match="'Berlin' is no time zone; expected"):
         read_series(path, timezone="Berlin")
-    with pytest.raises(ValueError, match=r"has none .* leave it out"):
-        read_series(stored(WIDE, tmp_path, "y.csv"), timezone="Europe/Berlin")
+
+
+def test_stamps_without_an_offset_are_read_by_the_clock_of_the_place(tmp_path):
+    """Which shows an hour twice in autumn, and none in spring."""
+    hours = pd.date_range("2024-10-26 20:00", periods=12, freq="h", tz="Europe/Berlin", name="ds")
+    assert hours.tz_localize(None).has_duplicates
+    frame = pd.DataFrame({"a": np.arange(12.0), "b": np.arange(12.0)}, index=hours.tz_localize(None))
+    path = stored(frame, tmp_path, "x.csv")
+    found = read_series(path, timezone="Europe/Berlin")
+    assert found.index.tolist() == hours.tolist()
+    long = frame.reset_index().melt("ds", var_name="name", value_name="y")
+    apart = stored(long, tmp_path, "long.csv", index=False)
+    mixed = stored(long.sort_values("ds", kind="stable"), tmp_path, "mixed.csv", index=False)
+    for path in (apart, mixed):
+        found = read_series(path, id="name", timezone="Europe/Berlin")
+        for _, own in found.groupby("unique_id"):
+            assert own["ds"].tolist() == hours.tolist()
+    once = stored(frame.iloc[~hours.tz_localize(None).duplicated()], tmp_path, "once.csv")
+    with pytest.raises(ValueError, match=r"'ds' is not by the clock of Europe/Berlin: .*with their offset from UTC"):
+        read_series(once, timezone="Europe/Berlin")
+    spring = pd.date_range("2024-03-31", periods=6, freq="h", name="ds")
+    with pytest.raises(ValueError, match=r"'ds' is not by the clock of Europe/Berlin: 2024-03-31 02:00:00"):
+        read_series(stored(frame.iloc[:6].set_index(spring), tmp_path, "y.csv"), timezone="Europe/Berlin")
+    with pytest.raises(ValueError, match="--timezone is for time stamps, and column 'ds' has int64 ones"):
+        read_series(stored(frame.iloc[:6].set_index(pd.RangeIndex(6, name="ds")), tmp_path, "z.csv"), timezone="UTC")
 
 
 def test_a_series_may_be_called_na(tmp_path):

@@ -167,8 +167,13 @@ def test_too_short_a_series_is_refused_with_the_rows_needed(tiny, wide, to_long)
     with pytest.warns(UserWarning, match="16 rows are too few to keep h=4 of them for validation") as told:
         tiny().fit(wide.iloc[:16])
     assert told[0].filename == __file__
-    with pytest.raises(ValueError, match=r"series 'b' has 0 rows for training"):
+    with pytest.raises(ValueError, match=r"series 'b' has 0 rows for training .*With val_size=4 there are enough"):
         tiny().fit(late)
+    tiny(max_epochs=1).fit(late, val_size=4)
+    with pytest.raises(ValueError, match=r"needed\. With val_size=0 there are enough"):
+        tiny().fit(late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[101])])
+    with pytest.raises(ValueError, match=r"needed\. Give more of the past"):
+        tiny().fit(late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[105])])
     with pytest.raises(ValueError, match="series 'b' is shorter than input_size=12"):
         model.predict(late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[-5])])
 

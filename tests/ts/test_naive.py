@@ -3,9 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from pandas.tseries.offsets import CustomBusinessDay
 
 from titans_datasets import load
-from titans_ts.naive import season_of, with_naive
+from titans_ts.naive import season_of, season_of_frame, with_naive
 
 
 def asked(frame, cutoff, h):
@@ -16,11 +17,19 @@ def asked(frame, cutoff, h):
 
 @pytest.mark.parametrize(
     ("freq", "rows"),
-    [("h", 24), ("15min", 96), ("10min", 144), ("6h", 4), ("D", 7), ("W", 52), ("MS", 12), ("QS", 4), ("YS", 1)],
+    [
+        *[("h", 24), ("15min", 96), ("10min", 144), ("6h", 4), ("D", 7), ("2D", 1), ("B", 5), ("W", 52), ("2W", 26)],
+        *[("MS", 12), ("QS", 4), ("YS", 1), (CustomBusinessDay(holidays=["2020-01-08"]), 5)],
+        (CustomBusinessDay(weekmask="Mon Tue Wed Thu Fri Sat"), 6),
+    ],
+    ids=str,
 )
 def test_a_season_is_the_next_longer_habit(freq, rows):
-    assert season_of(pd.date_range("2020-01-01", periods=40, freq=freq)) == rows
-    assert season_of(pd.RangeIndex(40)) == 1
+    index = pd.date_range("2020-01-02", periods=40, freq=freq)
+    assert season_of(index, index.freq) == rows
+    assert season_of(pd.RangeIndex(40), 1) == 1
+    frame = pd.DataFrame({"a": np.arange(40.0)}, index=index.rename("ds"))
+    assert season_of_frame(frame, None if isinstance(freq, str) else freq) == rows
 
 
 def test_each_step_is_as_it_was_whole_seasons_before_the_cutoff(wide):

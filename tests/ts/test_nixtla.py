@@ -225,9 +225,7 @@ def test_columns_have_the_units_of_all_that_training_saw():
     torch.manual_seed(0)
     sizes = torch.tensor([[1e-6, 1e6, 0.0, 1.0], [1e-6, 1e2, 0.0, 1.0]])
     units = Standardised(columns=4, series=2)
-    batches = [
-        torch.randn(4, 5, 2, 4) * sizes + torch.tensor([0.0, 0.0, 1e7, 0.0]) + i * sizes * 0.1 for i in range(6)
-    ]
+    batches = [torch.randn(4, 5, 2, 4) * sizes + torch.tensor([0.0, 0.0, 1e7, 0.0]) + i * sizes * 0.1 for i in range(6)]
     for batch in batches:
         batch[..., 3] = (batch[..., 3] > 2).float()
     assert not units.eval()(batches[0]).any()  # nothing is known yet
@@ -241,8 +239,9 @@ def test_columns_have_the_units_of_all_that_training_saw():
     assert 0.1 < found[..., 3].max() - found[..., 3].min() < 1
     torch.testing.assert_close(units.eval()(batches[-1]), found)
     far = units(1e9 * sizes.expand(1, 1, 2, 4))
-    assert far.isfinite().all() and far.max() < 30  # the range of training and as much again
-    assert int(units.count[0, 0]) == 120
+    assert far.isfinite().all()
+    assert far.max() < 30  # the range of training and as much again
+    assert int(units.number[0, 0]) == 120
     assert not Standardised(3, 1)(torch.full((1, 1, 1, 3), 7.0)).any()  # a row deviates by nothing
 
 

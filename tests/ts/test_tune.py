@@ -70,6 +70,40 @@ def test_a_sampler_and_callbacks_of_optuna_are_taken(tiny, wide):
     assert ended == [("titans_ts", 0), ("titans_ts", 1)]
 
 
+def test_a_sampler_with_a_seed_does_not_draw_the_same_trials_again(tiny, wide, tmp_path):
+    def drawn(n_trials):
+        sampler = optuna.samplers.RandomSampler(seed=3)
+        options = {"space": rates, "storage": tmp_path / "study.journal", "verbose": 0, "sampler": sampler}
+        return [t.params["learning_rate"] for t in tune(wide, tiny(), n_trials=n_trials, **options).study_.trials]
+
+    def rates(trial, facts):
+        return {"learning_rate": trial.suggest_float("learning_rate", 1e-6, 1e-2)}
+
+    first = drawn(2)
+    assert drawn(4)[:2] == first
+    assert len(set(drawn(5))) == 5
+
+
+def test_settings_that_do_not_go_with_the_data_are_a_bad_choice_and_not_the_end(tiny, wide):
+    def some(trial, facts):
+        return {"input_size": trial.suggest_categorical("input_size", [12, 110])}
+
+    sampler = optuna.samplers.GridSampler({"input_size": [12, 110]}, seed=0)
+    says = r"trial \d with {'input_size': 110}: .*input_size \+ h = 114.* It counts as a bad choice\."
+    with pytest.warns(UserWarning, match=says):
+        found = tune(wide, tiny(), n_trials=2, space=some, verbose=0, sampler=sampler)
+    assert found.input_size == 12
+    with (
+        pytest.warns(UserWarning, match="bad choice"),
+        pytest.raises(
+            ValueError,
+            match=r"3 trials failed and none has gone well\. The last: trial 2 with {'input_size': 110}: .*114",
+        ),
+    ):
+        tune(wide, tiny(), n_trials=9, space=lambda trial, _: {"input_size": trial.suggest_int("input_size", 110, 110)},
+             verbose=0)  # fmt: skip
+
+
 @pytest.mark.parametrize("file", ["study.db", "study.journal"])
 def test_a_study_goes_on_to_the_number_of_trials_asked_for(tiny, wide, tmp_path, file):
     storage = tmp_path / file

@@ -24,6 +24,8 @@ Estimator = TypeVar("Estimator", bound=Any)
 
 Callback = Callable[[optuna.Study, optuna.trial.FrozenTrial], None]
 
+UNFIT = 3  # trials that may fail before one has gone well
+
 FINISHED = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
 
 
@@ -43,7 +45,8 @@ def open_study(
         identity: what must be the same for a study to be continued, such as the data's ``digest``.
         random_state: of the sampler, which goes on where trials are there; processes that share a study need different
             ones, or None.
-        sampler: what proposes settings; None: Optuna's TPE. One that is given has a seed of its own.
+        sampler: what proposes settings; None: Optuna's TPE. One that is given has a seed of its own, and goes on by
+            chance where trials are there.
 
     Raises:
         ValueError: the study there is of other data or settings; or the storage is something else, or cannot be opened.
@@ -57,8 +60,12 @@ def open_study(
             pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
         )
         # the same seed again would draw the first trials again
-        seed = None if random_state is None else random_state + len(study.get_trials(deepcopy=False))
-        study.sampler = optuna.samplers.TPESampler(seed=seed) if sampler is None else sampler
+        trials = len(study.get_trials(deepcopy=False))
+        if sampler is None:
+            sampler = optuna.samplers.TPESampler(seed=None if random_state is None else random_state + trials)
+        elif trials:
+            sampler.reseed_rng()
+        study.sampler = sampler
     there = study.user_attrs.get("identity")
     if there is None:
         study.set_user_attr("identity", dict(identity))
@@ -81,7 +88,8 @@ def run_study(
 ) -> None:
     """Trials until ``n_trials`` of the study are finished in all, by whichever process, or for ``timeout`` seconds.
 
-    A trial that fails with a floating-point error counts as a bad choice, as a pruned one does, not as the end.
+    A trial that diverges counts as a bad choice, as a pruned one does, not as the end. So does one whose settings do
+    not go with the data, with a warning; but the third of these ends the study where no trial has gone well.
     """
     from optuna.study import MaxTrialsCallback
 
@@ -91,7 +99,7 @@ def run_study(
         return
     with _quiet():
         study.optimize(
-            lambda trial: _bad_if_diverged(objective, trial),
+            lambda trial: _bad_if_unfit(objective, trial),
             n_trials=left,
             timeout=timeout,
             callbacks=[MaxTrialsCallback(n_trials, states=FINISHED), *callbacks],
@@ -123,6 +131,7 @@ def best_of(
 
     Raises:
         TypeError: a space that returns no settings.
+        ValueError: trials failed, and none has gone well.
         FloatingPointError: the best settings diverged, twice.
     """
 
@@ -135,7 +144,10 @@ def best_of(
             trial.set_user_attr("settings", kept)
         model = clone(base).set_params(**settings)
         begin = time.perf_counter()
-        error = judge(model, trial)
+        try:
+            error = judge(model, trial)
+        except ValueError as unfit:
+            raise _Unfit from unfit
         trial.set_user_attr("seconds", round(time.perf_counter() - begin, 1))
         return error
 
@@ -150,11 +162,24 @@ def best_of(
     return best
 
 
-def _bad_if_diverged(objective: Callable[[optuna.Trial], float], trial: optuna.Trial) -> float:
+class _Unfit(Exception):
+    """Settings that do not go with the data; the cause says why."""
+
+
+def _bad_if_unfit(objective: Callable[[optuna.Trial], float], trial: optuna.Trial) -> float:
     try:
         return objective(trial)
     except FloatingPointError as error:  # the sampler learns from pruned trials, and nothing from failed ones
         raise optuna.TrialPruned(str(error)) from error
+    except _Unfit as error:
+        said = f"trial {trial.number} with {trial.params}: {error.__cause__}"
+        trial.set_user_attr("unfit", str(error.__cause__))
+        before = trial.study.get_trials(deepcopy=False)
+        well = any(t.state == optuna.trial.TrialState.COMPLETE for t in before)
+        if not well and sum("unfit" in t.user_attrs for t in before) >= UNFIT:
+            raise ValueError(f"{UNFIT} trials failed and none has gone well. The last: {said}") from error.__cause__
+        warnings.warn(f"{said} It counts as a bad choice.", stacklevel=2)
+        raise optuna.TrialPruned(str(error.__cause__)) from error
 
 
 def report_to(trial: optuna.Trial) -> Callable[[int, float], None]:
