@@ -1,6 +1,6 @@
 """Train a TitansForecaster, score it beside two baselines, and leave a picture, the numbers and the model.
 
-    python benchmarks/demo.py [--out out/demo] [--offline-panel]
+    python benchmarks/demo.py [--out out/demo] [--offline-panel] [--max-epochs 30]
 
 Data: ETTh1 from TITANS_DATA_HOME, else from ../shared/data beside the checkout, else from the download cache, else
 downloaded and verified. If none can be had, the same is run on the AirPassengers panel that comes with neuralforecast.
@@ -31,6 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for picture, metrics and model")
     parser.add_argument("--offline-panel", action="store_true", help="run on the AirPassengers panel in any case")
+    parser.add_argument("--max-epochs", type=int, help="of the forecaster: fewer end sooner; default: its own")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
 
@@ -41,7 +42,8 @@ def main() -> None:
     print(f"{data.name}: lookback {input_size}, horizon {h}, {len(inputs)} test windows of {inputs.shape[2]} series\n")
 
     begin = time.perf_counter()
-    forecaster = TitansForecaster(**settings, random_state=0)
+    epochs = {} if args.max_epochs is None else {"max_epochs": args.max_epochs}
+    forecaster = TitansForecaster(**settings, **epochs, random_state=0)
     forecaster.fit(frame.iloc[: data.split.val.stop], val_size=data.val_size)
     seconds = time.perf_counter() - begin
 

@@ -271,8 +271,8 @@ def run(cases: list[Case], s: Shapes, end: float) -> None:
         except Exception as error:  # of a peer or of the compiler, which have errors of their own
             row = {"case": case, "unavailable": _reason(error)}
         record(row, s)
-        gc.collect()  # what stands in a cycle would be part of the next case's peak
         if s.device == "cuda":
+            gc.collect()  # what stands in a cycle would be part of the next case's peak
             torch.cuda.synchronize()  # raises where a kernel broke the device for good: nothing here would run any more
             torch.cuda.empty_cache()
 

@@ -20,7 +20,7 @@ def test_without_data_and_network_the_demo_says_so_and_runs_on_the_panel(tmp_pat
         "OMP_NUM_THREADS": "1",
     }
     out = tmp_path / "out"
-    command = [sys.executable, str(DEMO), "--out", str(out)]
+    command = [sys.executable, str(DEMO), "--out", str(out), "--max-epochs", "30"]
     run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
     assert run.returncode == 0, run.stderr
     assert "ETTh1 cannot be had" in run.stdout

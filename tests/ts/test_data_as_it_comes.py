@@ -109,10 +109,10 @@ def test_scores_leave_out_what_nobody_measured(tiny):
     holes.loc[50:69, "y"] = np.nan
     model = tiny(missing="interpolate").fit(holes)
     expected, T = [], 100
+    said = model.predict_insample(holes, step_size=1)
     for origin in range(12, T - 4 + 1):
         if np.isnan(holes["y"][origin - 1]):
             continue
-        said = model.predict_insample(holes, step_size=1)
         own = said[said["cutoff"] == HOURS[origin - 1]]
         expected += ((own["Titans"] - own["y"]).abs() / model.scale_[0]).dropna().tolist()
     assert model.score(holes) == pytest.approx(-np.mean(expected), rel=1e-5)

@@ -273,7 +273,7 @@ def test_intervals_of_series_that_ended_hold_what_comes(tiny, loss, missing, lea
 
 @pytest.mark.parametrize("missing", ["mask", "error"])
 def test_lookbacks_without_news_do_not_rule_a_likelihood(tiny, missing):
-    waves = noisy_waves(600)
+    waves = noisy_waves(600, series=5)
     holed = waves.copy()
     for i in range(waves.shape[1]):
         for begin in (60 + 3 * i, 200 + 2 * i, 330 + i):  # longer than a lookback

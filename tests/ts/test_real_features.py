@@ -76,6 +76,7 @@ def test_columns_may_have_holes_where_the_policy_allows_them(wide, missing):
 
 
 def test_a_backtest_says_the_same_again_and_refit_trains_on_what_came(wide):
+    wide = wide.iloc[:1000]
     forecaster, options = TitansForecaster(**SMALL), {"n_windows": 3, "val_size": 200, "level": [80]}
     found = {refit: forecaster.cross_validation(wide, refit=refit, **options) for refit in (False, True)}
     for refit, frame in found.items():
@@ -172,6 +173,7 @@ def test_polars_gives_the_numbers_of_pandas(long, fitted, wide):
 
 
 def test_a_pipeline_and_a_grid_search_over_time_splits(wide):
+    wide = wide.iloc[:1000]
     pipeline = make_pipeline(StandardScaler(), TitansForecaster(**{**SMALL, "max_epochs": 1}))
     search = GridSearchCV(
         pipeline, {"titansforecaster__learning_rate": [1e-7, 1e-2]}, cv=TimeSeriesSplit(n_splits=2, test_size=200)

@@ -139,32 +139,41 @@ def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_pa
     wide.to_pickle(tmp_path / "wide.pkl")  # of this test, read by this test
     script = textwrap.dedent(
         """
-        import os, sys, pandas as pd, torch
+        import multiprocessing, os, sys, pandas as pd, torch
         torch.set_num_threads(1)
         from titans_ts import TitansForecaster
         from titans_ts.tune import tune
-        wide, storage, killed = pd.read_pickle(sys.argv[1]), sys.argv[2], sys.argv[3] == "killed"
+        wide, storage = pd.read_pickle(sys.argv[1]), sys.argv[2]
 
-        def space(trial, facts):
-            if killed and trial.number == 2:
-                os.kill(os.getpid(), 9)
-            return {"learning_rate": trial.suggest_float("learning_rate", 1e-3, 3e-2)}
+        def search(how):
+            def space(trial, facts):
+                if how == "killed" and trial.number == 2:
+                    os.kill(os.getpid(), 9)
+                return {"learning_rate": trial.suggest_float("learning_rate", 1e-3, 3e-2)}
 
-        base = TitansForecaster(h=4, input_size=12, patch_size=4, dim=8, num_layers=1, max_epochs=2)
-        found = tune(wide, base, n_trials=6, space=space, storage=storage, verbose=0)
-        print(len([t for t in found.study_.trials if t.state.is_finished()]))
+            base = TitansForecaster(h=4, input_size=12, patch_size=4, dim=8, num_layers=1, max_epochs=2)
+            found = tune(wide, base, n_trials=6, space=space, storage=storage, verbose=0)
+            if how == "first":
+                print(len([t for t in found.study_.trials if t.state.is_finished()]), flush=True)
+
+        def ends(*how):
+            together = [processes.Process(target=search, args=(h,)) for h in how]
+            for process in together:
+                process.start()
+            for process in together:
+                process.join()
+            return [process.exitcode for process in together]
+
+        processes = multiprocessing.get_context("fork")  # each begins with what was imported once
+        assert ends("killed") == [-9]
+        assert ends("first", "second") == [0, 0]
         """
     )
     (tmp_path / "search.py").write_text(script)
-
-    def start(how):
-        command = [sys.executable, "-W", "ignore", "search.py", "wide.pkl", file, how]
-        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-
-    assert start("killed").wait() == -9
-    together = [start("whole"), start("whole")]
-    assert [p.wait() for p in together] == [0, 0]
-    assert int(together[0].stdout.read()) >= 6
+    command = [sys.executable, "-W", "ignore", "search.py", "wide.pkl", file]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) >= 6
     if file.endswith(".db"):
         storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path / file}")
     else:

@@ -14,15 +14,21 @@ from titans_core.ops.memory.triton.launch import CHOICES, HOPPER
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
+# one process for all cells: most of a cell's time would be the imports
 SCRIPT = """
-import json, sys
+import json, sys, traceback
 sys.path.insert(0, sys.argv[1])
 from memory_kernels import compiled, kernel_of
 
-cell = json.loads(sys.argv[2])
 counts = {"N", "P", "CROWD"}
-special = [p.name for p in kernel_of(*cell[:3]).params if p.name in counts and not p.do_not_specialize]
-print(json.dumps({**compiled(tuple(cell)), "special": special}))
+for line in sys.stdin:
+    cell = json.loads(line)
+    try:
+        special = [p.name for p in kernel_of(*cell[:3]).params if p.name in counts and not p.do_not_specialize]
+        found = {**compiled(tuple(cell)), "special": special}
+    except Exception:
+        found = {"error": traceback.format_exc()}
+    print(json.dumps({"cell": cell, **found}), flush=True)
 """
 
 # a linear memory forgets towards a start by the same kernels
@@ -35,16 +41,37 @@ WIDEST = [("linear", "float32"), ("deep", "bfloat16"), (START, "float32")]
 KINDS += [(*kind, 128, 128, CHOICES[0]) for kind in WIDEST]
 
 
+@pytest.fixture(scope="module")
+def compiler():
+    """Compiles a cell in a process without Triton's interpreter, which is the same for all cells."""
+    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    command = [sys.executable, "-c", SCRIPT, str(BENCHMARKS)]
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+
+        def compile(cell):
+            assert process.poll() is None, "the process ended at an earlier cell"
+            process.stdin.write(json.dumps(cell) + "\n")
+            process.stdin.flush()
+            for line in process.stdout:  # whatever else is printed comes before
+                if line.startswith('{"cell"'):
+                    return json.loads(line)
+            raise AssertionError(f"the process ended with {process.wait()}")
+
+        yield compile
+        process.stdin.close()
+
+
 @pytest.mark.parametrize(("memory", "tokens", "width", "chunk", "choice"), KINDS)
 @pytest.mark.parametrize("part", ["store", "read"])
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_a_kernel_fits_hopper_and_uses_its_matrix_units(direction, part, memory, tokens, width, chunk, choice):
-    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    cell = json.dumps([direction, part, memory, tokens, width, chunk, *choice])
-    command = [sys.executable, "-c", SCRIPT, str(BENCHMARKS), cell]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    found = json.loads(run.stdout.splitlines()[-1])
+def test_a_kernel_fits_hopper_and_uses_its_matrix_units(
+    compiler, direction, part, memory, tokens, width, chunk, choice
+):
+    cell = [direction, part, memory, tokens, width, chunk, *choice]
+    found = compiler(cell)
+    assert "error" not in found, found["error"]
+    assert found["cell"] == cell
     assert found["shared_bytes"] <= HOPPER
     assert found["matrix_units"]
     assert not found["special"]  # one kernel for any number of pieces and memories

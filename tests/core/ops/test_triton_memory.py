@@ -117,9 +117,8 @@ def test_slices_and_warps_are_chosen_again_for_more_programs(make_inputs, monkey
             kernel = getattr(module, name)
             assert "CROWD" in kernel.keys
 
-            def launched(*args, where=(module.__name__, name), run=kernel.run, **kwargs):
+            def launched(*args, where=(module.__name__, name), **kwargs):  # what it computes is of other tests
                 seen.setdefault(where, []).append(kwargs["CROWD"])
-                return run(*args, **kwargs)
 
             monkeypatch.setattr(kernel, "run", launched)
     for B, T in ((1, 16), (3, 16), (3, 48)):
