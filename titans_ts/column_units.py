@@ -34,17 +34,20 @@ class Moments(NamedTuple):
         """Of ``[R, N, X]``, where ``known``, a mask that broadcasts to it, is true."""
         known = known.expand_as(values)
         count, zero = known.sum(0), values.new_zeros(())
-        mean = values.where(known, zero).sum(0) / count.clamp(min=1)
-        variance = (values - mean).where(known, zero).square().sum(0) / count.clamp(min=1)
+        rough = values.where(known, zero).sum(0) / count.clamp(min=1)
+        away = (values - rough).where(known, zero)
+        rest = away.sum(0) / count.clamp(min=1)  # rounding, of values that are large beside their deviation
+        variance = (away - rest).where(known, zero).square().sum(0) / count.clamp(min=1)
         end = values.new_full((1, *values.shape[1:]), torch.inf)  # a table without rows has no least
         low = torch.cat((values.where(known, end), end)).amin(0)
-        return cls(count, mean, variance, low, torch.cat((values.where(known, -end), -end)).amax(0))
+        return cls(count, rough + rest, variance, low, torch.cat((values.where(known, -end), -end)).amax(0))
 
     def pooled(self) -> "Moments":
         """Of all along the first dimension together."""
         count = self.number.sum(0)
         part = self.number / count.clamp(min=1)
-        mean = (part * self.mean).sum(0)
+        rough = (part * self.mean).sum(0)
+        mean = rough + (part * (self.mean - rough)).sum(0)
         variance = (part * (self.variance + (self.mean - mean).square())).sum(0)
         return Moments(count, mean, variance, self.low.amin(0), self.high.amax(0))
 
