@@ -181,7 +181,8 @@ def read_future(
     ds = in_zone(stamps_of(pd.Index(futr_df["ds"])), index, "the time stamps of futr_df")
     there = pd.MultiIndex.from_arrays([futr_df["unique_id"], ds])
     wanted = pd.MultiIndex.from_product([ids, index], names=["unique_id", "ds"])
-    values = _numbers(futr_df[list(names)].set_axis(there).reindex(wanted), "futr_df", gaps)
+    given = _numbers(futr_df[list(names)], "futr_df", gaps)
+    values = pd.DataFrame(given, there).reindex(wanted).to_numpy()
     empty = ~wanted.isin(there).reshape(len(ids), len(index)).any(axis=1)  # a series that has none of its rows
     bad = unusable(values, gaps) | np.repeat(empty, len(index))[:, None]
     if bad.any():

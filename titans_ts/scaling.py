@@ -128,6 +128,7 @@ class Scaling:
             return self
         places = known.places(panel.ids)
         new = [column for column, place in enumerate(places) if place is None]
+        _warn_of_names([panel.ids[column] for column in new], known.ids)
         units = self.units.of_series([0 if place is None else place for place in places])
         units = units.replaced(new, Units.of(panel.measured[:, new], panel.index, self.columns.profile))
         tables = _tables(panel.of_series(new))
@@ -196,6 +197,19 @@ class Scaling:
                 f"{said}: it is further from the range of training than that is wide{others}. Is it in another unit? "
                 "If not, fit again on rows that have such values."
             )
+
+
+def _warn_of_names(new: list[Any], known: list[Any]) -> None:
+    """Where a file was read anew, 000 is 0, and the series another."""
+    written = {str(name).lstrip("0"): name for name in known}
+    for name in new:
+        same = written.get(str(name).lstrip("0"))
+        if same is not None and type(same) is not type(name):
+            warn_caller(
+                f"series {name!r} counts as new: fit knows {same!r}, a {type(same).__name__}, and this is a "
+                f"{type(name).__name__}. If they are the same, name them alike."
+            )
+            return
 
 
 def _tables(panel: Panel) -> dict[str, np.ndarray]:

@@ -114,6 +114,29 @@ def test_new_series_have_units_of_their_own_rows_where_each_has():
     np.testing.assert_allclose(told[..., 1], (panel.futr[..., 1] - pooled.mean()) / pooled.std(), atol=1e-5)
 
 
+def test_a_series_whose_name_is_of_another_type_is_said_to_be_new(tiny, shop):
+    named = shop[["unique_id", "ds", "y"]].assign(unique_id=shop["unique_id"].map({"a": "000", "b": "001", "c": "x"}))
+    model = tiny().fit(named)
+    numbers = named[named["unique_id"] != "x"].assign(unique_id=lambda f: f["unique_id"].astype(int))
+    says = r"series 0 counts as new: fit knows '000', a str, and this is a int"
+    with pytest.warns(UserWarning, match=says) as told:
+        model.predict(numbers)
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(named.assign(unique_id=named["unique_id"] + "b"))
+
+
+def test_a_row_left_out_of_a_future_column_of_truths_is_not_known(tiny, shop, ahead):
+    frame = shop[["unique_id", "ds", "y"]].assign(open=shop["price"] > 1.5)
+    model = tiny(exogenous={"futr": ["open"]}, missing="mask").fit(frame)
+    future = ahead[["unique_id", "ds"]].assign(open=ahead["unique_id"] != "b").drop(index=[1])
+    with pytest.warns(UserWarning, match="lacks 1 of the 12 rows of the horizon"):
+        found = model.predict(futr_df=future)
+    with pytest.warns(UserWarning, match="lacks 1 of the 12 rows of the horizon"):
+        pd.testing.assert_frame_equal(found, model.predict(futr_df=future.astype({"open": float})))
+
+
 @pytest.fixture
 def shop(wide, to_long):
     """Prices from 1 to 2, sold in pieces."""
