@@ -45,7 +45,7 @@ def test_the_network_is_told_what_was_taken(tiny, wide, shape):
     frame = wide + 5 * shape.loc[wide.index]
     model = tiny(exogenous={**DAY, "calendar": ["day"]}).fit(frame)
     units, index = model.scaling_.units, shape.index
-    told = model.scaling_.future(index, np.empty((len(index), 3, 0)), units)
+    told = model.scaling_.future(index, np.empty((len(index), 3, 0)))
     assert told.shape == (len(index), 3, 6 + 1) == (*told.shape[:2], model.network_.config.futr)
     np.testing.assert_allclose(told[..., -1], units.shape(index) / units.deviation, atol=1e-6)
     np.testing.assert_allclose(told[:, 0, :-1], calendar_features(index, ("day",)), atol=1e-6)
