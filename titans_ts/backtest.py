@@ -110,7 +110,8 @@ def backtest_frame(
     """
     model._check_series(panel, "a backtest")
     h, T = model._fitted().h, len(panel.values)
-    model.scaling_.warn_beyond(panel.index, panel.ids, hist=panel.hist, futr=panel.futr)
+    later = panel if fitted is None else panel.rows(fitted)  # fit has warned of the rows before
+    model.scaling_.warn_beyond(later.index, later.ids, hist=later.hist, futr=later.futr)
     given, panel = panel, panel.filled(model.missing)
     begun = np.arange(T)[:, None, None] >= first_rows(tensor(given.values)).numpy()[:, None]
     inside = in_holes(torch.from_numpy(given.unknown() & begun))[torch.tensor(origins) - 1].any(dim=1)

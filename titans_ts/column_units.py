@@ -81,18 +81,19 @@ class ColumnUnits:
     apart: Tensor
 
     @classmethod
-    def of(cls, moments: Moments, rounding: float = ROUNDING) -> "ColumnUnits":
-        """Of what training saw. A column changes if by more than ``rounding`` of its values."""
+    def of(cls, moments: Moments, rounding: float = ROUNDING, once: float = ONCE) -> "ColumnUnits":
+        """Of what training saw. A column changes if by more than ``rounding`` of its values; of two values the rarer
+        one is believed by half where it is in ``once`` rows."""
         whole = moments.pooled()
         (reach, changes), (wide, changed) = (_reach(x, rounding) for x in (moments, whole))
-        # as of no other column, the variance is what it is by mean and range
-        above, below = whole.mean - whole.low, whole.high - whole.mean
-        two = changed & (above * below - whole.variance <= TWO * whole.variance)
-        rarer = whole.number * torch.minimum(above, below) / wide
         faint = changes & (reach < FAINT * wide)
-        apart = ~two & faint.any(0) & (FEW * faint.sum(0) >= changes.sum(0))
+        apart = faint.any(0) & (FEW * faint.sum(0) >= changes.sum(0))
+        # as of no other column, the variance is what it is by mean and range; but two currencies look like two values
+        above, below = whole.mean - whole.low, whole.high - whole.mean
+        two = changed & ~apart & (above * below - whole.variance <= TWO * whole.variance)
+        rarer = whole.number * torch.minimum(above, below) / wide
         of_all = _units(whole, wide, changed)
-        of_all[1] = torch.where(two, wide * (1 + ONCE / rarer), of_all[1])
+        of_all[1] = torch.where(two, wide * (1 + once / rarer), of_all[1])
         return cls(of_all, _units(moments, reach, changes).where(changes & apart, of_all[:, None]), apart)
 
     def of_series(self, places: list[int | None], new: Moments) -> "ColumnUnits":

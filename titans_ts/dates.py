@@ -57,7 +57,7 @@ def in_place(stamps: pd.Series, timezone: str | None, series: pd.Series | None =
             return stamps.dt.tz_localize(timezone, ambiguous="infer")
         parts = [own.dt.tz_localize(timezone, ambiguous="infer") for _, own in stamps.groupby(series, sort=False)]
         return pd.concat(parts).reindex(stamps.index) if parts else stamps
-    except ValueError as error:  # an hour that is left out in spring, or one that could be either in autumn
+    except Exception as error:  # an hour left out in spring, or either of two in autumn; pytz has errors of its own
         raise ValueError(
             f"column {stamps.name!r} is not by the clock of {timezone}: {error}. Write such stamps with their offset "
             "from UTC, as 2024-10-27T02:30+01:00."

@@ -384,7 +384,7 @@ class TitansForecaster(TitansEstimator):
             why = self.memory_report_.why_none
             raise ValueError(f"this model has no online memory: {why} There is no surprise to show.")
         panel = self._read(of_values(df, self.context_.ids), Columns(), None, reset=False)
-        units = self.scaling_.of_panel(panel, self.context_).units
+        units = self.scaling_.units_of(panel, self.context_)
         values = tensor(units.standardised(panel.values, panel.index))
         frames = []
         for series, rows, found in self.model_.surprises(values):

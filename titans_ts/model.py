@@ -261,8 +261,8 @@ class Position:
         Raises:
             ValueError: other series, or rows that do not follow.
         """
-        model.scaling.warn_beyond(newer.index, newer.ids, hist=newer.hist, futr=newer.futr)
         joined = self.context.joined(newer)
+        model.scaling.warn_beyond(newer.index, newer.ids, hist=newer.hist, futr=newer.futr)
         table = model.scaling.table(joined)
         offset = self.rows + len(newer.values) - len(table.values)  # rows are counted from the first of fit
         end, chosen = self.rows + len(newer.values), model.scored(table.values.shape[1])

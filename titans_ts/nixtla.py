@@ -238,7 +238,8 @@ class Standardised(nn.Module):
             seen = seen.joined(Moments.of(rows.flatten(0, 1), true.flatten(0, 1) > 0))
             for name, part in seen._asdict().items():
                 getattr(self, name).copy_(part)
-        return ColumnUnits.of(seen, ROUNDING).standardised(x)
+        # how many rows there are nobody knows: each is in many windows
+        return ColumnUnits.of(seen, ROUNDING, once=0.0).standardised(x)
 
 
 class AutoTitans(BaseAuto):

@@ -148,7 +148,7 @@ def _column_units(tensors: dict[str, Tensor], N: int) -> dict[str, ColumnUnits]:
             old = tensors[kind]
             endless = torch.full_like(old[0], torch.inf)
             of_all = torch.stack((*old, -endless, endless))
-            of_each = of_all[:, None].expand(-1, 1 if kind == "stat" else N, -1)
+            of_each = of_all[:, None].repeat(1, 1 if kind == "stat" else N, 1)
             found[kind] = ColumnUnits(of_all, of_each, torch.zeros(old.shape[1], dtype=torch.bool))
         else:
             found[kind] = ColumnUnits(*(tensors[f"{kind}.{name}"] for name in _UNITS))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from titans_datasets.warn import warn_caller
-from titans_ts.column_units import ColumnUnits, Moments
+from titans_ts.column_units import ONCE, ColumnUnits, Moments
 from titans_ts.exogenous import Columns, calendar_features
 from titans_ts.panel import Panel
 from titans_ts.profile import profiles_of, waves_of
@@ -107,7 +107,11 @@ class Scaling:
     @classmethod
     def of(cls, panel: Panel, columns: Columns) -> "Scaling":
         """Of the rows of a panel: of what was measured there, not of lines through holes."""
-        exogenous = {kind: ColumnUnits.of(_moments(kind, table)) for kind, table in _tables(panel).items()}
+        exogenous = {
+            # a static column speaks in all rows of a series
+            kind: ColumnUnits.of(_moments(kind, table), once=0.0 if kind == "stat" else ONCE)
+            for kind, table in _tables(panel).items()
+        }
         silent = [
             column
             for kind, units in exogenous.items()
@@ -127,16 +131,22 @@ class Scaling:
         if panel.ids == known.ids:
             return self
         places = known.places(panel.ids)
-        new = [column for column, place in enumerate(places) if place is None]
-        _warn_of_names([panel.ids[column] for column in new], known.ids)
-        units = self.units.of_series([0 if place is None else place for place in places])
-        units = units.replaced(new, Units.of(panel.measured[:, new], panel.index, self.columns.profile))
-        tables = _tables(panel.of_series(new))
+        tables = _tables(panel.of_series([column for column, place in enumerate(places) if place is None]))
         exogenous = {
             kind: own if kind == "stat" else own.of_series(places, _moments(kind, tables[kind]))
             for kind, own in self.exogenous.items()
         }
-        return replace(self, units=units, exogenous=exogenous)
+        return replace(self, units=self.units_of(panel, known), exogenous=exogenous)
+
+    def units_of(self, panel: Panel, known: Panel) -> Units:
+        """As of :meth:`of_panel`, of the series themselves; the panel need not have their columns."""
+        if panel.ids == known.ids:
+            return self.units
+        places = known.places(panel.ids)
+        new = [column for column, place in enumerate(places) if place is None]
+        _warn_of_names([panel.ids[column] for column in new], known.ids)
+        units = self.units.of_series([0 if place is None else place for place in places])
+        return units.replaced(new, Units.of(panel.measured[:, new], panel.index, self.columns.profile))
 
     def table(self, panel: Panel) -> Table:
         """A panel, standardised."""

@@ -72,6 +72,37 @@ def test_two_values_are_a_unit_apart_and_less_where_one_is_in_a_few_rows_only():
     np.testing.assert_allclose(found.mean((0, 1)), 0, atol=1e-12)
 
 
+def test_one_wrong_value_or_two_currencies_are_not_two_values():
+    rng = np.random.default_rng(0)
+    prices = 5 + rng.random((400, 10, 1))
+    prices[7, 3] = 1e6
+    currencies = 5 + 0.01 * rng.random((400, 2, 1)) * np.array([1, 5000])[:, None]
+    currencies[:, 1] += 25000
+    for values, seen in ((prices, [0, 1, 2, 4, 5, 6, 7, 8, 9]), (currencies, [0, 1])):
+        units = units_of(values)
+        assert units.apart.all()
+        found = units.standardised(torch.from_numpy(values)).numpy()
+        np.testing.assert_allclose(found[:, seen].std(0), 1)
+
+
+def test_a_static_column_of_two_values_speaks_in_all_rows(tiny, shop):
+    facts = pd.DataFrame({"unique_id": list("abc"), "open": [0.0, 0.0, 1.0]})
+    model = tiny(exogenous={"stat": ["open"]}).fit(shop[["unique_id", "ds", "y"]], static_df=facts)
+    np.testing.assert_allclose(model.scaling_.table(model.context_).stat[:, 0], [-1 / 3, -1 / 3, 2 / 3], rtol=1e-6)
+
+
+def test_some_series_alone_are_read_with_any_number_of_columns(tiny, shop):
+    model = tiny(exogenous={"hist": ["stock", "price"]}, max_epochs=1).fit(shop, val_size=0)
+    some = shop[shop["unique_id"] != "b"]
+    both = pd.concat([some, some.assign(unique_id=some["unique_id"] + "2")])
+    for frame in (some, both):
+        assert set(model.surprise(frame)["unique_id"]) == set(frame["unique_id"])
+        assert set(model.predict(frame)["unique_id"]) == set(frame["unique_id"])
+    later = some[some["ds"] == some["ds"].max()].assign(ds=some["ds"].max() + pd.Timedelta(hours=1))
+    with pytest.raises(ValueError, match="series"):
+        model.update(later)
+
+
 def test_no_value_of_training_is_further_out_than_eight_units():
     spikes = np.abs(np.random.default_rng(0).normal(size=(3000, 1, 1))) * 1e-3
     spikes[5] = 40.0
@@ -213,4 +244,18 @@ def test_units_are_saved_and_those_of_earlier_models_are_read(tiny, shop, ahead,
     unpack(old, learned, {**tensors, "scaling.hist": empty, "scaling.futr": both, "scaling.stat": empty})
     told = old.scaling_.table(old.context_).futr.numpy()
     np.testing.assert_allclose(told, (old.context_.futr - 51) / 70, rtol=1e-6)
-    old.predict(futr_df=ahead.assign(price=1e6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        far = old.predict(futr_df=ahead.assign(price=1e6))
+    old.save(tmp_path / "old")
+    pd.testing.assert_frame_equal(type(old).load(tmp_path / "old").predict(futr_df=ahead.assign(price=1e6)), far)
+    one = tiny(exogenous={"hist": ["stock"], "stat": ["size"]}).fit(
+        shop[shop["unique_id"] == "a"].drop(columns="price"),
+        static_df=pd.DataFrame({"unique_id": ["a"], "size": [2.0]}),
+    )
+    learned, tensors = pack(one)
+    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("scaling.")}
+    old = tiny(exogenous={"hist": ["stock"], "stat": ["size"]})
+    unpack(old, learned, {**kept, "scaling.hist": both, "scaling.futr": empty, "scaling.stat": both})
+    old.save(tmp_path / "one")
+    pd.testing.assert_frame_equal(type(old).load(tmp_path / "one").predict(), old.predict())
