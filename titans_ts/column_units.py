@@ -100,9 +100,9 @@ class ColumnUnits:
         """Of other series: one that has a place keeps its units; ``new`` has the moments of the rest, in order."""
         reach, changes = _reach(new, ROUNDING)
         made = _units(new, reach, changes).where(changes & self.apart, self.of_all[:, None])
-        fresh = iter(made.unbind(1))
-        parts = [next(fresh) if place is None else self.of_each[:, place] for place in places]
-        return ColumnUnits(self.of_all, torch.stack(parts, dim=1), self.apart)
+        of_each = self.of_each[:, [0 if place is None else place for place in places]]
+        of_each[:, [i for i, place in enumerate(places) if place is None]] = made
+        return ColumnUnits(self.of_all, of_each, self.apart)
 
     def within(self, values: Tensor) -> Tensor:
         """``[..., N, X]``, no further than columns go."""

@@ -106,7 +106,7 @@ class Scaling:
 
     @classmethod
     def of(cls, panel: Panel, columns: Columns) -> "Scaling":
-        """Of the rows of a panel: of what was measured there, not of lines through holes."""
+        """Of the rows of a panel; of its series what was measured there, not lines through holes."""
         exogenous = {
             # a static column speaks in all rows of a series
             kind: ColumnUnits.of(_moments(kind, table), once=0.0 if kind == "stat" else ONCE)

@@ -176,8 +176,9 @@ def _bad_if_unfit(objective: Callable[[optuna.Trial], float], trial: optuna.Tria
         trial.set_user_attr("unfit", str(error.__cause__))
         before = trial.study.get_trials(deepcopy=False)
         well = any(t.state == optuna.trial.TrialState.COMPLETE for t in before)
-        if not well and sum("unfit" in t.user_attrs for t in before) >= UNFIT:
-            raise ValueError(f"{UNFIT} trials failed and none has gone well. The last: {said}") from error.__cause__
+        failed = sum("unfit" in t.user_attrs for t in before)
+        if not well and failed >= UNFIT:
+            raise ValueError(f"{failed} trials failed and none has gone well. The last: {said}") from error.__cause__
         warnings.warn(f"{said} It counts as a bad choice.", stacklevel=2)
         raise optuna.TrialPruned(str(error.__cause__)) from error
 
