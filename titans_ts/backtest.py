@@ -156,6 +156,6 @@ class _RollingCalibration:
         known = int(np.searchsorted(self.origins, origin - self.h, side="right"))
         if known == self.known:  # as long as no error comes in, no score is ranked anew
             return self.moved
-        newer = replace(self.calibration, scores=self.later[: known * self.calibration.each])
+        newer = replace(self.calibration, scores=self.later[:known])
         self.known, self.moved = known, self.calibration.joined(newer)
         return self.moved

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from titans_ts import online
-from titans_ts.intervals import NO_SCORES, Calibration, scored_origins, scored_series, scoring_step
+from titans_ts.intervals import NO_SCORES, Calibration, scored_origins, scoring_step
 from titans_ts.objective import Objective, normal_end
 from titans_ts.panel import Panel
 from titans_ts.rolling import Forecasts, corrections, forecast_rows
@@ -186,28 +186,19 @@ class Model:
     def scores(self, table: Table, origins: Tensor, step: int) -> Calibration:
         """Errors of the forecasts at these origins, NaN where nothing was measured: inside a hole that was filled, and
         from an origin in one, behind which the line was drawn to what came later."""
-        chosen = self.scored(table.values.shape[1])
-        by = None if self.memory is None else corrections(self.memory, table.of_series(chosen), origins)
+        by = None if self.memory is None else corrections(self.memory, table, origins)
         return self.scored_by(table, origins, step, by)
-
-    def scored(self, N: int) -> Tensor:
-        """Which of N series are forecast to be scored: of many some, unless they are mixed."""
-        return torch.arange(N) if self.network.config.num_series is not None else torch.from_numpy(scored_series(N))
 
     def scored_by(
         self, table: Table, origins: Tensor, step: int, by: Tensor | None, begun: bool = False
     ) -> Calibration:
-        """As :meth:`scores`, where the memory adds ``by`` ``[K, h, n]`` to the forecasts of the n scored series."""
-        few = table.of_series(self.scored(table.values.shape[1]))
-        each = self.h * few.values.shape[1] * self.objective.outputs
+        """As :meth:`scores`, where the memory adds ``by`` ``[K, h, N]`` to the forecasts."""
+        each = self.h * table.values.shape[1] * self.objective.outputs
         parts = []
         for some in torch.arange(len(origins)).split(int(max(1, AT_ONCE // each))):
-            found = forecast_rows(self.network, self.objective, few, origins[some], whole=True, begun=begun)
-            parts.append(self._scored(found if by is None else found.moved(by[some]), few, origins[some]))
-        scores = torch.cat(parts).numpy()
-        if scores.shape[2] < table.values.shape[1]:
-            return Calibration(scores.astype(np.float32), step).shared()
-        return Calibration.of(scores, step)
+            found = forecast_rows(self.network, self.objective, table, origins[some], whole=True, begun=begun)
+            parts.append(self._scored(found if by is None else found.moved(by[some]), table, origins[some]))
+        return Calibration.of(torch.cat(parts).numpy(), step)
 
     def _scored(self, found: Forecasts, table: Table, origins: Tensor) -> Tensor:
         steps, series = torch.arange(self.h)[:, None], torch.arange(table.values.shape[1])
@@ -227,8 +218,7 @@ class Position:
         rows: how many there were in all.
         streams: what the online memory holds.
         calibration: errors of past forecasts, or None where none were kept.
-        pending: by row, what the memory said at origins whose horizon is not yet known, ``[h, n]`` of the n series that
-            are scored.
+        pending: by row, what the memory said at origins whose horizon is not yet known, ``[h, N]``.
     """
 
     context: Panel
@@ -243,14 +233,13 @@ class Position:
         T = len(table.values)
         calibration, pending = None, {}
         if border < T:
-            chosen = model.scored(table.values.shape[1])
-            step = scoring_step(T - model.h + 1 - border, model.h * len(chosen))
+            step = scoring_step(T - model.h + 1 - border, model.h, table.values.shape[1])
             known = scored_origins(border, T - model.h + 1, step)
             if len(known):
                 calibration = model.scores(table, torch.from_numpy(known), step)
             if calibration is not None and model.memory is not None:
                 ahead = scored_origins(max(1, T - model.h + 1), T + 1, step)
-                said = corrections(model.memory, table.of_series(chosen), torch.from_numpy(ahead))
+                said = corrections(model.memory, table, torch.from_numpy(ahead))
                 pending = dict(zip(ahead.tolist(), said, strict=True))
         context = panel.rows(-min(T, model.context_rows))
         return cls(context, T, model.read_through(table), calibration, pending)
@@ -265,12 +254,12 @@ class Position:
         model.scaling.warn_beyond(newer.index, newer.ids, hist=newer.hist, futr=newer.futr)
         table = model.scaling.table(joined)
         offset = self.rows + len(newer.values) - len(table.values)  # rows are counted from the first of fit
-        end, chosen = self.rows + len(newer.values), model.scored(table.values.shape[1])
+        end = self.rows + len(newer.values)
         step, scored = end, np.empty(0, dtype=int)
         if self.calibration is not None:
             step, first = self.calibration.step, max(self.rows - model.h + 1, offset + model.input_size)
-            kept = -(-self.calibration.most // self.calibration.each)  # the rest would be lost
-            scored = scored_origins(first, end - model.h + 1, step)[-kept:]
+            # more would be lost
+            scored = scored_origins(first, end - model.h + 1, step)[-self.calibration.most :]
         streams, pending, at = self.streams, dict(self.pending), self.rows
         if model.memory is not None:
             begin = max(at + 1, int(scored[0])) if len(scored) else at + 1
@@ -278,13 +267,13 @@ class Position:
                 known = table.values[: stop - offset]
                 streams = [online.advance(model.memory, s, known, stop - at) for s in streams]
                 if self.calibration is not None and stop % step == 0:
-                    pending[stop] = model.recalled(streams, known)[:, chosen]
+                    pending[stop] = model.recalled(streams, known)
                 at = stop
         calibration = self.calibration
         if calibration is not None and len(scored):
             by = None
             if model.memory is not None:
-                silent = table.values.new_zeros(model.h, len(chosen))
+                silent = table.values.new_zeros(model.h, table.values.shape[1])
                 by = torch.stack([pending.get(t, silent) for t in scored.tolist()])
             newer_scores = model.scored_by(table, torch.from_numpy(scored - offset), step, by, begun=True)
             calibration = calibration.joined(newer_scores)

@@ -14,7 +14,7 @@ from titans_core.train import History
 from titans_ts import online
 from titans_ts.column_units import ColumnUnits
 from titans_ts.exogenous import Columns
-from titans_ts.intervals import Calibration
+from titans_ts.intervals import Calibration, kept_origins
 from titans_ts.memory_training import MemoryReport
 from titans_ts.model import Model, Position
 from titans_ts.objective import objective_of
@@ -52,7 +52,7 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "history": {"epochs": model.history_.epochs, "best_epoch": model.history_.best_epoch},
         "memory_report": asdict(model.memory_report_),
         "seconds": getattr(model, "seconds_", None),
-        "calibration": None if model.calibration_ is None else [model.calibration_.step, model.calibration_.each],
+        "calibration": None if model.calibration_ is None else [model.calibration_.step],
         "pending": list(model.position_.pending),
         "streams": [
             {"series": s.series.tolist(), "rows": s.rows, "offset": None if s.state is None else s.state.offset}
@@ -132,12 +132,34 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
     model.n_features_in_, model.seconds_ = len(mean), learned["seconds"]
     calibration = None
     if "calibration" in tensors:
-        calibration = Calibration(tensors["calibration"].numpy(), *learned["calibration"])
-    chosen = model.model_.scored(len(mean))  # until 2026-11 what was said of all series was kept
-    said = (by if by.shape[1] == len(chosen) else by[:, chosen] for by in tensors.get("pending", ()))
-    pending = dict(zip(learned["pending"], said, strict=True))
+        step, *each = learned["calibration"]
+        calibration = Calibration(_by_series(tensors["calibration"].numpy(), len(mean), *each), step)
+    pending = dict(zip(learned["pending"], _of_all(tensors.get("pending"), len(mean)), strict=True))
     stood = [_stream(stream, streams[str(i)]) for i, stream in enumerate(learned["streams"])]
     model.position_ = Position(panel, learned["rows"], stood, calibration, pending)
+
+
+def _by_series(scores: np.ndarray, N: int, each: int = 1) -> np.ndarray:
+    """``[W, h, N]``: until 2026-11 those of more than 64 series were kept of 64 only, side by side."""
+    if scores.shape[2] == N:
+        return scores
+    W, h = len(scores) // each, scores.shape[1]
+    found = np.full((W, h, N), np.nan, dtype=np.float32)
+    found[:, :, _once_scored(N, each)] = scores.reshape(W, each, h).transpose(0, 2, 1)
+    return found[-max(1, min(W, kept_origins(N))) :]
+
+
+def _of_all(said: Tensor | None, N: int) -> Tensor:
+    """Of each row what the memory said, ``[K, h, N]``; until 2026-11 it was kept of the scored series only."""
+    if said is None or said.shape[2] == N:
+        return torch.empty(0) if said is None else said
+    found = said.new_full((*said.shape[:2], N), torch.nan)
+    found[..., _once_scored(N, said.shape[2])] = said
+    return found
+
+
+def _once_scored(N: int, count: int) -> np.ndarray:
+    return np.sort(np.random.default_rng(0).choice(N, count, replace=False))
 
 
 def _column_units(tensors: dict[str, Tensor], N: int) -> dict[str, ColumnUnits]:

@@ -55,19 +55,60 @@ def test_what_was_lately_weighs_more():
     assert held[np.inf] < held[HALF_LIFE] - 0.005 < 0.8
     newest = Calibration(np.array([1.0] * 400 + [9.0] * 112)[:, None, None])
     assert [newest.reached(level).item() for level in (50, 70)] == [1.0, 9.0]  # 9 weighs a third, not a fifth
-    side_by_side = Calibration(newest.scores.repeat(2, axis=0), each=2)
-    assert [side_by_side.reached(level).item() for level in (50, 70)] == [1.0, 9.0]
 
 
-def test_scores_move_on_and_those_of_many_series_are_shared():
+def test_scores_move_on_and_of_many_series_those_of_fewer_origins_are_kept():
     old = Calibration(np.zeros((600, 2, 1), dtype=np.float32))
     joined = old.joined(Calibration(np.ones((100, 2, 1), dtype=np.float32)))
     assert joined.scores.shape == (600, 2, 1)
     assert joined.scores[:, 0, 0].sum() == 100
-    many = Calibration.of(np.ones((3, 4, 200)))
-    assert many.scores.shape == (3 * 64, 4, 1)
-    assert many.each == many.shared().each == 64
-    assert many.most == 512 * 64  # as many origins as of few series
+    assert [Calibration(np.ones((3, 4, N))).most for N in (1, 64, 65, 862, 100_000)] == [512, 512, 504, 38, 3]
+    lately = Calibration(np.where(np.arange(38) < 19, 1.0, 9.0)[:, None, None].repeat(862, axis=2))
+    assert lately.reached(40)[0, 0] == 9.0  # the newer half weighs twice as much, as if 512 had been kept
+
+
+@pytest.mark.parametrize(("origins", "off"), [(1, 16), (3, 7), (10, 2), (100, 1)])
+def test_calm_and_restless_series_have_intervals_of_their_own_however_few_scores_they_have(origins, off):
+    """Series whose errors differ by a factor of a hundred; steps of an origin are alike."""
+    rng = np.random.default_rng(0)
+    spread = np.exp(np.linspace(-2.3, 2.3, 100))
+    farther = np.linspace(1, 2, 12)[:, None]
+
+    def drawn(count):
+        noise = 0.6 * rng.normal(size=(count, 1, 100)) + 0.8 * rng.normal(size=(count, 12, 100))
+        return np.abs(noise) * farther * spread
+
+    inside = {80: [], 95: []}
+    for _ in range(20):
+        past, later = Calibration.of(drawn(origins)), drawn(50)
+        for level, held in inside.items():
+            found, enough = past.ranked(level)
+            assert enough.all()
+            held.append((later <= found).mean(axis=(0, 1)))
+    for level, held in inside.items():
+        each = 100 * np.mean(held, axis=0)
+        assert level - 1 < each.mean() < level + 6
+        assert each[-25:].mean() > level - off
+        if level == 80 and origins > 1:  # with those of all series: 100 of the calm ones, and 47 of the restless
+            assert each[:25].mean() < 94
+
+
+def test_of_too_few_scores_those_of_all_series_are_asked():
+    """By hand: two origins of four series that are 1, 2, 3 and 4 apart."""
+    scores = np.array([[1.0, 11, 21, 31], [2, 12, 22, 32]])[:, None]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("titans_ts.intervals.HALF_LIFE", np.inf)
+        past = Calibration(scores)
+        # two of its own promise 66 %: for 75 % of three, its own two and a quarter of the next, which is one of all
+        found, enough = past.ranked(75, [0, 1, 3, None])
+        np.testing.assert_array_equal(found, [[11, 12, 32, 31]])  # of nine 2.25, its own fourth and eighth, and 6.75
+        assert enough.all()
+        own, _ = past.ranked(60, [0, 3])
+        np.testing.assert_array_equal(own, [[2, 32]])
+        holed = Calibration(np.where(np.arange(4) == 2, np.nan, scores))
+        np.testing.assert_array_equal(holed.ranked(75, [2])[0], holed.ranked(75, [None])[0])
+        with pytest.warns(UserWarning, match=r"more validation windows than the 8 .* 88.89 % at most"):
+            np.testing.assert_array_equal(past.reached(90), [[31, 31, 31, 32]])  # of nine 6.3, or the largest own
 
 
 @pytest.mark.parametrize("cut", [7, 10, 30])
@@ -118,7 +159,7 @@ def test_levels_that_cannot_be_are_named(tiny, wide):
     with pytest.raises(ValueError, match=r"learns levels up to 95.*val_size.*student_t"):
         tiny(loss="quantile").fit(wide, val_size=0).predict(level=[99])
     model = tiny(loss="quantile").fit(wide, val_size=12)
-    with pytest.warns(UserWarning, match="more validation windows than the 9 there are"):
+    with pytest.warns(UserWarning, match="more validation windows than the 27 there are"):
         found = model.predict(level=[95, 99])
     assert (found["a-hi-99"] >= found["a-hi-95"]).all()
     for wrong in ([0], [100], ["high"], [True], 120):
@@ -151,42 +192,11 @@ def test_probabilistic_losses_learn_the_spread(loss):
 
 
 def test_so_many_are_scored_that_they_fit_in_memory():
-    assert scoring_step(2880, 96 * 7) == 5
-    assert scoring_step(100, 96) == 1
-    step = scoring_step(2880, 96 * 10_000)
-    assert 2880 / step * 96 * 10_000 <= 2**25
-
-
-def test_of_many_series_those_are_forecast_whose_scores_are_kept(tiny, monkeypatch):
-    """The scores are those of all series forecast together, of which some are kept."""
-    monkeypatch.setattr("titans_ts.intervals.SERIES", 5)
-    rng = np.random.default_rng(0)
-    rows, N = 60, 12
-    frame = pd.DataFrame(
-        {
-            "unique_id": np.repeat(np.arange(N), rows),
-            "ds": np.tile(np.arange(rows), N),
-            "y": np.sin(np.tile(np.arange(rows), N) / 3) + 0.1 * rng.normal(size=rows * N),
-            "x": rng.normal(size=rows * N),
-            "f": rng.normal(size=rows * N),
-        }
-    )
-    static = pd.DataFrame({"unique_id": np.arange(N), "s": rng.normal(size=N)})
-    model = tiny(exogenous={"hist": ["x"], "futr": ["f"], "stat": ["s"]}).fit(frame, static_df=static, val_size=12)
-    panel = model._read(frame, model.scaling_.columns, static, reset=False)
-    table = model.scaling_.table(panel)
-    origins = torch.arange(48, 57)
-    whole = Calibration.of(model.model_._scored(model.model_.rolling(table, origins), table, origins).numpy())
-    found = model.model_.scores(table, origins, 1)
-    assert found.scores.shape == (9 * 5, 4, 1)
-    np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-4, atol=1e-6)
-    assert model.predict(futr_df=future(model), level=[50]).shape == (N * 4, 5)
-
-
-def future(model):
-    stamps = model.context_.future(4)
-    ids = model.context_.ids
-    return pd.DataFrame({"unique_id": np.repeat(ids, 4), "ds": np.tile(stamps, len(ids)), "f": 0.5})
+    assert scoring_step(2880, 96, 7) == 5
+    assert scoring_step(100, 96, 1) == 1
+    for rows, h in ((2880, 96), (1, 96)):  # and what is said at origins whose horizon is not yet known
+        step = scoring_step(rows, h, 10_000)
+        assert max(rows, h) / step * h * 10_000 <= 2**25
 
 
 def test_holes_that_were_filled_are_no_measurements_to_make_intervals_of(tiny):
@@ -223,7 +233,7 @@ def test_a_series_has_its_own_intervals_whoever_stands_beside_it(tiny, wide):
         pd.testing.assert_frame_equal(found, together[found.columns], rtol=1e-5)
     beside = model.predict(wide[["a"]].assign(new=wide["c"] * 3), level=[50])
     np.testing.assert_allclose(beside["a-hi-50"], together["a-hi-50"], rtol=1e-5)
-    width = model.calibration_.shared().reached(50)[:, 0]
+    width = model.calibration_.reached(50, [None])[:, 0]
     ratio = (beside["new-hi-50"] - beside["new"]).to_numpy() / width
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
 
@@ -422,9 +432,9 @@ def test_no_forecast_from_inside_a_filled_hole_is_scored(tiny, wide):
 
 
 @pytest.mark.parametrize("loss", ["mae", "quantile", "laplace"])
-@pytest.mark.parametrize("shared_by", [2, 64])
-def test_scores_move_on_in_a_backtest_as_in_update(tiny, wide, monkeypatch, loss, shared_by):
-    monkeypatch.setattr("titans_ts.intervals.SERIES", shared_by)
+@pytest.mark.parametrize("kept", [6, 512])
+def test_scores_move_on_in_a_backtest_as_in_update(tiny, wide, monkeypatch, loss, kept):
+    monkeypatch.setattr("titans_ts.intervals.WINDOWS", kept)
     frame = tiny(loss=loss).cross_validation(wide, n_windows=3, val_size=12, level=[50])
     model = tiny(loss=loss).fit(wide.iloc[:108], val_size=12)
     left = wide.iloc[:116]
@@ -437,9 +447,3 @@ def test_scores_move_on_in_a_backtest_as_in_update(tiny, wide, monkeypatch, loss
         expected = model.predict(level=[50])
         np.testing.assert_allclose(width, expected[f"{name}-hi-50"] - expected[name], rtol=1e-3)
         assert (abs(width / (stood[f"{name}-hi-50"] - stood[name]).to_numpy() - 1) > 1e-2).any()
-
-
-def test_shared_scores_stay_with_their_step():
-    truth = np.broadcast_to(np.arange(1.0, 5)[None, :, None], (3, 4, 65))
-    shared = Calibration.of(truth)
-    assert (shared.scores == np.arange(1, 5)[:, None]).all()

@@ -17,6 +17,7 @@ import torch
 from titans_core.archive import ArchiveError, save_archive
 from titans_ts import TitansForecaster
 from titans_ts.online import OnlineMemory
+from titans_ts.saved import pack, unpack
 
 
 def saved_and_loaded(model, path):
@@ -175,16 +176,27 @@ def test_a_step_that_is_a_span_of_time_is_saved(tiny, wide, tmp_path, freq, step
     pd.testing.assert_frame_equal(loaded.predict(wide), model.predict(wide))
 
 
-def test_of_an_earlier_file_only_what_is_scored_is_kept(tiny, wide, tmp_path, monkeypatch):
-    """What the memory said was kept of all series once."""
-    monkeypatch.setattr("titans_ts.intervals.SERIES", 2)
-    model = tiny(max_epochs=1).fit(wide, val_size=40)
+def test_of_an_earlier_file_of_many_series_the_scores_of_some_are_read(tiny, wide, tmp_path):
+    """Of more than 64 series the scores of 64 were kept, side by side, and what the memory said to them."""
+    rng = np.random.default_rng(0)
+    many = pd.DataFrame(wide[["a"]].to_numpy() + 0.3 * rng.normal(size=(len(wide), 70)), index=wide.index)
+    model = tiny(max_epochs=1).fit(many.rename(columns=str), val_size=40)
     model.model_ = replace(model.model_, memory=OnlineMemory(12, 4).eval())
-    said = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    said = torch.randn(4, 70, generator=torch.Generator().manual_seed(0))
     model.position_ = replace(model.position_, pending={118: said})
-    found = saved_and_loaded(model, tmp_path / "m").position_.pending[118]
-    assert torch.equal(found, said[:, model.model_.scored(3)])
-    assert found.shape == (4, 2)
+    learned, tensors = pack(model)
+    once = np.sort(np.random.default_rng(0).choice(70, 64, replace=False))
+    scores = model.calibration_.scores
+    tensors["calibration"] = torch.tensor(scores[:, :, once].transpose(0, 2, 1).reshape(-1, 4, 1))
+    tensors["pending"], learned["calibration"] = tensors["pending"][..., once], [model.calibration_.step, 64]
+    loaded = TitansForecaster()
+    unpack(loaded, learned, tensors)
+    np.testing.assert_array_equal(loaded.calibration_.scores[..., once], scores[..., once])
+    assert np.isnan(loaded.calibration_.scores[..., [i for i in range(70) if i not in once]]).all()
+    assert torch.equal(loaded.position_.pending[118][:, once], said[:, once])
+    assert loaded.predict(level=[80]).notna().all(axis=None)
+    assert loaded.update(many.rename(columns=str).set_axis(many.index + pd.Timedelta(hours=len(many)))) is loaded
+    assert np.isfinite(loaded.calibration_.scores[-1]).all()
 
 
 def test_a_loaded_model_has_its_units_and_scores_alike(tiny, wide, tmp_path):

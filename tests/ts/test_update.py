@@ -94,11 +94,9 @@ def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
     np.testing.assert_allclose(once.calibration_.scores[-len(later) :], expected, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize(("shared_by", "series"), [(64, 2), (2, 5)])
-def test_of_many_rows_at_once_only_the_forecasts_are_made_that_intervals_keep(
-    tiny, waves, monkeypatch, shared_by, series
-):
-    monkeypatch.setattr("titans_ts.intervals.SERIES", shared_by)
+@pytest.mark.parametrize(("lanes", "series"), [(1 << 15, 2), (30, 5)])
+def test_of_many_rows_at_once_only_the_forecasts_are_made_that_intervals_keep(tiny, waves, monkeypatch, lanes, series):
+    monkeypatch.setattr("titans_ts.intervals.LANES", lanes)
     monkeypatch.setattr("titans_ts.intervals.WINDOWS", 6)
     frame = pd.concat([waves * (i + 1) for i in range(3)], axis=1).set_axis(list("abcdef"), axis=1).iloc[:, :series]
     models = [tiny(max_epochs=3).fit(frame.iloc[:400], val_size=8) for _ in range(2)]
@@ -118,7 +116,7 @@ def test_of_many_rows_at_once_only_the_forecasts_are_made_that_intervals_keep(
     assert list(once.position_.pending) == list(often.position_.pending)
     assert made[0][1] == 6
     assert made[0] < made[1] < (60, 60)
-    assert {by.shape for by in once.position_.pending.values()} == {(4, shared_by if series > shared_by else series)}
+    assert {by.shape for by in once.position_.pending.values()} == {(4, series)}
     pd.testing.assert_frame_equal(once.predict(level=[50]), often.predict(level=[50]), rtol=1e-3)
 
 
