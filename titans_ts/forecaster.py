@@ -32,6 +32,7 @@ from titans_ts.scoring import rolling_error
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.training import train
 from titans_ts.training_rows import check_length
+from titans_ts.widening import widening_of
 from titans_ts.windows import Table
 
 LEAST_MEMORY_STEPS = 40
@@ -204,7 +205,8 @@ class TitansForecaster(TitansEstimator):
         memory, report = self._train_memory(
             network, objective, table, border, steps=max(LEAST_MEMORY_STEPS, trained.batches // 4), seed=trained.seed
         )
-        model = Model(network, objective, trained.scaling, memory)
+        widening = widening_of(network, objective, table, border, trained.seed) if self.missing == "mask" else None
+        model = Model(network, objective, trained.scaling, memory, widening)
         self.position_ = Position.after(model, panel, table, border)
         self.model_, self.history_, self.memory_report_ = model, trained.history, report
         self.n_features_in_ = panel.values.shape[1]

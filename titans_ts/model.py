@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from titans_datasets.warn import warn_caller
 from titans_ts import online
 from titans_ts.intervals import NO_SCORES, Calibration, scored_origins, scoring_step
 from titans_ts.objective import Objective, normal_end
@@ -14,6 +16,7 @@ from titans_ts.panel import Panel
 from titans_ts.rolling import Forecasts, corrections, forecast_rows
 from titans_ts.scaling import Scaling
 from titans_ts.simba import FLOOR, Simba
+from titans_ts.widening import widened
 from titans_ts.windows import Table, first_rows
 
 AT_ONCE = 1 << 23  # numbers that networks say of forecasts which are scored at once
@@ -28,12 +31,15 @@ class Model:
         objective: how its outputs are read.
         scaling: units.
         memory: the online memory, or None.
+        widening: of a network that takes lookbacks with holes and foretells no spread, how much farther off it is then
+            (:func:`~titans_ts.widening.widening_of`); else None.
     """
 
     network: Simba
     objective: Objective
     scaling: Scaling
     memory: online.OnlineMemory | None
+    widening: Tensor | None = None
 
     @property
     def h(self) -> int:
@@ -104,6 +110,8 @@ class Model:
         if from_start:
             scaling.warn_beyond(panel.index, panel.ids, hist=panel.hist, futr=panel.futr, stat=panel.stat)
         scaling.warn_beyond(steps, panel.ids, futr=futr)
+        if from_start:
+            _warn_of_young(panel, position.context.ids, self.input_size)
         table = scaling.table(panel)
         ahead = table.extended(scaling.future(steps, futr), self.h)
         # a context is of series that begun long before it: where one starts with NaN, it was silent for a while, and
@@ -150,7 +158,7 @@ class Model:
         raw = point.unsqueeze(-1) if found.raw is None else found.raw
         if calibration is None and not objective.probabilistic:
             raise ValueError(NO_SCORES)
-        scale = found.spread.clamp(min=FLOOR)[:, None]
+        scale = self._scale(found)
         score, enough = self._reached(level, calibration, series)
         whole = normal_end(level)  # of the series, around the forecast
 
@@ -200,13 +208,30 @@ class Model:
             parts.append(self._scored(found if by is None else found.moved(by[some]), table, origins[some]))
         return Calibration.of(torch.cat(parts).numpy(), step)
 
+    def _scale(self, found: Forecasts) -> Tensor:
+        """What errors are told in, ``[K, 1, N]``."""
+        scale = found.spread.clamp(min=FLOOR)
+        if self.widening is not None and found.unknown is not None:
+            scale = scale * widened(self.widening, found.unknown)
+        return scale[:, None]
+
     def _scored(self, found: Forecasts, table: Table, origins: Tensor) -> Tensor:
         steps, series = torch.arange(self.h)[:, None], torch.arange(table.values.shape[1])
         together = self.network.config.num_series is not None
-        scale = found.spread.clamp(min=FLOOR)[:, None]
+        scale = self._scale(found)
         error = (table.truth.behind(origins[:, None, None], steps, series, together) - found.point) / scale
         raw = error.unsqueeze(-1) if found.raw is None else found.raw
         return self.objective.score(raw, error, scale).masked_fill(error.isnan(), float("nan"))
+
+
+def _warn_of_young(panel: Panel, known: list[Any], input_size: int) -> None:
+    count = np.isfinite(panel.values).sum(axis=0)
+    young = [panel.ids[i] for i in np.flatnonzero(count < input_size) if panel.ids[i] not in known]
+    if young:
+        warn_caller(
+            f"new series with fewer than input_size={input_size} rows: {young[:8]}. How far they vary is guessed by "
+            "the series of fit, and their intervals may be too narrow."
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from torch import Tensor
 from titans_ts import online
 from titans_ts.objective import Objective
 from titans_ts.simba import Simba
-from titans_ts.windows import Table, Windows, first_rows, stale_parts
+from titans_ts.windows import Table, Windows, first_rows, stale_parts, unknown_parts
 
 LANES, FLOATS = 2048, 1 << 21  # of one call of the network
 KEPT = 1 << 25  # numbers that KeptForecasts keeps at most
@@ -24,18 +24,20 @@ class Forecasts:
             asked for.
         spread: deviation of the lookbacks, ``[K, N]``.
         stale: part of the lookbacks that lies behind their newest measured value, ``[K, N]``; None for 0.
+        unknown: part that is not known before that, ``[K, N]``; None for 0.
     """
 
     point: Tensor
     raw: Tensor | None
     spread: Tensor
     stale: Tensor | None = None
+    unknown: Tensor | None = None
 
     def at(self, i: int) -> "Forecasts":
         """Those of one origin, K = 1."""
         one = slice(i, i + 1)
-        raw, stale = (None if x is None else x[one] for x in (self.raw, self.stale))
-        return Forecasts(self.point[one], raw, self.spread[one], stale)
+        raw, stale, unknown = (None if x is None else x[one] for x in (self.raw, self.stale, self.unknown))
+        return Forecasts(self.point[one], raw, self.spread[one], stale, unknown)
 
     def side_by_side(self, K: int) -> "Forecasts":
         """Of K origins, from those of one series each, ``[K * N, h, 1]``, origin by origin."""
@@ -123,7 +125,8 @@ def forecast_rows(
         series = torch.arange(N).repeat(K)
         windows = _windows(network, table, origins.repeat_interleave(N), series)
         found = forecast_windows(network, objective, windows, whole).side_by_side(K)
-    found = replace(found, stale=stale_parts(table, origins, config.input_size))
+    stale, unknown = (of(table, origins, config.input_size) for of in (stale_parts, unknown_parts))
+    found = replace(found, stale=stale, unknown=unknown)
     if begun:
         return found
     # a masked network answers also where a series has not begun

@@ -78,6 +78,8 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
     tensors |= {f"network.{k}": v for k, v in model.network_.state_dict().items()}
     if model.memory_ is not None:
         tensors |= {f"memory.{k}": v for k, v in model.memory_.state_dict().items()}
+    if model.model_.widening is not None:
+        tensors["widening"] = model.model_.widening
     if model.position_.pending:
         tensors["pending"] = torch.stack(list(model.position_.pending.values()))
     for i, stream in enumerate(model.position_.streams):
@@ -127,7 +129,7 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
     columns = Columns(**{kind: tuple(names) for kind, names in learned["columns"].items()})
     units = Units(mean, scale, tensors["deviation"].numpy(), tensors["profile"].numpy(), columns.profile)
     scaling = Scaling(columns, units, _column_units(parts["scaling"], len(mean)))
-    model.model_ = Model(network, objective_of(learned["loss"]), scaling, memory)
+    model.model_ = Model(network, objective_of(learned["loss"]), scaling, memory, tensors.get("widening"))
     model.history_, model.memory_report_ = History(**learned["history"]), MemoryReport(**learned["memory_report"])
     model.n_features_in_, model.seconds_ = len(mean), learned["seconds"]
     calibration = None

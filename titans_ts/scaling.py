@@ -14,6 +14,7 @@ from titans_ts.exogenous import Columns, calendar_features
 from titans_ts.panel import Panel
 from titans_ts.profile import profiles_of, waves_of
 from titans_ts.windows import Table
+from titans_ts.young import unit_of
 
 ROUNDING = 1e-12  # of a sum of many numbers in double precision, relative to them
 STILL = 1e-3  # unit of a series that does not change, relative to its size, or to its deviation but for its profile
@@ -71,6 +72,11 @@ class Units:
     def restored(self, values: np.ndarray, index: pd.Index) -> np.ndarray:
         """Of standardised ``[T, N, K]``: in the units of the data."""
         return values * self.scale[:, None] + (self.mean + self.shape(index))[..., None]
+
+    def resized(self, deviation: np.ndarray) -> "Units":
+        """With other deviations ``[N]``, where they are not NaN."""
+        by = np.where(np.isnan(deviation), 1.0, deviation / self.deviation)
+        return replace(self, scale=self.scale * by, deviation=self.deviation * by)
 
     def of_series(self, columns: list[int]) -> "Units":
         """Of some of the series."""
@@ -146,7 +152,18 @@ class Scaling:
         new = [column for column, place in enumerate(places) if place is None]
         _warn_of_names([panel.ids[column] for column in new], known.ids)
         units = self.units.of_series([0 if place is None else place for place in places])
-        return units.replaced(new, Units.of(panel.measured[:, new], panel.index, self.columns.profile))
+        measured = panel.measured[:, new]
+        own = Units.of(measured, panel.index, self.columns.profile)
+        return units.replaced(new, own.resized(self._grown(measured, known)))
+
+    def _grown(self, measured: np.ndarray, known: Panel) -> np.ndarray:
+        """Deviations of new series ``[T, N]``; NaN for those that are not younger than what is kept of the known."""
+        found = np.full(measured.shape[1], np.nan)
+        for place, values in enumerate(measured.T):
+            values = values[np.isfinite(values)]
+            if 0 < len(values) < len(known.values):
+                found[place] = unit_of(values, known.measured, self.units.deviation) or np.nan
+        return found
 
     def table(self, panel: Panel) -> Table:
         """A panel, standardised."""

@@ -150,6 +150,8 @@ def _batches(
     (T, N), h, together = table.values.shape, forecaster.h, forecaster.multivariate
     size = windows_in_batch(forecaster.batch_size, N) if together else forecaster.batch_size
     windows = all_windows_of(replace(table, unit=None), forecaster.input_size, h, 0, border, together)
+    if forecaster.missing == "mask":  # a network that saw none does not know what to make of one
+        windows = windows.holed(seed)
     most = EPOCH * forecaster.batch_size  # windows of one series
     step = max(1, -(-(T - h + 1 - border) * N // most))
     val = all_windows_of(table, forecaster.input_size, h, border, T, together, step)

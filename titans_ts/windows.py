@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import Dataset
+
+from titans_ts.holes import Holes
 
 
 class Batch(NamedTuple):
@@ -109,13 +112,29 @@ class Windows(Dataset):
         h: horizon, in rows.
         origins: ``[K]``, the origin of each window.
         series: ``[K]``, the series of each; None for windows of all series together.
+        holes: hidden in the lookbacks, or None.
     """
 
-    def __init__(self, table: Table, input_size: int, h: int, origins: Tensor, series: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        table: Table,
+        input_size: int,
+        h: int,
+        origins: Tensor,
+        series: Tensor | None = None,
+        holes: Holes | None = None,
+    ) -> None:
         self.table, self.input_size, self.h, self.origins, self.series = table, input_size, h, origins, series
+        self.holes = holes
 
     def __len__(self) -> int:
         return len(self.origins)
+
+    def holed(self, seed: int) -> "Windows":
+        """With holes made up in the lookbacks."""
+        series = self.table.values.shape[1] if self.series is None else 1
+        holes = Holes.drawn(len(self), series, self.input_size, seed)
+        return Windows(self.table, self.input_size, self.h, self.origins, self.series, holes)
 
     def __getitem__(self, index: list[int]) -> Batch:
         """A batch at once."""
@@ -134,8 +153,9 @@ class Windows(Dataset):
         stat = self.table.stat
         if stat is not None:
             stat = stat.expand(len(chosen), -1, -1) if self.series is None else stat[series[:, 0, 0]][:, None]
+        x = self.table.values[past, series]
         return Batch(
-            self.table.values[past, series],
+            x if self.holes is None else self.holes.hide(x, chosen),
             self.table.truth.behind(origins, torch.arange(self.h)[:, None], series),
             columns(self.table.hist, past),
             columns(self.table.futr, rows),
@@ -188,6 +208,21 @@ def stale_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | None
     rows = torch.arange(start, stop, dtype=torch.int32)[:, None]
     newest = rows.where(~hidden, start - input_size).cummax(dim=0).values[at]
     return ((origins[:, None] - 1 - newest) / input_size).clamp(max=1)
+
+
+def unknown_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | None:
+    """How much of each lookback is not known, ``[K, N]``, from 0 to 1, but for what lies behind its newest value
+    (:func:`stale_parts`). None where all is."""
+    start, stop = max(0, int(origins.min()) - input_size), int(origins.max())
+    hidden = table.values[start:stop].isnan()
+    if not hidden.any():
+        return None
+    before = F.pad(hidden.cumsum(dim=0, dtype=torch.int32), (0, 0, 1, 0))
+    count = before[origins - start] - before[(origins - start - input_size).clamp(min=0)]
+    early = (input_size - origins).clamp(min=0)[:, None]  # rows before the first of the table
+    part = (count + early) / input_size
+    stale = stale_parts(table, origins, input_size)
+    return part if stale is None else (part - stale).clamp(min=0)
 
 
 def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray, np.ndarray]:

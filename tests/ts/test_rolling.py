@@ -76,7 +76,8 @@ def test_each_is_made_once_unless_there_are_too_many_to_keep(network, table, mad
 
 
 def test_the_forecasts_of_one_origin_are_all_that_is_known_of_it():
-    found = rolling.Forecasts(torch.randn(3, H, 2), torch.randn(3, H, 2, 5), torch.rand(3, 2), torch.rand(3, 2))
+    parts = (torch.randn(3, H, 2), torch.randn(3, H, 2, 5), torch.rand(3, 2), torch.rand(3, 2), torch.rand(3, 2))
+    found = rolling.Forecasts(*parts)
     for field in dataclasses.fields(found):
         assert torch.equal(getattr(found.at(1), field.name), getattr(found, field.name)[1:2]), field.name
 

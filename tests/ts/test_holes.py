@@ -1,0 +1,151 @@
+"""Holes in a lookback, made up in training and real behind it, and series that have hardly begun."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from titans_ts import TitansForecaster
+from titans_ts.holes import PART, Holes
+from titans_ts.widening import SHARES, widened
+from titans_ts.windows import Table, Windows, unknown_parts
+from titans_ts.young import unit_of
+
+
+@pytest.fixture(scope="module")
+def waves():
+    """Twelve steps a wave, a shape and a size of each series, and little noise."""
+    rng, t = np.random.default_rng(0), np.arange(600)[:, None]
+    shape = np.sin(2 * np.pi * (t / 12 + rng.random(6))) + 0.5 * np.sin(4 * np.pi * (t / 12 + rng.random(6)))
+    values = (shape + 0.1 * rng.normal(size=(600, 6))) * np.exp(rng.normal(size=6))
+    index = pd.date_range("2024-01-01", periods=600, freq="h", name="ds")
+    return pd.DataFrame(values, index=index, columns=list("abcdef"))
+
+
+@pytest.fixture(scope="module")
+def masked(waves):
+    options = dict(h=4, input_size=48, patch_size=12, dim=8, num_layers=1, dropout=0.0, batch_size=64)
+    model = TitansForecaster(
+        **options, missing="mask", learning_rate=1e-2, max_epochs=10, random_state=0, verbose=0
+    )  # fmt: skip
+    return model.fit(waves.iloc[:400], val_size=100)
+
+
+def test_a_part_of_the_lookbacks_has_a_hole_of_any_length_anywhere():
+    holes = Holes.drawn(20_000, 2, 48, seed=3)
+    length = holes.stop - holes.start
+    assert (length > 0).float().mean() == pytest.approx(PART, abs=0.02)  # a few lie beyond the lookback
+    assert (holes.start >= 0).all()
+    assert (holes.stop <= 48).all()
+    assert length.unique().tolist()[:48] == list(range(48))
+    assert (length[:, 0] != length[:, 1]).float().mean() > 0.5
+    at_the_edge = [(edge & (length > 0)).float().mean() for edge in (holes.start == 0, holes.stop == 48)]
+    assert all(0.05 < part < 0.2 for part in at_the_edge), at_the_edge
+    again, other = Holes.drawn(20_000, 2, 48, seed=3), Holes.drawn(20_000, 2, 48, seed=4)
+    assert torch.equal(holes.start, again.start)
+    assert not torch.equal(holes.start, other.start)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_holes_hide_just_their_steps_and_nothing_of_what_came(together):
+    table = Table(torch.randn(40, 3, generator=torch.Generator().manual_seed(0)))
+    origins, series = torch.tensor([10, 25, 30, 36]), None if together else torch.tensor([0, 2, 1, 2])
+    whole = Windows(table, 10, 4, origins, series)
+    holed = whole.holed(seed=1)
+    chosen = [3, 0, 1]
+    x, y = holed[chosen].x, holed[chosen].y
+    torch.testing.assert_close(y, whole[chosen].y)
+    hidden = torch.zeros_like(x, dtype=torch.bool)
+    for b, window in enumerate(chosen):
+        for m in range(x.shape[2]):
+            hidden[b, holed.holes.start[window, m] : holed.holes.stop[window, m], m] = True
+    assert hidden.any()
+    torch.testing.assert_close(x, whole[chosen].x.masked_fill(hidden, torch.nan), equal_nan=True)
+
+
+def test_what_is_not_known_of_a_lookback_is_counted_once():
+    rng = np.random.default_rng(0)
+    values = torch.from_numpy(rng.normal(size=(60, 4)))
+    values[torch.from_numpy(rng.random((60, 4)) < 0.3)] = torch.nan
+    values[:20, 1] = torch.nan
+    values[40:, 2] = torch.nan
+    origins = torch.tensor([5, 12, 30, 41, 55])
+    found = unknown_parts(Table(values), origins, 12)
+    for k, origin in enumerate(origins.tolist()):
+        for n in range(4):
+            lookback = [None] * max(0, 12 - origin) + values[max(0, origin - 12) : origin, n].tolist()
+            known = [value is not None and np.isfinite(value) for value in lookback]
+            newest = max((i for i, there in enumerate(known) if there), default=-1)
+            assert found[k, n] * 12 == pytest.approx(sum(not there for there in known[: newest + 1]), abs=1e-5)
+    assert unknown_parts(Table(values.nan_to_num()), torch.tensor([12, 30]), 12) is None
+
+
+def test_a_widening_is_that_of_its_share_and_between_shares_in_straight_lines():
+    widening = torch.tensor(SHARES) * 4 + 1
+    at = torch.tensor([[0.0, 0.1, 0.5], [0.8, 1 / 16, 15 / 16]])
+    torch.testing.assert_close(widened(widening, at), 4 * at + 1)
+    assert widened(widening, torch.tensor([[1.0]])).item() == pytest.approx(4 * 15 / 16 + 1)  # no farther was measured
+
+
+@pytest.mark.parametrize(("rows", "farther"), [(4, 1.6), (12, 2), (24, 3), (36, 4.5)])
+def test_behind_a_hole_intervals_hold_what_comes_and_forecasts_suffer_little(masked, waves, rows, farther):
+    assert masked.model_.widening[0] == 1
+    assert (masked.model_.widening.diff() >= 0).all()
+    inside, error = {}, {}
+    for hole in (0, rows):
+        held, off = [], []
+        for origin in range(460, 592, 6):
+            known = waves.iloc[origin - 48 : origin].copy()
+            for i in range(6):
+                begin = np.random.default_rng(10 * origin + i).integers(0, 48 - hole)
+                known.iloc[begin : begin + hole, i] = np.nan
+            found, truth = masked.predict(known, level=[80]), waves.iloc[origin : origin + 4]
+            low, high = (found[[f"{c}-{side}-80" for c in waves]].to_numpy() for side in ("lo", "hi"))
+            held.append((low <= truth) & (truth <= high))
+            off.append((found[list(waves)] - truth).abs() / waves.std())
+        inside[hole], error[hole] = 100 * np.mean(held), np.mean(off)
+    assert inside[rows] > 72, inside
+    assert error[rows] < farther * error[0], error
+
+
+def test_a_network_without_gaps_and_one_that_foretells_its_spread_are_not_widened(tiny, waves, masked, tmp_path):
+    for options in (dict(missing="error"), dict(missing="mask", loss="normal")):
+        assert tiny(**options, max_epochs=1).fit(waves.iloc[:200]).model_.widening is None
+    masked.save(tmp_path)
+    loaded, holed = TitansForecaster.load(tmp_path), waves.iloc[400:460].copy()
+    holed.iloc[30:50] = np.nan
+    pd.testing.assert_frame_equal(loaded.predict(holed, level=[80]), masked.predict(holed, level=[80]))
+    assert torch.equal(loaded.model_.widening, masked.model_.widening)
+
+
+def test_the_unit_of_a_young_series_is_guessed_by_others():
+    rng, t = np.random.default_rng(0), np.arange(300)[:, None]
+    known = (3 + np.sin(2 * np.pi * (t / 24 + rng.random(8)))) * np.exp(rng.normal(size=8))
+    deviation = known.std(axis=0)
+    for rows in (1, 2, 5, 12, 24, 100):
+        off = []
+        for _ in range(50):
+            young = (3 + np.sin(2 * np.pi * (np.arange(300) / 24 + rng.random()))) * np.exp(rng.normal())
+            off.append(unit_of(young[:rows], known, deviation) / young.std())
+        assert 0.8 < np.exp(np.mean(np.log(off))) < 1.25, rows
+        assert np.std(np.log(off)) < 0.3, rows
+    holed = known.copy()
+    holed[::7, 0] = np.nan
+    holed[:, 1] = np.nan
+    assert unit_of(known[:5, 2], holed, deviation) == pytest.approx(deviation[2], rel=0.3)
+    assert unit_of(np.zeros(5), known, deviation) is None
+
+
+def test_a_new_series_that_has_hardly_begun_has_wide_intervals_and_is_named(masked, waves):
+    new = (waves.iloc[460:] + 2 * waves.std()).add_suffix("2")
+    for rows, least in ((1, 50), (6, 50), (24, 65)):
+        held = []
+        for origin in range(rows, 130, 9):
+            with pytest.warns(
+                UserWarning, match=r"fewer than input_size=48 rows: \['a2'.*guessed by the series of fit"
+            ):
+                found = masked.predict(new.iloc[origin - rows : origin], level=[80])
+            truth = new.iloc[origin : origin + 4]
+            low, high = (found[[f"{c}-{side}-80" for c in new]].to_numpy() for side in ("lo", "hi"))
+            held.append((low <= truth) & (truth <= high))
+        assert 100 * np.mean(held) > least, rows

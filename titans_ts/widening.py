@@ -1,0 +1,53 @@
+"""How much farther off forecasts are where a part of the lookback is not known."""
+
+import torch
+from torch import Tensor
+
+from titans_ts.holes import Holes
+from titans_ts.objective import Objective
+from titans_ts.rolling import forecast_windows
+from titans_ts.simba import FLOOR, Simba
+from titans_ts.windows import Table, Windows, all_windows_of
+
+SHARES = (0.0, 1 / 16, 1 / 4, 1 / 2, 3 / 4, 7 / 8, 15 / 16)  # of a lookback that are hidden to find out
+AT_MOST = 1024  # windows of one series
+
+
+def widening_of(network: Simba, objective: Objective, table: Table, border: int, seed: int) -> Tensor | None:
+    """By how much mean errors, in deviations of what is known of the lookback, are multiplied where these shares of it
+    are hidden, ``[len(SHARES)]``, the first 1; measured on the rows from ``border`` on. None where nothing was measured
+    in them, and of an objective that foretells the spread: its network is told what is not known."""
+    if objective.probabilistic:
+        return None
+    config, together = network.config, network.config.num_series is not None
+    rows, lanes = table.values.shape[0] - border, table.values.shape[1]
+    windows = all_windows_of(table, config.input_size, config.h, border, len(table.values), together)
+    if not len(windows) or rows < config.h:
+        return None
+    rng = torch.Generator().manual_seed(seed)
+    some = torch.randperm(len(windows), generator=rng)[: max(1, AT_MOST // (lanes if together else 1))]
+    origins, series = windows.origins[some], None if windows.series is None else windows.series[some]
+    errors = []
+    for share in SHARES:
+        shape = (len(some), lanes if together else 1)
+        length = torch.full(shape, min(config.input_size - 1, round(share * config.input_size)))
+        # the newest step is known; every other hole lies before a series that has only begun
+        start = (torch.rand(shape, generator=rng) * (config.input_size - length)).int()
+        start[::2] = 0
+        holed = Windows(table, config.input_size, config.h, origins, series, Holes(start, start + length.int()))
+        found = forecast_windows(network, objective, holed)
+        truth = torch.cat([holed[part.tolist()].y for part in torch.arange(len(some)).split(AT_MOST)])
+        error = (truth - found.point).abs() / found.spread.clamp(min=FLOOR)[:, None]
+        errors.append(error.nanmean())
+    found_by = torch.stack(errors)
+    if not found_by.isfinite().all() or found_by[0] <= 0:
+        return None
+    return (found_by / found_by[0]).cummax(0).values
+
+
+def widened(widening: Tensor, unknown: Tensor) -> Tensor:
+    """The factor at any shares, in straight lines between those that were measured."""
+    at = widening.new_tensor(SHARES)
+    right = torch.searchsorted(at, unknown.contiguous()).clamp(1, len(at) - 1)
+    part = ((unknown - at[right - 1]) / (at[right] - at[right - 1])).clamp(0, 1)
+    return torch.lerp(widening[right - 1], widening[right], part)
