@@ -82,16 +82,13 @@ class OnlineMemory(nn.Module):
         out = read_memory(self._heads(self.query, asked, unit=True), state.weights)
         return self._correct(out, asked, scale)
 
-    def surprise(self, before: Tensor, now: Tensor, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
-        """How far what came was from what the memory expected, ``|M(k) - v|^2`` before each write (the associative loss
-        of Eq. 12, whose gradient is the momentary surprise): ``[B, T]``, and the state after the last write."""
+    def surprise(self, before: Tensor, now: Tensor, state: MemoryState | None) -> Tensor:
+        """How far what came is from what the memory expects, ``|M(k) - v|^2`` (the associative loss of Eq. 12, whose
+        gradient is the momentary surprise), without writing: windows as of :meth:`forward` -> ``[B, T]``."""
         keys = self._heads(self.key, self._code(before)[0], unit=True)
-        first = read_memory(keys[:, :1], (self.start,) if state is None else state.weights)
-        # read with the next key after each write
-        out, state = self._write(torch.cat((keys[:, 1:], keys[:, -1:]), dim=1), before, now, state)
-        expected = torch.cat((first, out[:, :-1]), dim=1)
         values = self._heads(self.value, self._code(now)[0])
-        return (expected - values).square().sum(dim=(-2, -1)), state
+        expected = read_memory(keys, (self.start,) if state is None else state.weights)
+        return (expected - values).square().sum(dim=(-2, -1))
 
     def _write(
         self, queries: Tensor, before: Tensor, now: Tensor, state: MemoryState | None
@@ -205,15 +202,30 @@ def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def surprises(memory: OnlineMemory, values: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows of all writes in values ``[T, n]``, ``[W]``, and the surprise at each, ``[W, n]``."""
-    values = filled(values)
-    rows, found, state = [torch.empty(0, dtype=torch.long)], [values.new_empty(0, values.shape[1])], None
-    for at, before, now in _told(memory, values, 0, _writes(memory, len(values))):
-        surprise, state = memory.surprise(before, now, state)
-        rows.append(at)
-        found.append(surprise.T)
-    return torch.cat(rows), torch.cat(found)
+def surprises(memory: OnlineMemory, values: Tensor, unknown: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    """Every ``step`` rows of ``[T, n]``, from the first write on, the surprise behind so many rows: these, ``[R]``, and
+    ``[R, n]``.
+
+    Each is read with the memory as it stood after the writes at earlier rows. It is NaN where one of the rows that it
+    is about, a window and the stride before it, is ``unknown``, ``[T, n]``.
+    """
+    values, reach = filled(values), memory.span + memory.stride
+    rows = torch.arange(reach, max(reach, len(values) + 1), step)
+    at_once = max(1, FLOATS // (memory.stride * (2 * memory.span + 6 * DIM)))
+    parts = [_surprises(memory, some, rows) for some in values.split(at_once, dim=1)]
+    holes = F.pad(unknown.cumsum(0), (0, 0, 1, 0))
+    return rows, torch.cat(parts, dim=1).masked_fill(holes[rows] > holes[rows - reach], torch.nan)
+
+
+def _surprises(memory: OnlineMemory, values: Tensor, rows: Tensor) -> Tensor:
+    found, done, state = [values.new_empty(0, values.shape[1])], 0, None
+    writes, reads = ((rows - memory.span - 1) // memory.stride).unique(return_counts=True)  # at earlier rows
+    for due, at in zip(writes.tolist(), rows.split(reads.tolist()), strict=False):
+        state = _written(memory, values, done, due, state)
+        before, now = (_windows(values, ends, memory.span) for ends in (at - memory.stride, at))
+        found.append(memory.surprise(before, now, state).T)
+        done = due
+    return torch.cat(found)
 
 
 def _written(
