@@ -59,6 +59,37 @@ def test_a_column_has_the_units_of_all_series_unless_some_would_not_be_seen():
     assert units_of(many[:, 1:]).apart.all()
 
 
+def test_a_young_series_does_not_take_a_column_of_all_series_apart():
+    """Of a trend it has seen little yet."""
+    trend = np.linspace(1, 2, 400)[:, None, None] + np.zeros((1, 5, 1))
+    trend[:370, 4] = np.nan
+    units = units_of(trend)
+    assert not units.apart.any()
+    assert (units.of_each == units.of_all[:, None]).all()
+    trend[200:, 4] = np.linspace(1.74, 1.75, 200)[:, None]  # half of the rows are enough to tell
+    assert units_of(trend).apart.all()
+
+
+def test_limits_of_a_young_series_are_as_wide_for_its_size_as_those_of_others():
+    trend = np.linspace(1, 2, 400)[:, None, None] * np.array([1.0, 2, 500, 30])[:, None]
+    longer = units_of(trend)
+    trend[:370, 3] = np.nan
+    units = units_of(trend)
+    assert units.apart.all()
+    torch.testing.assert_close(units.of_each[:, :3], longer.of_each[:, :3])
+    later = torch.tensor([2.5, 5.0, 1250.0, 75.0], dtype=torch.float64)[:, None]
+    assert (units.within(later) == later).all()
+    assert (units.standardised(later).abs() < 16).all()
+    wrong = 100 * later
+    assert (units.within(wrong) < wrong / 10).all()
+    # whose values vary as much as those of the others has its own
+    rng = np.random.default_rng(0)
+    prices = (5 + rng.random((400, 3, 1))) * np.array([1.0, 100, 1])[:, None]
+    prices[:300, 2] = np.nan
+    own = units_of(prices[300:]).of_each[:, 2]
+    torch.testing.assert_close(units_of(prices).of_each[:, 2], own, rtol=0.05, atol=0)
+
+
 def test_two_values_are_a_unit_apart_and_less_where_one_is_in_a_few_rows_only():
     sale = np.zeros((3000, 2, 3))
     sale[17, 0, 0] = 1  # once
