@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -469,10 +468,9 @@ class TitansForecaster(TitansEstimator):
         Raises:
             NotFittedError: before ``fit``.
         """
-        plain = copy(self)
-        if isinstance(self.exogenous, Mapping):  # its names may be an index or an array, which JSON does not know
-            plain.exogenous = {k: x if isinstance(x, str) else list(x) for k, x in self.exogenous.items()}
-        super(TitansForecaster, plain).save(path)
+        from titans_ts.saved import plain
+
+        super(TitansForecaster, plain(self)).save(path)
 
     def _given(self, df: Any, static_df: Any) -> tuple[Panel, Columns]:
         """What ``fit`` is given, read by the arguments of the constructor."""

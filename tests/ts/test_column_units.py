@@ -1,5 +1,6 @@
 """Exogenous columns in the units that the network sees: of all series or of each, and no further than they go."""
 
+import re
 import warnings
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from titans_ts.column_units import ColumnUnits, Moments
 from titans_ts.exogenous import Columns
 from titans_ts.frame import read_frame
-from titans_ts.scaling import Scaling
+from titans_ts.scaling import Scaling, _warn_of_names
 
 
 def units_of(values):
@@ -187,6 +188,29 @@ def test_a_series_whose_name_is_of_another_type_is_said_to_be_new(tiny, shop):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict(named.assign(unique_id=named["unique_id"] + "b"))
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "says"),
+    [
+        ("1", "1.0", r"series '1.0' counts as new: fit knows '1'\. If"),
+        ("1.0", "1", r"series '1' counts as new: fit knows '1\.0'\. If"),
+        ("0010", "10.0", r"series '10\.0' counts as new: fit knows '0010'\. If"),
+        ("1", 1.0, r"series 1\.0 counts as new: fit knows '1', a str, and this is a float\. If"),
+        (0, "0.0", r"series '0\.0' counts as new: fit knows 0, a int, and this is a str\. If"),
+        ("v1", "v1.0", None),
+        ("1", "1.5", None),
+        ("0a", "a", None),
+        ("10", "1", None),
+        ("", "0", None),
+    ],
+)
+def test_names_that_are_one_number_written_in_two_ways_are_said_to_be_alike(known, new, says):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _warn_of_names([new], ["x", known])
+    assert len(told) == (says is not None)
+    assert all(re.search(says, str(warning.message)) for warning in told)
 
 
 def test_a_row_left_out_of_a_future_column_of_truths_is_not_known(tiny, shop, ahead):
