@@ -6,6 +6,7 @@ loop of Titans (Eq. 13-14) with momentum and forgetting; no weight of the outer 
 (one layer): its step is bounded, so a stream of any length stays finite, which deeper ones do not promise.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -82,22 +83,43 @@ class OnlineMemory(nn.Module):
         out = read_memory(self._heads(self.query, asked, unit=True), state.weights)
         return self._correct(out, asked, scale)
 
-    def surprise(self, before: Tensor, now: Tensor, state: MemoryState | None) -> Tensor:
-        """How far what came is from what the memory expects, ``|M(k) - v|^2`` (the associative loss of Eq. 12, whose
-        gradient is the momentary surprise), without writing: windows as of :meth:`forward` -> ``[B, T]``."""
-        keys = self._heads(self.key, self._code(before)[0], unit=True)
-        values = self._heads(self.value, self._code(now)[0])
-        expected = read_memory(keys, (self.start,) if state is None else state.weights)
-        return (expected - values).square().sum(dim=(-2, -1))
+    def surprise(self, windows: Tensor, reads: int, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
+        """Write T pairs, and from each write to the next say how far what came was from what the memory expected,
+        ``|M(k) - v|^2``: the associative loss of Eq. 12, whose gradient is the momentary surprise.
+
+        Args:
+            windows: that end at regular rows, ``reads`` of them in a stride, from the key of the first write on:
+                ``[B, (T + 1) * reads, span]``.
+            reads: values in a stride: the first at the write, before it, the others behind it.
+            state: what was written earlier.
+
+        Returns:
+            ``[B, T * reads]``, and the state after the last write.
+        """
+        code = self._code(windows)[0]
+        keys, values = self._heads(self.key, code, unit=True), self._heads(self.value, code)
+        end = keys.shape[1] - reads  # of the keys of the writes
+        expected = [read_memory(keys[:, :1], (self.start,) if state is None else state.weights)]
+        passes = []
+        for i in range(1, reads + 1):  # each reads at one distance from the writes
+            out, after = self._tell(keys[:, i : i + end : reads], keys[:, :end:reads], code[:, reads::reads], state)
+            passes.append(out)
+        expected.append(torch.stack(passes, dim=2).flatten(1, 2)[:, :-1])
+        return (torch.cat(expected, dim=1) - values[:, reads:]).square().sum(dim=(-2, -1)), after
 
     def _write(
         self, queries: Tensor, before: Tensor, now: Tensor, state: MemoryState | None
     ) -> tuple[Tensor, MemoryState]:
-        told = self._code(now)[0]
+        return self._tell(queries, self._heads(self.key, self._code(before)[0], unit=True), self._code(now)[0], state)
+
+    def _tell(
+        self, queries: Tensor, keys: Tensor, told: Tensor, state: MemoryState | None
+    ) -> tuple[Tensor, MemoryState]:
+        """Write what the codes ``told`` say under ``keys``, and read with ``queries`` after each."""
         alpha, eta, theta = torch.sigmoid(self.gates(told)).chunk(3, dim=-1)
         return neural_memory(
             queries,
-            self._heads(self.key, self._code(before)[0], unit=True),
+            keys,
             self._heads(self.value, told),
             alpha,
             eta,
@@ -211,21 +233,30 @@ def surprises(memory: OnlineMemory, values: Tensor, unknown: Tensor, step: int) 
     """
     values, reach = filled(values), memory.span + memory.stride
     rows = torch.arange(reach, max(reach, len(values) + 1), step)
-    at_once = max(1, FLOATS // (memory.stride * (2 * memory.span + 6 * DIM)))
-    parts = [_surprises(memory, some, rows) for some in values.split(at_once, dim=1)]
+    apart = math.gcd(step, memory.stride)
+    at_once = max(1, FLOATS // (CHUNK * _floats_of_surprise(memory, memory.stride)))
+    parts = [_surprises(memory, some, apart) for some in values.split(at_once, dim=1)]
+    found = torch.cat(parts, dim=1)[:: step // apart][: len(rows)]
     holes = F.pad(unknown.cumsum(0), (0, 0, 1, 0))
-    return rows, torch.cat(parts, dim=1).masked_fill(holes[rows] > holes[rows - reach], torch.nan)
+    return rows, found.masked_fill(holes[rows] > holes[rows - reach], torch.nan)
 
 
-def _surprises(memory: OnlineMemory, values: Tensor, rows: Tensor) -> Tensor:
-    found, done, state = [values.new_empty(0, values.shape[1])], 0, None
-    writes, reads = ((rows - memory.span - 1) // memory.stride).unique(return_counts=True)  # at earlier rows
-    for due, at in zip(writes.tolist(), rows.split(reads.tolist()), strict=False):
-        state = _written(memory, values, done, due, state)
-        before, now = (_windows(values, ends, memory.span) for ends in (at - memory.stride, at))
-        found.append(memory.surprise(before, now, state).T)
-        done = due
+def _surprises(memory: OnlineMemory, values: Tensor, apart: int) -> Tensor:
+    """Every ``apart`` rows, a divisor of the stride, to the end of the last stride, in which rows may be behind the
+    last."""
+    S, T, found, state = memory.stride, len(values), [values.new_empty(0, values.shape[1])], None
+    each = values.shape[1] * _floats_of_surprise(memory, S // apart)
+    due, some = _writes(memory, T), max(1, FLOATS // each)
+    for write in range(0, due, some):
+        ends = memory.span + torch.arange(write * S, (min(write + some, due) + 1) * S, apart).clamp(max=T - memory.span)
+        surprise, state = memory.surprise(_windows(values, ends, memory.span), S // apart, state)
+        found.append(surprise.T)
     return torch.cat(found)
+
+
+def _floats_of_surprise(memory: OnlineMemory, reads: int) -> int:
+    """About, of one write of one series."""
+    return reads * (2 * memory.span + 8 * DIM)
 
 
 def _written(

@@ -74,8 +74,9 @@ def test_it_is_the_associative_loss_with_the_memory_of_the_last_write_before(ste
 def test_many_series_are_read_some_at_a_time(monkeypatch):
     memory, values, unknown = online.OnlineMemory(12, 3).eval(), torch.randn(80, 5), torch.zeros(80, 5).bool()
     expected = online.surprises(memory, values, unknown, 1)[1]
-    monkeypatch.setattr(online, "FLOATS", 2 * 4 * (2 * 12 + 6 * online.DIM))
-    torch.testing.assert_close(online.surprises(memory, values, unknown, 1)[1], expected)
+    for series_and_writes in (2, 8, 40):
+        monkeypatch.setattr(online, "FLOATS", series_and_writes * 4 * (2 * 12 + 8 * online.DIM))
+        torch.testing.assert_close(online.surprises(memory, values, unknown, 1)[1], expected)
 
 
 def test_it_is_told_of_every_row_or_of_each_so_many(model, waves):
