@@ -107,7 +107,8 @@ def tune(
         **{k: str(v) for k, v in base.get_params(deep=False).items() if k not in not_fixed},
     }
     searched = space or default_space
-    study = open_study(storage, study_name, identity, random_state, sampler)
+    default = None if space else lambda trial: default_space(trial, facts)
+    study = open_study(storage, study_name, identity, random_state, sampler, default)
 
     def judge(model: TitansDNAClassifier, trial: "optuna.Trial") -> float:
         model.fit(X, y, validation=validation, on_epoch=report_to(trial))

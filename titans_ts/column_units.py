@@ -9,6 +9,7 @@ from torch import Tensor
 WIDEST = 8.0  # units that the values of training spread over, at most
 FAINT = 1 / 8  # of the range of a column: of a series whose values spread less, hardly a change would be seen
 FEW = 10  # where one series in so many is faint, each has units of its own
+YOUNG = 1 / 2  # of the rows of the longest series: one with fewer has not shown yet how far its values go
 ONCE = 10.0  # rows with the rarer of two values by which half of what it says is believed
 ROUNDING = 1e-12  # of a value in double precision, relative to it
 TWO = 1e-2  # of a variance: by how much that of a column of two values may differ from what it is by their mean
@@ -62,7 +63,8 @@ class ColumnUnits:
 
     A column has the units of all series together. It has those of each where the values of one series in ten spread
     over less than an eighth of the range of all, as prices in several currencies do; of a series in which it does not
-    change it has those of all even then.
+    change it has those of all even then. A series with less than half of the rows of the longest is not asked, and its
+    range counts as no narrower, for the size of its values, than that of half of the others.
 
     Attributes:
         of_all: units of all series together, ``[4, X]``: what counts as 0, the mean; what counts as 1, the deviation,
@@ -86,8 +88,12 @@ class ColumnUnits:
         one is believed by half where it is in ``once`` rows."""
         whole = moments.pooled()
         (reach, changes), (wide, changed) = (_reach(x, rounding) for x in (moments, whole))
-        faint = changes & (reach < FAINT * wide)
-        apart = faint.any(0) & (FEW * faint.sum(0) >= changes.sum(0))
+        asked = changes & (moments.number >= YOUNG * moments.number.amax(0))
+        faint = asked & (reach < FAINT * wide)
+        apart = faint.any(0) & (FEW * faint.sum(0) >= asked.sum(0))
+        size = (moments.mean.square() + moments.variance).sqrt()
+        usual = (reach / size).where(asked, torch.nan).nanmedian(0).values.nan_to_num(0.0)
+        reach = torch.maximum(reach, usual * size).where(~asked, reach)
         # as of no other column, the variance is what it is by mean and range; but two currencies look like two values
         above, below = whole.mean - whole.low, whole.high - whole.mean
         two = changed & ~apart & (above * below - whole.variance <= TWO * whole.variance)

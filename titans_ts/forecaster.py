@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,14 @@ from titans_ts.backtest import backtest, backtest_frame
 from titans_ts.exogenous import Columns, read_columns
 from titans_ts.frame import POLICIES, Freq, read_frame
 from titans_ts.intervals import check_levels, column_names
-from titans_ts.libraries import from_pandas
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import Objective, objective_of
-from titans_ts.panel import Panel, differing, long_frame
+from titans_ts.panel import Panel, differing
 from titans_ts.reading import is_frame, of_values, read_ahead, read_newer, with_static
-from titans_ts.scaling import tensor
 from titans_ts.scoring import rolling_error
 from titans_ts.simba import Simba, SimbaConfig
+from titans_ts.surprise import surprise_frame
 from titans_ts.training import train
 from titans_ts.training_rows import check_length
 from titans_ts.widening import widening_of
@@ -363,38 +361,39 @@ class TitansForecaster(TitansEstimator):
         check_length(panel, config.input_size + config.h, "input_size + h")
         return -rolling_error(self.model_, panel, self.missing)
 
-    def surprise(self, df: Any) -> Any:
+    def surprise(self, df: Any, step_size: int = 1) -> Any:
         """How surprised the online memory was, over time: a view of anomalies.
 
-        Every ``memory_.stride`` rows the memory is told what followed what; the surprise is how far that was from what
-        it expected (the associative loss, Eq. 12), in its own units.
+        It is how far the window that ends at a row was from what the memory expected behind the window that ended
+        ``memory_.stride`` rows before (the associative loss, Eq. 12), in its own units, read with the memory as it
+        stood after its last write before that row.
 
         Args:
             df: as in ``predict``; read from its first row, so the first values are those of an empty memory. Of the
                 columns the memory reads the values only; others need not be there.
+            step_size: rows between values; ``memory_.stride``: only where the memory writes.
 
         Returns:
-            A long frame ``unique_id, ds, surprise``, one row every ``memory_.stride`` rows; ``ds`` is the last row that
-            was told. What is shorter than a stride hardly shows.
+            A long frame ``unique_id, ds, surprise``; ``ds`` is the last row of the window, so a spike shows at its own.
+            NaN where a row of the two windows was not measured: from the beginning of a hole to ``memory_.span +
+            memory_.stride - 1`` rows behind its end.
 
         Raises:
             NotFittedError: before ``fit``.
             ValueError: where the model has no memory (``memory_report_`` says why), or a bad frame.
+
+        Example:
+            >>> found = forecaster.surprise(df)
+            >>> found = found[found.groupby("unique_id").cumcount() >= 16 * forecaster.memory_.stride]  # not empty
+            >>> anomalies = found[found.groupby("unique_id")["surprise"].rank(pct=True) > 0.99]
         """
         self._fitted()
         if self.memory_ is None:
             why = self.memory_report_.why_none
             raise ValueError(f"this model has no online memory: {why} There is no surprise to show.")
+        at_least("step_size", step_size)
         panel = self._read(of_values(df, self.context_.ids), Columns(), None, reset=False)
-        units = self.scaling_.units_of(panel, self.context_)
-        values = tensor(units.standardised(panel.values, panel.index))
-        frames = []
-        for series, rows, found in self.model_.surprises(values):
-            ids = [panel.ids[i] for i in series.tolist()]
-            frames.append(long_frame(ids, panel.index[rows.numpy() - 1], {"surprise": found.double().numpy()}))
-        frame = pd.concat(frames)
-        places = pd.Index(panel.ids).get_indexer(pd.Index(frame["unique_id"]))
-        return from_pandas(frame.iloc[np.argsort(places, kind="stable")].reset_index(drop=True), panel.library)
+        return surprise_frame(self.model_, panel, self.context_, step_size)
 
     def plot(
         self,
@@ -471,10 +470,9 @@ class TitansForecaster(TitansEstimator):
         Raises:
             NotFittedError: before ``fit``.
         """
-        plain = copy(self)
-        if isinstance(self.exogenous, Mapping):  # its names may be an index or an array, which JSON does not know
-            plain.exogenous = {k: x if isinstance(x, str) else list(x) for k, x in self.exogenous.items()}
-        super(TitansForecaster, plain).save(path)
+        from titans_ts.saved import plain
+
+        super(TitansForecaster, plain(self)).save(path)
 
     def _given(self, df: Any, static_df: Any) -> tuple[Panel, Columns]:
         """What ``fit`` is given, read by the arguments of the constructor."""

@@ -68,17 +68,19 @@ class Model:
         streams = online.streams_of(first, T)
         return [online.advance(self.memory, s, table.values, T - int(first[s.series[0]])) for s in streams]
 
-    def surprises(self, values: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def surprises(self, values: Tensor, unknown: Tensor, step: int) -> list[tuple[Tensor, Tensor, Tensor]]:
         """How surprised the online memory is by values ``[T, N]``, of the series that begin together: which they are,
-        ``[n]``, the rows behind its writes, ``[W]``, and the surprise at each, ``[W, n]``."""
+        ``[n]``, every ``step`` rows, ``[R]``, and the surprise behind each, ``[R, n]``; arguments as of
+        :func:`online.surprises`."""
         if self.memory is None:
             return []
         found = []
         first = first_rows(values)
         for stream in online.streams_of(first, len(values)):
             begin = int(first[stream.series[0]])
-            at, surprise = online.surprises(self.memory, values[begin:, stream.series])
-            found.append((stream.series, begin + at, surprise))
+            own, holes = (x[begin:, stream.series] for x in (values, unknown))
+            rows, surprise = online.surprises(self.memory, own, holes, step)
+            found.append((stream.series, begin + rows, surprise))
         return found
 
     def recalled(self, streams: list[online.Stream], values: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ loop of Titans (Eq. 13-14) with momentum and forgetting; no weight of the outer 
 (one layer): its step is bounded, so a stream of any length stays finite, which deeper ones do not promise.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -82,25 +83,43 @@ class OnlineMemory(nn.Module):
         out = read_memory(self._heads(self.query, asked, unit=True), state.weights)
         return self._correct(out, asked, scale)
 
-    def surprise(self, before: Tensor, now: Tensor, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
-        """How far what came was from what the memory expected, ``|M(k) - v|^2`` before each write (the associative loss
-        of Eq. 12, whose gradient is the momentary surprise): ``[B, T]``, and the state after the last write."""
-        keys = self._heads(self.key, self._code(before)[0], unit=True)
-        first = read_memory(keys[:, :1], (self.start,) if state is None else state.weights)
-        # read with the next key after each write
-        out, state = self._write(torch.cat((keys[:, 1:], keys[:, -1:]), dim=1), before, now, state)
-        expected = torch.cat((first, out[:, :-1]), dim=1)
-        values = self._heads(self.value, self._code(now)[0])
-        return (expected - values).square().sum(dim=(-2, -1)), state
+    def surprise(self, windows: Tensor, reads: int, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
+        """Write T pairs, and from each write to the next say how far what came was from what the memory expected,
+        ``|M(k) - v|^2``: the associative loss of Eq. 12, whose gradient is the momentary surprise.
+
+        Args:
+            windows: that end at regular rows, ``reads`` of them in a stride, from the key of the first write on:
+                ``[B, (T + 1) * reads, span]``.
+            reads: values in a stride: the first at the write, before it, the others behind it.
+            state: what was written earlier.
+
+        Returns:
+            ``[B, T * reads]``, and the state after the last write.
+        """
+        code = self._code(windows)[0]
+        keys, values = self._heads(self.key, code, unit=True), self._heads(self.value, code)
+        end = keys.shape[1] - reads  # of the keys of the writes
+        expected = [read_memory(keys[:, :1], (self.start,) if state is None else state.weights)]
+        passes = []
+        for i in range(1, reads + 1):  # each reads at one distance from the writes
+            out, after = self._tell(keys[:, i : i + end : reads], keys[:, :end:reads], code[:, reads::reads], state)
+            passes.append(out)
+        expected.append(torch.stack(passes, dim=2).flatten(1, 2)[:, :-1])
+        return (torch.cat(expected, dim=1) - values[:, reads:]).square().sum(dim=(-2, -1)), after
 
     def _write(
         self, queries: Tensor, before: Tensor, now: Tensor, state: MemoryState | None
     ) -> tuple[Tensor, MemoryState]:
-        told = self._code(now)[0]
+        return self._tell(queries, self._heads(self.key, self._code(before)[0], unit=True), self._code(now)[0], state)
+
+    def _tell(
+        self, queries: Tensor, keys: Tensor, told: Tensor, state: MemoryState | None
+    ) -> tuple[Tensor, MemoryState]:
+        """Write what the codes ``told`` say under ``keys``, and read with ``queries`` after each."""
         alpha, eta, theta = torch.sigmoid(self.gates(told)).chunk(3, dim=-1)
         return neural_memory(
             queries,
-            self._heads(self.key, self._code(before)[0], unit=True),
+            keys,
             self._heads(self.value, told),
             alpha,
             eta,
@@ -205,15 +224,39 @@ def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def surprises(memory: OnlineMemory, values: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows of all writes in values ``[T, n]``, ``[W]``, and the surprise at each, ``[W, n]``."""
-    values = filled(values)
-    rows, found, state = [torch.empty(0, dtype=torch.long)], [values.new_empty(0, values.shape[1])], None
-    for at, before, now in _told(memory, values, 0, _writes(memory, len(values))):
-        surprise, state = memory.surprise(before, now, state)
-        rows.append(at)
+def surprises(memory: OnlineMemory, values: Tensor, unknown: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    """Every ``step`` rows of ``[T, n]``, from the first write on, the surprise behind so many rows: these, ``[R]``, and
+    ``[R, n]``.
+
+    Each is read with the memory as it stood after the writes at earlier rows. It is NaN where one of the rows that it
+    is about, a window and the stride before it, is ``unknown``, ``[T, n]``.
+    """
+    values, reach = filled(values), memory.span + memory.stride
+    rows = torch.arange(reach, max(reach, len(values) + 1), step)
+    apart = math.gcd(step, memory.stride)
+    at_once = max(1, FLOATS // (CHUNK * _floats_of_surprise(memory, memory.stride)))
+    parts = [_surprises(memory, some, apart) for some in values.split(at_once, dim=1)]
+    found = torch.cat(parts, dim=1)[:: step // apart][: len(rows)]
+    holes = F.pad(unknown.cumsum(0), (0, 0, 1, 0))
+    return rows, found.masked_fill(holes[rows] > holes[rows - reach], torch.nan)
+
+
+def _surprises(memory: OnlineMemory, values: Tensor, apart: int) -> Tensor:
+    """Every ``apart`` rows, a divisor of the stride, to the end of the last stride, in which rows may be behind the
+    last."""
+    S, T, found, state = memory.stride, len(values), [values.new_empty(0, values.shape[1])], None
+    each = values.shape[1] * _floats_of_surprise(memory, S // apart)
+    due, some = _writes(memory, T), max(1, FLOATS // each)
+    for write in range(0, due, some):
+        ends = memory.span + torch.arange(write * S, (min(write + some, due) + 1) * S, apart).clamp(max=T - memory.span)
+        surprise, state = memory.surprise(_windows(values, ends, memory.span), S // apart, state)
         found.append(surprise.T)
-    return torch.cat(rows), torch.cat(found)
+    return torch.cat(found)
+
+
+def _floats_of_surprise(memory: OnlineMemory, reads: int) -> int:
+    """About, of one write of one series."""
+    return reads * (2 * memory.span + 8 * DIM)
 
 
 def _written(

@@ -17,7 +17,7 @@ from titans_ts.panel import Panel
 from titans_ts.reading import of_values
 
 MOST_SERIES = 6
-WARM_UP = 16
+WARM_UP = 512  # rows: 16 writes of a memory with the longest stride
 FORECAST, PAST, TRUTH, ALARM = "#c4432b", "0.35", "0.65", "#7a1f8a"
 
 
@@ -133,7 +133,8 @@ def plot_residuals(frame: Any, model: str = "Titans") -> Figure:
 def plot_surprise(
     surprise: Any, df: Any = None, series: list[Any] | None = None, quantile: float = 0.99, warm_up: int = WARM_UP
 ) -> Figure:
-    """The surprise of the online memory over time, its highest moments marked: a view of anomalies.
+    """The surprise of the online memory over time, its highest moments marked: a view of anomalies. Where it is NaN, as
+    behind a hole, is shaded.
 
     Args:
         surprise: of :meth:`~titans_ts.TitansForecaster.surprise`.
@@ -141,7 +142,8 @@ def plot_surprise(
         series: which to draw; default: the first six.
         quantile: moments above this part of a series' surprise are marked.
         warm_up: the first values of each series, which surprise a memory that is still empty: they are drawn, and
-            neither count nor are marked. At most a quarter of them.
+            neither count nor are marked. At most a quarter of them. The default is for a value each row; 16 writes are
+            enough, ``16 * memory_.stride // step_size`` values.
     """
     below_one("quantile", quantile)
     at_least("warm_up", warm_up, 0)
@@ -167,11 +169,22 @@ def plot_surprise(
             there = marked[["ds"]].merge(line, on="ds")
             label = f"highest {100 * (1 - quantile):g} %"
             panel.scatter(there["ds"], there[what], color=ALARM, s=14, label=label, zorder=3)
+            for i, gap in enumerate(_gaps(own)):
+                label = None if i else "not all measured"
+                panel.axvspan(*gap, color=TRUTH, alpha=0.25, linewidth=0, label=label)
             _dress(panel, str(name) if panel is axes[0] else "")
         axes[-1].set_ylim(bottom=0)
         if truth is not None:
             axes[-1].set_ylabel("surprise")
     return _finished(figure, panels[:, 0])
+
+
+def _gaps(surprise: pd.DataFrame) -> list[tuple[Any, Any]]:
+    """Between what known values of a series each run of NaN lies; the first or last row where there is none."""
+    nan, ds = surprise["surprise"].isna().to_numpy(), surprise["ds"].to_list()
+    # the first of each run, and what follows its last
+    edges = np.flatnonzero(np.diff(nan, prepend=False, append=False))
+    return [(ds[max(begin - 1, 0)], ds[min(end, len(ds) - 1)]) for begin, end in edges.reshape(-1, 2)]
 
 
 def _chosen(ids: list[Any], series: list[Any] | None) -> list[Any]:

@@ -1,6 +1,8 @@
 """What a fitted forecaster is, as JSON values and tensors, and back."""
 
 from collections import defaultdict
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +91,16 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
     return learned, tensors
 
 
+def plain(model: "TitansForecaster") -> "TitansForecaster":
+    """The forecaster, with its arguments as JSON holds them."""
+    found = copy(model)
+    if isinstance(model.exogenous, Mapping):  # its names may be an index or an array, which JSON does not know
+        found.exogenous = {k: x if isinstance(x, str) else list(x) for k, x in model.exogenous.items()}
+    if isinstance(model.freq, pd.offsets.BaseOffset):
+        found.freq = _freq(model.freq)
+    return found
+
+
 def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Give a forecaster what :func:`pack` took."""
 
@@ -105,15 +117,15 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         tensors[k].numpy() for k in ("context", "context_hist", "context_futr", "context_stat", "mean", "scale")
     )
     rows, freq = len(context), learned["freq"]
+    model.freq = _offset(model.freq)
     if isinstance(freq, int):
         stop = learned["last"] + freq
         index: pd.Index = pd.RangeIndex(stop - rows * freq, stop, freq, name="ds")
     else:
         last = pd.Timestamp(learned["last"], tz="UTC").tz_convert(learned["timezone"])
-        if isinstance(freq, dict):
-            freq = (pd.offsets.CustomBusinessDay if "weekmask" in freq else pd.DateOffset)(**freq)
-            model.freq = None if model.freq is None else freq
-        freq = pd.tseries.frequencies.to_offset(freq)
+        by_parts, freq = isinstance(freq, dict), pd.tseries.frequencies.to_offset(_offset(freq))
+        if by_parts and isinstance(model.freq, str) and model.freq == freq.freqstr:
+            model.freq = freq  # until 2026-11 the argument was kept by its name, which does not say all of it
         index = date_range(freq, end=last, periods=rows).as_unit(learned["unit"])
     layout, library, drawn = learned["layout"], learned["library"], tensors["context_drawn"].numpy()
     panel = Panel(context, learned["ids"], index, freq, layout, library, hist, futr, stat, drawn)
@@ -195,22 +207,31 @@ def _freq(step: Step) -> Any:
     """
     if isinstance(step, int):
         return step
+    parts = {"n": step.n, "normalize": getattr(step, "normalize", False)}
     if type(step) is pd.offsets.CustomBusinessDay and not step.kwds["offset"]:
         days = "".join(str(int(day)) for day in step.calendar.weekmask)
-        return {"n": step.n, "weekmask": days, "holidays": [str(day) for day in step.calendar.holidays]}
-    made_of = {"n": step.n, **getattr(step, "kwds", {})}
-    if type(step) is pd.DateOffset and all(isinstance(value, int) for value in made_of.values()):
-        return made_of
+        mask = step.weekmask if isinstance(step.weekmask, str) else days  # in other words it would be another step
+        return {**parts, "weekmask": mask, "holidays": [str(day) for day in step.calendar.holidays]}
+    parts |= getattr(step, "kwds", {})
+    if type(step) is pd.DateOffset and all(isinstance(value, int) for value in parts.values()):
+        return parts
     try:
         same = pd.tseries.frequencies.to_offset(step.freqstr) == step
     except ValueError:
         same = False
     if not same:
         raise ValueError(
-            f"the model was fitted with freq={step!r}, which has no name that says all of it, so it cannot be saved. "
-            "Fit with a named one such as 'B', or on integer stamps."
+            f"freq={step!r} has no name that says all of it, so a model of it cannot be saved. Fit with a named one "
+            "such as 'B', or on integer stamps."
         )
     return step.freqstr
+
+
+def _offset(said: Any) -> Any:
+    """A step that was saved by its parts, as :func:`_freq` makes them; else as it is."""
+    if not isinstance(said, dict):
+        return said
+    return (pd.offsets.CustomBusinessDay if "weekmask" in said else pd.DateOffset)(**said)
 
 
 def _stamps(index: pd.DatetimeIndex) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """From a panel to the standardised numbers that the network sees."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -227,16 +228,23 @@ class Scaling:
 
 
 def _warn_of_names(new: list[Any], known: list[Any]) -> None:
-    """Where a file was read anew, 000 is 0, and the series another."""
-    written = {str(name).lstrip("0"): name for name in known}
+    """Where a file was read anew, 000 is 0, or 0.0 where there was a hole, and the series another."""
+    written = {_as_number(name): name for name in known}
     for name in new:
-        same = written.get(str(name).lstrip("0"))
-        if same is not None and type(same) is not type(name):
+        same = written.get(_as_number(name), name)
+        if same != name:
+            kinds = f", a {type(same).__name__}, and this is a {type(name).__name__}"
             warn_caller(
-                f"series {name!r} counts as new: fit knows {same!r}, a {type(same).__name__}, and this is a "
-                f"{type(name).__name__}. If they are the same, name them alike."
+                f"series {name!r} counts as new: fit knows {same!r}{kinds if type(same) is not type(name) else ''}. If "
+                "they are the same, name them alike."
             )
             return
+
+
+def _as_number(name: Any) -> str:
+    """A name; of one that is a whole number, the number."""
+    whole = re.fullmatch(r"(-?)0*(\d+)(?:\.0*)?", str(name))
+    return whole[1] + whole[2] if whole else str(name)
 
 
 def _tables(panel: Panel) -> dict[str, np.ndarray]:

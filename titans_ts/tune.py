@@ -71,7 +71,8 @@ def tune(
         A fitted forecaster with the settings of the best trial; ``study_`` is the study.
 
     Raises:
-        ValueError: a bad frame; no trial finished; or a study of other data in the storage.
+        ValueError: a bad frame; no trial finished; or a study of other data in the storage, or of another space that
+            asked for the same settings by other choices, such as an earlier :func:`default_space`.
     """
     base = TitansForecaster() if forecaster is None else clone(forecaster)
     shown = base.verbose
@@ -101,7 +102,8 @@ def tune(
     fixed = {k: str(v) for k, v in base.get_params().items() if k not in ("verbose", "device", "random_state")}
     data = digest(panel.values, panel.hist, panel.futr, panel.stat)
     identity = {"data": data, "time": str(panel.clock()), "val_size": str(val_size), **fixed}
-    study = open_study(storage, study_name, identity, random_state, sampler)
+    default = None if space else lambda trial: default_space(trial, facts)
+    study = open_study(storage, study_name, identity, random_state, sampler, default)
 
     def judge(model: TitansForecaster, trial: "optuna.Trial") -> float:
         given, columns = model._given(df, static_df)

@@ -18,7 +18,7 @@ TINY = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny():
     """Makes a forecaster that trains in a second."""
     return lambda **options: TitansForecaster(**{**TINY, **options})

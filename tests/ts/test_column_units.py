@@ -1,5 +1,6 @@
 """Exogenous columns in the units that the network sees: of all series or of each, and no further than they go."""
 
+import re
 import warnings
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from titans_ts.column_units import ColumnUnits, Moments
 from titans_ts.exogenous import Columns
 from titans_ts.frame import read_frame
-from titans_ts.scaling import Scaling
+from titans_ts.scaling import Scaling, _warn_of_names
 
 
 def units_of(values):
@@ -57,6 +58,37 @@ def test_a_column_has_the_units_of_all_series_unless_some_would_not_be_seen():
     many = np.concatenate((np.repeat(warmth[:, :1], 10, axis=1), 0.01 * warmth[:, :1]), axis=1)
     assert not units_of(many).apart.any()
     assert units_of(many[:, 1:]).apart.all()
+
+
+def test_a_young_series_does_not_take_a_column_of_all_series_apart():
+    """Of a trend it has seen little yet."""
+    trend = np.linspace(1, 2, 400)[:, None, None] + np.zeros((1, 5, 1))
+    trend[:370, 4] = np.nan
+    units = units_of(trend)
+    assert not units.apart.any()
+    assert (units.of_each == units.of_all[:, None]).all()
+    trend[200:, 4] = np.linspace(1.74, 1.75, 200)[:, None]  # half of the rows are enough to tell
+    assert units_of(trend).apart.all()
+
+
+def test_limits_of_a_young_series_are_as_wide_for_its_size_as_those_of_others():
+    trend = np.linspace(1, 2, 400)[:, None, None] * np.array([1.0, 2, 500, 30])[:, None]
+    longer = units_of(trend)
+    trend[:370, 3] = np.nan
+    units = units_of(trend)
+    assert units.apart.all()
+    torch.testing.assert_close(units.of_each[:, :3], longer.of_each[:, :3])
+    later = torch.tensor([2.5, 5.0, 1250.0, 75.0], dtype=torch.float64)[:, None]
+    assert (units.within(later) == later).all()
+    assert (units.standardised(later).abs() < 16).all()
+    wrong = 100 * later
+    assert (units.within(wrong) < wrong / 10).all()
+    # whose values vary as much as those of the others has its own
+    rng = np.random.default_rng(0)
+    prices = (5 + rng.random((400, 3, 1))) * np.array([1.0, 100, 1])[:, None]
+    prices[:300, 2] = np.nan
+    own = units_of(prices[300:]).of_each[:, 2]
+    torch.testing.assert_close(units_of(prices).of_each[:, 2], own, rtol=0.05, atol=0)
 
 
 def test_two_values_are_a_unit_apart_and_less_where_one_is_in_a_few_rows_only():
@@ -156,6 +188,29 @@ def test_a_series_whose_name_is_of_another_type_is_said_to_be_new(tiny, shop):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict(named.assign(unique_id=named["unique_id"] + "b"))
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "says"),
+    [
+        ("1", "1.0", r"series '1.0' counts as new: fit knows '1'\. If"),
+        ("1.0", "1", r"series '1' counts as new: fit knows '1\.0'\. If"),
+        ("0010", "10.0", r"series '10\.0' counts as new: fit knows '0010'\. If"),
+        ("1", 1.0, r"series 1\.0 counts as new: fit knows '1', a str, and this is a float\. If"),
+        (0, "0.0", r"series '0\.0' counts as new: fit knows 0, a int, and this is a str\. If"),
+        ("v1", "v1.0", None),
+        ("1", "1.5", None),
+        ("0a", "a", None),
+        ("10", "1", None),
+        ("", "0", None),
+    ],
+)
+def test_names_that_are_one_number_written_in_two_ways_are_said_to_be_alike(known, new, says):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _warn_of_names([new], ["x", known])
+    assert len(told) == (says is not None)
+    assert all(re.search(says, str(warning.message)) for warning in told)
 
 
 def test_a_row_left_out_of_a_future_column_of_truths_is_not_known(tiny, shop, ahead):

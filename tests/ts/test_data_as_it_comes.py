@@ -171,7 +171,7 @@ def test_a_step_of_time_without_a_name_is_saved_whole_or_refused(tiny, tmp_path)
     assert again.update(long(81, index=days.union([days[-1] + step]))[80::81]).context_.index[-1] == days[-1] + step
     hours = pd.offsets.CustomBusinessHour(start="08:00")
     model = tiny(freq=hours).fit(long(80, index=pd.date_range("2024-01-02", periods=80, freq=hours, name="ds")))
-    with pytest.raises(ValueError, match="it cannot be saved"):
+    with pytest.raises(ValueError, match="a model of it cannot be saved"):
         model.save(tmp_path / "hours")
 
 

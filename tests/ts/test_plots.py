@@ -73,7 +73,7 @@ def test_rows_of_the_past_to_draw_are_a_count(tiny, wide, history):
         tiny().fit(wide, val_size=60).plot(history=history)
 
 
-@pytest.mark.parametrize(("rows", "left_out"), [(100, 16), (40, 10)])
+@pytest.mark.parametrize(("rows", "left_out"), [(3000, 512), (40, 10)])
 def test_an_empty_memory_is_not_marked_for_its_surprise(rows, left_out):
     surprise = pd.DataFrame({"unique_id": "a", "ds": range(rows), "surprise": np.arange(float(rows))[::-1]})
     axes = plot_surprise(surprise, quantile=0.9).axes[0]
@@ -112,6 +112,19 @@ def test_the_highest_surprises_are_marked():
     axes = plot_surprise(surprise, quantile=0.9, warm_up=0).axes[0]
     assert axes.collections[0].get_offsets()[:, 1].tolist() == [float(x) for x in range(99, 89, -1)]
     assert "highest 10 %" in [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_what_was_not_measured_is_shaded_and_not_marked():
+    values = np.arange(100.0)
+    values[[0, 1, 40, 41, 42, 70, 99]] = np.nan
+    surprise = pd.DataFrame({"unique_id": "a", "ds": range(100), "surprise": values})
+    df = pd.DataFrame({"unique_id": "a", "ds": range(100), "y": 1.0})
+    for axes in plot_surprise(surprise, df, quantile=0.9, warm_up=0).axes:
+        shaded = [patch.get_extents().transformed(axes.transData.inverted()) for patch in axes.patches]
+        assert [(round(x.x0), round(x.x1)) for x in shaded] == [(0, 2), (39, 43), (69, 71), (98, 99)]
+        assert axes.collections[0].get_offsets()[:, 0].tolist() == list(range(89, 99))
+    axes = plot_surprise(surprise.dropna()).axes[0]
+    assert not axes.patches
 
 
 def test_a_series_is_drawn_above_its_surprise_with_the_same_moments_marked():

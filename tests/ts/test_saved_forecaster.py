@@ -176,6 +176,43 @@ def test_a_step_that_is_a_span_of_time_is_saved(tiny, wide, tmp_path, freq, step
     pd.testing.assert_frame_equal(loaded.predict(wide), model.predict(wide))
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        pd.DateOffset(months=1),
+        pd.DateOffset(days=1, normalize=True),
+        pd.offsets.CustomBusinessDay(holidays=["2024-01-05"]),
+        pd.offsets.CustomBusinessDay(n=2, weekmask="Mon Wed Fri", holidays=["2024-01-05"], normalize=True),
+        pd.offsets.Week(2, weekday=2),
+    ],
+    ids=repr,
+)
+def test_a_step_that_is_an_offset_is_the_same_after_loading(tiny, wide, tmp_path, step):
+    """At noon, which days that are normalised change; whether it was given to fit or set since."""
+    noon = wide.set_axis(pd.date_range("2024-01-03 12:00", periods=len(wide), freq=step))
+    fitted = tiny(freq=step, max_epochs=1).fit(noon.set_axis(noon.index.normalize()) if step.normalize else noon)
+    for model in (fitted, tiny(max_epochs=1).fit(wide).set_params(freq=step)):
+        loaded = saved_and_loaded(model, tmp_path / "m")
+        assert loaded.freq == step
+        assert loaded.context_.freq == model.context_.freq
+        pd.testing.assert_frame_equal(loaded.predict(), model.predict(), check_exact=True)
+        shutil.rmtree(tmp_path / "m")
+    again = saved_and_loaded(fitted.set_params(freq="MS"), tmp_path / "m")
+    assert again.context_.freq == step
+    assert again.freq == "MS"
+    assert isinstance(again.freq, str)
+
+
+def test_an_offset_that_was_saved_by_its_name_is_that_of_fit(tiny, wide):
+    """As arguments were until 2026-11."""
+    for step in (pd.DateOffset(months=1), pd.offsets.CustomBusinessDay(holidays=["2024-01-05"])):
+        frame = wide.set_axis(pd.date_range("2024-01-03", periods=len(wide), freq=step))
+        learned, tensors = pack(tiny(freq=step, max_epochs=1).fit(frame))
+        old = tiny(freq=step.freqstr)
+        unpack(old, learned, tensors)
+        assert old.freq == old.context_.freq == step
+
+
 def test_of_an_earlier_file_of_many_series_the_scores_of_some_are_read(tiny, wide, tmp_path):
     """Of more than 64 series the scores of 64 were kept, side by side, and what the memory said to them."""
     rng = np.random.default_rng(0)

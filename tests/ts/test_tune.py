@@ -135,6 +135,49 @@ def test_a_study_may_go_on_with_another_space(tiny, wide, tmp_path):
 
 
 @pytest.mark.parametrize("file", ["study.journal", "study.db"])
+def test_a_study_whose_default_space_was_another_is_refused_and_says_what_to_do(
+    tiny, wide, tmp_path, file, monkeypatch
+):
+    def older(trial, facts):
+        return {"input_size": trial.suggest_categorical("input_size", [12, 13])}
+
+    storage = tmp_path / file
+    options = {"storage": storage, "random_state": 0, "verbose": 0, "n_trials": 2}
+    with monkeypatch.context() as patched:
+        patched.setattr("titans_ts.tune.default_space", older)
+        tune(wide, tiny(max_epochs=1), **options)
+    options["n_trials"] = 3
+    says = (
+        rf"the study 'titans_ts' in .*{file} has trials of another space: its 'input_size' was one of \(12, 13\), "
+        r"and is one of \(4, 8, 16\)\. Give another study_name or storage, or that space, space=\.$"
+    )
+    with pytest.raises(ValueError, match=says):
+        tune(wide, tiny(max_epochs=1), **options)
+    study = tune(wide, tiny(max_epochs=1), space=older, **options).study_
+    assert [t.state.name for t in study.trials] == ["COMPLETE"] * 3  # no trial was begun in vain
+
+    def other(trial, facts):
+        return {"input_size": trial.suggest_int("input_size", 12, 13)}
+
+    options["n_trials"] = 4
+    with pytest.raises(ValueError, match=r"has trials of another space: .*Give another study_name or storage, or that"):
+        tune(wide, tiny(max_epochs=1), space=other, **options)
+
+
+def test_only_trials_of_this_run_are_said_to_have_failed(tiny, wide, tmp_path):
+    def too_long(trial, facts):
+        return {"input_size": trial.suggest_int("input_size", 110, 110)}
+
+    options = {"storage": tmp_path / "study.journal", "space": too_long, "verbose": 0}
+    why = r"no trial finished\. 1 did not go with the data, the last with {'input_size': 110}: .*input_size \+ h = 114"
+    with pytest.warns(UserWarning, match="bad choice"), pytest.raises(ValueError, match=why):
+        tune(wide, tiny(), n_trials=1, **options)
+    says = r"3 trials failed and none has gone well\. The last: trial 3 with"
+    with pytest.warns(UserWarning, match="bad choice"), pytest.raises(ValueError, match=says):
+        tune(wide, tiny(), n_trials=9, **options)
+
+
+@pytest.mark.parametrize("file", ["study.journal", "study.db"])
 def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_path, file):
     wide.to_pickle(tmp_path / "wide.pkl")  # of this test, read by this test
     script = textwrap.dedent(
@@ -237,7 +280,9 @@ def test_what_cannot_be_searched_is_said(tiny, wide):
     def fails(trial, facts):
         return {"learning_rate": 1e30}
 
-    with pytest.raises(ValueError, match="no trial finished"):
+    with pytest.raises(
+        ValueError, match=r"no trial finished\. 1 diverged, the last with {}: training .*Give more trials"
+    ):
         tune(wide, tiny(), n_trials=1, space=fails, verbose=0)
     with pytest.raises(TypeError, match="space must return a dict of settings by name, got None"):
         tune(wide, tiny(), n_trials=1, space=lambda trial, facts: None, verbose=0)

@@ -397,7 +397,7 @@ def test_long_streams_are_read_in_pieces_and_are_the_same(monkeypatch):
     origins = torch.tensor([13, 77, 150, 299])
 
     def everything():
-        at, surprise = online.surprises(memory, values)
+        at, surprise = online.surprises(memory, values, values.isnan(), 1)
         read = online.advance(memory, stream, values, 300)
         return online.rolling(memory, values, origins), at, surprise, online.recall(memory, read, values)
 

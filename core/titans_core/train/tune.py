@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,11 @@ Callback = Callable[[optuna.Study, optuna.trial.FrozenTrial], None]
 
 UNFIT = 3  # trials that may fail before one has gone well
 
+_OTHER_SPACE = "Give another study_name or storage, or that space, space=."
+
+# what Optuna says to a trial that asks for what the trials before it exclude
+_CLASH = re.compile("does not support dynamic value space|different distribution kind")
+
 FINISHED = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
 
 
@@ -35,6 +41,7 @@ def open_study(
     identity: Mapping[str, str],
     random_state: int | None,
     sampler: optuna.samplers.BaseSampler | None = None,
+    space: Callable[[optuna.Trial], Any] | None = None,
 ) -> optuna.Study:
     """A new study, or the one of this name in the storage.
 
@@ -47,9 +54,12 @@ def open_study(
             ones, or None.
         sampler: what proposes settings; None: Optuna's TPE. One that is given has a seed of its own, and goes on by
             chance where trials are there.
+        space: what asks a trial for settings, and may ask one that is not of the study; None: it is not known whether
+            trials that are there go with it.
 
     Raises:
-        ValueError: the study there is of other data or settings; or the storage is something else, or cannot be opened.
+        ValueError: the study there is of other data or settings, or of a space whose trials do not go with this one; or
+            the storage is something else, or cannot be opened.
     """
     with _quiet(), _opened(storage):
         study = optuna.create_study(
@@ -75,7 +85,30 @@ def open_study(
             f"the study {name!r} in {storage} is of another search: {', '.join(differences)} differ. Give another "
             "study_name or storage."
         )
+    if space is not None:
+        _check_space(study, storage, space)
     return study
+
+
+def _check_space(study: optuna.Study, storage: str | Path | None, space: Callable[[optuna.Trial], Any]) -> None:
+    """Refuses a study whose trials were asked for what Optuna cannot search on with, such as other choices."""
+    with _quiet():
+        trial = optuna.create_study().ask()
+    space(trial)
+    for there in study.get_trials(deepcopy=False):
+        for name, then in there.distributions.items():
+            now = trial.distributions.get(name, then)
+            try:
+                optuna.distributions.check_distribution_compatibility(then, now)
+            except ValueError as error:
+                raise ValueError(
+                    f"the study {study.study_name!r} in {storage} has trials of another space: its {name!r} was "
+                    f"{_said(then)}, and is {_said(now)}. {_OTHER_SPACE}"
+                ) from error
+
+
+def _said(asked: Any) -> str:
+    return f"one of {asked.choices}" if hasattr(asked, "choices") else f"from {asked.low} to {asked.high}"
 
 
 def run_study(
@@ -89,7 +122,7 @@ def run_study(
     """Trials until ``n_trials`` of the study are finished in all, by whichever process, or for ``timeout`` seconds.
 
     A trial that diverges counts as a bad choice, as a pruned one does, not as the end. So does one whose settings do
-    not go with the data, with a warning; but the third of these ends the study where no trial has gone well.
+    not go with the data, with a warning; but the third of these in a call ends it where no trial has gone well.
     """
     from optuna.study import MaxTrialsCallback
 
@@ -97,9 +130,10 @@ def run_study(
     left = n_trials - sum(t.state in FINISHED for t in study.get_trials(deepcopy=False))
     if left <= 0:
         return
+    unfit: list[int] = []
     with _quiet():
         study.optimize(
-            lambda trial: _bad_if_unfit(objective, trial),
+            lambda trial: _bad_if_unfit(objective, trial, unfit),
             n_trials=left,
             timeout=timeout,
             callbacks=[MaxTrialsCallback(n_trials, states=FINISHED), *callbacks],
@@ -136,7 +170,7 @@ def best_of(
     """
 
     def objective(trial: optuna.Trial) -> float:
-        settings = settings_of(trial)
+        settings = _asked(settings_of, trial)
         if not isinstance(settings, Mapping):
             raise TypeError(f"space must return a dict of settings by name, got {settings!r:.40}.")
         kept = _as_json(settings)
@@ -166,19 +200,34 @@ class _Unfit(Exception):
     """Settings that do not go with the data; the cause says why."""
 
 
-def _bad_if_unfit(objective: Callable[[optuna.Trial], float], trial: optuna.Trial) -> float:
+def _asked(settings_of: Callable[[Any], dict[str, Any]], trial: optuna.Trial) -> dict[str, Any]:
+    try:
+        return settings_of(trial)
+    except ValueError as error:
+        if not _CLASH.search(str(error)):
+            raise
+        raise ValueError(
+            f"the study {trial.study.study_name!r} has trials of another space: {error} {_OTHER_SPACE}"
+        ) from error
+
+
+def _bad_if_unfit(objective: Callable[[optuna.Trial], float], trial: optuna.Trial, unfit: list[int]) -> float:
+    """``unfit``: numbers of the trials of this call whose settings did not go with the data; they grow by this one."""
     try:
         return objective(trial)
     except FloatingPointError as error:  # the sampler learns from pruned trials, and nothing from failed ones
+        trial.set_user_attr("diverged", str(error))
         raise optuna.TrialPruned(str(error)) from error
     except _Unfit as error:
         said = f"trial {trial.number} with {trial.params}: {error.__cause__}"
         trial.set_user_attr("unfit", str(error.__cause__))
+        unfit.append(trial.number)
         before = trial.study.get_trials(deepcopy=False)
         well = any(t.state == optuna.trial.TrialState.COMPLETE for t in before)
-        failed = sum("unfit" in t.user_attrs for t in before)
-        if not well and failed >= UNFIT:
-            raise ValueError(f"{failed} trials failed and none has gone well. The last: {said}") from error.__cause__
+        if not well and len(unfit) >= UNFIT:
+            raise ValueError(
+                f"{len(unfit)} trials failed and none has gone well. The last: {said}"
+            ) from error.__cause__
         warnings.warn(f"{said} It counts as a bad choice.", stacklevel=2)
         raise optuna.TrialPruned(str(error.__cause__)) from error
 
@@ -201,7 +250,7 @@ def best_settings(study: optuna.Study, settings_of: Callable[[Any], dict[str, An
         ValueError: no trial finished; or that one is of an earlier space, whose settings JSON cannot hold.
     """
     if not study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
-        raise ValueError("no trial finished: give more trials or time, or a smaller space.")
+        raise ValueError(f"no trial finished.{_why_none(study)} Give more trials or time, or another space.")
     best = study.best_trial
     if "settings" in best.user_attrs:
         return dict(best.user_attrs["settings"])
@@ -212,6 +261,18 @@ def best_settings(study: optuna.Study, settings_of: Callable[[Any], dict[str, An
             f"the best trial, number {best.number}, is of another space, with {best.params}: give that space again, or "
             "another study_name or storage."
         ) from error
+
+
+def _why_none(study: optuna.Study) -> str:
+    """What became of the trials of a study none of which finished."""
+    ways = {"unfit": "did not go with the data", "diverged": "diverged"}
+    trials = study.get_trials(deepcopy=False)
+    failed = {way: [t for t in trials if way in t.user_attrs] for way in ways}
+    return "".join(
+        f" {len(some)} {ways[way]}, the last with {some[-1].params}: {some[-1].user_attrs[way]}"
+        for way, some in failed.items()
+        if some
+    )
 
 
 def _as_json(settings: dict[str, Any]) -> dict[str, Any] | None:
