@@ -56,6 +56,7 @@ _OPTIONS = {
     "+ h =": "+ --horizon =",
     "or h.": "or --horizon.",
     "input_size": "--lookback",
+    "predict(df) forecasts them, given their rows": "predict forecasts them, given a file of their rows",
     "df": "the file",
 }
 # not where it is a part of a name, of a path, or in quotes

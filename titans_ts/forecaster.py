@@ -31,7 +31,7 @@ from titans_ts.scaling import tensor
 from titans_ts.scoring import rolling_error
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.training import train
-from titans_ts.training_rows import check_length
+from titans_ts.training_rows import check_length, without_young
 from titans_ts.windows import Table
 
 LEAST_MEMORY_STEPS = 40
@@ -163,6 +163,9 @@ class TitansForecaster(TitansEstimator):
     ) -> Self:
         """Train on a frame.
 
+        Series that begin too late to be trained on are left out with a warning, unless ``multivariate``, or in a
+        matrix: ``predict(df)`` forecasts them by their rows.
+
         Args:
             df: a long frame (``unique_id, ds, y`` and the declared exogenous columns), a wide frame (one column a
                 series, a DatetimeIndex or a column ``ds``), or a matrix ``[T, N]``; pandas or polars; sorted by time,
@@ -186,7 +189,7 @@ class TitansForecaster(TitansEstimator):
             raise TypeError("fit takes no y, which is a column of df. For static columns: fit(df, static_df=...).")
         begin = time.perf_counter()
         panel, columns = self._given(df, static_df)
-        self._fit(panel, columns, val_size, checkpoint_dir, on_epoch)
+        self._fit(without_young(panel, self, val_size), columns, val_size, checkpoint_dir, on_epoch)
         self.seconds_ = time.perf_counter() - begin
         return self
 

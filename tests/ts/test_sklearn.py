@@ -98,6 +98,17 @@ def test_splits_of_series_that_end_early_or_begin_late(wide, to_long, tiny):
     assert np.isfinite(search.best_score_)
 
 
+def test_a_search_over_a_frame_with_a_young_series_ends_with_a_model(wide, to_long, tiny):
+    """Its splits leave that series out; so does the training on all rows that follows."""
+    frame = to_long(wide)
+    frame = frame[(frame["unique_id"] != "b") | (frame["ds"] >= wide.index[104])]
+    with pytest.warns(UserWarning, match=r"too late to train on and are left out: \['b'\]"):
+        search = GridSearchCV(
+            tiny(missing="mask"), {"dropout": [0.1, 0.5]}, cv=TimeSplit(2, 10, 12), error_score="raise"
+        ).fit(frame)
+    assert set(search.predict(frame)["unique_id"]) == {"a", "b", "c"}
+
+
 def test_splits_know_the_step_and_the_columns_of_the_forecaster(wide, to_long, recwarn):
     irregular = wide.set_axis(pd.date_range("2000-01-01", periods=len(wide), freq="SMS"), axis=0)
     with pytest.raises(ValueError, match="pass freq"):
