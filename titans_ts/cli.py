@@ -16,7 +16,7 @@ import pandas as pd
 
 from titans_core.archive import check_kind
 from titans_core.files import written_whole
-from titans_ts.cli_words import told
+from titans_ts.cli_words import told, told_season
 from titans_ts.files import columns_of, read_ahead, read_facts, read_series, writable, write_table
 from titans_ts.libraries import to_pandas
 
@@ -93,6 +93,7 @@ ValSize = Annotated[
 
 
 TOTAL = "(all)"  # the last line of a backtest
+MUCH = 0.8  # of the error of a day ago is that of a week ago, where weekdays matter
 # beside a saved model: how the file that it was fitted on was read
 _READ = "file.json"
 
@@ -225,7 +226,7 @@ def backtest(
     quiet: Quiet = False,
 ) -> None:
     """Train on the past, forecast what followed, and print the errors."""
-    from titans_ts.naive import COLUMN, season_of_frame, with_naive
+    from titans_ts.naive import COLUMN, naive_beside
 
     writable(out, "table")
     writable(plot, "picture")
@@ -244,8 +245,7 @@ def backtest(
     )
     if out is not None:
         _write(found, out)
-    season = season_of_frame(frame, made.freq)
-    beside = with_naive(found, frame, freq=made.freq, season_length=season)
+    beside, season = naive_beside(found, frame, freq=made.freq)
     error, naive = (beside["y"] - beside[model] for model in ("Titans", COLUMN))
     table = pd.DataFrame(
         {"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2, "naive MAE": naive.abs()}
@@ -259,7 +259,13 @@ def backtest(
         table.loc[TOTAL] = table.mean()
     table["RMSE"] = table["RMSE"] ** 0.5  # behind the mean of all, which is one of squares
     typer.echo(table.round(4).to_string())
-    typer.echo(f"naive: {'the last value' if season == 1 else f'each step as it was {season} rows ago'}", err=True)
+    typer.echo(f"naive: {told_season(season)}", err=True)
+    if season.of_a_day < MUCH and lookback < season.rows and not (calendar or profile):
+        typer.echo(
+            f"Weekdays differ here, and --lookback {lookback} does not reach back a week: "
+            f"try --lookback {season.rows}, --calendar or --profile.",
+            err=True,
+        )
     if plot is not None:
         from titans_ts.plots import plot_backtest
 

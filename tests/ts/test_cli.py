@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from titans_core.archive import save_archive
 from titans_core.train.tune import open_study
-from titans_ts import TitansForecaster
+from titans_ts import TitansForecaster, naive
 from titans_ts.cli import Loss, Missing, app
 from titans_ts.frame import POLICIES
 from titans_ts.naive import with_naive
@@ -317,6 +317,41 @@ def test_a_backtest_ends_with_the_errors_of_all(run, wide, wide_file, tmp_path):
     repeated = (naive["y"] - naive["SeasonalNaive"]).abs().mean()
     expected = [each[:, 0].mean(), (each[:, 1] ** 2).mean() ** 0.5, repeated, inside]
     np.testing.assert_allclose(last, expected, rtol=1e-3)
+
+
+@pytest.fixture
+def weekdays(tmp_path):
+    """A file of six weeks of hours, with loads on weekdays only."""
+    steps = pd.date_range("2024-01-01", periods=6 * 168, freq="h", name="ds")
+    load = np.where(steps.day_of_week < 5, np.sin(np.pi * steps.hour / 24), 0)
+    noise = 0.1 * np.random.default_rng(0).normal(size=len(steps))
+    pd.DataFrame({"office": load + noise}, steps).to_csv(tmp_path / "weekdays.csv")
+    return tmp_path / "weekdays.csv"
+
+
+@pytest.mark.parametrize(
+    ("options", "hinted"),
+    [([], True), (["--calendar"], False), (["--profile"], False), (["--lookback", "168"], False)],
+    ids=str,
+)
+def test_a_backtest_is_compared_with_weeks_and_says_what_does_not_see_them(run, weekdays, options, hinted):
+    said = run("backtest", weekdays, *SMALL, "--windows", "2", *options).stderr
+    assert "naive: each step as it was 168 rows ago, a week: that was nearer before the first cutoff than a day" in said
+    hint = "Weekdays differ here, and --lookback 12 does not reach back a week: try --lookback 168, --calendar or"
+    assert (hint in said) == hinted
+
+
+def test_where_weekdays_are_alike_a_backtest_does_not_speak_of_weeks(run, wide_file):
+    said = run("backtest", wide_file, *SMALL, "--windows", "2").stderr
+    assert "naive: each step as it was 24 rows ago" in said
+    assert "week" not in said
+
+
+def test_a_backtest_reads_its_frame_once_for_all_that_needs_no_model(run, wide_file, monkeypatch):
+    read, whole = [], naive.read_frame
+    monkeypatch.setattr(naive, "read_frame", lambda *a, **k: read.append(1) or whole(*a, **k))
+    run("backtest", wide_file, *SMALL, "--windows", "2")
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize(
