@@ -10,7 +10,7 @@ from titans_ts.frame import Freq, read_frame
 from titans_ts.libraries import from_pandas, to_pandas
 from titans_ts.panel import Panel
 from titans_ts.reading import of_values
-from titans_ts.seasons import Season, has_days, nearer_season, newest, season_of
+from titans_ts.seasons import Clock, Season, has_days, nearer_season, newest, season_of, seasons_back
 
 COLUMN = "SeasonalNaive"
 
@@ -18,7 +18,8 @@ COLUMN = "SeasonalNaive"
 def with_naive(found: Any, df: Any, *, freq: Freq | None = None, season_length: int | None = None) -> Any:
     """A backtest with a column more, ``SeasonalNaive``: the values of a season ago, which a model is to beat.
 
-    Where nothing was measured then, those of the season before; NaN where there is none.
+    Where nothing was measured then, those of the season before; NaN where there is none. In a time zone a day ago is so
+    by the clock on the wall, the day of its change too.
 
     Args:
         found: of ``cross_validation`` or ``predict_insample``; or another frame ``unique_id, ds, cutoff``.
@@ -53,8 +54,9 @@ def naive_beside(
     season = _season(panel, places) if season_length is None else Season(season_length)
     m = season.rows
     at_least("season_length", m)
-    then = places.rows - -(-places.leads // m) * m  # whole seasons before, at the cutoff or earlier
-    values = np.where(then < 0, np.nan, newest(panel.values, m)[then, places.series])
+    clock = Clock.of(panel.index, panel.freq, m)
+    then = clock.hour[places.rows] - seasons_back(places.leads(clock), m)
+    values = np.where(then < 0, np.nan, newest(panel.values[clock.row], m)[then, places.series])
     given = to_pandas(found).assign(**{COLUMN: values})
     return from_pandas(given, "pandas" if isinstance(found, pd.DataFrame) else "polars"), season
 
@@ -75,13 +77,15 @@ class _Places(NamedTuple):
             raise ValueError("found has series or times that df does not have. Give the frame that it was made of.")
         return places
 
-    @property
-    def leads(self) -> np.ndarray:
-        return self.rows - self.cutoffs
+    def leads(self, clock: Clock) -> np.ndarray:
+        """How many steps ahead each is; of an hour that comes twice, the second is one ahead of the first."""
+        return np.maximum(1, clock.hour[self.rows] - clock.hour[self.cutoffs])
 
 
 def _season(panel: Panel, places: _Places) -> Season:
     m = season_of(panel.index, panel.freq)
     if not has_days(panel.freq) or not len(places.rows):
         return Season(m)
-    return nearer_season(panel.values[: places.cutoffs.min() + 1], places.leads, m)
+    clock = Clock.of(panel.index, panel.freq, m)
+    known = panel.values[clock.row[: clock.hour[places.cutoffs].min() + 1]]
+    return nearer_season(known, places.leads(clock), m)

@@ -41,6 +41,37 @@ def has_days(freq: Step) -> bool:
     return isinstance(freq, pd.offsets.Tick) and (span := pd.Timedelta(freq)) < _DAY and not _DAY % span
 
 
+class Clock(NamedTuple):
+    """Rows of a time axis by the clock on the wall, whose hours come twice in autumn and are left out in spring.
+
+    Attributes:
+        hour: which step of the clock each row is, ``[T]``: a day is as many of them as any other.
+        row: the row of each step of the clock, ``[S]``: the first, where there are two; and where there is none, that
+            of a day by rows before the row of the next day.
+    """
+
+    hour: np.ndarray
+    row: np.ndarray
+
+    @classmethod
+    def of(cls, index: pd.Index, freq: Step, m: int) -> "Clock":
+        """The clock of an axis; its rows themselves, where a season of ``m`` rows is no whole number of days, or none
+        of the steps changes with the clock of a zone."""
+        rows = np.arange(len(index))
+        by_rows = cls(rows, rows)
+        if not (isinstance(index, pd.DatetimeIndex) and index.tz is not None and has_days(freq)):
+            return by_rows
+        span, wall = pd.Timedelta(freq), index.tz_localize(None)  # type: ignore[arg-type]
+        ago = wall - wall.min()
+        if m * span % _DAY or (ago % span != pd.Timedelta(0)).any():
+            return by_rows
+        hour = (ago // span).to_numpy()
+        there, first = np.unique(hour, return_index=True)
+        every = np.arange(hour.max() + 1)
+        following = np.searchsorted(there, every)
+        return cls(hour, first[following] - (there[following] - every))
+
+
 def nearer_season(known: np.ndarray, leads: np.ndarray, day: int) -> Season:
     """The season of a day or of a week, whichever was nearer to what came; the day's where there is too little to tell.
 
@@ -51,15 +82,20 @@ def nearer_season(known: np.ndarray, leads: np.ndarray, day: int) -> Season:
     """
     ahead, often = np.unique(leads, return_counts=True)
     week = 7 * day
-    first = int(max(_back(ahead, m).max(initial=0) for m in (day, week)))
+    first = int(max(seasons_back(ahead, m).max(initial=0) for m in (day, week)))
     if len(known) - first < week:  # each day of a week is to be among those that are compared
         return Season(day)
-    of_day, of_week = (_error(known, first, _back(ahead, m), often, m) for m in (day, week))
+    of_day, of_week = (_error(known, first, seasons_back(ahead, m), often, m) for m in (day, week))
     told = of_day + of_week > 0
     if not told.any():
         return Season(day)
     share = float(np.mean(of_week[told] / (of_day + of_week)[told]))  # so that each series counts alike
     return Season(week, share / (1 - share)) if share < 0.5 else Season(day)
+
+
+def seasons_back(leads: np.ndarray, m: int) -> np.ndarray:
+    """How far the newest known row lies behind each, which is whole seasons before it."""
+    return -(-leads // m) * m
 
 
 def newest(values: np.ndarray, m: int) -> np.ndarray:
@@ -69,17 +105,12 @@ def newest(values: np.ndarray, m: int) -> np.ndarray:
     return pd.DataFrame(whole).ffill().to_numpy().reshape(-1, N)[:T]
 
 
-def _back(leads: np.ndarray, m: int) -> np.ndarray:
-    """How far back the newest known row lies that is whole seasons before each."""
-    return -(-leads // m) * m
-
-
-def _error(known: np.ndarray, first: int, back: np.ndarray, often: np.ndarray, m: int) -> np.ndarray:
+def _error(known: np.ndarray, first: int, lags: np.ndarray, often: np.ndarray, m: int) -> np.ndarray:
     """The mean absolute error of each series from row ``first`` on, ``[N]``; NaN where nothing can be compared."""
     total, count, before = np.zeros(known.shape[1]), np.zeros(known.shape[1]), newest(known, m)
-    for lag in np.unique(back):
+    for lag in np.unique(lags):
         error = np.abs(known[first:] - before[first - lag : len(known) - lag])
-        weight = often[back == lag].sum()
+        weight = often[lags == lag].sum()
         total += weight * np.nansum(error, axis=0)
         count += weight * np.isfinite(error).sum(axis=0)
     return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
