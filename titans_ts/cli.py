@@ -158,7 +158,10 @@ def predict(
     future: Annotated[
         Path | None,
         typer.Option(
-            "--future", help="File of the future columns: series, time and them.", exists=True, dir_okay=False
+            "--future",
+            help="File of the future columns: series, time and them. Without series: of all.",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None,
     static: Static = None,

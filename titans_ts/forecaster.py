@@ -224,7 +224,7 @@ class TitansForecaster(TitansEstimator):
                 ``missing="mask"``, down to one value a series); other series than those of ``fit`` are welcome unless
                 ``multivariate``. All its rows are read by the online memory,
                 from its first. None: from the end of what ``fit`` and :meth:`update` were given.
-            futr_df: the declared future columns in the h steps: ``unique_id, ds`` and them.
+            futr_df: the declared future columns in the h steps: ``unique_id, ds`` and them; or ``ds`` alone, of all.
             level: percentages such as ``[80, 95]``, for intervals. With a point loss they are conformal, from the
                 errors on the validation rows; with a probabilistic loss they are the model's own, drawn wider or
                 narrower by these errors.

@@ -269,6 +269,19 @@ def test_what_is_wrong_is_said_by_the_names_of_options(run, wide, to_long, tmp_p
     assert "futr_df" not in said
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_file_of_weather_may_be_of_all_series(run, wide, to_long, tmp_path, named):
+    long = to_long(wide).rename(columns={"unique_id": "shop"}).assign(warm=np.tile(np.arange(120.0) % 24, 3))
+    long.to_csv(tmp_path / "x.csv", index=False)
+    names = ["--id", "shop"]
+    run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, "--futr", "warm", *names)
+    ahead = pd.DataFrame({"ds": pd.date_range("2024-01-06", periods=4, freq="h"), "warm": [0.0, 1.0, 2.0, 3.0]})
+    pd.concat([ahead.assign(shop=name) for name in "abc"]).to_csv(tmp_path / "each.csv", index=False)
+    ahead.to_csv(tmp_path / "all.csv", index=False)
+    asked = ["predict", "--model", tmp_path / "m", *(names if named else []), "--future"]
+    assert run(*asked, tmp_path / "all.csv").output == run(*asked, tmp_path / "each.csv").output
+
+
 def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
     def said(frame, **options):
         frame.to_csv(tmp_path / "x.csv", sep=";", **options)
