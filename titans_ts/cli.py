@@ -182,7 +182,7 @@ def predict(
     writable(plot, "picture")
     fitted = TitansForecaster.load(model)
     asked = _how(time, id, target, date_format, timezone)
-    kept = json.loads((model / _READ).read_text()) if (model / _READ).is_file() else {}
+    kept = _kept(model)
     frame = None if data is None else _by_name(fitted, read_series(data, **_as_fitted(data, asked, kept)))
     del asked["target"]
     ahead = None if future is None else _by_name(fitted, read_ahead(future, **_as_fitted(future, asked, kept)))
@@ -195,6 +195,35 @@ def predict(
             warnings.simplefilter("ignore")  # what there is to warn of, the forecast has warned of
             picture = fitted.plot(frame, level=level or None, futr_df=ahead, static_df=facts)
         _draw(picture, plot)
+
+
+@app.command()
+@told()
+def update(
+    data: Data,
+    model: Annotated[Path, typer.Option("--model", help="Folder of a saved model.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to save it in. Default: where it was.")] = None,
+    time: Time = None,
+    id: Id = None,
+    target: Target = None,
+    date_format: Dates = None,
+    timezone: Zone = None,
+) -> None:
+    """Take in the rows that follow those a saved model knows; nothing is trained.
+
+    Then predict goes on from their end. Columns are read as by predict.
+    """
+    from titans_ts import TitansForecaster
+
+    writable(out, "folder")
+    check_kind(out or model, "TitansForecaster")
+    fitted, kept = TitansForecaster.load(model), _kept(model)
+    rows = fitted.position_.rows
+    asked = _as_fitted(data, _how(time, id, target, date_format, timezone), kept)
+    fitted.update(_by_name(fitted, read_series(data, **asked)))
+    _save(fitted, out or model, kept)
+    newer, last = fitted.position_.rows - rows, fitted.context_.index[-1]
+    typer.echo(f"took in {newer} rows, up to {last}; saved in {out or model}")
 
 
 @app.command()
@@ -377,6 +406,12 @@ def _save(fitted: Any, model: Path, how: dict[str, str | None]) -> None:
     fitted.save(model)
     with written_whole(model / _READ) as part:
         part.write_text(json.dumps(how))
+
+
+def _kept(model: Path) -> dict[str, str | None]:
+    """How the file was read that a model was fitted on."""
+    found: dict[str, str | None] = json.loads((model / _READ).read_text()) if (model / _READ).is_file() else {}
+    return found
 
 
 def _as_fitted(path: Path, asked: dict[str, str | None], kept: dict[str, str | None]) -> dict[str, str | None]:

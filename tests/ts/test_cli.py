@@ -151,7 +151,30 @@ def test_trials_that_failed_or_still_run_are_not_counted(run, wide_file, tmp_pat
     assert "best of 1 trials" in run("tune", wide_file, "--model", tmp_path / "m", *arguments).output
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "backtest", "tune"])
+def test_new_rows_are_taken_in_as_by_the_library(run, wide, to_long, tmp_path):
+    long = to_long(wide).rename(columns={"unique_id": "shop", "ds": "when", "y": "sales"})
+    known, newer = long["when"] < wide.index[110], long["when"] >= wide.index[110]
+    long[known].to_csv(tmp_path / "known.csv", index=False)
+    long[newer].to_csv(tmp_path / "newer.csv", index=False)
+    names = ["--id", "shop", "--time", "when", "--target", "sales"]
+    run("fit", tmp_path / "known.csv", "--model", tmp_path / "m", *SMALL, *names)
+    before = run("predict", "--model", tmp_path / "m").output
+    said = run("update", tmp_path / "newer.csv", "--model", tmp_path / "m", "--out", tmp_path / "on").output
+    assert f"took in 10 rows, up to 2024-01-05 23:00:00; saved in {tmp_path / 'on'}" in said
+    expected = TitansForecaster.load(tmp_path / "m").update(
+        long[newer].rename(columns={"shop": "unique_id", "when": "ds", "sales": "y"})
+    )
+    pd.testing.assert_frame_equal(TitansForecaster.load(tmp_path / "on").predict(), expected.predict())
+    assert run("predict", "--model", tmp_path / "m").output == before
+    run("update", tmp_path / "newer.csv", "--model", tmp_path / "m")  # where it was, and as the file of fit is read
+    after = run("predict", "--model", tmp_path / "m", "--level", "80").output
+    assert after == run("predict", "--model", tmp_path / "on", "--level", "80").output
+    again = run("update", tmp_path / "newer.csv", "--model", tmp_path / "m", code=1).output
+    assert "the new rows must begin where the known ones end, at 2024-01-06" in again
+    assert after == run("predict", "--model", tmp_path / "m", "--level", "80").output
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "update", "backtest", "tune"])
 def test_help_explains_each_command_and_all_of_its_options(run, command):
     assert command in run("--help").output
     text = run(command, "--help").output
@@ -164,7 +187,7 @@ def test_help_explains_each_command_and_all_of_its_options(run, command):
         assert option.help, name
         # of a long explanation the columns of the page are between the lines
         assert all(word in words for word in option.help.split()), name
-    for option in ("--time", "--id", "--target", "--horizon" if command != "predict" else "--model"):
+    for option in ("--time", "--id", "--target", "--model" if command in ("predict", "update") else "--horizon"):
         assert option in text
 
 
@@ -388,7 +411,7 @@ def test_what_is_advised_are_options(run, wide, to_long, tmp_path, monkeypatch, 
     assert re.search(says, run(*arguments, "x.csv", code=1).output)
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "backtest", "tune"])
+@pytest.mark.parametrize("command", ["fit", "predict", "update", "backtest", "tune"])
 def test_h_is_help(run, command):
     assert run(command, "-h").output == run(command, "--help").output
 
