@@ -506,6 +506,15 @@ def test_a_warning_is_said_in_words_and_in_the_names_of_options(run, wide, tmp_p
     assert ".py" not in said
 
 
+def test_a_series_that_is_left_out_is_said_and_forecast_from_its_file(run, wide, to_long, tmp_path):
+    long = to_long(wide)
+    long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[105])].to_csv(tmp_path / "x.csv", index=False)
+    said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL).stderr
+    assert "1 series begin too late to train on and are left out: ['b']. predict forecasts them, given a file" in said
+    assert "\nb," not in run("predict", "--model", tmp_path / "m").output
+    assert "\nb," in run("predict", tmp_path / "x.csv", "--model", tmp_path / "m").output
+
+
 def test_a_forecast_that_is_drawn_too_warns_once(run, wide, tmp_path):
     wide.to_csv(tmp_path / "x.csv")
     run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, "--val-size", "8")
