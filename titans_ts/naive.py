@@ -78,7 +78,7 @@ class _Places(NamedTuple):
         return places
 
     def leads(self, clock: Clock) -> np.ndarray:
-        """How many steps ahead each is; of an hour that comes twice, the second is one ahead of the first."""
+        """How many steps ahead each is; at least 1, where an hour comes twice too."""
         return np.maximum(1, clock.hour[self.rows] - clock.hour[self.cutoffs])
 
 
