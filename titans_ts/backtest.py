@@ -9,14 +9,13 @@ import torch
 from sklearn.base import clone
 
 from titans_core.checks import at_least
-from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import read_columns
 from titans_ts.intervals import NO_SCORES, Calibration, check_levels, column_names, scored_origins
 from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
 from titans_ts.scaling import tensor
-from titans_ts.training_rows import border_row, smaller_validation, trainable
+from titans_ts.training_rows import border_row, old_enough
 from titans_ts.windows import Table, first_rows, in_holes
 
 if TYPE_CHECKING:
@@ -81,18 +80,8 @@ def _check_levels(forecaster: "TitansForecaster", levels: list[float], rows: int
 def _of_old_series(whole: Panel, forecaster: "TitansForecaster", cutoff: int, val_size: int | None) -> Panel:
     """The panel of those series that begin early enough to train on what is before the cutoff."""
     before = whole.rows(None, cutoff)
-    kept = trainable(before, forecaster.input_size, forecaster.h, val_size)
-    if not kept or len(kept) == len(whole.ids):  # of none, training says which is too short
-        return whole
-    young = set(range(len(whole.ids))) - set(kept)
-    left_out = [whole.ids[i] for i in sorted(young)]
-    least = forecaster.input_size + forecaster.h
-    advice = smaller_validation(before.of_series(sorted(young)), least, forecaster.h)
-    warn_caller(
-        f"{len(left_out)} series begin too late to train on before {whole.index[cutoff]} and are left out there: "
-        f"{left_out[:8]}. {advice}".strip()
-    )
-    return whole.of_series(kept)
+    old = old_enough(before, forecaster.input_size, forecaster.h, val_size, before=whole.index[cutoff])
+    return whole if len(old) == len(whole.ids) else whole.of_series(old)
 
 
 def backtest_frame(

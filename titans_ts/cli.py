@@ -16,7 +16,7 @@ import pandas as pd
 
 from titans_core.archive import check_kind
 from titans_core.files import written_whole
-from titans_ts.cli_words import told
+from titans_ts.cli_words import told, told_season
 from titans_ts.files import columns_of, read_ahead, read_facts, read_series, writable, write_table
 from titans_ts.libraries import to_pandas
 
@@ -93,6 +93,7 @@ ValSize = Annotated[
 
 
 TOTAL = "(all)"  # the last line of a backtest
+MUCH = 0.8  # of the error of a day ago is that of a week ago, where weekdays matter
 # beside a saved model: how the file that it was fitted on was read
 _READ = "file.json"
 
@@ -157,7 +158,10 @@ def predict(
     future: Annotated[
         Path | None,
         typer.Option(
-            "--future", help="File of the future columns: series, time and them.", exists=True, dir_okay=False
+            "--future",
+            help="File of the future columns: series, time and them. Without series: of all.",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None,
     static: Static = None,
@@ -178,7 +182,7 @@ def predict(
     writable(plot, "picture")
     fitted = TitansForecaster.load(model)
     asked = _how(time, id, target, date_format, timezone)
-    kept = json.loads((model / _READ).read_text()) if (model / _READ).is_file() else {}
+    kept = _kept(model)
     frame = None if data is None else _by_name(fitted, read_series(data, **_as_fitted(data, asked, kept)))
     del asked["target"]
     ahead = None if future is None else _by_name(fitted, read_ahead(future, **_as_fitted(future, asked, kept)))
@@ -191,6 +195,35 @@ def predict(
             warnings.simplefilter("ignore")  # what there is to warn of, the forecast has warned of
             picture = fitted.plot(frame, level=level or None, futr_df=ahead, static_df=facts)
         _draw(picture, plot)
+
+
+@app.command()
+@told()
+def update(
+    data: Data,
+    model: Annotated[Path, typer.Option("--model", help="Folder of a saved model.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to save it in. Default: where it was.")] = None,
+    time: Time = None,
+    id: Id = None,
+    target: Target = None,
+    date_format: Dates = None,
+    timezone: Zone = None,
+) -> None:
+    """Take in the rows that follow those a saved model knows; nothing is trained.
+
+    Then predict goes on from their end. Columns are read as by predict.
+    """
+    from titans_ts import TitansForecaster
+
+    writable(out, "folder")
+    check_kind(out or model, "TitansForecaster")
+    fitted, kept = TitansForecaster.load(model), _kept(model)
+    rows = fitted.position_.rows
+    asked = _as_fitted(data, _how(time, id, target, date_format, timezone), kept)
+    fitted.update(_by_name(fitted, read_series(data, **asked)))
+    _save(fitted, out or model, kept)
+    newer, last = fitted.position_.rows - rows, fitted.context_.index[-1]
+    typer.echo(f"took in {newer} rows, up to {last}; saved in {out or model}")
 
 
 @app.command()
@@ -225,7 +258,7 @@ def backtest(
     quiet: Quiet = False,
 ) -> None:
     """Train on the past, forecast what followed, and print the errors."""
-    from titans_ts.naive import COLUMN, season_of_frame, with_naive
+    from titans_ts.naive import COLUMN, naive_beside
 
     writable(out, "table")
     writable(plot, "picture")
@@ -244,8 +277,7 @@ def backtest(
     )
     if out is not None:
         _write(found, out)
-    season = season_of_frame(frame, made.freq)
-    beside = with_naive(found, frame, freq=made.freq, season_length=season)
+    beside, season = naive_beside(found, frame, freq=made.freq)
     error, naive = (beside["y"] - beside[model] for model in ("Titans", COLUMN))
     table = pd.DataFrame(
         {"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2, "naive MAE": naive.abs()}
@@ -259,7 +291,13 @@ def backtest(
         table.loc[TOTAL] = table.mean()
     table["RMSE"] = table["RMSE"] ** 0.5  # behind the mean of all, which is one of squares
     typer.echo(table.round(4).to_string())
-    typer.echo(f"naive: {'the last value' if season == 1 else f'each step as it was {season} rows ago'}", err=True)
+    typer.echo(f"naive: {told_season(season)}", err=True)
+    if season.of_a_day < MUCH and lookback < season.rows and not (calendar or profile):
+        typer.echo(
+            f"Weekdays differ here, and --lookback {lookback} does not reach back a week: "
+            f"try --lookback {season.rows}, --calendar or --profile.",
+            err=True,
+        )
     if plot is not None:
         from titans_ts.plots import plot_backtest
 
@@ -368,6 +406,12 @@ def _save(fitted: Any, model: Path, how: dict[str, str | None]) -> None:
     fitted.save(model)
     with written_whole(model / _READ) as part:
         part.write_text(json.dumps(how))
+
+
+def _kept(model: Path) -> dict[str, str | None]:
+    """How the file was read that a model was fitted on."""
+    found: dict[str, str | None] = json.loads((model / _READ).read_text()) if (model / _READ).is_file() else {}
+    return found
 
 
 def _as_fitted(path: Path, asked: dict[str, str | None], kept: dict[str, str | None]) -> dict[str, str | None]:

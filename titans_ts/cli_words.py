@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from titans_ts.seasons import Season
+
 _NUMBERS = "write its numbers as 1234.56, or as 1234,56 where ; parts the cells, with nothing between thousands"
 # what errors call an argument of Python, and what they advise to do in it
 _OPTIONS = {
@@ -56,10 +58,19 @@ _OPTIONS = {
     "+ h =": "+ --horizon =",
     "or h.": "or --horizon.",
     "input_size": "--lookback",
+    "predict(df) forecasts them, given their rows": "predict forecasts them, given a file of their rows",
     "df": "the file",
 }
 # not where it is a part of a name, of a path, or in quotes
 _ARGUMENT = re.compile(rf"(?<![\w'/\\.-])(?:{'|'.join(map(re.escape, _OPTIONS))})(?![_/\\-]|\.\w)")
+
+
+def told_season(season: Season) -> str:
+    """What a backtest is compared with."""
+    if season.rows == 1:
+        return "the last value"
+    week = ", a week: that was nearer before the first cutoff than a day" if season.of_a_day < 1 else ""
+    return f"each step as it was {season.rows} rows ago{week}"
 
 
 @contextmanager

@@ -158,7 +158,7 @@ def read_future(
     futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str, ...], gaps: bool = False
 ) -> np.ndarray:
     """The future columns of each series at each stamp of the horizon, ``[h, N, F]``; with ``gaps`` NaN where one is not
-    known, or its row was left out.
+    known, or its row was left out. Rows without a column ``unique_id`` are of all series.
 
     Raises:
         ValueError: no frame although columns were declared, or the other way round; missing columns, series, stamps or
@@ -174,7 +174,11 @@ def read_future(
             f"futr_df, from {index[0]} to {index[-1]}."
         )
     futr_df = to_pandas(futr_df)
-    _need_columns(futr_df, ("unique_id", "ds", *names), "futr_df")
+    _need_columns(futr_df, ("ds", *names), "futr_df")
+    shared = "unique_id" not in (*futr_df.columns, *futr_df.index.names)
+    if shared:
+        futr_df = _of_each(futr_df, ids)
+    _need_columns(futr_df, ("unique_id",), "futr_df")
     if futr_df.duplicated(["unique_id", "ds"]).any():
         raise ValueError("futr_df has duplicate rows of (unique_id, ds). Drop them first.")
     check_kind(futr_df["ds"], "futr_df")
@@ -196,18 +200,30 @@ def read_future(
                 "alone, give predict(df) the rows of these series."
             )
         lacks = f"finite {names[column]!r}" if wanted[row] in there else "row"
+        whose, of_each = ("", "") if shared else (f" for series {series!r}", " of each series")
         raise ValueError(
-            f"futr_df has no {lacks} for series {series!r} at {stamp}: it needs the {len(index)} steps from {index[0]} "
-            f"to {index[-1]} of each series, and goes from {ds.min()} to {ds.max()}."
+            f"futr_df has no {lacks}{whose} at {stamp}: it needs the {len(index)} steps from {index[0]} to {index[-1]}"
+            f"{of_each}, and goes from {ds.min()} to {ds.max()}."
             + ("" if empty.any() else _ways_out(values[row, column]))
         )
     left_out = int((~wanted.isin(there)).sum())
     if left_out:
+        each = len(ids) if shared else 1
         warn_caller(
-            f"futr_df lacks {left_out} of the {len(wanted)} rows of the horizon, from {index[0]} to {index[-1]}, and "
-            f"goes from {ds.min()} to {ds.max()}: there {list(names)} count as not known."
+            f"futr_df lacks {left_out // each} of the {len(wanted) // each} rows of the horizon, from {index[0]} to "
+            f"{index[-1]}, and goes from {ds.min()} to {ds.max()}: there {list(names)} count as not known."
         )
     return values.reshape(len(ids), len(index), len(names)).transpose(1, 0, 2)
+
+
+def _of_each(futr_df: pd.DataFrame, ids: list[Any]) -> pd.DataFrame:
+    """Rows of all series, such as those of one weather, as rows of each."""
+    if futr_df["ds"].duplicated().any():
+        raise ValueError(
+            "futr_df has duplicate rows of ds, and no column unique_id that says whose they are. Drop them, or name "
+            "the series of each."
+        )
+    return futr_df.merge(pd.DataFrame({"unique_id": pd.Series(ids)}), how="cross")
 
 
 def _ways_out(value: float) -> str:

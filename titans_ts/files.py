@@ -69,8 +69,11 @@ def read_series(
 def read_ahead(
     path: Path, time: str | None, id: str | None, date_format: str | None, timezone: str | None = None
 ) -> pd.DataFrame:
-    """Columns that are known in the horizon: a long frame without values."""
+    """Columns that are known in the horizon: a long frame without values; without names of series, too, where they are
+    of all."""
     table = _without_row_numbers(_table(path, id), path, time, id or "unique_id")
+    if (id or "unique_id") not in table.columns:
+        return _stamped(table, time, (), date_format, timezone)
     return _long(table, time, id, None, date_format, timezone, values=False)
 
 

@@ -24,12 +24,12 @@ from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import Objective, objective_of
 from titans_ts.panel import Panel, differing
-from titans_ts.reading import is_frame, of_values, read_ahead, read_newer, with_static
+from titans_ts.reading import check_no_y, is_frame, of_values, read_ahead, read_newer, with_static
 from titans_ts.scoring import rolling_error
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.surprise import surprise_frame
 from titans_ts.training import train
-from titans_ts.training_rows import check_length
+from titans_ts.training_rows import check_length, without_young
 from titans_ts.widening import widening_of
 from titans_ts.windows import Table
 
@@ -160,13 +160,13 @@ class TitansForecaster(TitansEstimator):
         checkpoint_dir: str | Path | None = None,
         on_epoch: Callable[[int, float], None] | None = None,
     ) -> Self:
-        """Train on a frame.
+        """Train on a frame. Series that begin too late are left out with a warning, unless mixed, or in a matrix.
 
         Args:
             df: a long frame (``unique_id, ds, y`` and the declared exogenous columns), a wide frame (one column a
                 series, a DatetimeIndex or a column ``ds``), or a matrix ``[T, N]``; pandas or polars; sorted by time,
                 regular.
-            y: ignored; there for sklearn.
+            y: not read, with a warning; there for sklearn.
             static_df: one row a series: ``unique_id`` and the declared static columns.
             val_size: rows at the end that are kept from training, to stop it early and to calibrate intervals; 0 trains
                 on all rows for ``max_epochs``. Default: a fifth of the rows beyond ``input_size + h``, at least ``h``;
@@ -181,11 +181,10 @@ class TitansForecaster(TitansEstimator):
             ValueError: bad arguments or a bad frame; the message says where, and what to do.
             FloatingPointError: the training diverged.
         """
-        if hasattr(y, "columns"):
-            raise TypeError("fit takes no y, which is a column of df. For static columns: fit(df, static_df=...).")
+        check_no_y(y)
         begin = time.perf_counter()
         panel, columns = self._given(df, static_df)
-        self._fit(panel, columns, val_size, checkpoint_dir, on_epoch)
+        self._fit(without_young(panel, self, val_size), columns, val_size, checkpoint_dir, on_epoch)
         self.seconds_ = time.perf_counter() - begin
         return self
 
@@ -225,7 +224,7 @@ class TitansForecaster(TitansEstimator):
                 ``missing="mask"``, down to one value a series); other series than those of ``fit`` are welcome unless
                 ``multivariate``. All its rows are read by the online memory,
                 from its first. None: from the end of what ``fit`` and :meth:`update` were given.
-            futr_df: the declared future columns in the h steps: ``unique_id, ds`` and them.
+            futr_df: the declared future columns in the h steps: ``unique_id, ds`` and them; or ``ds`` alone, of all.
             level: percentages such as ``[80, 95]``, for intervals. With a point loss they are conformal, from the
                 errors on the validation rows; with a probabilistic loss they are the model's own, drawn wider or
                 narrower by these errors.
@@ -357,7 +356,7 @@ class TitansForecaster(TitansEstimator):
         """
         config = self._fitted()
         panel = self._with_ended(df)
-        self._check_series(panel, "score")
+        self._check_series(panel, "score", " For a search of scikit-learn: cv=TimeSplit(...) of titans_ts.splits.")
         check_length(panel, config.input_size + config.h, "input_size + h")
         return -rolling_error(self.model_, panel, self.missing)
 
@@ -498,11 +497,11 @@ class TitansForecaster(TitansEstimator):
             raise ValueError(f"missing must be one of {POLICIES}, got {self.missing!r}.")
         objective_of(self.loss)
 
-    def _check_series(self, panel: Panel, what: str) -> None:
+    def _check_series(self, panel: Panel, what: str, then: str = "") -> None:
         if panel.ids != self.context_.ids:
             raise ValueError(
                 f"{what} needs the series of fit, all and no others: {self.context_.ids[:8]}, got {panel.ids[:8]}"
-                f"{differing(panel.ids, self.context_.ids)}."
+                f"{differing(panel.ids, self.context_.ids)}.{then}"
             )
 
     def _check_policy(self) -> None:

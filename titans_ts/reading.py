@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import Columns, read_future, read_static
 from titans_ts.frame import LONG_COLUMNS, read_frame
 from titans_ts.panel import Panel, filled
@@ -34,6 +35,21 @@ def is_frame(df: Any) -> bool:
     if hasattr(df, "collect"):  # asking it for its columns would already make it work
         raise TypeError(f"df must be a DataFrame, got {type(df).__name__}, which is yet to be read: df.collect().")
     return hasattr(df, "columns")
+
+
+def check_no_y(y: Any) -> None:
+    """Refuses a frame in the place of scikit-learn's y, and warns of any other y, which searches and pipelines pass on.
+
+    Raises:
+        TypeError: a frame.
+    """
+    if hasattr(y, "columns"):
+        raise TypeError("fit takes no y, which is a column of df. For static columns: fit(df, static_df=...).")
+    if y is not None:
+        warn_caller(
+            "y is ignored: what is forecast stands in df, in its column y or, of a wide frame, in each column. "
+            "In a search of scikit-learn leave out y and scoring, and the forecaster's own score counts."
+        )
 
 
 def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str) -> Panel:

@@ -8,12 +8,11 @@ import pandas as pd
 from sklearn.model_selection import TimeSeriesSplit
 
 from titans_core.checks import at_least
-from titans_datasets.warn import warn_caller
 from titans_ts.frame import Freq, read_frame
 from titans_ts.libraries import to_pandas
 from titans_ts.reading import of_values
 from titans_ts.stamps import stamps_of
-from titans_ts.training_rows import border_row
+from titans_ts.training_rows import border_row, warn_of_young
 
 
 class TimeSplit:
@@ -80,10 +79,7 @@ class TimeSplit:
             old |= not old.any()  # then training says which is too short
             young = pd.unique(name[~old & (step <= test[-1])]).tolist()
             if young:
-                warn_caller(
-                    f"{len(young)} series begin too late to train on before step {test[0]} and are left out there: "
-                    f"{young[:8]}."
-                )
+                warn_of_young(young, f"step {test[0]}")
             trained = (step >= train[0]) & (step <= train[-1])
             scored = (step >= test[0] - self.lookback) & (step <= test[-1])
             yield np.flatnonzero(trained & old), np.flatnonzero(scored & old)

@@ -1,5 +1,7 @@
 """Which rows of a panel train, which validate, and for how long."""
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from titans_core.checks import at_least
@@ -7,6 +9,9 @@ from titans_datasets.warn import warn_caller
 from titans_ts.panel import Panel
 from titans_ts.scaling import tensor
 from titans_ts.windows import first_rows
+
+if TYPE_CHECKING:
+    from titans_ts.forecaster import TitansForecaster
 
 # batches in an epoch, at most; and in a training by default, at least and at most
 EPOCH, LEAST, MOST = 100, 1200, 2000
@@ -57,11 +62,38 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
     return border
 
 
-def trainable(panel: Panel, input_size: int, h: int, val_size: int | None) -> list[int]:
-    """The series that have rows enough to train on, by number; raises as :func:`border_of` where no panel has."""
-    border = border_row(len(panel.values), input_size + h, h, val_size)
-    enough: list[int] = np.flatnonzero(_rows_before(panel, border) >= input_size + h).tolist()
-    return enough
+def old_enough(
+    panel: Panel, input_size: int, h: int, val_size: int | None, before: Any = None, then: str = ""
+) -> list[int]:
+    """The series that begin early enough to train on, by number; all of them where none does: training says then what
+    they lack. Warns of the others as :func:`warn_of_young` does; raises as :func:`border_of` where no panel has enough.
+    """
+    every, least = range(len(panel.ids)), input_size + h
+    border = border_row(len(panel.values), least, h, val_size)
+    old = np.flatnonzero(_rows_before(panel, border) >= least).tolist() or list(every)
+    young = panel.of_series(sorted(set(every) - set(old)))
+    if young.ids:
+        warn_of_young(young.ids, before, smaller_validation(young, least, h) + then)
+    return old
+
+
+def warn_of_young(ids: list[Any], before: Any = None, then: str = "") -> None:
+    """Says which series are left out of a training on what was before a time (of all, if None), and what to do then."""
+    when, there = ("", "") if before is None else (f" before {before}", " there")
+    warn_caller(
+        f"{len(ids)} series begin too late to train on{when} and are left out{there}: {ids[:8]}. {then}".strip()
+    )
+
+
+def without_young(panel: Panel, forecaster: "TitansForecaster", val_size: int | None) -> Panel:
+    """The panel of ``fit`` less the series that begin too late to train on; whole where they are mixed, which needs
+    all, and of a matrix, whose series are told apart by their places."""
+    check_length(panel, forecaster.input_size + forecaster.h, "input_size + h")
+    if forecaster.multivariate or panel.layout == "matrix":
+        return panel
+    then = "predict(df) forecasts them, given their rows."
+    old = old_enough(panel, forecaster.input_size, forecaster.h, val_size, then=then)
+    return panel if len(old) == len(panel.ids) else panel.of_series(old)
 
 
 def border_row(T: int, least: int, h: int, val_size: int | None) -> int:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from titans_core.archive import save_archive
 from titans_core.train.tune import open_study
-from titans_ts import TitansForecaster
+from titans_ts import TitansForecaster, naive
 from titans_ts.cli import Loss, Missing, app
 from titans_ts.frame import POLICIES
 from titans_ts.naive import with_naive
@@ -151,7 +151,30 @@ def test_trials_that_failed_or_still_run_are_not_counted(run, wide_file, tmp_pat
     assert "best of 1 trials" in run("tune", wide_file, "--model", tmp_path / "m", *arguments).output
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "backtest", "tune"])
+def test_new_rows_are_taken_in_as_by_the_library(run, wide, to_long, tmp_path):
+    long = to_long(wide).rename(columns={"unique_id": "shop", "ds": "when", "y": "sales"})
+    known, newer = long["when"] < wide.index[110], long["when"] >= wide.index[110]
+    long[known].to_csv(tmp_path / "known.csv", index=False)
+    long[newer].to_csv(tmp_path / "newer.csv", index=False)
+    names = ["--id", "shop", "--time", "when", "--target", "sales"]
+    run("fit", tmp_path / "known.csv", "--model", tmp_path / "m", *SMALL, *names)
+    before = run("predict", "--model", tmp_path / "m").output
+    said = run("update", tmp_path / "newer.csv", "--model", tmp_path / "m", "--out", tmp_path / "on").output
+    assert f"took in 10 rows, up to 2024-01-05 23:00:00; saved in {tmp_path / 'on'}" in said
+    expected = TitansForecaster.load(tmp_path / "m").update(
+        long[newer].rename(columns={"shop": "unique_id", "when": "ds", "sales": "y"})
+    )
+    pd.testing.assert_frame_equal(TitansForecaster.load(tmp_path / "on").predict(), expected.predict())
+    assert run("predict", "--model", tmp_path / "m").output == before
+    run("update", tmp_path / "newer.csv", "--model", tmp_path / "m")  # where it was, and as the file of fit is read
+    after = run("predict", "--model", tmp_path / "m", "--level", "80").output
+    assert after == run("predict", "--model", tmp_path / "on", "--level", "80").output
+    again = run("update", tmp_path / "newer.csv", "--model", tmp_path / "m", code=1).output
+    assert "the new rows must begin where the known ones end, at 2024-01-06" in again
+    assert after == run("predict", "--model", tmp_path / "m", "--level", "80").output
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "update", "backtest", "tune"])
 def test_help_explains_each_command_and_all_of_its_options(run, command):
     assert command in run("--help").output
     text = run(command, "--help").output
@@ -164,7 +187,7 @@ def test_help_explains_each_command_and_all_of_its_options(run, command):
         assert option.help, name
         # of a long explanation the columns of the page are between the lines
         assert all(word in words for word in option.help.split()), name
-    for option in ("--time", "--id", "--target", "--horizon" if command != "predict" else "--model"):
+    for option in ("--time", "--id", "--target", "--model" if command in ("predict", "update") else "--horizon"):
         assert option in text
 
 
@@ -269,6 +292,19 @@ def test_what_is_wrong_is_said_by_the_names_of_options(run, wide, to_long, tmp_p
     assert "futr_df" not in said
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_file_of_weather_may_be_of_all_series(run, wide, to_long, tmp_path, named):
+    long = to_long(wide).rename(columns={"unique_id": "shop"}).assign(warm=np.tile(np.arange(120.0) % 24, 3))
+    long.to_csv(tmp_path / "x.csv", index=False)
+    names = ["--id", "shop"]
+    run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, "--futr", "warm", *names)
+    ahead = pd.DataFrame({"ds": pd.date_range("2024-01-06", periods=4, freq="h"), "warm": [0.0, 1.0, 2.0, 3.0]})
+    pd.concat([ahead.assign(shop=name) for name in "abc"]).to_csv(tmp_path / "each.csv", index=False)
+    ahead.to_csv(tmp_path / "all.csv", index=False)
+    asked = ["predict", "--model", tmp_path / "m", *(names if named else []), "--future"]
+    assert run(*asked, tmp_path / "all.csv").output == run(*asked, tmp_path / "each.csv").output
+
+
 def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
     def said(frame, **options):
         frame.to_csv(tmp_path / "x.csv", sep=";", **options)
@@ -319,6 +355,41 @@ def test_a_backtest_ends_with_the_errors_of_all(run, wide, wide_file, tmp_path):
     np.testing.assert_allclose(last, expected, rtol=1e-3)
 
 
+@pytest.fixture
+def weekdays(tmp_path):
+    """A file of six weeks of hours, with loads on weekdays only."""
+    steps = pd.date_range("2024-01-01", periods=6 * 168, freq="h", name="ds")
+    load = np.where(steps.day_of_week < 5, np.sin(np.pi * steps.hour / 24), 0)
+    noise = 0.1 * np.random.default_rng(0).normal(size=len(steps))
+    pd.DataFrame({"office": load + noise}, steps).to_csv(tmp_path / "weekdays.csv")
+    return tmp_path / "weekdays.csv"
+
+
+@pytest.mark.parametrize(
+    ("options", "hinted"),
+    [([], True), (["--calendar"], False), (["--profile"], False), (["--lookback", "168"], False)],
+    ids=str,
+)
+def test_a_backtest_is_compared_with_weeks_and_says_what_does_not_see_them(run, weekdays, options, hinted):
+    said = run("backtest", weekdays, *SMALL, "--windows", "2", *options).stderr
+    assert "naive: each step as it was 168 rows ago, a week: that was nearer before the first cutoff than a day" in said
+    hint = "Weekdays differ here, and --lookback 12 does not reach back a week: try --lookback 168, --calendar or"
+    assert (hint in said) == hinted
+
+
+def test_where_weekdays_are_alike_a_backtest_does_not_speak_of_weeks(run, wide_file):
+    said = run("backtest", wide_file, *SMALL, "--windows", "2").stderr
+    assert "naive: each step as it was 24 rows ago" in said
+    assert "week" not in said
+
+
+def test_a_backtest_reads_its_frame_once_for_all_that_needs_no_model(run, wide_file, monkeypatch):
+    read, whole = [], naive.read_frame
+    monkeypatch.setattr(naive, "read_frame", lambda *a, **k: read.append(1) or whole(*a, **k))
+    run("backtest", wide_file, *SMALL, "--windows", "2")
+    assert len(read) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -340,7 +411,7 @@ def test_what_is_advised_are_options(run, wide, to_long, tmp_path, monkeypatch, 
     assert re.search(says, run(*arguments, "x.csv", code=1).output)
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "backtest", "tune"])
+@pytest.mark.parametrize("command", ["fit", "predict", "update", "backtest", "tune"])
 def test_h_is_help(run, command):
     assert run(command, "-h").output == run(command, "--help").output
 
@@ -433,6 +504,15 @@ def test_a_warning_is_said_in_words_and_in_the_names_of_options(run, wide, tmp_p
     assert "Warning: 18 rows are too few to keep h=4 of them for validation" in said
     assert "or --val-size 0 to silence this." in said
     assert ".py" not in said
+
+
+def test_a_series_that_is_left_out_is_said_and_forecast_from_its_file(run, wide, to_long, tmp_path):
+    long = to_long(wide)
+    long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[105])].to_csv(tmp_path / "x.csv", index=False)
+    said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL).stderr
+    assert "1 series begin too late to train on and are left out: ['b']. predict forecasts them, given a file" in said
+    assert "\nb," not in run("predict", "--model", tmp_path / "m").output
+    assert "\nb," in run("predict", tmp_path / "x.csv", "--model", tmp_path / "m").output
 
 
 def test_a_forecast_that_is_drawn_too_warns_once(run, wide, tmp_path):

@@ -180,6 +180,42 @@ def test_columns_ahead_and_facts_may_have_holes_where_the_frame_may(tiny, long, 
         tiny(exogenous={"futr": ["price"]}).fit(long).predict(futr_df=future.assign(price=np.ravel(holes)))
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_ahead_without_names_of_series_are_those_of_all(fitted, long, future, library):
+    weather = future[future["unique_id"] == "c"].drop(columns="unique_id")
+    of_each = pd.concat([weather.assign(unique_id=name) for name in "abc"])
+    given = pl.from_pandas(weather) if library == "polars" else weather
+    expected = fitted.predict(futr_df=of_each)
+    pd.testing.assert_frame_equal(fitted.predict(futr_df=given), expected, check_exact=True)
+    some = long[long["unique_id"] != "b"]
+    pd.testing.assert_frame_equal(fitted.predict(some, given), fitted.predict(some, of_each), check_exact=True)
+
+
+def test_columns_ahead_of_all_series_are_read_as_strictly():
+    index = pd.date_range("2024-03-01", periods=3, freq="h")
+    frame = pd.DataFrame({"ds": index, "price": np.arange(3.0)})
+
+    def read(table, **options):
+        return read_future(table, ["a", 1], index, ("price",), **options)
+
+    np.testing.assert_array_equal(read(frame), np.arange(3.0)[:, None, None].repeat(2, axis=1))
+    says = "futr_df has duplicate rows of ds, and no column unique_id that says whose they are"
+    with pytest.raises(ValueError, match=says):
+        read(pd.concat([frame, frame.assign(price=1.0)]))
+    with pytest.raises(ValueError, match=r"futr_df has no row at 2024-03-01 01:00:00: it needs the 3 steps from .* to"):
+        read(frame.drop(index=1))
+    with pytest.raises(ValueError, match=r"no finite 'price' at 2024-03-01 01:00:00"):
+        read(frame.assign(price=[1.0, np.nan, 1.0]))
+    with pytest.raises(ValueError, match=r"lacks the columns \['price'\]"):
+        read(frame[["ds"]])
+    with pytest.raises(TypeError, match="futr_df must be a pandas or polars DataFrame, got ndarray"):
+        read(frame.to_numpy())
+    with pytest.raises(ValueError, match=r"lacks the columns \['unique_id'\]"):
+        read(frame.set_index(pd.Index(["a"] * 3, name="unique_id")))
+    with pytest.warns(UserWarning, match="futr_df lacks 1 of the 3 rows of the horizon"):
+        assert np.isnan(read(frame.drop(index=1), gaps=True)[1]).all()
+
+
 def test_future_columns_are_read_as_the_frame_is():
     index = pd.date_range("2024-03-01", periods=3, freq="h", tz="Europe/Berlin")
     frame = pd.DataFrame({"unique_id": np.repeat([0, 1], 3), "ds": index.append(index), "price": np.arange(6.0)})

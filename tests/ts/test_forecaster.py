@@ -153,29 +153,65 @@ def test_a_val_size_that_leaves_no_window_is_refused(tiny, wide, val_size):
         tiny().fit(wide, val_size=val_size)
 
 
+def beginning(long, **first):
+    """A long frame less the rows of some series before a time."""
+    for name, time in first.items():
+        long = long[(long["unique_id"] != name) | (long["ds"] >= time)]
+    return long
+
+
 def test_too_short_a_series_is_refused_with_the_rows_needed(tiny, wide, to_long):
     with pytest.raises(ValueError, match=r"has 15 rows .*input_size \+ h = 16 are needed"):
         tiny().fit(wide.iloc[:15])
     model = tiny().fit(wide)
     with pytest.raises(ValueError, match=r"has 11 rows .*input_size = 12 are needed"):
         model.predict(wide.iloc[:11])
-    late = to_long(wide)
-    late = late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[100])]
-    short = late[(late["unique_id"] == "a") | (late["ds"] >= wide.index[100])]
-    with pytest.raises(ValueError, match=r"2 series have, first \['b', 'c'\], 0 rows for training"):
-        tiny().fit(short)
+    late = beginning(to_long(wide), b=wide.index[100])
+    begun = wide.copy()
+    begun.iloc[:105] = np.nan  # none of them early enough
+    with pytest.raises(ValueError, match=r"3 series have, first \['a', 'b', 'c'\], 0 rows for training"):
+        tiny(missing="mask").fit(begun)
     with pytest.warns(UserWarning, match="16 rows are too few to keep h=4 of them for validation") as told:
         tiny().fit(wide.iloc[:16])
     assert told[0].filename == __file__
+    mixed = tiny(multivariate=True, missing="mask")
+    with pytest.raises(ValueError, match=r"2 series have, first \['b', 'c'\], 0 rows for training"):
+        mixed.fit(beginning(late, c=wide.index[100]))
     with pytest.raises(ValueError, match=r"series 'b' has 0 rows for training .*With val_size=4 there are enough"):
-        tiny().fit(late)
-    tiny(max_epochs=1).fit(late, val_size=4)
+        mixed.fit(late)
+    mixed.set_params(max_epochs=1).fit(late, val_size=4)
     with pytest.raises(ValueError, match=r"needed\. With val_size=0 there are enough"):
-        tiny().fit(late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[101])])
+        mixed.fit(beginning(late, b=wide.index[101]))
     with pytest.raises(ValueError, match=r"needed\. Give more of the past"):
-        tiny().fit(late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[105])])
+        mixed.fit(beginning(late, b=wide.index[105]))
     with pytest.raises(ValueError, match="series 'b' is shorter than input_size=12"):
-        model.predict(late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[-5])])
+        model.predict(beginning(late, b=wide.index[-5]))
+
+
+@pytest.mark.parametrize(("layout", "missing"), [("long", "error"), ("long", "mask"), ("wide", "mask")])
+def test_series_that_begin_too_late_to_train_on_are_left_out_and_forecast_from_a_frame(
+    tiny, wide, to_long, layout, missing
+):
+    frame = beginning(to_long(wide), b=wide.index[100])
+    old = frame[frame["unique_id"] != "b"]
+    if layout == "wide":
+        frame, old = (df.pivot(index="ds", columns="unique_id", values="y") for df in (frame, old))
+    says = r"1 series begin too late to train on and are left out: \['b'\]\. With val_size=4 there are enough\. predict"
+    with pytest.warns(UserWarning, match=says) as told:
+        model = tiny(missing=missing).fit(frame)
+    assert [str(x.filename) for x in told] == [__file__]
+    alone = tiny(missing=missing).fit(old)
+    pd.testing.assert_frame_equal(model.predict(level=[80]), alone.predict(level=[80]))
+    pd.testing.assert_frame_equal(model.predict(frame), alone.predict(frame))
+    assert np.isfinite(model.predict(frame).to_numpy()[:, -1].astype(float)).all()
+    with pytest.raises(ValueError, match=r"with the new \['b'\]"):
+        model.update(frame.tail(1) if layout == "wide" else frame[frame["ds"] == wide.index[-1]])
+
+
+def test_a_matrix_names_no_series_so_none_of_it_is_left_out(tiny, wide):
+    wide.iloc[:105, 1] = np.nan
+    with pytest.raises(ValueError, match="series 1 has 0 rows for training"):
+        tiny(missing="mask").fit(wide.to_numpy())
 
 
 def test_series_that_begin_later_are_trained_on_what_there_is(tiny, wide, to_long):

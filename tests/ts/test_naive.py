@@ -6,7 +6,8 @@ import pytest
 from pandas.tseries.offsets import CustomBusinessDay
 
 from titans_datasets import load
-from titans_ts.naive import season_of, season_of_frame, with_naive
+from titans_ts.naive import naive_beside, season_of_frame, with_naive
+from titans_ts.seasons import season_of
 
 
 def asked(frame, cutoff, h):
@@ -40,6 +41,105 @@ def test_each_step_is_as_it_was_whole_seasons_before_the_cutoff(wide):
         np.testing.assert_array_equal(mine, expected)
     last = with_naive(asked(wide, 79, 30), wide, season_length=1)
     np.testing.assert_array_equal(last["SeasonalNaive"], np.repeat(wide.iloc[79].to_numpy(), 30))
+
+
+def meters(freq="h", noise=0.1, weekend=0.0):
+    """Six weeks of two offices: a load by day, and how much of it there is on Saturdays and Sundays."""
+    steps = pd.date_range("2024-01-01", "2024-02-12", freq=freq, inclusive="left", name="ds")
+    hours = steps.hour + steps.minute / 60
+    load = np.sin(np.pi * hours / 24) ** 2 * np.where(steps.day_of_week < 5, 1.0, weekend)
+    rng, sizes = np.random.default_rng(0), (("a", 1), ("b", 500))
+    return pd.DataFrame({name: size * (load + noise * rng.normal(size=len(steps))) for name, size in sizes}, steps)
+
+
+@pytest.mark.parametrize(("freq", "day"), [("h", 24), ("30min", 48), ("6h", 4)])
+@pytest.mark.parametrize(("weekend", "days"), [(0.0, 7), (1.0, 1)])
+def test_a_season_is_the_day_or_the_week_whichever_was_nearer_before(freq, day, weekend, days):
+    df = meters(freq=freq, weekend=weekend)
+    last = len(df) - 2 * day
+    found = asked(df, last - 1, 2 * day)
+    beside, season = naive_beside(found, df)
+    assert season.rows == days * day == season_of_frame(df, found=found)
+    assert season.of_a_day < 0.6 if days == 7 else season.of_a_day == 1
+    pd.testing.assert_frame_equal(beside, with_naive(found, df, season_length=days * day))
+    pd.testing.assert_frame_equal(with_naive(found, df), beside)
+
+
+def test_what_came_behind_the_first_cutoff_does_not_choose_the_season():
+    df = meters(weekend=1.0)
+    found = pd.concat([asked(df, cutoff, 24) for cutoff in (700, 800)])
+    later = df.copy()
+    later.iloc[701:] = meters(weekend=0.0, noise=0.0).iloc[701:]  # weekdays are all that matters from there on
+    assert season_of_frame(later, found=found) == season_of_frame(df, found=found) == 24
+    assert season_of_frame(later, found=asked(df, 980, 24)) == 24 * 7
+
+
+def test_with_too_few_rows_before_the_first_cutoff_the_season_is_a_day():
+    df = meters(weekend=0.0)
+    assert season_of_frame(df, found=asked(df, 2 * 168 - 1, 24)) == 168
+    assert season_of_frame(df, found=asked(df, 2 * 168 - 2, 24)) == 24
+    assert season_of_frame(df, found=asked(df, 2 * 168 - 1, 24 * 8)) == 24  # which goes back two weeks
+    assert season_of_frame(df.mask(df < np.inf), found=asked(df, 600, 24)) == 24
+
+
+def test_series_count_alike_for_the_season_whatever_their_scale():
+    df = meters(weekend=0.0)
+    df["c"] = 1e6 * meters(weekend=1.0)["a"]
+    assert season_of_frame(df, found=asked(df, 980, 24)) == 168
+
+
+def a_season_ago(frame, cutoff, stamp, days):
+    """By its definition: so many days ago on the wall, or as many more as it takes to be known at the cutoff."""
+    for seasons in range(1, 9):
+        back = days * seasons
+        wall = stamp.tz_localize(None) - pd.Timedelta(days=back)
+        then = wall.tz_localize(stamp.tz, ambiguous=True, nonexistent="NaT")
+        row = frame.index.get_loc(stamp - pd.Timedelta(hours=24 * back) if then is pd.NaT else then)
+        if row <= cutoff:
+            return frame["a"].iloc[row]
+    raise AssertionError(stamp)
+
+
+@pytest.mark.parametrize("freq", ["h", "30min"])
+@pytest.mark.parametrize("days", [1, 7])
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        *[("Europe/Berlin", "2024-03-31"), ("Europe/Berlin", "2024-10-27")],
+        *[("Australia/Sydney", "2024-04-07"), ("Asia/Kolkata", "2024-03-31")],
+    ],
+)
+def test_a_day_ago_is_so_by_the_clock_on_the_wall(freq, zone, days, change):
+    middle = pd.Timestamp(change, tz=zone)
+    steps = pd.date_range(middle - pd.Timedelta(days=20), middle + pd.Timedelta(days=6), freq=freq, name="ds")
+    frame = pd.DataFrame({"a": np.arange(len(steps), dtype=float)}, steps)
+    day = int(pd.Timedelta("1D") / pd.Timedelta(steps.freq))
+    for cutoff in range(len(frame) - 7 * day - 5, len(frame) - 2 * day, 5 * day // 24):
+        if frame.index[cutoff].hour in (1, 2) and freq != "h":
+            continue  # of an hour that comes twice, the first alone is taken for known
+        found = with_naive(asked(frame, cutoff, 2 * day), frame, season_length=days * day)
+        expected = [a_season_ago(frame, cutoff, stamp, days) for stamp in found["ds"]]
+        np.testing.assert_array_equal(found["SeasonalNaive"], expected)
+    within = with_naive(asked(frame, cutoff, day), frame, season_length=day // 2)["SeasonalNaive"]  # no whole day
+    np.testing.assert_array_equal(within, np.tile(np.arange(cutoff + 1 - day // 2, cutoff + 1), 2))
+
+
+@pytest.mark.parametrize("freq", ["3h", "D"])
+def test_steps_that_are_not_at_the_same_hours_after_a_change_of_the_clock_go_back_by_rows(freq):
+    steps = pd.date_range("2024-03-10", periods=240, freq=freq, tz="Europe/Berlin", name="ds")
+    frame = pd.DataFrame({"a": np.arange(240.0)}, steps)
+    found = with_naive(asked(frame, 199, 8), frame, season_length=8)["SeasonalNaive"]
+    np.testing.assert_array_equal(found, np.arange(192, 200))
+
+
+def test_a_habit_by_the_clock_is_foretold_across_its_change_and_weekdays_are_seen():
+    steps = pd.date_range("2024-03-01", "2024-04-14", freq="h", tz="Europe/Berlin", inclusive="left", name="ds")
+    habit = np.where(steps.day_of_week < 5, np.sin(np.pi * steps.hour / 24), 0.0)
+    frame = pd.DataFrame({"a": habit}, steps)
+    cutoff = frame.index.get_loc(pd.Timestamp("2024-03-30 23:00", tz="Europe/Berlin"))
+    found, season = naive_beside(asked(frame, cutoff, 5 * 24).assign(y=habit[cutoff + 1 :][: 5 * 24]), frame)
+    assert season.rows == 168
+    np.testing.assert_array_equal(found["SeasonalNaive"], found["y"])
 
 
 def test_what_was_not_measured_is_as_another_season_before(wide):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
 from titans_ts import TitansForecaster
@@ -20,6 +20,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:y is ignored")
 def test_every_check_that_applies_passes():
     results = check_estimator(TitansForecaster(**SMALL), expected_failed_checks=EXPECTED, on_fail=None)
     status = {r["check_name"]: r["status"] for r in results}
@@ -96,6 +97,35 @@ def test_splits_of_series_that_end_early_or_begin_late(wide, to_long, tiny):
             tiny(missing="mask", input_size=7), {"dropout": [0.1, 0.5]}, cv=TimeSplit(2, 10, 7), error_score="raise"
         ).fit(frame)
     assert np.isfinite(search.best_score_)
+
+
+def test_a_search_over_a_frame_with_a_young_series_ends_with_a_model(wide, to_long, tiny):
+    """Its splits leave that series out; so does the training on all rows that follows."""
+    frame = to_long(wide)
+    frame = frame[(frame["unique_id"] != "b") | (frame["ds"] >= wide.index[104])]
+    with pytest.warns(UserWarning, match=r"too late to train on and are left out: \['b'\]"):
+        search = GridSearchCV(
+            tiny(missing="mask"), {"dropout": [0.1, 0.5]}, cv=TimeSplit(2, 10, 12), error_score="raise"
+        ).fit(frame)
+    assert set(search.predict(frame)["unique_id"]) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("y", ["array", "series", "number"])
+def test_a_y_is_not_read_and_that_is_said(wide, to_long, tiny, y):
+    frame = to_long(wide)
+    given = {"array": frame["y"].to_numpy() * 0, "series": frame["y"] * 0, "number": 24}[y]
+    says = r"y is ignored: .* in df, .* In a search of scikit-learn leave out y and scoring"
+    with pytest.warns(UserWarning, match=says) as told:
+        model = tiny(max_epochs=1).fit(frame, given)
+    assert [str(x.filename) for x in told] == [__file__]
+    pd.testing.assert_frame_equal(model.predict(), tiny(max_epochs=1).fit(frame).predict())
+
+
+def test_a_search_that_cuts_rows_and_not_time_is_told_of_splits_by_time(wide, to_long, tiny):
+    with pytest.warns(
+        UserWarning, match=r"score needs the series of fit.* cv=TimeSplit\(\.\.\.\) of titans_ts\.splits"
+    ):
+        cross_val_score(tiny(max_epochs=1), to_long(wide), cv=3)
 
 
 def test_splits_know_the_step_and_the_columns_of_the_forecaster(wide, to_long, recwarn):
