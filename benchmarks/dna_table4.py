@@ -41,6 +41,7 @@ SETS = (
     "human_ocr_ensembl",
 )
 ROWS = 4000
+LINES = 100_000  # of random bases, written at once
 
 
 def run(key: tuple[str, int], genome: str | None, rows: int | None) -> dict[str, Any]:
@@ -94,13 +95,13 @@ def generate(path: Path, names: tuple[str, ...]) -> None:
         for region, end in intervals.groupby("region")["end"].max().items():
             ends[str(region)] = max(ends.get(str(region), 0), int(end))
     rng, letters = np.random.default_rng(0), np.frombuffer(b"ACGT", np.uint8)
-    width, block = 100, 100_000
+    width = 100
     with path.open("wb") as stream:
         for region, end in ends.items():
             stream.write(f">{region}\n".encode())
-            for _ in range(0, end, width * block):
-                lines = np.full((block, width + 1), ord("\n"), np.uint8)
-                lines[:, :width] = letters[rng.integers(0, 4, (block, width), dtype=np.uint8)]
+            for _ in range(0, end, width * LINES):
+                lines = np.full((LINES, width + 1), ord("\n"), np.uint8)
+                lines[:, :width] = letters[rng.integers(0, 4, (LINES, width), dtype=np.uint8)]
                 stream.write(lines.tobytes())
 
 

@@ -131,10 +131,11 @@ def test_no_series_is_forecast_before_it_has_begun(tiny, wide, to_long, multivar
     assert found[found["unique_id"] == "b"]["cutoff"].min() >= wide.index[60 + 12 - 1]
 
 
-@pytest.mark.parametrize("step", [0, -1, 2.5])
-def test_a_step_that_is_none_is_named(tiny, wide, step):
-    with pytest.raises(ValueError, match="step_size must be an integer >= 1"):
-        tiny().fit(wide).predict_insample(wide, step_size=step)
+def test_a_step_that_is_none_is_named(tiny_fitted, wide):
+    model = tiny_fitted
+    for step in (0, -1, 2.5):
+        with pytest.raises(ValueError, match=f"step_size must be an integer >= 1, got {step}"):
+            model.predict_insample(wide, step_size=step)
 
 
 @pytest.mark.parametrize(

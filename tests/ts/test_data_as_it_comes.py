@@ -53,7 +53,7 @@ def test_a_column_that_never_changed_says_nothing_when_it_does(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("exogenous", [None, {"profile": ["day"]}])
-def test_a_constant_series_has_a_unit_of_its_size(tiny, exogenous):
+def test_a_constant_series_has_a_unit_of_its_size(tiny, exogenous, whole_memory):
     frame = long(ids=("a",)).assign(y=0.1)
     model = tiny(exogenous=exogenous).fit(frame)
     assert model.scale_ == pytest.approx(1e-4)
@@ -135,7 +135,7 @@ def test_an_update_that_begins_with_a_hole_draws_a_line_from_what_was_known(tiny
     np.testing.assert_allclose(model.update(frame.iloc[100:]).predict()["Titans"], whole["Titans"], atol=1e-5)
 
 
-def test_stamps_of_another_zone_are_read_by_the_clock_of_fit(tiny):
+def test_stamps_of_another_zone_are_read_by_the_clock_of_fit(tiny, whole_memory):
     zone = "Europe/Berlin"
     frame = long(ids=("a",), index=HOURS.tz_localize(zone))
     frame["y"] = frame["ds"].dt.hour.between(8, 10) * 5.0 + 0.01 * np.arange(120) % 0.03

@@ -23,7 +23,7 @@ SCRIPT = """
 
 
 # 252 windows in batches of 42: each process has as many as the other, so their mean gradient is that of the whole
-def test_two_processes_match_one(wide, tmp_path, monkeypatch):
+def test_two_processes_match_one(wide, tmp_path, monkeypatch, whole_memory):
     wide.to_parquet(tmp_path / "wide.parquet")
     (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT))
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]

@@ -56,7 +56,7 @@ def test_every_kind_of_column_moves_the_forecast(fitted, long, static, future):
 
 
 @pytest.mark.parametrize("lag", [0, 1, -1])
-def test_a_future_column_that_is_the_answer_is_learned(tiny, lag):
+def test_a_future_column_that_is_the_answer_is_learned(tiny, lag, whole_memory):
     rng = np.random.default_rng(0)
     answer = rng.normal(size=600)
     ds = pd.date_range("2024", periods=600, freq="h")
@@ -296,7 +296,7 @@ def test_interpolated_holes_are_straight_lines_and_left_out_rows_are_holes(wide,
 
 
 @pytest.mark.parametrize("missing", ["interpolate", "mask"])
-def test_holes_cost_little_where_they_are_allowed(tiny, missing):
+def test_holes_cost_little_where_they_are_allowed(tiny, missing, whole_memory):
     rng = np.random.default_rng(0)
     t = np.arange(600)
     frame = pd.DataFrame({"a": np.sin(t / 4) + 0.05 * rng.normal(size=600)})
@@ -363,12 +363,12 @@ def test_new_series_bring_their_static_columns_wherever_they_are_read(fitted, lo
         fitted.predict(futr_df=future, static_df=static)
 
 
-def test_a_frame_of_columns_that_are_not_declared_is_refused(tiny, wide):
+def test_a_frame_of_columns_that_are_not_declared_is_refused(tiny_fitted, tiny, wide):
     facts = pd.DataFrame({"unique_id": list(wide), "size": 1.0})
     with pytest.raises(ValueError, match=r"static_df is given, and exogenous declares no static columns"):
         tiny().fit(wide, static_df=facts)
     with pytest.raises(ValueError, match=r"futr_df is given, and exogenous declares no future columns"):
-        tiny().fit(wide).predict(futr_df=facts)
+        tiny_fitted.predict(futr_df=facts)
 
 
 def test_static_columns_are_those_of_their_series():

@@ -99,8 +99,8 @@ def test_fit_save_load_predict_gives_the_same_numbers(tiny, wide, to_long, tmp_p
 
 
 @pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
-def test_a_saved_model_that_was_cut_or_changed_is_refused(tiny, wide, tmp_path, name):
-    tiny().fit(wide).save(tmp_path / "m")
+def test_a_saved_model_that_was_cut_or_changed_is_refused(tiny_fitted, tmp_path, name):
+    tiny_fitted.save(tmp_path / "m")
     file = tmp_path / "m" / name
     data = file.read_bytes()
     file.write_bytes(data[:-100])
@@ -111,7 +111,7 @@ def test_a_saved_model_that_was_cut_or_changed_is_refused(tiny, wide, tmp_path, 
         TitansForecaster.load(tmp_path / "m")
 
 
-def test_it_learns_what_can_be_learned(tiny):
+def test_it_learns_what_can_be_learned(tiny, whole_memory):
     t = np.arange(600)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"y": np.sin(t * 2 * np.pi / 12) + 0.1 * rng.normal(size=600)}, index=t)
@@ -123,8 +123,8 @@ def test_it_learns_what_can_be_learned(tiny):
     assert -model.score(test) < 0.25  # the noise alone is about 0.11
 
 
-def test_the_score_is_minus_the_scaled_absolute_error_of_every_window(tiny, wide):
-    model = tiny().fit(wide)
+def test_the_score_is_minus_the_scaled_absolute_error_of_every_window(tiny_fitted, wide):
+    model = tiny_fitted
     test = wide.iloc[40:70]
     errors = []
     for start in range(len(test) - 16 + 1):
@@ -160,10 +160,10 @@ def beginning(long, **first):
     return long
 
 
-def test_too_short_a_series_is_refused_with_the_rows_needed(tiny, wide, to_long):
+def test_too_short_a_series_is_refused_with_the_rows_needed(tiny_fitted, tiny, wide, to_long):
     with pytest.raises(ValueError, match=r"has 15 rows .*input_size \+ h = 16 are needed"):
         tiny().fit(wide.iloc[:15])
-    model = tiny().fit(wide)
+    model = tiny_fitted
     with pytest.raises(ValueError, match=r"has 11 rows .*input_size = 12 are needed"):
         model.predict(wide.iloc[:11])
     late = beginning(to_long(wide), b=wide.index[100])
@@ -227,8 +227,8 @@ def test_series_that_begin_later_are_trained_on_what_there_is(tiny, wide, to_lon
         tiny(multivariate=True).fit(late)
 
 
-def test_new_series_are_welcome_unless_series_are_mixed(tiny, wide):
-    model = tiny().fit(wide)
+def test_new_series_are_welcome_unless_series_are_mixed(tiny_fitted, tiny, wide):
+    model = tiny_fitted
     new = wide[["b"]].rename(columns={"b": "new"}) * 1e6
     forecast = model.predict(new)
     assert list(forecast.columns) == ["new"]
@@ -366,8 +366,8 @@ def test_importing_the_package_is_cheap_and_its_names_are_pinned():
         titans_ts.Forecaster  # noqa: B018
 
 
-def test_a_saved_model_forecasts_without_lightning(tiny, wide, tmp_path):
-    tiny().fit(wide).save(tmp_path / "model")
+def test_a_saved_model_forecasts_without_lightning(tiny_fitted, tmp_path):
+    tiny_fitted.save(tmp_path / "model")
     code = (
         "import sys; from titans_ts import TitansForecaster; TitansForecaster.load(sys.argv[1]).predict(); "
         "print([m for m in ('lightning', 'optuna', 'matplotlib') if m in sys.modules])"
@@ -376,8 +376,8 @@ def test_a_saved_model_forecasts_without_lightning(tiny, wide, tmp_path):
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_a_fitted_model_is_what_fit_made_it_whatever_is_set_since(tiny, wide, tmp_path):
-    model = tiny().fit(wide)
+def test_a_fitted_model_is_what_fit_made_it_whatever_is_set_since(tiny_fitted, tmp_path):
+    model = tiny_fitted
     expected = model.predict()
     model.set_params(h=9, input_size=5, dim=32, multivariate=True)
     pd.testing.assert_frame_equal(model.predict(), expected)
@@ -385,12 +385,12 @@ def test_a_fitted_model_is_what_fit_made_it_whatever_is_set_since(tiny, wide, tm
     pd.testing.assert_frame_equal(TitansForecaster.load(tmp_path / "m").predict(), expected)
 
 
-def test_a_model_of_a_matrix_forecasts_a_frame(tiny, wide):
+def test_a_model_of_a_matrix_forecasts_a_frame(tiny_fitted, tiny, wide):
     model = tiny().fit(wide.to_numpy())
     forecast = model.predict(wide)
     assert forecast.index[0] == wide.index[-1] + pd.Timedelta("1h")
     with pytest.raises(ValueError, match="irregular time stamps for freq 'h'"):
-        tiny().fit(wide).predict(wide.iloc[::2])
+        tiny_fitted.predict(wide.iloc[::2])
 
 
 def test_fits_in_threads_are_those_of_one_after_the_other(tiny, wide):
@@ -433,8 +433,8 @@ def test_a_series_that_ended_may_be_left_out_of_what_is_scored(tiny, wide, to_lo
     pd.testing.assert_frame_equal(found, model.predict_insample(silent))
 
 
-def test_a_fitted_model_reads_frames_by_the_step_it_learned(tiny, wide):
-    model = tiny().fit(wide)
+def test_a_fitted_model_reads_frames_by_the_step_it_learned(tiny_fitted, wide):
+    model = tiny_fitted
     before = model.predict(wide)
     pd.testing.assert_frame_equal(before, model.set_params(freq="2h").predict(wide))
 
@@ -444,16 +444,16 @@ def test_a_frame_in_the_place_of_y_is_refused(tiny, wide, to_long):
         tiny().fit(to_long(wide), pd.DataFrame({"unique_id": list("abc"), "size": 1.0}))
 
 
-def test_windows_beyond_float32_are_refused(tiny, wide):
-    model = tiny().fit(wide)
+def test_windows_beyond_float32_are_refused(tiny_fitted, wide):
+    model = tiny_fitted
     windows = np.stack([wide.to_numpy()[:12]] * 2)
     windows[1, 3, 0] = 1e300
     with pytest.raises(ValueError, match="1 values that are NaN, infinite or beyond float32"):
         model.predict_windows(windows)
 
 
-def test_many_series_are_forecast_a_few_windows_at_a_time(tiny, wide, monkeypatch):
-    model = tiny().fit(wide)
+def test_many_series_are_forecast_a_few_windows_at_a_time(tiny_fitted, wide, monkeypatch):
+    model = tiny_fitted
     windows = np.lib.stride_tricks.sliding_window_view(wide.to_numpy(), 12, axis=0).transpose(0, 2, 1)
     whole, seen = model.predict_windows(windows), []
     monkeypatch.setattr("titans_ts.rolling.LANES", 10)

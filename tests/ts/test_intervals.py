@@ -138,8 +138,8 @@ def test_intervals_come_in_the_units_of_the_series(tiny, wide, loss):
     np.testing.assert_allclose((scaled - (1000 * plain - 7)) / deviation, 0, atol=2e-3)
 
 
-def test_every_layout_has_its_own_columns(tiny, wide):
-    model = tiny().fit(wide)
+def test_every_layout_has_its_own_columns(tiny_fitted, tiny, wide):
+    model = tiny_fitted
     assert list(model.predict(level=[80]).columns)[:3] == ["a", "a-lo-80", "a-hi-80"]
     matrix = tiny().fit(wide.to_numpy()).predict(level=[80, 95])
     assert matrix.shape == (4, 3, 5)
@@ -147,8 +147,8 @@ def test_every_layout_has_its_own_columns(tiny, wide):
     np.testing.assert_allclose(matrix[..., 0], model.predict(), rtol=1e-6)
 
 
-def test_new_series_have_intervals_too(tiny, wide):
-    model = tiny().fit(wide)
+def test_new_series_have_intervals_too(tiny_fitted, wide):
+    model = tiny_fitted
     new = wide[["b"]].rename(columns={"b": "new"}) * 1e6
     frame = model.predict(new, level=[80])
     half = (frame["new-hi-80"] - frame["new-lo-80"]) / 2
@@ -176,7 +176,7 @@ def test_levels_that_cannot_be_are_named(tiny, wide):
 
 
 @pytest.mark.parametrize("loss", ["quantile", "student_t", "normal"])
-def test_probabilistic_losses_learn_the_spread(loss):
+def test_probabilistic_losses_learn_the_spread(loss, whole_memory):
     """Noise of known deviation around a level: the 80 % interval is 2 x 1.28 of it wide."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=1500), "y": rng.normal(size=1500)})
@@ -263,7 +263,7 @@ def test_the_longer_nothing_was_measured_the_more_an_interval_is_that_of_the_ser
     ("loss", "missing", "least"),
     [("mae", "mask", 65), ("normal", "mask", 65), ("quantile", "mask", 65), ("mae", "interpolate", 45)],
 )
-def test_intervals_of_series_that_ended_hold_what_comes(tiny, loss, missing, least):
+def test_intervals_of_series_that_ended_hold_what_comes(tiny, loss, missing, least, whole_memory):
     waves = noisy_waves(404)
     model = tiny(input_size=24, loss=loss, missing=missing, max_epochs=6, batch_size=64, learning_rate=5e-3)
     model.fit(waves.iloc[:300], val_size=80)
@@ -282,7 +282,7 @@ def test_intervals_of_series_that_ended_hold_what_comes(tiny, loss, missing, lea
 
 
 @pytest.mark.parametrize("missing", ["mask", "error"])
-def test_lookbacks_without_news_do_not_rule_a_likelihood(tiny, missing):
+def test_lookbacks_without_news_do_not_rule_a_likelihood(tiny, missing, whole_memory):
     waves = noisy_waves(600, series=5)
     holed = waves.copy()
     for i in range(waves.shape[1]):

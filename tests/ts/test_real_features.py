@@ -221,7 +221,7 @@ def test_time_stamps_of_a_forecast_follow(fitted, wide):
     assert isinstance(fitted.predict(), pd.DataFrame)
 
 
-def test_a_piece_of_ecl_with_its_203_columns(real_data):
+def test_a_piece_of_ecl_with_its_203_columns(real_data, whole_memory):
     frame = pd.read_csv(real_data / "ts" / "ecl_sample.csv.gz", index_col=0, parse_dates=True)
     assert frame.shape[1] > 200
     model = TitansForecaster(**{**SMALL, "exogenous": {"calendar": "auto"}}).fit(frame.iloc[:-24], val_size=168)

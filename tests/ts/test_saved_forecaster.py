@@ -86,8 +86,8 @@ def test_names_of_series_are_the_same_after_loading(tiny, wide, to_long, tmp_pat
     pd.testing.assert_frame_equal(saved_and_loaded(model, tmp_path).predict(), expected, check_exact=True)
 
 
-def test_another_process_reads_the_same_numbers_from_a_folder_that_was_moved(tiny, wide, tmp_path):
-    model = tiny().fit(wide)
+def test_another_process_reads_the_same_numbers_from_a_folder_that_was_moved(tiny_fitted, tmp_path):
+    model = tiny_fitted
     model.save(tmp_path / "here")
     shutil.move(tmp_path / "here", tmp_path / "there")
     code = (
@@ -99,30 +99,30 @@ def test_another_process_reads_the_same_numbers_from_a_folder_that_was_moved(tin
     assert run.stderr == ""
 
 
-def test_a_pickled_forecaster_is_the_same_too(tiny, wide):
-    model = tiny().fit(wide)
+def test_a_pickled_forecaster_is_the_same_too(tiny_fitted):
+    model = tiny_fitted
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(model)).predict(), model.predict(), check_exact=True)
 
 
-def test_a_model_of_another_class_is_refused_by_name(tiny, wide, tmp_path):
+def test_a_model_of_another_class_is_refused_by_name(tiny_fitted, tmp_path):
     class Other(TitansForecaster):
         pass
 
-    tiny().fit(wide).save(tmp_path)
+    tiny_fitted.save(tmp_path)
     with pytest.raises(ArchiveError, match="holds a TitansForecaster, not a Other"):
         Other.load(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
-def test_a_file_that_is_not_there_is_named(tiny, wide, tmp_path, name):
-    tiny().fit(wide).save(tmp_path)
+def test_a_file_that_is_not_there_is_named(tiny_fitted, tmp_path, name):
+    tiny_fitted.save(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(FileNotFoundError, match=f"no saved model at .*: {name} is missing"):
         TitansForecaster.load(tmp_path)
 
 
-def test_saving_again_replaces_the_model(tiny, wide, tmp_path):
-    tiny().fit(wide).save(tmp_path)
+def test_saving_again_replaces_the_model(tiny_fitted, tiny, wide, tmp_path):
+    tiny_fitted.save(tmp_path)
     second = tiny(random_state=5, h=2).fit(wide)
     pd.testing.assert_frame_equal(saved_and_loaded(second, tmp_path).predict(), second.predict(), check_exact=True)
 
@@ -135,8 +135,8 @@ def test_a_name_that_cannot_be_saved_is_refused_by_its_kind(tiny, wide, tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_loading_draws_no_random_numbers_and_keeps_the_seconds(tiny, wide, tmp_path):
-    model = tiny().fit(wide)
+def test_loading_draws_no_random_numbers_and_keeps_the_seconds(tiny_fitted, tmp_path):
+    model = tiny_fitted
     model.save(tmp_path / "m")
     before = torch.random.get_rng_state()
     loaded = TitansForecaster.load(tmp_path / "m")
@@ -144,9 +144,9 @@ def test_loading_draws_no_random_numbers_and_keeps_the_seconds(tiny, wide, tmp_p
     assert loaded.seconds_ == model.seconds_
 
 
-def test_a_model_of_another_version_is_said_to_be_one(tiny, wide, tmp_path):
+def test_a_model_of_another_version_is_said_to_be_one(tiny_fitted, tmp_path):
     """That has not all that this one saves, or more."""
-    model = tiny().fit(wide)
+    model = tiny_fitted
     learned, tensors = model._pack()
     params = model.get_params()
     for said, kept in (

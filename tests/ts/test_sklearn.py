@@ -168,9 +168,9 @@ def test_a_fit_that_fails_leaves_what_was_fitted(tiny, wide):
     ],
 )
 @pytest.mark.parametrize("call", ["fit", "update", "score"])
-def test_what_is_often_given_for_a_frame_is_refused_with_what_to_do(tiny, wide, call, given, says):
+def test_what_is_often_given_for_a_frame_is_refused_with_what_to_do(tiny_fitted, call, given, says):
     with pytest.raises(TypeError, match=says):
-        getattr(tiny().fit(wide), call)(given)
+        getattr(tiny_fitted, call)(given)
 
 
 def test_splits_too_short_to_train_on_are_refused():

@@ -103,8 +103,8 @@ def test_only_the_lookback_matters_to_a_forecast_of_the_network_alone(tiny, wide
     assert (model.predict(changed) - expected).abs().min().min() > 1e-6
 
 
-def test_windows_are_forecast_as_frames_are(tiny, wide):
-    model = tiny().fit(wide)
+def test_windows_are_forecast_as_frames_are(tiny_fitted, wide):
+    model = tiny_fitted
     windows = np.stack([wide.to_numpy()[start : start + 12] for start in (0, 50, 108)])
     together = model.predict_windows(windows)
     for out, start in zip(together, (0, 50, 108), strict=True):
@@ -124,8 +124,8 @@ def test_a_series_that_never_changes_stays_where_it_is(tiny):
     np.testing.assert_allclose(model.predict()["flat"], 5.0, atol=0.001)
 
 
-def test_a_better_forecaster_scores_higher_and_a_perfect_one_scores_0(tiny, wide, monkeypatch):
-    model = tiny().fit(wide)
+def test_a_better_forecaster_scores_higher_and_a_perfect_one_scores_0(tiny_fitted, wide, monkeypatch):
+    model = tiny_fitted
     score = model.score(wide)
     assert score < 0
 
@@ -203,7 +203,7 @@ def test_a_forecaster_that_cannot_learn_says_so(tiny, wide):
         tiny(learning_rate=1e30).fit(wide)
 
 
-def test_forecasts_of_a_noisy_wave_are_far_better_than_the_last_value():
+def test_forecasts_of_a_noisy_wave_are_far_better_than_the_last_value(whole_memory):
     rng = np.random.default_rng(3)
     t = np.arange(400)
     wave = 20 + 5 * np.sin(t * 2 * np.pi / 10)

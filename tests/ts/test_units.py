@@ -145,8 +145,8 @@ def test_a_memory_of_mixed_series_reads_no_row_behind_the_border(tiny, rows, mon
     assert int(torch.cat([t.flatten() for t in read]).max()) + together.h <= 360
 
 
-def test_a_matrix_is_of_the_series_of_fit(wide, tiny):
-    model = tiny().fit(wide)
+def test_a_matrix_is_of_the_series_of_fit(wide, tiny_fitted):
+    model = tiny_fitted
     np.testing.assert_array_equal(model.predict(wide.to_numpy()), model.predict(wide).to_numpy())
     assert isinstance(model, TitansForecaster)
 

@@ -22,8 +22,7 @@ from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.windows import Table
 
 
-@pytest.fixture
-def waves():
+def two_waves():
     """Two series of 500 hours, in which what follows depends on what was long ago."""
     rng = np.random.default_rng(1)
     t = np.arange(500)
@@ -33,10 +32,20 @@ def waves():
 
 
 @pytest.fixture
-def fitted(tiny, waves):
-    model = tiny(max_epochs=3).fit(waves.iloc[:400])
+def waves():
+    return two_waves()
+
+
+@pytest.fixture(scope="module")
+def trained(tiny):
+    model = tiny(max_epochs=3).fit(two_waves().iloc[:400])
     assert model.memory_ is not None
     return model
+
+
+@pytest.fixture
+def fitted(trained):
+    return copy.deepcopy(trained)
 
 
 @pytest.mark.parametrize("pieces", [[100], [1] * 20 + [80], [7, 50, 43], [33, 67]])
@@ -291,7 +300,7 @@ def test_the_surprise_is_what_the_memory_did_not_expect(fitted, waves):
     np.testing.assert_allclose(other, calm[calm["unique_id"] == "b"]["surprise"], rtol=1e-5)
 
 
-def test_a_memory_that_does_not_help_is_left_out_and_the_report_says_so(tiny):
+def test_a_memory_that_does_not_help_is_left_out_and_the_report_says_so(tiny, whole_memory):
     noise = pd.DataFrame({"a": np.random.default_rng(0).normal(size=300)})
     waves = np.sin(np.arange(240) * np.pi / 3) + 0.3 * noise["a"][:240]  # which the network has learned
     model = tiny(max_epochs=60, learning_rate=1e-2).fit(pd.DataFrame({"a": waves}))

@@ -120,15 +120,16 @@ def test_a_gate_switched_off_is_a_gate_of_zero(make_inputs, assert_same, backend
 
 @pytest.mark.parametrize("forget", [True, False])
 @pytest.mark.parametrize("momentum", [True, False])
-@pytest.mark.parametrize("cuts", [(), (1,), (64,), (63, 64, 130)])
-@pytest.mark.parametrize("T", [5, 64, 150])
+@pytest.mark.parametrize(
+    ("T", "cuts"),
+    [(5, ()), (5, (1,)), (64, ()), (64, (1,)), (64, (63,)), (150, ()), (150, (1,)), (150, (64,)), (150, (63, 64, 130))],
+)
 @pytest.mark.parametrize("forget_to", ["zero", "start"])
 def test_the_online_linear_memory_is_exact_in_blocks(
     make_inputs, make_state, assert_same, monkeypatch, T, cuts, momentum, forget, forget_to
 ):
     monkeypatch.setattr(online, "GROUP", 2 * online.BLOCK)
     inputs = make_inputs(T=T, depth=1, momentum=momentum, forget=forget)
-    cuts = tuple(cut for cut in cuts if cut < T)
     state = make_state(inputs)
     expected = inputs.everything(state=state, backend="naive", chunk_size=1, forget_to=forget_to)
     actual = inputs.everything(cuts, state=state, backend="chunk", chunk_size=1, forget_to=forget_to)
