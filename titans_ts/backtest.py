@@ -100,6 +100,7 @@ def backtest_frame(
     model._check_series(panel, "a backtest")
     h, T = model._fitted().h, len(panel.values)
     later = panel if fitted is None else panel.rows(fitted)  # fit has warned of the rows before
+    model.scaling_.warn_of_spikes(panel, known=fitted or 0)
     model.scaling_.warn_beyond(later.index, later.ids, hist=later.hist, futr=later.futr)
     given, panel = panel, panel.filled(model.missing)
     begun = np.arange(T)[:, None, None] >= first_rows(tensor(given.values)).numpy()[:, None]

@@ -110,6 +110,7 @@ class Model:
         masked = self.network.config.masked
         scaling, steps = self.scaling.of_panel(panel, position.context), panel.future(self.h)
         if from_start:
+            scaling.warn_of_spikes(panel)
             scaling.warn_beyond(panel.index, panel.ids, hist=panel.hist, futr=panel.futr, stat=panel.stat)
         scaling.warn_beyond(steps, panel.ids, futr=futr)
         if from_start:
@@ -278,6 +279,7 @@ class Position:
             ValueError: other series, or rows that do not follow.
         """
         joined = self.context.joined(newer)
+        model.scaling.warn_of_spikes(joined, known=len(self.context.values))
         model.scaling.warn_beyond(newer.index, newer.ids, hist=newer.hist, futr=newer.futr)
         table = model.scaling.table(joined)
         offset = self.rows + len(newer.values) - len(table.values)  # rows are counted from the first of fit

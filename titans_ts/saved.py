@@ -71,6 +71,8 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "scale": model.scale_,
         "deviation": model.scaling_.units.deviation,
         "profile": model.scaling_.units.profile,
+        "limits": model.scaling_.units.limits,
+        "spoilt": model.scaling_.units.spoilt,
     }
     if model.calibration_ is not None:
         arrays["calibration"] = model.calibration_.scores
@@ -139,7 +141,11 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         memory.load_state_dict(parts["memory"])
         memory.eval()
     columns = Columns(**{kind: tuple(names) for kind, names in learned["columns"].items()})
-    units = Units(mean, scale, tensors["deviation"].numpy(), tensors["profile"].numpy(), columns.profile)
+    N = len(mean)
+    endless = torch.tensor([[-torch.inf], [torch.inf]]).expand(2, N)
+    kept = {"limits": endless, "spoilt": torch.zeros(N, dtype=torch.bool)} | tensors  # the two from 2026-11-25 on
+    deviation, profile, limits, spoilt = (kept[k].numpy() for k in ("deviation", "profile", "limits", "spoilt"))
+    units = Units(mean, scale, deviation, profile, limits, spoilt, columns.profile)
     scaling = Scaling(columns, units, _column_units(parts["scaling"], len(mean)))
     model.model_ = Model(network, objective_of(learned["loss"]), scaling, memory, tensors.get("widening"))
     model.history_, model.memory_report_ = History(**learned["history"]), MemoryReport(**learned["memory_report"])

@@ -1,6 +1,7 @@
 """From a panel to the standardised numbers that the network sees."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from titans_ts.column_units import ONCE, ColumnUnits, Moments
 from titans_ts.exogenous import Columns, calendar_features
 from titans_ts.panel import Panel
 from titans_ts.profile import profiles_of, waves_of
+from titans_ts.spikes import limits_of, single_beyond, spikes_of
 from titans_ts.windows import Table
 from titans_ts.young import unit_of
 
@@ -34,6 +36,9 @@ class Units:
             and without.
         profile: the mean shape of a series' days, weeks or years as far as it holds, as weights of the waves of
             ``cycles``: ``[F, N]``.
+        limits: the range of each series and as much again to each side, ``[2, N]``, of what is no spike.
+        spoilt: which series have spikes, ``[N]``: single values that are no part of any of these units, and count as
+            the limits that they are beyond.
         cycles: of the time stamps; none for no profile.
     """
 
@@ -41,6 +46,8 @@ class Units:
     scale: np.ndarray
     deviation: np.ndarray
     profile: np.ndarray
+    limits: np.ndarray
+    spoilt: np.ndarray
     cycles: tuple[str, ...] = ()
 
     @property
@@ -51,6 +58,8 @@ class Units:
     @classmethod
     def of(cls, values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) -> "Units":
         """Of the rows ``[T, N]``, NaN left out."""
+        spikes = spikes_of(values)
+        values = np.where(spikes, np.nan, values)
         profile = profiles_of(values, index, cycles) if cycles else np.zeros((0, values.shape[1]))
         rest = values - waves_of(index, cycles) @ profile if cycles else values
         size = size_of(values)
@@ -60,7 +69,14 @@ class Units:
         deviation = np.where(changes > 0, changes, still)
         least = np.where(changes > 0, STILL * changes, still)
         mean, scale = level_of(rest, size, least)
-        return cls(mean, np.maximum(scale, least) if cycles else deviation, deviation, profile, cycles)
+        scale = np.maximum(scale, least) if cycles else deviation
+        return cls(mean, scale, deviation, profile, limits_of(values), np.any(spikes, axis=0, keepdims=True)[0], cycles)
+
+    def within(self, values: np.ndarray) -> np.ndarray:
+        """Of ``[T, N]``, a series that has spikes no further than its limits."""
+        if not self.spoilt.any():
+            return values
+        return np.clip(values, *np.where(self.spoilt, self.limits, [[-np.inf], [np.inf]]))
 
     def shape(self, index: pd.Index) -> np.ndarray:
         """The profile at these time stamps: ``[T, N]``, or without one ``[1, 1]``, a zero."""
@@ -81,20 +97,23 @@ class Units:
 
     def of_series(self, columns: list[int]) -> "Units":
         """Of some of the series."""
-        mean, scale, deviation, profile = (x[..., columns] for x in self._parts)
-        return Units(mean, scale, deviation, profile, self.cycles)
+        return self._of(x[..., columns] for x in self._parts)
 
     def replaced(self, columns: list[int], other: "Units") -> "Units":
         """With some series as ``other`` has them, in its order."""
-        mean, scale, deviation, profile = parts = [x.copy() for x in self._parts]
+        parts = [x.copy() for x in self._parts]
         for part, new in zip(parts, other._parts, strict=True):
             part[..., columns] = new
-        return Units(mean, scale, deviation, profile, self.cycles)
+        return self._of(parts)
+
+    def _of(self, parts: Iterable[np.ndarray]) -> "Units":
+        mean, scale, deviation, profile, limits, spoilt = parts
+        return Units(mean, scale, deviation, profile, limits, spoilt, self.cycles)
 
     @property
     def _parts(self) -> tuple[np.ndarray, ...]:
         """Tables whose last axis are the series."""
-        return self.mean, self.scale, self.deviation, self.profile
+        return self.mean, self.scale, self.deviation, self.profile, self.limits, self.spoilt
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +188,7 @@ class Scaling:
     def table(self, panel: Panel) -> Table:
         """A panel, standardised."""
         return Table(
-            tensor(self.units.standardised(panel.values, panel.index)),
+            tensor(self.units.standardised(self.units.within(panel.values), panel.index)),
             self.columns_of("hist", panel.hist),
             self.future(panel.index, panel.futr),
             self.columns_of("stat", panel.stat),
@@ -197,6 +216,28 @@ class Scaling:
         found = self.exogenous[kind].standardised(_by_series(kind, values)).numpy()
         # what is not known counts as the mean
         return tensor(found[:, 0] if kind == "stat" else found).nan_to_num(0.0)
+
+    def warn_of_spikes(self, panel: Panel, known: int = 0) -> None:
+        """Say which values of the series, in rows from ``known`` on, are so far from all others that a forecast behind
+        them means little."""
+        values, units = panel.values, self.units
+        found = single_beyond(values, units.limits)
+        found[:, units.spoilt] = (units.within(values) != values)[:, units.spoilt] & np.isfinite(values)[
+            :, units.spoilt
+        ]
+        found[:known] = False
+        if not found.any():
+            return
+        row, series = np.argwhere(found)[0]
+        low, high = units.limits[:, series]
+        reach = (high - low) / 3
+        others = f"; so it is with {found.sum() - 1} other values" if found.sum() > 1 else ""
+        counts = f"It counts as {low if values[row, series] < low else high:.6g}. " if units.spoilt[series] else ""
+        warn_caller(
+            f"series {panel.ids[series]!r} is {values[row, series]:.6g} at {panel.index[row]}, and from "
+            f"{low + reach:.6g} to {high - reach:.6g} in training{others}. {counts}If that was not measured, make it "
+            "NaN with missing='mask' or 'interpolate': forecasts from a lookback with it mean little."
+        )
 
     def warn_beyond(self, index: pd.Index, ids: list[Any], **tables: np.ndarray) -> None:
         """Say which values of the exogenous columns are so far from those of training that they are not believed.

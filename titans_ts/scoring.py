@@ -19,6 +19,7 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
         ValueError: no value is known behind any window.
     """
     config = model.network.config
+    model.scaling.warn_of_spikes(panel)
     model.scaling.warn_beyond(panel.index, panel.ids, hist=panel.hist, futr=panel.futr)
     whole, told = model.scaling.table(panel.filled(missing)), tensor(model.scaling.units.told)
     (T, N), together = panel.values.shape, config.num_series is not None

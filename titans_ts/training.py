@@ -84,6 +84,7 @@ def train(
 
     scaling, later = Scaling.of(panel.rows(None, border), columns), panel.rows(border)
     scaling.warn_beyond(later.index, later.ids, hist=later.hist, futr=later.futr)
+    scaling.warn_of_spikes(panel)
     table = scaling.table(panel)
     if columns.profile:  # errors are told in one unit, whatever the settings
         table = replace(table, unit=tensor(scaling.units.told))
