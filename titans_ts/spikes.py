@@ -4,11 +4,12 @@ import numpy as np
 
 FAR = 10.0  # times the deviation of a series without them
 FEW = 200  # one in so many rows
+ROUNDING = 1e-12  # of a value in double precision, relative to it
 
 
-def few_of(rows: int) -> int:
-    """How many rows of a series are single ones, of so many."""
-    return max(min(3, rows // 20), rows // FEW)
+def few_of(rows: np.ndarray) -> np.ndarray:
+    """How many values of a series are single ones, of so many."""
+    return np.maximum(np.minimum(3, rows // 20), rows // FEW)
 
 
 def spikes_of(values: np.ndarray) -> np.ndarray:
@@ -16,23 +17,22 @@ def spikes_of(values: np.ndarray) -> np.ndarray:
 
     A series that is still without them has none: what it does once may be all it does.
     """
-    few = few_of(len(values))
-    found = np.zeros(values.shape, dtype=bool)
-    if not few:
-        return found
     known = np.isfinite(values)
-    middle = np.zeros(values.shape[1])
-    there = known.any(axis=0)
-    middle[there] = np.nanmedian(values[:, there], axis=0)
-    away = np.where(known, np.abs(values - middle), 0.0)
-    inner = np.partition(away, len(away) - few - 1, axis=0)[: len(away) - few]
     count = known.sum(axis=0)
-    with np.errstate(over="ignore"):
-        rest = np.sqrt(np.square(inner).sum(axis=0) / np.maximum(count - few, 1))
-        whole = np.sqrt(np.square(away).sum(axis=0) / np.maximum(count, 1))
-    spoilt = (rest > 0) & (whole > FAR * rest)
-    found[:, spoilt] = away[:, spoilt] > FAR * rest[spoilt]
-    return found
+    few = few_of(count)
+    most = int(few.max(initial=0))
+    if not most:
+        return np.zeros_like(known)
+    middle = np.zeros(values.shape[1])
+    middle[count > 0] = np.nanmedian(values[:, count > 0], axis=0)
+    away = np.where(known, np.abs(values - middle), 0.0)
+    inner, outer = np.split(np.square(np.partition(away, len(away) - most, axis=0)), [len(away) - most])
+    outer.sort(axis=0)
+    outer[np.arange(most)[:, None] >= most - few] = 0.0  # less the largest few of each
+    rest = np.sqrt((inner.sum(axis=0) + outer.sum(axis=0)) / np.maximum(count - few, 1))
+    whole = np.sqrt(np.square(away).sum(axis=0) / np.maximum(count, 1))
+    spoilt = (rest > ROUNDING * np.abs(middle)) & (whole > FAR * rest)
+    return (away > FAR * rest) & spoilt
 
 
 def limits_of(values: np.ndarray) -> np.ndarray:
@@ -49,4 +49,4 @@ def limits_of(values: np.ndarray) -> np.ndarray:
 def single_beyond(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """Which values of ``[T, N]`` are beyond the limits, where these are single ones: of more, a series has moved."""
     found = (values < limits[0]) | (values > limits[1])
-    return found & (found.sum(axis=0) <= max(1, few_of(len(values))))
+    return found & (found.sum(axis=0) <= np.maximum(1, few_of(np.isfinite(values).sum(axis=0))))

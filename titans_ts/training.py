@@ -16,7 +16,7 @@ from titans_ts.panel import Panel
 from titans_ts.rolling import windows_at_once
 from titans_ts.scaling import Scaling, tensor
 from titans_ts.simba import FLOOR, Simba, SimbaConfig, default_patch, default_reach
-from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, windows_in_batch
+from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, warn_of_sparse, windows_in_batch
 from titans_ts.windows import Table, all_windows_of
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def train(
     border = border_of(panel, forecaster.input_size, forecaster.h, val_size)
     val_size = T - border
 
+    warn_of_sparse(panel)
     scaling, later = Scaling.of(panel.rows(None, border), columns), panel.rows(border)
     scaling.warn_beyond(later.index, later.ids, hist=later.hist, futr=later.futr)
     scaling.warn_of_spikes(panel)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 EPOCH, LEAST, MOST = 100, 1200, 2000
 # of a pass over all windows of single series: neighbours share most of their rows
 PART = 3
+SEVERAL = 10  # rows of a series that lie so many steps apart are no chance
 # windows of all series together in a batch, at least, where that is not more than so many of one series
 TOGETHER, LANES = 16, 1024
 
@@ -120,6 +121,24 @@ def smaller_validation(panel: Panel, least: int, h: int) -> str:
 def _rows_before(panel: Panel, border: int) -> np.ndarray:
     """Of each series before the border, from its first value on."""
     return border - first_rows(tensor(panel.values[:border])).numpy()
+
+
+def warn_of_sparse(panel: Panel) -> None:
+    """Say which series are measured at each second, third ... step only: of what lies between nothing is learned, and
+    no error tells how wrong it is."""
+    found = {}
+    for name, there in zip(panel.ids, np.isfinite(panel.measured).T, strict=True):
+        rows = np.flatnonzero(there)
+        apart = 1 if there.all() or len(rows) < SEVERAL else int(np.gcd.reduce(np.diff(rows)))
+        if apart > 1:
+            found[name] = apart
+    if found:
+        first, names = next(iter(found.values())), list(found)
+        warn_caller(
+            f"series {names[:8]} are measured once in {first} steps, and never between: forecasts of these steps are "
+            "guesses, and their intervals do not hold. Fit such series in a model of their own, on the rows that they "
+            "have."
+        )
 
 
 def windows_in_batch(batch_size: int, series: int) -> int:

@@ -1,5 +1,6 @@
 """Frames as users have them: constants, dates, holes, other time zones, outages, odd steps of time, unequal lengths."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -375,3 +376,16 @@ def test_a_young_series_alone_is_forecast_as_beside_an_old_one(tiny, wide, to_lo
     beside = beside[beside["unique_id"] == "new"].reset_index(drop=True)
     pd.testing.assert_frame_equal(alone, beside, rtol=1e-5)
     assert alone["ds"].iloc[0] == (360 if counted else wide.index[-1] + pd.Timedelta(hours=1))
+
+
+@pytest.mark.parametrize("missing", ["mask", "interpolate"])
+def test_a_series_that_is_measured_once_in_three_steps_is_named(tiny, wide, to_long, missing):
+    long = to_long(wide)
+    sparse = long[(long["unique_id"] != "b") | (long["ds"].dt.hour % 3 == 1)]
+    with pytest.warns(UserWarning, match=r"series \['b'\] are measured once in 3 steps, and never between") as said:
+        tiny(missing=missing, max_epochs=1).fit(sparse)
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        some = long[(long["unique_id"] != "b") | ~long["ds"].dt.hour.isin([3, 4, 11])]
+        tiny(missing=missing, max_epochs=1).fit(some)
