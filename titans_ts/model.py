@@ -12,7 +12,7 @@ from titans_datasets.warn import warn_caller
 from titans_ts import online
 from titans_ts.intervals import NO_SCORES, Calibration, scored_origins, scoring_step
 from titans_ts.objective import Objective, normal_end
-from titans_ts.panel import Panel
+from titans_ts.panel import Panel, beyond
 from titans_ts.rolling import Forecasts, corrections, forecast_rows
 from titans_ts.scaling import Scaling
 from titans_ts.simba import FLOOR, Simba
@@ -229,7 +229,7 @@ class Model:
 
 def _warn_of_young(panel: Panel, known: list[Any], input_size: int) -> None:
     count = np.isfinite(panel.values).sum(axis=0)
-    young = [panel.ids[i] for i in np.flatnonzero(count < input_size) if panel.ids[i] not in known]
+    young = beyond([panel.ids[i] for i in np.flatnonzero(count < input_size)], known)
     if young:
         warn_caller(
             f"new series with fewer than input_size={input_size} rows: {young[:8]}. How far they vary is guessed by "

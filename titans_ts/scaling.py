@@ -17,7 +17,7 @@ from titans_ts.panel import Panel
 from titans_ts.profile import profiles_of, waves_of
 from titans_ts.spikes import limits_of, single_beyond, spikes_of
 from titans_ts.windows import Table
-from titans_ts.young import unit_of
+from titans_ts.young import Others
 
 ROUNDING = 1e-12  # of a sum of many numbers in double precision, relative to them
 STILL = 1e-3  # unit of a series that does not change, relative to its size, or to its deviation but for its profile
@@ -179,10 +179,13 @@ class Scaling:
     def _grown(self, measured: np.ndarray, known: Panel) -> np.ndarray:
         """Deviations of new series ``[T, N]``; NaN for those that are not younger than what is kept of the known."""
         found = np.full(measured.shape[1], np.nan)
-        for place, values in enumerate(measured.T):
-            values = values[np.isfinite(values)]
-            if 0 < len(values) < len(known.values):
-                found[place] = unit_of(values, known.measured, self.units.deviation) or np.nan
+        count = np.isfinite(measured).sum(axis=0)
+        young = np.flatnonzero((count > 0) & (count < len(known.values)))
+        if len(young):
+            others = Others.of(known.measured, self.units.deviation)
+            for place in young:
+                values = measured[:, place]
+                found[place] = others.unit_of(values[np.isfinite(values)]) or np.nan
         return found
 
     def table(self, panel: Panel) -> Table:

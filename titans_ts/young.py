@@ -1,37 +1,60 @@
 """The unit of a series of which little is known yet, borrowed from others."""
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
-_AT_MOST = 256  # stretches of the known series
+SERIES, STRETCHES = 64, 256  # that are asked, at most
 
 
-def unit_of(values: np.ndarray, known: np.ndarray, deviation: np.ndarray) -> float | None:
-    """The deviation that a young series will have, from two guesses by what is known of others.
+@dataclass(frozen=True)
+class Others:
+    """What other series tell of a young one.
 
-    One is its own so far, by how much less series differ in so few rows than on the whole; the other its size, by how
-    the deviations of series go with theirs. Each counts by how sure it is among the known series.
-
-    Args:
-        values: all that is known of the young one, ``[n]``, in order.
-        known: rows of others, ``[R, N]`` with R of at least n, NaN where unknown.
-        deviation: of these series, ``[N]``.
-
-    Returns:
-        None where neither says anything: of zeros.
+    Attributes:
+        rows: of some of them ``[R, N]`` in their deviations, NaN where unknown.
     """
-    n = len(values)
-    stretches = np.lib.stride_tricks.sliding_window_view(known / deviation, n, axis=0)
-    stretches = stretches[:: -(-len(stretches) // _AT_MOST)]
-    size = np.nanmean(np.where(np.isfinite(known).any(axis=0), np.abs(known), 1.0), axis=0)
-    guesses = (
-        (np.std(values), stretches[np.isfinite(stretches).all(axis=2)].std(axis=1)),
-        (np.mean(np.abs(values)), size / deviation),
-    )
-    total = weight = 0.0
-    for own, others in guesses:
-        others = np.log(others[others > 0])
-        if own > 0 and len(others):
-            # as sure as one series more would be that is off by a factor of e
-            sure = len(others) / (np.square(others - others.mean()).sum() + 1)
-            total, weight = total + sure * (np.log(own) - others.mean()), weight + sure
-    return float(np.exp(total / weight)) if weight else None
+
+    rows: np.ndarray
+    _told: dict[int, tuple[float, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, values: np.ndarray, deviation: np.ndarray) -> "Others":
+        """Of series ``[R, N]`` and their deviations ``[N]``."""
+        some = slice(None, None, -(-values.shape[1] // SERIES))
+        return cls(values[:, some] / deviation[some])
+
+    def unit_of(self, values: np.ndarray) -> float | None:
+        """The deviation that a young series will have, from two guesses.
+
+        One is its own so far, by how much less series differ in so few rows than on the whole; the other its size, by
+        how the deviations of series go with theirs. Each counts by how sure it is among the others.
+
+        Args:
+            values: all that is known of the young one, ``[n]`` with n of at most R, in order.
+
+        Returns:
+            None where neither says anything: of zeros.
+        """
+        total = weight = 0.0
+        for own, rows in ((np.std(values), len(values)), (np.mean(np.abs(values)), 0)):
+            usual, sure = self._tell(rows)
+            if own > 0 and sure > 0:
+                total, weight = total + sure * (np.log(own) - usual), weight + sure
+        return float(np.exp(total / weight)) if weight else None
+
+    def _tell(self, rows: int) -> tuple[float, float]:
+        """The mean logarithm of deviations in so many rows, or for 0 of sizes, and how sure it is."""
+        if rows not in self._told:
+            if rows:
+                stretches = np.lib.stride_tricks.sliding_window_view(self.rows, rows, axis=0)
+                stretches = stretches[:: -(-len(stretches) // STRETCHES)]
+                found = stretches[np.isfinite(stretches).all(axis=2)].std(axis=1)
+            else:
+                known = np.isfinite(self.rows)
+                found = np.abs(np.where(known, self.rows, 0.0)).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+            logs = np.log(found[found > 0])
+            usual = float(logs.mean()) if len(logs) else 0.0
+            # as sure as if there were one more, off by a factor of e
+            self._told[rows] = usual, len(logs) / (float(np.square(logs - usual).sum()) + 1)
+        return self._told[rows]

@@ -9,7 +9,7 @@ from titans_ts import TitansForecaster
 from titans_ts.holes import PART, Holes
 from titans_ts.widening import SHARES, widened
 from titans_ts.windows import Table, Windows, unknown_parts
-from titans_ts.young import unit_of
+from titans_ts.young import Others
 
 
 @pytest.fixture(scope="module")
@@ -122,18 +122,20 @@ def test_the_unit_of_a_young_series_is_guessed_by_others():
     rng, t = np.random.default_rng(0), np.arange(300)[:, None]
     known = (3 + np.sin(2 * np.pi * (t / 24 + rng.random(8)))) * np.exp(rng.normal(size=8))
     deviation = known.std(axis=0)
+    others = Others.of(known, deviation)
     for rows in (1, 2, 5, 12, 24, 100):
         off = []
         for _ in range(50):
             young = (3 + np.sin(2 * np.pi * (np.arange(300) / 24 + rng.random()))) * np.exp(rng.normal())
-            off.append(unit_of(young[:rows], known, deviation) / young.std())
+            off.append(others.unit_of(young[:rows]) / young.std())
         assert 0.8 < np.exp(np.mean(np.log(off))) < 1.25, rows
         assert np.std(np.log(off)) < 0.3, rows
     holed = known.copy()
     holed[::7, 0] = np.nan
     holed[:, 1] = np.nan
-    assert unit_of(known[:5, 2], holed, deviation) == pytest.approx(deviation[2], rel=0.3)
-    assert unit_of(np.zeros(5), known, deviation) is None
+    assert Others.of(holed, deviation).unit_of(known[:5, 2]) == pytest.approx(deviation[2], rel=0.3)
+    assert others.unit_of(np.zeros(5)) is None
+    assert Others.of(np.full((9, 200), np.nan), np.ones(200)).unit_of(np.arange(5.0)) is None
 
 
 def test_a_new_series_that_has_hardly_begun_has_wide_intervals_and_is_named(masked, waves):
