@@ -1,6 +1,5 @@
 """Forecasts beside what came: rolling origins in a frame, with or without training anew."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from sklearn.base import clone
 
 from titans_core.checks import at_least
 from titans_ts.exogenous import read_columns
-from titans_ts.intervals import NO_SCORES, Calibration, check_levels, column_names, scored_origins
+from titans_ts.intervals import NO_SCORES, Calibration, check_levels, column_names
 from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
@@ -136,9 +135,9 @@ class _RollingCalibration:
         self.known, self.moved = 0, self.calibration
         if fitted is None or self.calibration is None:
             return
-        self.origins = scored_origins(fitted - self.h + 1, len(table.values) - self.h + 1, self.calibration.step)
+        self.origins = self.calibration.origins(fitted - self.h + 1, len(table.values) - self.h + 1)
         if len(self.origins):
-            self.later = model.model_.scores(table, torch.from_numpy(self.origins), self.calibration.step).scores
+            self.later = model.model_.scores(table, torch.from_numpy(self.origins))
 
     def known_by(self, origin: int) -> Calibration | None:
         if self.calibration is None or self.later is None:
@@ -146,6 +145,5 @@ class _RollingCalibration:
         known = int(np.searchsorted(self.origins, origin - self.h, side="right"))
         if known == self.known:  # as long as no error comes in, no score is ranked anew
             return self.moved
-        newer = replace(self.calibration, scores=self.later[:known])
-        self.known, self.moved = known, self.calibration.joined(newer)
+        self.known, self.moved = known, self.calibration.joined(self.later[:known])
         return self.moved

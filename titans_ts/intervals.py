@@ -13,6 +13,7 @@ series there, so that a series without scores has what all have.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ VALUES = 1 << 25  # forecast at once to score them
 WINDOWS = 512  # origins whose scores are kept, at most
 LANES = 1 << 15  # scores kept of a step: of many series those of fewer origins
 HALF_LIFE = WINDOWS / 2  # in origins; where fewer are kept, half of these
+SMALL = 4  # steps up to which scored origins are at a quarter of the hours or more
 _NEW = ((0, 0), (0, 1))  # one series more
 
 NO_SCORES = (
@@ -40,22 +42,29 @@ class Calibration:
     Attributes:
         scores: ``[W, h, N]``; NaN where the truth is not known.
         step: rows between the origins of the scores.
+        phase: rows before the first origin that can be.
     """
 
     scores: np.ndarray
     step: int = 1
+    phase: int = 0
     _found: dict[tuple[str, float], tuple[np.ndarray, np.ndarray]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     @classmethod
-    def of(cls, scores: np.ndarray, step: int = 1) -> "Calibration":
+    def of(cls, scores: np.ndarray) -> "Calibration":
         """From scores ``[W, h, N]`` in time order."""
-        return cls(scores.astype(np.float32), step)
+        return cls(scores.astype(np.float32))
 
-    def joined(self, newer: "Calibration") -> "Calibration":
+    def origins(self, begin: int, end: int) -> np.ndarray:
+        """The rows from ``begin`` to before ``end`` at which forecasts are scored. Which they are does not
+        depend on how the rows came in."""
+        return scored_origins(begin, end, self.step, self.phase)
+
+    def joined(self, newer: np.ndarray) -> "Calibration":
         """With newer scores, and without the oldest beyond as many as there were."""
-        return replace(self, scores=np.concatenate((self.scores, newer.scores))[-self.most :])
+        return replace(self, scores=np.concatenate((self.scores, newer))[-self.most :])
 
     @property
     def most(self) -> int:
@@ -99,8 +108,8 @@ class Calibration:
         found, enough = found[:, places], enough[:, places]
         if not enough.all():
             others, sure = (x[:, places] for x in self._once("others", level))
-            others = np.where(sure, others, np.fmax(others, found))  # of too few at least the largest own
-            found, enough = np.where(enough, found, others), enough | sure
+            # where its own promise less, it is at least the largest of them, so that wider levels have wider intervals
+            found, enough = np.where(enough, found, np.fmax(others, found)), enough | sure
         return found.astype(np.float64), enough
 
     def _once(self, whose: str, level: float) -> tuple[np.ndarray, np.ndarray]:
@@ -133,16 +142,19 @@ def kept_origins(N: int) -> int:
     return max(1, min(WINDOWS, LANES // N))
 
 
-def scored_origins(begin: int, end: int, step: int) -> np.ndarray:
-    """The rows from ``begin`` to before ``end`` at which forecasts are scored: multiples of ``step``, so that which
-    they are does not depend on how the rows came in."""
-    return np.arange(-(-begin // step) * step, end, step)
+def scored_origins(begin: int, end: int, step: int, phase: int = 0) -> np.ndarray:
+    """The rows from ``begin`` to before ``end`` that are ``phase`` more than a multiple of ``step``."""
+    return np.arange(begin + (phase - begin) % step, end, step)
 
 
 def scoring_step(rows: int, h: int, N: int) -> int:
     """How far apart origins are scored where ``rows`` could be, with N series each; so far, too, that what is said at
-    origins whose horizon is not yet known is no more than fits in memory."""
-    return max(1, rows // kept_origins(N), -(-max(rows, h) * h * N // VALUES))
+    origins whose horizon is not yet known is no more than fits in memory. Larger ones share no factor with days and
+    weeks: forecasts are scored at all hours, not at one."""
+    step = max(1, rows // kept_origins(N), -(-max(rows, h) * h * N // VALUES))
+    while step > SMALL and gcd(step, 2 * 3 * 7) > 1:
+        step -= 1
+    return step
 
 
 def check_levels(level: Any) -> list[float]:

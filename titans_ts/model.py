@@ -10,7 +10,7 @@ from torch import Tensor
 
 from titans_datasets.warn import warn_caller
 from titans_ts import online
-from titans_ts.intervals import NO_SCORES, Calibration, scored_origins, scoring_step
+from titans_ts.intervals import NO_SCORES, Calibration, scoring_step
 from titans_ts.objective import Objective, normal_end
 from titans_ts.panel import Panel, beyond
 from titans_ts.rolling import Forecasts, corrections, forecast_rows
@@ -113,8 +113,6 @@ class Model:
             scaling.warn_of_spikes(panel)
             scaling.warn_beyond(panel.index, panel.ids, hist=panel.hist, futr=panel.futr, stat=panel.stat)
         scaling.warn_beyond(steps, panel.ids, futr=futr)
-        if from_start:
-            _warn_of_young(panel, position.context.ids, self.input_size)
         table = scaling.table(panel)
         ahead = table.extended(scaling.future(steps, futr), self.h)
         # a context is of series that begun long before it: where one starts with NaN, it was silent for a while, and
@@ -123,6 +121,8 @@ class Model:
         if from_start and late.any():
             short = panel.ids[int(late.to(torch.uint8).argmax())]
             raise ValueError(f"series {short!r} is shorter than input_size={self.input_size}. Give more of its past.")
+        if from_start and levels:
+            _warn_of_young(panel, position.context.ids, self.input_size)
         origin, begun = torch.tensor([len(panel.values)]), masked or not from_start
         found = forecast_rows(self.network, self.objective, ahead, origin, bool(levels), begun)
         if self.memory is not None:
@@ -194,22 +194,20 @@ class Model:
             score = np.where(enough, score, np.maximum(score, 1))
         return torch.from_numpy(score), torch.tensor(True)
 
-    def scores(self, table: Table, origins: Tensor, step: int) -> Calibration:
-        """Errors of the forecasts at these origins, NaN where nothing was measured: inside a hole that was filled, and
-        from an origin in one, behind which the line was drawn to what came later."""
+    def scores(self, table: Table, origins: Tensor) -> np.ndarray:
+        """Errors of the forecasts at these origins, ``[K, h, N]``. NaN where nothing was measured: inside a hole that
+        was filled, and from an origin in one, behind which the line was drawn to what came later."""
         by = None if self.memory is None else corrections(self.memory, table, origins)
-        return self.scored_by(table, origins, step, by)
+        return self.scored_by(table, origins, by)
 
-    def scored_by(
-        self, table: Table, origins: Tensor, step: int, by: Tensor | None, begun: bool = False
-    ) -> Calibration:
+    def scored_by(self, table: Table, origins: Tensor, by: Tensor | None, begun: bool = False) -> np.ndarray:
         """As :meth:`scores`, where the memory adds ``by`` ``[K, h, N]`` to the forecasts."""
         each = self.h * table.values.shape[1] * self.objective.outputs
         parts = []
         for some in torch.arange(len(origins)).split(int(max(1, AT_ONCE // each))):
             found = forecast_rows(self.network, self.objective, table, origins[some], whole=True, begun=begun)
             parts.append(self._scored(found if by is None else found.moved(by[some]), table, origins[some]))
-        return Calibration.of(torch.cat(parts).numpy(), step)
+        return torch.cat(parts).numpy().astype(np.float32)
 
     def _scale(self, found: Forecasts) -> Tensor:
         """What errors are told in, ``[K, 1, N]``."""
@@ -262,11 +260,11 @@ class Position:
         calibration, pending = None, {}
         if border < T:
             step = scoring_step(T - model.h + 1 - border, model.h, table.values.shape[1])
-            known = scored_origins(border, T - model.h + 1, step)
+            known = np.arange(border, T - model.h + 1, step)
             if len(known):
-                calibration = model.scores(table, torch.from_numpy(known), step)
+                calibration = Calibration(model.scores(table, torch.from_numpy(known)), step, border % step)
             if calibration is not None and model.memory is not None:
-                ahead = scored_origins(max(1, T - model.h + 1), T + 1, step)
+                ahead = calibration.origins(max(1, T - model.h + 1), T + 1)
                 said = corrections(model.memory, table, torch.from_numpy(ahead))
                 pending = dict(zip(ahead.tolist(), said, strict=True))
         context = panel.rows(-min(T, model.context_rows))
@@ -284,18 +282,19 @@ class Position:
         table = model.scaling.table(joined)
         offset = self.rows + len(newer.values) - len(table.values)  # rows are counted from the first of fit
         end = self.rows + len(newer.values)
-        step, scored = end, np.empty(0, dtype=int)
+        scored = np.empty(0, dtype=int)
         if self.calibration is not None:
-            step, first = self.calibration.step, max(self.rows - model.h + 1, offset + model.input_size)
+            first = max(self.rows - model.h + 1, offset + model.input_size)
             # more would be lost
-            scored = scored_origins(first, end - model.h + 1, step)[-self.calibration.most :]
+            scored = self.calibration.origins(first, end - model.h + 1)[-self.calibration.most :]
         streams, pending, at = self.streams, dict(self.pending), self.rows
         if model.memory is not None:
             begin = max(at + 1, int(scored[0])) if len(scored) else at + 1
-            for stop in (*scored_origins(begin, end, step).tolist(), end):
+            asked = [] if self.calibration is None else self.calibration.origins(begin, end + 1).tolist()
+            for stop in sorted({*asked, end}):
                 known = table.values[: stop - offset]
                 streams = [online.advance(model.memory, s, known, stop - at) for s in streams]
-                if self.calibration is not None and stop % step == 0:
+                if stop in asked:
                     pending[stop] = model.recalled(streams, known)
                 at = stop
         calibration = self.calibration
@@ -304,7 +303,6 @@ class Position:
             if model.memory is not None:
                 silent = table.values.new_zeros(model.h, table.values.shape[1])
                 by = torch.stack([pending.get(t, silent) for t in scored.tolist()])
-            newer_scores = model.scored_by(table, torch.from_numpy(scored - offset), step, by, begun=True)
-            calibration = calibration.joined(newer_scores)
+            calibration = calibration.joined(model.scored_by(table, torch.from_numpy(scored - offset), by, begun=True))
         pending = {t: by for t, by in pending.items() if t + model.h > end}
         return Position(joined.rows(-min(len(joined.values), model.context_rows)), end, streams, calibration, pending)

@@ -54,7 +54,9 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "history": {"epochs": model.history_.epochs, "best_epoch": model.history_.best_epoch},
         "memory_report": asdict(model.memory_report_),
         "seconds": getattr(model, "seconds_", None),
-        "calibration": None if model.calibration_ is None else [model.calibration_.step],
+        "calibration": None
+        if model.calibration_ is None
+        else {"step": model.calibration_.step, "phase": model.calibration_.phase},
         "pending": list(model.position_.pending),
         "streams": [
             {"series": s.series.tolist(), "rows": s.rows, "offset": None if s.state is None else s.state.offset}
@@ -152,29 +154,49 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
     model.n_features_in_, model.seconds_ = len(mean), learned["seconds"]
     calibration = None
     if "calibration" in tensors:
-        step, *each = learned["calibration"]
-        calibration = Calibration(_by_series(tensors["calibration"].numpy(), len(mean), *each), step)
-    pending = dict(zip(learned["pending"], _of_all(tensors.get("pending"), len(mean)), strict=True))
+        scores = tensors["calibration"].numpy()
+        said = learned["calibration"]
+        if isinstance(said, dict):
+            calibration = Calibration(scores, **said)
+        else:  # until 2026-11-25
+            step, each = said
+            calibration = _by_series(scores, step, each, len(mean), learned["rows"] - network.config.h)
+    known = zip(learned["pending"], tensors.get("pending", ()), strict=True)
+    pending = {row: _of_all(by, len(mean)) for row, by in known if calibration and _is_scored(calibration, row)}
     stood = [_stream(stream, streams[str(i)]) for i, stream in enumerate(learned["streams"])]
     model.position_ = Position(panel, learned["rows"], stood, calibration, pending)
 
 
-def _by_series(scores: np.ndarray, N: int, each: int = 1) -> np.ndarray:
-    """``[W, h, N]``: until 2026-11 those of more than 64 series were kept of 64 only, side by side."""
+def _by_series(scores: np.ndarray, step: int, each: int, N: int, last: int) -> Calibration:
+    """Scores of old: of more than 64 series those of 64 were kept, side by side, of more origins than are kept now.
+
+    Args:
+        scores: ``[W, h, N]``, or ``[W * each, h, 1]``.
+        step: rows between origins, all of them multiples of it.
+        each: series that were scored.
+        N: all series.
+        last: the row that the newest origin is at or before.
+    """
     if scores.shape[2] == N:
-        return scores
-    W, h = len(scores) // each, scores.shape[1]
-    found = np.full((W, h, N), np.nan, dtype=np.float32)
-    found[:, :, _once_scored(N, each)] = scores.reshape(W, each, h).transpose(0, 2, 1)
-    return found[-max(1, min(W, kept_origins(N))) :]
+        return Calibration(scores, step)
+    few = scores.reshape(-1, each, scores.shape[1])
+    apart = max(1, len(few) // kept_origins(N))
+    few = few[::-1][::apart][: kept_origins(N)][::-1]
+    found = np.full((len(few), scores.shape[1], N), np.nan, dtype=np.float32)
+    found[:, :, _once_scored(N, each)] = few.transpose(0, 2, 1)
+    return Calibration(found, step * apart, last // step * step % (step * apart))
 
 
-def _of_all(said: Tensor | None, N: int) -> Tensor:
-    """Of each row what the memory said, ``[K, h, N]``; until 2026-11 it was kept of the scored series only."""
-    if said is None or said.shape[2] == N:
-        return torch.empty(0) if said is None else said
-    found = said.new_full((*said.shape[:2], N), torch.nan)
-    found[..., _once_scored(N, said.shape[2])] = said
+def _is_scored(calibration: Calibration, row: int) -> bool:
+    return (row - calibration.phase) % calibration.step == 0
+
+
+def _of_all(said: Tensor, N: int) -> Tensor:
+    """What the memory said, ``[h, N]``; until 2026-11-25 it was kept of the scored series only."""
+    if said.shape[1] == N:
+        return said
+    found = said.new_full((len(said), N), torch.nan)
+    found[:, _once_scored(N, said.shape[1])] = said
     return found
 
 

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from titans_core.train import History, TrainingOptions, borrowed_randomness, digest, train_network
 from titans_core.train.batches import loader
 from titans_ts.exogenous import Columns
+from titans_ts.holes import PART
 from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.panel import Panel
 from titans_ts.rolling import windows_at_once
@@ -141,7 +142,8 @@ def _identity(forecaster: "TitansForecaster", panel: Panel, val_size: int) -> di
     """What else must be the same for a checkpoint to be gone on from."""
     params = {name: getattr(forecaster, name) for name in forecaster._get_param_names() if name not in _NOT_COMPARED}
     data = digest(panel.values, panel.hist, panel.futr, panel.stat)
-    return {"data": data, "time": panel.clock(), "val_size": val_size, **params}
+    holes = {"holes": PART} if forecaster.missing == "mask" else {}  # it made none up until 2026-11-25
+    return {"data": data, "time": panel.clock(), "val_size": val_size, **params, **holes}
 
 
 def _batches(

@@ -46,7 +46,7 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
             "intervals of a point loss have no errors to go by. Give more rows, or val_size=0 to silence this."
         )
     val_size = T - border
-    if val_size and not np.isfinite(panel.values[border:]).any():
+    if val_size and not np.isfinite(panel.measured[border:]).any():
         raise ValueError(
             f"the last val_size={val_size} rows, which are for validation, have no value: a training cannot be judged "
             "by them. Cut them off, or set val_size=0."
@@ -94,7 +94,10 @@ def without_young(panel: Panel, forecaster: "TitansForecaster", val_size: int | 
         return panel
     then = "predict(df) forecasts them, given their rows."
     old = old_enough(panel, forecaster.input_size, forecaster.h, val_size, then=then)
-    return panel if len(old) == len(panel.ids) else panel.of_series(old)
+    if len(old) == len(panel.ids):
+        return panel
+    panel = panel.of_series(old)  # and no further than they go
+    return panel.rows(None, 1 + int(np.flatnonzero(np.isfinite(panel.measured).any(axis=1))[-1]))
 
 
 def border_row(T: int, least: int, h: int, val_size: int | None) -> int:

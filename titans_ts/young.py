@@ -16,7 +16,7 @@ class Others:
     """
 
     rows: np.ndarray
-    _told: dict[int, tuple[float, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _told: dict[int, tuple[float, int, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, values: np.ndarray, deviation: np.ndarray) -> "Others":
@@ -37,14 +37,17 @@ class Others:
             None where neither says anything: of zeros.
         """
         total = weight = 0.0
-        for own, rows in ((np.std(values), len(values)), (np.mean(np.abs(values)), 0)):
-            usual, sure = self._tell(rows)
+        # as sure as if there were one more: a size by a factor of e off, a deviation less, the more rows it is of
+        for own, rows, off in ((np.std(values), len(values), 1 / len(values)), (np.mean(np.abs(values)), 0, 1.0)):
+            usual, count, spread = self._tell(rows)
+            sure = (count + 1) / (spread + off) if count else 0.0
             if own > 0 and sure > 0:
                 total, weight = total + sure * (np.log(own) - usual), weight + sure
         return float(np.exp(total / weight)) if weight else None
 
-    def _tell(self, rows: int) -> tuple[float, float]:
-        """The mean logarithm of deviations in so many rows, or for 0 of sizes, and how sure it is."""
+    def _tell(self, rows: int) -> tuple[float, int, float]:
+        """The mean logarithm of deviations in so many rows, or for 0 of sizes; of how many, and the sum of squares
+        around it."""
         if rows not in self._told:
             if rows:
                 stretches = np.lib.stride_tricks.sliding_window_view(self.rows, rows, axis=0)
@@ -55,6 +58,5 @@ class Others:
                 found = np.abs(np.where(known, self.rows, 0.0)).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
             logs = np.log(found[found > 0])
             usual = float(logs.mean()) if len(logs) else 0.0
-            # as sure as if there were one more, off by a factor of e
-            self._told[rows] = usual, len(logs) / (float(np.square(logs - usual).sum()) + 1)
+            self._told[rows] = usual, len(logs), float(np.square(logs - usual).sum())
         return self._told[rows]

@@ -328,7 +328,7 @@ def test_a_column_that_ends_inside_a_hole_of_its_series_hides_nothing(tiny):
     frame.loc[70:, "p"] = np.nan
     model = tiny(missing="interpolate", exogenous={"hist": ["p"]}).fit(frame.assign(p=frame["p"].fillna(0.0)))
     panel = model._read(frame, model.scaling_.columns, None, reset=False).filled("interpolate")
-    scores = model.model_.scores(model.scaling_.table(panel), torch.arange(56, 90), 1).scores[..., 0]
+    scores = model.model_.scores(model.scaling_.table(panel), torch.arange(56, 90))[..., 0]
     known = ~np.isnan(frame["y"].to_numpy())[np.arange(56, 90)[:, None] + np.arange(4)]
     from_inside = (np.arange(56, 90) > 60) & (np.arange(56, 90) <= 80)
     assert known.shape == scores.shape
@@ -389,3 +389,23 @@ def test_a_series_that_is_measured_once_in_three_steps_is_named(tiny, wide, to_l
         warnings.simplefilter("error")
         some = long[(long["unique_id"] != "b") | ~long["ds"].dt.hour.isin([3, 4, 11])]
         tiny(missing=missing, max_epochs=1).fit(some)
+
+
+@pytest.mark.parametrize("missing", ["mask", "interpolate"])
+def test_without_young_series_a_frame_goes_no_further_than_the_others(tiny, wide, to_long, missing):
+    """As if it had been given without them."""
+    long = to_long(wide)
+    ended, young = long["ds"] <= wide.index[100], long["ds"] >= wide.index[98]
+    frame = long[(ended & (long["unique_id"] != "c")) | (young & (long["unique_id"] == "c"))]
+    with pytest.warns(UserWarning, match=r"1 series begin too late .* left out: \['c'\]"):
+        model = tiny(missing=missing, max_epochs=1).fit(frame)
+    alone = tiny(missing=missing, max_epochs=1).fit(frame[frame["unique_id"] != "c"])
+    pd.testing.assert_frame_equal(model.predict(level=[50]), alone.predict(level=[50]))
+    assert model.predict()["ds"].iloc[0] == wide.index[101]
+
+
+def test_lines_behind_the_end_of_all_series_validate_nothing(tiny, wide):
+    ended = wide.copy()
+    ended.iloc[100:] = np.nan
+    with pytest.raises(ValueError, match=r"the last val_size=20 rows, which are for validation, have no value"):
+        tiny(missing="interpolate").fit(ended, val_size=20)

@@ -133,6 +133,11 @@ def test_the_unit_of_a_young_series_is_guessed_by_others():
     holed = known.copy()
     holed[::7, 0] = np.nan
     holed[:, 1] = np.nan
+    for unit in (1e-3, 1e6):  # the silent one has no say
+        guess = Others.of(unit * holed, unit * deviation).unit_of(unit * known[:1, 2])
+        assert guess == pytest.approx(unit * deviation[2], rel=0.3)
+    far = Others.of(known, deviation).unit_of(1000 + known[:299, 3])  # nearly all of it tells more than its size
+    assert far == pytest.approx(deviation[3], rel=0.15)
     assert Others.of(holed, deviation).unit_of(known[:5, 2]) == pytest.approx(deviation[2], rel=0.3)
     assert others.unit_of(np.zeros(5)) is None
     assert Others.of(np.full((9, 200), np.nan), np.ones(200)).unit_of(np.arange(5.0)) is None

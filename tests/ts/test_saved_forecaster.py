@@ -230,6 +230,7 @@ def test_of_an_earlier_file_of_many_series_the_scores_of_some_are_read(tiny, wid
     unpack(loaded, learned, tensors)
     np.testing.assert_array_equal(loaded.calibration_.scores[..., once], scores[..., once])
     assert np.isnan(loaded.calibration_.scores[..., [i for i in range(70) if i not in once]]).all()
+    assert loaded.calibration_.step == 1
     assert torch.equal(loaded.position_.pending[118][:, once], said[:, once])
     assert loaded.predict(level=[80]).notna().all(axis=None)
     assert loaded.update(many.rename(columns=str).set_axis(many.index + pd.Timedelta(hours=len(many)))) is loaded
@@ -238,13 +239,27 @@ def test_of_an_earlier_file_of_many_series_the_scores_of_some_are_read(tiny, wid
 
 def test_a_loaded_model_has_its_units_and_scores_alike(tiny, wide, tmp_path):
     model = tiny(exogenous={"profile": ["day"]}, max_epochs=1).fit(wide)
-    model.position_ = replace(model.position_, calibration=replace(model.calibration_, step=3))
+    model.position_ = replace(model.position_, calibration=replace(model.calibration_, step=3, phase=2))
     model.save(tmp_path)
     loaded = TitansForecaster.load(tmp_path)
     for name in ("mean", "scale", "deviation", "profile"):
         np.testing.assert_array_equal(getattr(loaded.scaling_.units, name), getattr(model.scaling_.units, name))
     assert loaded.score(wide) == model.score(wide)
-    assert loaded.calibration_.step == 3
+    assert (loaded.calibration_.step, loaded.calibration_.phase) == (3, 2)
+
+
+def test_of_more_origins_than_are_kept_now_those_a_few_steps_apart_are_read(tiny, wide, monkeypatch):
+    model = tiny(max_epochs=1).fit(wide, val_size=40)  # origins 80 to 116
+    learned, tensors = pack(model)
+    scores = model.calibration_.scores
+    tensors["calibration"] = torch.tensor(scores[:, :, [0, 2]].transpose(0, 2, 1).reshape(-1, 4, 1))
+    learned["calibration"], loaded = [1, 2], TitansForecaster()
+    monkeypatch.setattr("titans_ts.saved._once_scored", lambda N, count: np.array([0, 2]))
+    monkeypatch.setattr("titans_ts.intervals.LANES", 30)  # ten of three series
+    unpack(loaded, learned, tensors)
+    kept = loaded.calibration_
+    assert (kept.step, kept.origins(80, 117).tolist()[-10:]) == (3, list(range(89, 117, 3)))
+    np.testing.assert_array_equal(kept.scores[:, :, [0, 2]], scores[9::3][:, :, [0, 2]])
 
 
 def with_days(wide):

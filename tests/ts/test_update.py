@@ -99,7 +99,7 @@ def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
     # and they are those of the forecasts that were made then
     table = once.scaling_.table(once._read(waves, once.scaling_.columns, None, reset=False))
     later = torch.arange(400 - 4 + 1, 500 - 4 + 1)
-    expected = once.model_.scores(table, later, 1).scores
+    expected = once.model_.scores(table, later)
     np.testing.assert_allclose(once.calibration_.scores[-len(later) :], expected, rtol=1e-3, atol=1e-5)
 
 
