@@ -23,8 +23,8 @@ from titans_ts.intervals import check_levels, column_names
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import Objective, objective_of
-from titans_ts.panel import Panel, differing
-from titans_ts.reading import check_no_y, is_frame, of_values, read_ahead, read_newer, with_static
+from titans_ts.panel import Panel, beyond, differing
+from titans_ts.reading import check_no_y, is_frame, of_values, read_ahead, read_newer, with_static, without
 from titans_ts.scoring import rolling_error
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.surprise import surprise_frame
@@ -86,6 +86,7 @@ class TitansForecaster(TitansEstimator):
             Without validation rows it is always kept.
         calibration_: errors on the validation rows, from which intervals are made; None without such rows.
         context_: the newest rows, from where ``predict()`` goes on.
+        left_out_: series that began too late to train on; elsewhere they are left out, too, but for ``predict(df)``.
         seconds_: that ``fit`` took.
         has_calendar_: whether time stamps are an input.
         mean_, scale_: mean and standard deviation of each series in the training part, less its profile.
@@ -183,8 +184,10 @@ class TitansForecaster(TitansEstimator):
         """
         check_no_y(y)
         begin = time.perf_counter()
-        panel, columns = self._given(df, static_df)
-        self._fit(without_young(panel, self, val_size), columns, val_size, checkpoint_dir, on_epoch)
+        given, columns = self._given(df, static_df)
+        panel = without_young(given, self, val_size)
+        self._fit(panel, columns, val_size, checkpoint_dir, on_epoch)
+        self.left_out_ = beyond(given.ids, panel.ids)
         self.seconds_ = time.perf_counter() - begin
         return self
 
@@ -204,7 +207,7 @@ class TitansForecaster(TitansEstimator):
         )
         widening = widening_of(network, objective, table, border, trained.seed) if self.missing == "mask" else None
         model = Model(network, objective, trained.scaling, memory, widening)
-        self.position_ = Position.after(model, panel, table, border)
+        self.position_, self.left_out_ = Position.after(model, panel, table, border), []
         self.model_, self.history_, self.memory_report_ = model, trained.history, report
         self.n_features_in_ = panel.values.shape[1]
         return self
@@ -266,7 +269,7 @@ class TitansForecaster(TitansEstimator):
                 then.
         """
         self._check_policy()
-        newer = read_newer(self.context_, new_df, self.scaling_.columns, self.missing)
+        newer = read_newer(self.context_, new_df, self.scaling_.columns, self.missing, self.left_out_)
         if self.missing != "mask" and np.isnan(newer.values).any():
             raise ValueError("the new rows have series that begin later: each row must have a value of each series.")
         self.position_ = self.position_.moved(self.model_, newer)
@@ -446,7 +449,7 @@ class TitansForecaster(TitansEstimator):
         """A frame of the series of ``fit``, not filled. Those that ended before it are there without a value, where the
         model is told, or need not be told, what is not known."""
         config, context, columns = self._fitted(), self.context_, self.scaling_.columns
-        panel = self._read(df, columns, None, reset=False, fill=False)
+        panel = without(self._read(df, columns, None, reset=False, fill=False), self.left_out_)
         gaps = self.missing != "error" and (config.masked or config.num_series is None)
         if gaps and set(panel.ids) < set(context.ids):
             panel = with_static(panel.with_silent(context.ids), columns.stat, None, context, self.missing)

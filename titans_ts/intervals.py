@@ -52,14 +52,9 @@ class Calibration:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    @classmethod
-    def of(cls, scores: np.ndarray) -> "Calibration":
-        """From scores ``[W, h, N]`` in time order."""
-        return cls(scores.astype(np.float32))
-
     def origins(self, begin: int, end: int) -> np.ndarray:
-        """The rows from ``begin`` to before ``end`` at which forecasts are scored. Which they are does not
-        depend on how the rows came in."""
+        """The rows from ``begin`` to before ``end`` at which forecasts are scored. Which they are does not depend on
+        how the rows came in."""
         return scored_origins(begin, end, self.step, self.phase)
 
     def joined(self, newer: np.ndarray) -> "Calibration":

@@ -52,15 +52,16 @@ def check_no_y(y: Any) -> None:
         )
 
 
-def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str) -> Panel:
+def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str, left_out: list[Any]) -> Panel:
     """The rows that follow those of ``context``, a single one too; a matrix goes on counting where the last ended.
 
     Rows may be left out between them where ``missing`` says what that means. Lines of "interpolate" begin at the last
-    row of the context."""
+    row of the context. Series that ``fit`` left out are left out here, too."""
     if isinstance(new_df, pd.Series) and context.layout != "matrix":
         new_df = _frame_of(new_df, context)
     if is_frame(new_df):
         panel = read_frame(new_df, context.freq, columns, missing, fill=False, known=context.index)
+        panel = without(panel, left_out)
     else:
         panel = read_frame(np.atleast_2d(np.asarray(new_df, dtype=np.float64)), missing=missing, fill=False)
         index = following(context.index[-1], context.freq, len(panel.values))
@@ -71,6 +72,15 @@ def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str) -> P
     if missing != "interpolate":
         return panel
     return context.rows(-1).joined(panel).filled(missing).rows(1)
+
+
+def without(panel: Panel, left_out: list[Any]) -> Panel:
+    """The panel less the series that ``fit`` left out, with a warning where it has others."""
+    young = [name for name in panel.ids if name in set(left_out)]
+    if not young or len(young) == len(panel.ids):
+        return panel
+    warn_caller(f"series {young[:8]} began too late for fit, and are left out here, too: only predict(df) takes them.")
+    return panel.of_series([i for i, name in enumerate(panel.ids) if name not in set(young)])
 
 
 def _frame_of(series: pd.Series, context: Panel) -> pd.DataFrame:

@@ -53,6 +53,7 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "loss": model.model_.objective.name,
         "history": {"epochs": model.history_.epochs, "best_epoch": model.history_.best_epoch},
         "memory_report": asdict(model.memory_report_),
+        "left_out": [i.item() if isinstance(i, np.generic) else i for i in getattr(model, "left_out_", [])],
         "seconds": getattr(model, "seconds_", None),
         "calibration": None
         if model.calibration_ is None
@@ -151,6 +152,7 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
     scaling = Scaling(columns, units, _column_units(parts["scaling"], len(mean)))
     model.model_ = Model(network, objective_of(learned["loss"]), scaling, memory, tensors.get("widening"))
     model.history_, model.memory_report_ = History(**learned["history"]), MemoryReport(**learned["memory_report"])
+    model.left_out_ = learned.get("left_out", [])
     model.n_features_in_, model.seconds_ = len(mean), learned["seconds"]
     calibration = None
     if "calibration" in tensors:

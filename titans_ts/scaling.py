@@ -224,10 +224,8 @@ class Scaling:
         """Say which values of the series, in rows from ``known`` on, are so far from all others that a forecast behind
         them means little."""
         values, units = panel.values, self.units
-        found = single_beyond(values, units.limits)
-        found[:, units.spoilt] = (units.within(values) != values)[:, units.spoilt] & np.isfinite(values)[
-            :, units.spoilt
-        ]
+        cut = np.isfinite(values) & (units.within(values) != values)
+        found = np.where(units.spoilt, cut, single_beyond(values, units.limits))
         found[:known] = False
         if not found.any():
             return

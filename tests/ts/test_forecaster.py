@@ -190,7 +190,7 @@ def test_too_short_a_series_is_refused_with_the_rows_needed(tiny_fitted, tiny, w
 
 @pytest.mark.parametrize(("layout", "missing"), [("long", "error"), ("long", "mask"), ("wide", "mask")])
 def test_series_that_begin_too_late_to_train_on_are_left_out_and_forecast_from_a_frame(
-    tiny, wide, to_long, layout, missing
+    tiny, wide, to_long, tmp_path, layout, missing
 ):
     frame = beginning(to_long(wide), b=wide.index[100])
     old = frame[frame["unique_id"] != "b"]
@@ -204,8 +204,26 @@ def test_series_that_begin_too_late_to_train_on_are_left_out_and_forecast_from_a
     pd.testing.assert_frame_equal(model.predict(level=[80]), alone.predict(level=[80]))
     pd.testing.assert_frame_equal(model.predict(frame), alone.predict(frame))
     assert np.isfinite(model.predict(frame).to_numpy()[:, -1].astype(float)).all()
-    with pytest.raises(ValueError, match=r"with the new \['b'\]"):
-        model.update(frame.tail(1) if layout == "wide" else frame[frame["ds"] == wide.index[-1]])
+    again = r"series \['b'\] began too late for fit, and are left out here, too: only predict\(df\) takes them"
+    with pytest.warns(UserWarning, match=again) as told:
+        assert model.score(frame) == alone.score(old)
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match=again):
+        pd.testing.assert_frame_equal(model.predict_insample(frame), alone.predict_insample(old))
+    model.save(tmp_path)
+    for forecaster in (model, TitansForecaster.load(tmp_path)):
+        later, its = (on(df, wide.index[-1] - wide.index[0] + wide.index.freq) for df in (frame, old))
+        with pytest.warns(UserWarning, match=again):
+            forecaster.update(later)
+        pd.testing.assert_frame_equal(forecaster.predict(), alone.update(its).predict())
+        alone = tiny(missing=missing).fit(old)
+    with pytest.raises(ValueError, match=r"with the new \['d'\]"):
+        model.score(frame.assign(d=1.0) if layout == "wide" else frame.replace({"b": "d"}))
+
+
+def on(df, by):
+    """A frame so much later."""
+    return df.assign(ds=df["ds"] + by) if "ds" in df else df.set_axis(df.index + by)
 
 
 def test_a_matrix_names_no_series_so_none_of_it_is_left_out(tiny, wide):

@@ -22,7 +22,7 @@ def test_conformal_intervals_cover_what_they_promise_on_exchangeable_errors():
     spread = rng.uniform(0.5, 2, size=(4000, 3))
     errors = rng.standard_t(4, size=(4000, 5, 3)) * spread[:, None]
     scores = np.abs(errors) / spread[:, None]
-    past = Calibration.of(scores[:500])
+    past = Calibration(scores[:500])
     for level in (50, 80, 95):
         inside = scores[500:] <= past.reached(level)
         assert inside.mean() == pytest.approx(level / 100, abs=0.015)
@@ -80,7 +80,7 @@ def test_calm_and_restless_series_have_intervals_of_their_own_however_few_scores
 
     inside = {80: [], 95: []}
     for _ in range(20):
-        past, later = Calibration.of(drawn(origins)), drawn(50)
+        past, later = Calibration(drawn(origins)), drawn(50)
         for level, held in inside.items():
             found, enough = past.ranked(level)
             assert enough.all()
@@ -198,7 +198,7 @@ def test_probabilistic_losses_learn_the_spread(loss, whole_memory):
 @pytest.mark.parametrize("N", [1, 3, 20, 100])
 @pytest.mark.parametrize("W", [1, 2, 5, 10, 18, 19, 40])
 def test_wider_levels_reach_farther_whoever_is_asked(W, N):
-    past = Calibration.of(np.random.default_rng(W).random((W, 6, N)) * np.geomspace(1, 30, N))
+    past = Calibration(np.random.default_rng(W).random((W, 6, N)) * np.geomspace(1, 30, N))
     found = np.stack([past.ranked(level, [*range(N), None])[0] for level in (50, 66, 75, 80, 90, 94, 95, 97, 99)])
     assert (np.diff(found, axis=0) >= 0).all()
 
