@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from sklearn.base import clone
 
 from titans_core.checks import at_least
@@ -18,8 +19,10 @@ from titans_core.train import digest
 from titans_core.train.tune import Callback, best_of, open_study, plot_history, plot_importance, report_to
 from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
+from titans_ts.panel import beyond
 from titans_ts.scaling import tensor
 from titans_ts.training import train
+from titans_ts.training_rows import warn_of_young
 from titans_ts.windows import first_rows
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["default_space", "plot_history", "plot_importance", "tune"]
 
+LEAST = 2  # rows of the shortest lookback that is searched
 Space = Callable[["optuna.Trial", Mapping[str, Any]], dict[str, Any]]
 
 
@@ -56,8 +60,8 @@ def tune(
         n_trials: finished trials of the study in all, whichever process made them.
         timeout: seconds after which no trial begins.
         space: ``(trial, facts) -> settings``, without ``h`` and ``loss``, by which the error is measured; default
-            :func:`default_space`. ``facts`` has ``rows`` (of the shortest series, before the validation rows), ``h``
-            and ``may_add_calendar``.
+            :func:`default_space`. ``facts`` has ``rows`` (of the shortest series, before the validation rows; one
+            without rows to train on is left out, with a warning), ``h`` and ``may_add_calendar``.
         val_size: rows at the end that trials are judged by; default: a fifth, at least ``h``.
         static_df: as in ``fit``.
         storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. A study that is there goes on.
@@ -88,12 +92,18 @@ def tune(
     at_least("val_size", val_size, 0)
     if val_size < base.h:
         raise ValueError(f"val_size={val_size}: trials are judged by at least h={base.h} rows.")
+    trained = rows - val_size - first_rows(tensor(panel.values)).numpy()
+    kept = np.flatnonzero(trained >= base.h + LEAST)
+    if 0 < len(kept) < len(trained) and not base.multivariate and panel.layout != "matrix":
+        young = beyond(panel.ids, [panel.ids[i] for i in kept])
+        warn_of_young(young, then="No trial learns from them or is judged by them.")
+        trained = trained[kept]
     facts = {
-        "rows": rows - val_size - int(first_rows(tensor(panel.values)).max()),
+        "rows": int(trained.min()),
         "h": base.h,
         "may_add_calendar": not isinstance(panel.freq, int) and base.exogenous is None,
     }
-    if facts["rows"] < base.h + 2:
+    if facts["rows"] < base.h + LEAST:
         raise ValueError(
             f"df has {rows} rows, the shortest series {facts['rows'] + val_size}: with val_size={val_size} and "
             f"h={base.h} none is left to train on."
@@ -107,6 +117,8 @@ def tune(
 
     def judge(model: TitansForecaster, trial: "optuna.Trial") -> float:
         given, columns = model._given(df, static_df)
+        if len(trained) < len(given.ids):
+            given = given.of_series(kept.tolist())
         return train(model, given, columns, val_size, on_epoch=report_to(trial)).val_loss
 
     best = best_of(

@@ -312,6 +312,21 @@ class StopError(Exception):
     """Ends a search before anything is trained."""
 
 
+def test_a_series_without_rows_to_train_on_is_left_out_of_a_search(tiny, wide, to_long):
+    long = to_long(wide)
+    frame = long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[97])]
+    space = {"input_size": [8, 12]}
+    chosen = lambda trial, facts: {k: trial.suggest_categorical(k, v) for k, v in space.items()}  # noqa: E731
+    with pytest.warns(UserWarning, match=r"\['b'\]\. No trial learns from them or is judged by them\."):
+        found = tune(frame, tiny(max_epochs=1), space=chosen, n_trials=2, random_state=0, verbose=0)
+    alone = tune(
+        long[long["unique_id"] != "b"], tiny(max_epochs=1), space=chosen, n_trials=2, random_state=0, verbose=0
+    )
+    assert [t.value for t in found.study_.trials] == [t.value for t in alone.study_.trials]
+    assert found.left_out_ == ["b"]
+    pd.testing.assert_frame_equal(found.predict(), alone.predict())
+
+
 def test_a_space_is_told_what_the_shortest_series_has_and_whether_a_calendar_may_be_added(tiny, wide, to_long):
     frame = to_long(wide)
     frame = frame[(frame["unique_id"] != "b") | (frame["ds"] >= wide.index[40])]
