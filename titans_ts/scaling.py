@@ -15,7 +15,7 @@ from titans_ts.column_units import ONCE, ColumnUnits, Moments
 from titans_ts.exogenous import Columns, calendar_features
 from titans_ts.panel import Panel
 from titans_ts.profile import profiles_of, waves_of
-from titans_ts.spikes import limits_of, single_beyond, spikes_of
+from titans_ts.spikes import FAR, limits_of, single_beyond, spikes_of
 from titans_ts.windows import Table
 from titans_ts.young import Others
 
@@ -150,6 +150,13 @@ class Scaling:
                 "forecasts are made without them."
             )
         return cls(columns, Units.of(panel.measured, panel.index, columns.profile), exogenous)
+
+    def spoilt_by(self, later: Panel) -> "Scaling":
+        """With the series counted as spoilt, too, that have single values ten times their range off in later rows."""
+        low, high = self.units.limits
+        reach = FAR * (high - low)
+        spoilt = self.units.spoilt | single_beyond(later.values, np.stack((low - reach, high + reach))).any(axis=0)
+        return replace(self, units=replace(self.units, spoilt=spoilt))
 
     def of_panel(self, panel: Panel, known: Panel) -> "Scaling":
         """For the series of a panel: one of ``known``, which has those of ``fit``, keeps its units, a new one has those

@@ -84,7 +84,8 @@ def train(
     val_size = T - border
 
     warn_of_sparse(panel)
-    scaling, later = Scaling.of(panel.rows(None, border), columns), panel.rows(border)
+    later = panel.rows(border)
+    scaling = Scaling.of(panel.rows(None, border), columns).spoilt_by(later)
     scaling.warn_beyond(later.index, later.ids, hist=later.hist, futr=later.futr)
     scaling.warn_of_spikes(panel)
     table = scaling.table(panel)
