@@ -40,7 +40,7 @@ def forecast_arrays(
         futr = None if waves is None else waves[torch.from_numpy(rows)]
         if columns.profile:
             shape = units.shape(index)[rows]
-    x = tensor((units.within(windows) - shape[:, : config.input_size] - units.mean) / units.scale)
+    x = tensor((windows - shape[:, : config.input_size] - units.mean) / units.scale)
     stat = model.scaling.columns_of("stat", context.stat)
     found = []
     for part in torch.arange(len(x)).split(windows_at_once(config.input_size + config.h, len(units.mean))):

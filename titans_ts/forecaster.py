@@ -86,7 +86,7 @@ class TitansForecaster(TitansEstimator):
             Without validation rows it is always kept.
         calibration_: errors on the validation rows, from which intervals are made; None without such rows.
         context_: the newest rows, from where ``predict()`` goes on.
-        left_out_: series that began too late to train on; elsewhere they are left out, too, but for ``predict(df)``.
+        left_out_: series that began too late to train on; ``update`` and what scores leave them out, too.
         seconds_: that ``fit`` took.
         has_calendar_: whether time stamps are an input.
         mean_, scale_: mean and standard deviation of each series in the training part, less its profile.
@@ -207,7 +207,7 @@ class TitansForecaster(TitansEstimator):
         )
         widening = widening_of(network, objective, table, border, trained.seed) if self.missing == "mask" else None
         model = Model(network, objective, trained.scaling, memory, widening)
-        self.position_, self.left_out_ = Position.after(model, panel, table, border), []
+        self.position_, self.left_out_ = Position.after(model, trained.panel, table, border), []
         self.model_, self.history_, self.memory_report_ = model, trained.history, report
         self.n_features_in_ = panel.values.shape[1]
         return self

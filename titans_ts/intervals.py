@@ -26,7 +26,7 @@ VALUES = 1 << 25  # forecast at once to score them
 WINDOWS = 512  # origins whose scores are kept, at most
 LANES = 1 << 15  # scores kept of a step: of many series those of fewer origins
 HALF_LIFE = WINDOWS / 2  # in origins; where fewer are kept, half of these
-SMALL = 4  # steps up to which scored origins are at a quarter of the hours or more
+SMALL = 5  # steps up to which scored origins are at a fifth of the hours and days or more
 _NEW = ((0, 0), (0, 1))  # one series more
 
 NO_SCORES = (
@@ -147,8 +147,8 @@ def scoring_step(rows: int, h: int, N: int) -> int:
     origins whose horizon is not yet known is no more than fits in memory. Larger ones share no factor with days and
     weeks: forecasts are scored at all hours, not at one."""
     step = max(1, rows // kept_origins(N), -(-max(rows, h) * h * N // VALUES))
-    while step > SMALL and gcd(step, 2 * 3 * 7) > 1:
-        step -= 1
+    while step > SMALL and gcd(step, 2 * 3 * 5 * 7) > 1:
+        step += 1
     return step
 
 

@@ -75,7 +75,6 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "deviation": model.scaling_.units.deviation,
         "profile": model.scaling_.units.profile,
         "limits": model.scaling_.units.limits,
-        "spoilt": model.scaling_.units.spoilt,
     }
     if model.calibration_ is not None:
         arrays["calibration"] = model.calibration_.scores
@@ -144,11 +143,10 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         memory.load_state_dict(parts["memory"])
         memory.eval()
     columns = Columns(**{kind: tuple(names) for kind, names in learned["columns"].items()})
-    N = len(mean)
-    endless = torch.tensor([[-torch.inf], [torch.inf]]).expand(2, N)
-    kept = {"limits": endless, "spoilt": torch.zeros(N, dtype=torch.bool)} | tensors  # the two from 2026-11-25 on
-    deviation, profile, limits, spoilt = (kept[k].numpy() for k in ("deviation", "profile", "limits", "spoilt"))
-    units = Units(mean, scale, deviation, profile, limits, spoilt, columns.profile)
+    endless = torch.tensor([[-torch.inf], [torch.inf]]).expand(2, len(mean))
+    limits = tensors.get("limits", endless)  # from 2026-11-25 on
+    deviation, profile = tensors["deviation"].numpy(), tensors["profile"].numpy()
+    units = Units(mean, scale, deviation, profile, limits.numpy(), columns.profile)
     scaling = Scaling(columns, units, _column_units(parts["scaling"], len(mean)))
     model.model_ = Model(network, objective_of(learned["loss"]), scaling, memory, tensors.get("widening"))
     model.history_, model.memory_report_ = History(**learned["history"]), MemoryReport(**learned["memory_report"])
@@ -161,8 +159,10 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         if isinstance(said, dict):
             calibration = Calibration(scores, **said)
         else:  # until 2026-11-25
-            step, each = said
-            calibration = _by_series(scores, step, each, len(mean), learned["rows"] - network.config.h)
+            step, *each = said
+            calibration = _by_series(
+                scores, step, each[0] if each else 1, len(mean), learned["rows"] - network.config.h
+            )
     known = zip(learned["pending"], tensors.get("pending", ()), strict=True)
     pending = {row: _of_all(by, len(mean)) for row, by in known if calibration and _is_scored(calibration, row)}
     stood = [_stream(stream, streams[str(i)]) for i, stream in enumerate(learned["streams"])]

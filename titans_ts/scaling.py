@@ -15,7 +15,7 @@ from titans_ts.column_units import ONCE, ColumnUnits, Moments
 from titans_ts.exogenous import Columns, calendar_features
 from titans_ts.panel import Panel
 from titans_ts.profile import profiles_of, waves_of
-from titans_ts.spikes import FAR, limits_of, single_beyond, spikes_of
+from titans_ts.spikes import limits_of, single_beyond, spikes_of, wrong_values
 from titans_ts.windows import Table
 from titans_ts.young import Others
 
@@ -36,9 +36,7 @@ class Units:
             and without.
         profile: the mean shape of a series' days, weeks or years as far as it holds, as weights of the waves of
             ``cycles``: ``[F, N]``.
-        limits: the range of each series and as much again to each side, ``[2, N]``, of what is no spike.
-        spoilt: which series have spikes, ``[N]``: single values that are no part of any of these units, and count as
-            the limits that they are beyond.
+        limits: the range of each series and as much again to each side, ``[2, N]``.
         cycles: of the time stamps; none for no profile.
     """
 
@@ -47,7 +45,6 @@ class Units:
     deviation: np.ndarray
     profile: np.ndarray
     limits: np.ndarray
-    spoilt: np.ndarray
     cycles: tuple[str, ...] = ()
 
     @property
@@ -58,8 +55,6 @@ class Units:
     @classmethod
     def of(cls, values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) -> "Units":
         """Of the rows ``[T, N]``, NaN left out."""
-        spikes = spikes_of(values)
-        values = np.where(spikes, np.nan, values)
         profile = profiles_of(values, index, cycles) if cycles else np.zeros((0, values.shape[1]))
         rest = values - waves_of(index, cycles) @ profile if cycles else values
         size = size_of(values)
@@ -70,13 +65,7 @@ class Units:
         least = np.where(changes > 0, STILL * changes, still)
         mean, scale = level_of(rest, size, least)
         scale = np.maximum(scale, least) if cycles else deviation
-        return cls(mean, scale, deviation, profile, limits_of(values), np.any(spikes, axis=0, keepdims=True)[0], cycles)
-
-    def within(self, values: np.ndarray) -> np.ndarray:
-        """Of ``[T, N]``, a series that has spikes no further than its limits."""
-        if not self.spoilt.any():
-            return values
-        return np.clip(values, *np.where(self.spoilt, self.limits, [[-np.inf], [np.inf]]))
+        return cls(mean, scale, deviation, profile, limits_of(values), cycles)
 
     def shape(self, index: pd.Index) -> np.ndarray:
         """The profile at these time stamps: ``[T, N]``, or without one ``[1, 1]``, a zero."""
@@ -107,13 +96,13 @@ class Units:
         return self._of(parts)
 
     def _of(self, parts: Iterable[np.ndarray]) -> "Units":
-        mean, scale, deviation, profile, limits, spoilt = parts
-        return Units(mean, scale, deviation, profile, limits, spoilt, self.cycles)
+        mean, scale, deviation, profile, limits = parts
+        return Units(mean, scale, deviation, profile, limits, self.cycles)
 
     @property
     def _parts(self) -> tuple[np.ndarray, ...]:
         """Tables whose last axis are the series."""
-        return self.mean, self.scale, self.deviation, self.profile, self.limits, self.spoilt
+        return self.mean, self.scale, self.deviation, self.profile, self.limits
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +140,6 @@ class Scaling:
             )
         return cls(columns, Units.of(panel.measured, panel.index, columns.profile), exogenous)
 
-    def spoilt_by(self, later: Panel) -> "Scaling":
-        """With the series counted as spoilt, too, that have single values ten times their range off in later rows."""
-        low, high = self.units.limits
-        reach = FAR * (high - low)
-        spoilt = self.units.spoilt | single_beyond(later.values, np.stack((low - reach, high + reach))).any(axis=0)
-        return replace(self, units=replace(self.units, spoilt=spoilt))
-
     def of_panel(self, panel: Panel, known: Panel) -> "Scaling":
         """For the series of a panel: one of ``known``, which has those of ``fit``, keeps its units, a new one has those
         of what is known of it."""
@@ -179,7 +161,7 @@ class Scaling:
         new = [column for column, place in enumerate(places) if place is None]
         _warn_of_names([panel.ids[column] for column in new], known.ids)
         units = self.units.of_series([0 if place is None else place for place in places])
-        measured = panel.measured[:, new]
+        measured = _without_spikes(panel.measured[:, new])
         own = Units.of(measured, panel.index, self.columns.profile)
         return units.replaced(new, own.resized(self._grown(measured, known)))
 
@@ -189,7 +171,7 @@ class Scaling:
         count = np.isfinite(measured).sum(axis=0)
         young = np.flatnonzero((count > 0) & (count < len(known.values)))
         if len(young):
-            others = Others.of(known.measured, self.units.deviation)
+            others = Others.of(_without_spikes(known.measured), self.units.deviation)
             for place in young:
                 values = measured[:, place]
                 found[place] = others.unit_of(values[np.isfinite(values)]) or np.nan
@@ -198,7 +180,7 @@ class Scaling:
     def table(self, panel: Panel) -> Table:
         """A panel, standardised."""
         return Table(
-            tensor(self.units.standardised(self.units.within(panel.values), panel.index)),
+            tensor(self.units.standardised(panel.values, panel.index)),
             self.columns_of("hist", panel.hist),
             self.future(panel.index, panel.futr),
             self.columns_of("stat", panel.stat),
@@ -228,24 +210,12 @@ class Scaling:
         return tensor(found[:, 0] if kind == "stat" else found).nan_to_num(0.0)
 
     def warn_of_spikes(self, panel: Panel, known: int = 0) -> None:
-        """Say which values of the series, in rows from ``known`` on, are so far from all others that a forecast behind
-        them means little."""
-        values, units = panel.values, self.units
-        cut = np.isfinite(values) & (units.within(values) != values)
-        found = np.where(units.spoilt, cut, single_beyond(values, units.limits))
+        """Say which single values of the series, in rows from ``known`` on, are so far from those of training that a
+        forecast behind them means little."""
+        found = single_beyond(panel.measured, self.units.limits)
         found[:known] = False
-        if not found.any():
-            return
-        row, series = np.argwhere(found)[0]
-        low, high = units.limits[:, series]
-        reach = (high - low) / 3
-        others = f"; so it is with {found.sum() - 1} other values" if found.sum() > 1 else ""
-        counts = f"It counts as {low if values[row, series] < low else high:.6g}. " if units.spoilt[series] else ""
-        warn_caller(
-            f"series {panel.ids[series]!r} is {values[row, series]:.6g} at {panel.index[row]}, and from "
-            f"{low + reach:.6g} to {high - reach:.6g} in training{others}. {counts}If that was not measured, make it "
-            "NaN with missing='mask' or 'interpolate': forecasts from a lookback with it mean little."
-        )
+        if found.any():
+            warn_of_far(panel, found, self.units.limits)
 
     def warn_beyond(self, index: pd.Index, ids: list[Any], **tables: np.ndarray) -> None:
         """Say which values of the exogenous columns are so far from those of training that they are not believed.
@@ -274,6 +244,36 @@ class Scaling:
                 f"{said}: it is further from the range of training than that is wide{others}. Is it in another unit? "
                 "If not, fit again on rows that have such values."
             )
+
+
+def warn_of_far(panel: Panel, found: np.ndarray, limits: np.ndarray, counted: np.ndarray | None = None) -> None:
+    """Name the first of these values ``[T, N]``, the range of the others, and what it counts as, if it does."""
+    row, series = np.argwhere(found)[0]
+    low, high = limits[:, series]
+    reach = (high - low) / 3
+    others = f"; so it is with {found.sum() - 1} other values" if found.sum() > 1 else ""
+    counts = "" if counted is None else f"It counts as {counted[row, series]:.6g}. "
+    warn_caller(
+        f"series {panel.ids[series]!r} is {panel.values[row, series]:.6g} at {panel.index[row]}, and from "
+        f"{low + reach:.6g} to {high - reach:.6g} in training{others}. {counts}If that was not measured, make it NaN "
+        "with missing='mask' or 'interpolate': forecasts from a lookback with it mean little."
+    )
+
+
+def without_wrong(panel: Panel, border: int) -> Panel:
+    """The panel of a training on the rows before a border with its wrong values, which a warning names, at the limits
+    of the others (:func:`titans_ts.spikes.wrong_values`), and lines to them no further."""
+    found, limits = wrong_values(panel.measured, border)
+    if not found.any():
+        return panel
+    cut = np.clip(panel.values, *np.where(found.any(axis=0), limits, [[-np.inf], [np.inf]]))
+    values = np.where(found | panel.drawn[..., 0], cut, panel.values)
+    warn_of_far(panel, found, limits, values)
+    return replace(panel, values=values)
+
+
+def _without_spikes(values: np.ndarray) -> np.ndarray:
+    return np.where(spikes_of(values), np.nan, values)
 
 
 def _warn_of_names(new: list[Any], known: list[Any]) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 
 FAR = 10.0  # times the deviation of a series without them
+GAP = 20.0  # times as far as any other value: the tail of a distribution has none that wide
 FEW = 200  # one in so many rows
 ROUNDING = 1e-12  # of a value in double precision, relative to it
 
@@ -13,26 +14,32 @@ def few_of(rows: np.ndarray) -> np.ndarray:
 
 
 def spikes_of(values: np.ndarray) -> np.ndarray:
-    """Which values of each series ``[T, N]`` are spikes: single ones without which its deviation is less than a tenth.
+    """Which values of each series ``[T, N]`` are spikes: single ones, farther from the median than all others by
+    :data:`GAP`, without which the deviation of the series is less than a tenth.
 
-    A series that is still without them has none: what it does once may be all it does.
+    A series has none of which half of the values are the same: what it does seldom may be all it does.
     """
     known = np.isfinite(values)
     count = known.sum(axis=0)
     few = few_of(count)
     most = int(few.max(initial=0))
+    found = np.zeros_like(known)
     if not most:
-        return np.zeros_like(known)
+        return found
     middle = np.zeros(values.shape[1])
     middle[count > 0] = np.nanmedian(values[:, count > 0], axis=0)
     away = np.where(known, np.abs(values - middle), 0.0)
-    inner, outer = np.split(np.square(np.partition(away, len(away) - most, axis=0)), [len(away) - most])
-    outer.sort(axis=0)
-    outer[np.arange(most)[:, None] >= most - few] = 0.0  # less the largest few of each
-    rest = np.sqrt((inner.sum(axis=0) + outer.sum(axis=0)) / np.maximum(count - few, 1))
-    whole = np.sqrt(np.square(away).sum(axis=0) / np.maximum(count, 1))
-    spoilt = (rest > ROUNDING * np.abs(middle)) & (whole > FAR * rest)
-    return (away > FAR * rest) & spoilt
+    outer = np.sort(np.partition(away, len(away) - most - 1, axis=0)[-most - 1 :], axis=0)[::-1]  # the largest first
+    gaps = (outer[:-1] >= GAP * outer[1:]) & (outer[1:] > ROUNDING * np.abs(middle))
+    gaps &= np.arange(most)[:, None] < few
+    last = most - 1 - gaps[::-1].argmax(axis=0)  # of those beyond the widest gap
+    seldom = 2 * (known & (away > ROUNDING * np.abs(middle))).sum(axis=0) < count
+    for series in np.flatnonzero(gaps.any(axis=0) & ~seldom):
+        far = away[:, series] >= outer[last[series], series]
+        rest = away[known[:, series] & ~far, series]
+        own = np.sqrt(np.square(away[:, series]).sum() / count[series])
+        found[:, series] = far & (own > FAR * np.sqrt(np.square(rest).mean()))
+    return found
 
 
 def limits_of(values: np.ndarray) -> np.ndarray:
@@ -50,3 +57,16 @@ def single_beyond(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """Which values of ``[T, N]`` are beyond the limits, where these are single ones: of more, a series has moved."""
     found = (values < limits[0]) | (values > limits[1])
     return found & (found.sum(axis=0) <= np.maximum(1, few_of(np.isfinite(values).sum(axis=0))))
+
+
+def wrong_values(values: np.ndarray, border: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which values of ``[T, N]`` are taken for wrong in a training on the rows before a border, and the limits of the
+    others, ``[2, N]``: spikes among these rows, and single values as much as ten ranges beyond them that came later.
+    None where no value that is within the limits came behind it: there a series may have moved."""
+    trained = values[:border]
+    spikes = spikes_of(trained)
+    low, high = limits = limits_of(np.where(spikes, np.nan, trained))
+    reach = FAR * (high - low) / 3
+    found = np.concatenate((spikes, single_beyond(values[border:], np.stack((low - reach, high + reach)))))
+    within = (values >= low) & (values <= high)
+    return found & np.flip(np.maximum.accumulate(np.flip(within, axis=0), axis=0), axis=0), limits

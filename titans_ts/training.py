@@ -15,7 +15,7 @@ from titans_ts.holes import PART
 from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.panel import Panel
 from titans_ts.rolling import windows_at_once
-from titans_ts.scaling import Scaling, tensor
+from titans_ts.scaling import Scaling, tensor, without_wrong
 from titans_ts.simba import FLOOR, Simba, SimbaConfig, default_patch, default_reach
 from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, warn_of_sparse, windows_in_batch
 from titans_ts.windows import Table, all_windows_of
@@ -36,6 +36,7 @@ class Trained:
         network: in evaluation mode, with the weights of its best epoch.
         objective: how its outputs are read.
         scaling: units.
+        panel: what it was trained on, wrong values at the limits of the others.
         table: the panel in these units.
         border: the row from which validation began.
         history: losses by epoch.
@@ -46,6 +47,7 @@ class Trained:
     network: Simba
     objective: Objective
     scaling: Scaling
+    panel: Panel
     table: Table
     border: int
     history: History
@@ -84,10 +86,11 @@ def train(
     val_size = T - border
 
     warn_of_sparse(panel)
+    panel = without_wrong(panel, border)
     later = panel.rows(border)
-    scaling = Scaling.of(panel.rows(None, border), columns).spoilt_by(later)
+    scaling = Scaling.of(panel.rows(None, border), columns)
     scaling.warn_beyond(later.index, later.ids, hist=later.hist, futr=later.futr)
-    scaling.warn_of_spikes(panel)
+    scaling.warn_of_spikes(panel, known=border)
     table = scaling.table(panel)
     if columns.profile:  # errors are told in one unit, whatever the settings
         table = replace(table, unit=tensor(scaling.units.told))
@@ -115,7 +118,7 @@ def train(
         None if checkpoint_dir is None else _identity(forecaster, panel, val_size),
         on_epoch=on_epoch,
     )
-    return Trained(network, objective, scaling, table, border, history, len(batches) * len(history.epochs), seed)
+    return Trained(network, objective, scaling, panel, table, border, history, len(batches) * len(history.epochs), seed)
 
 
 def _config(forecaster: "TitansForecaster", columns: Columns, table: Table, objective: Objective) -> SimbaConfig:

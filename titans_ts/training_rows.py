@@ -96,8 +96,9 @@ def without_young(panel: Panel, forecaster: "TitansForecaster", val_size: int | 
     old = old_enough(panel, forecaster.input_size, forecaster.h, val_size, then=then)
     if len(old) == len(panel.ids):
         return panel
-    panel = panel.of_series(old)  # and no further than they go
-    return panel.rows(None, 1 + int(np.flatnonzero(np.isfinite(panel.measured).any(axis=1))[-1]))
+    panel = panel.of_series(old)  # and no further than they go, by which more may be young
+    rows = 1 + int(np.flatnonzero(np.isfinite(panel.measured).any(axis=1))[-1])
+    return panel if rows == len(panel.values) else without_young(panel.rows(None, rows), forecaster, val_size)
 
 
 def border_row(T: int, least: int, h: int, val_size: int | None) -> int:
@@ -136,7 +137,8 @@ def warn_of_sparse(panel: Panel) -> None:
         if apart > 1:
             found[name] = apart
     if found:
-        first, names = next(iter(found.values())), list(found)
+        first = next(iter(found.values()))
+        names = [name for name, apart in found.items() if apart == first]
         warn_caller(
             f"series {names[:8]} are measured once in {first} steps, and never between: forecasts of these steps are "
             "guesses, and their intervals do not hold. Fit such series in a model of their own, on the rows that they "

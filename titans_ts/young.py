@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 SERIES, STRETCHES = 64, 256  # that are asked, at most
+NUMBERS = 1 << 22  # in them together
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Others:
         if rows not in self._told:
             if rows:
                 stretches = np.lib.stride_tricks.sliding_window_view(self.rows, rows, axis=0)
-                stretches = stretches[:: -(-len(stretches) // STRETCHES)]
+                most = min(STRETCHES, max(1, NUMBERS // self.rows[:rows].size))
+                stretches = stretches[:: -(-len(stretches) // most)]
                 found = stretches[np.isfinite(stretches).all(axis=2)].std(axis=1)
             else:
                 known = np.isfinite(self.rows)

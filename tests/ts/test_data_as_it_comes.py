@@ -409,3 +409,12 @@ def test_lines_behind_the_end_of_all_series_validate_nothing(tiny, wide):
     ended.iloc[100:] = np.nan
     with pytest.raises(ValueError, match=r"the last val_size=20 rows, which are for validation, have no value"):
         tiny(missing="interpolate").fit(ended, val_size=20)
+
+
+def test_of_a_frame_that_ends_earlier_without_its_young_series_more_may_be_young(tiny, wide, to_long):
+    long, at = to_long(wide), wide.index
+    begin, end = {"a": at[0], "b": at[60], "c": at[95]}, {"a": at[81], "b": at[81], "c": at[-1]}
+    frame = long[(long["ds"] >= long["unique_id"].map(begin)) & (long["ds"] <= long["unique_id"].map(end))]
+    with pytest.warns(UserWarning, match="begin too late"):
+        model = tiny(missing="mask", max_epochs=1).fit(frame)
+    assert model.left_out_ == ["b", "c"]

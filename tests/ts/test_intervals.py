@@ -208,7 +208,8 @@ def test_where_origins_can_be_scored_one_is_and_they_are_not_all_at_one_hour(tin
     for rows in (1, 2, 10, 72, 920, 2460, 12_288):
         step = scoring_step(rows, h, N)
         assert len(scored_origins(17, 17 + rows, step, 17 % step)) > 0
-        assert step <= 4 or len(set(scored_origins(0, 24 * step, step) % 24)) == 24
+        assert step <= 5 or len(set(scored_origins(0, 24 * step, step) % 24)) == 24
+    assert scoring_step(197, 4, 1000) % 5  # nor all on one day of business
     few = tiny(max_epochs=1).fit(wide.iloc[:24], val_size=4)
     assert few.calibration_.scores.shape == (1, 4, 3)
 

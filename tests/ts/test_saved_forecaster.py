@@ -248,6 +248,16 @@ def test_a_loaded_model_has_its_units_and_scores_alike(tiny, wide, tmp_path):
     assert (loaded.calibration_.step, loaded.calibration_.phase) == (3, 2)
 
 
+def test_scores_of_each_series_are_read_as_they_were_written_once(tiny, wide):
+    model = tiny(max_epochs=1).fit(wide)
+    learned, tensors = pack(model)
+    for written in ([5], [5, 1], {"step": 5, "phase": 0}):
+        loaded = TitansForecaster()
+        unpack(loaded, learned | {"calibration": written}, tensors)
+        assert (loaded.calibration_.step, loaded.calibration_.phase) == (5, 0)
+        np.testing.assert_array_equal(loaded.calibration_.scores, model.calibration_.scores)
+
+
 def test_of_more_origins_than_are_kept_now_those_a_few_steps_apart_are_read(tiny, wide, monkeypatch):
     model = tiny(max_epochs=1).fit(wide, val_size=40)  # origins 80 to 116
     learned, tensors = pack(model)
