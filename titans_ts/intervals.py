@@ -125,7 +125,7 @@ class Calibration:
         return weights(np.arange(len(self.scores))[::-1], self.scores.shape[2])
 
 
-def weights(ages: np.ndarray, N: int = 1) -> np.ndarray:
+def weights(ages: np.ndarray, N: int) -> np.ndarray:
     """Of scores of N series by how many origins ago they are: they halve in :data:`HALF_LIFE`, as the errors of lately
     tell more of the next one (Barber et al. 2023, arXiv:2202.13415)."""
     found: np.ndarray = 0.5 ** (ages / (HALF_LIFE * kept_origins(N) / WINDOWS))

@@ -23,7 +23,7 @@ def reached_by_own(scores: np.ndarray, weights: np.ndarray, level: float) -> tup
         weights: of each origin, ``[W]``.
         level: in percent.
     """
-    found, below = _in_order(scores.transpose(1, 2, 0), weights)
+    _, found, below = _in_order(scores.transpose(1, 2, 0), weights)
     need = needed(below[..., -1:], level)
     at = np.minimum((below < need).sum(axis=-1), _last(found))
     return np.take_along_axis(found, at[..., None], axis=-1)[..., 0], need[..., 0] <= below[..., -1]
@@ -51,9 +51,8 @@ class SharedScores:
         """Arguments as of :func:`reached_by_own`."""
         W, h, N = scores.shape
         by_step = scores.transpose(1, 2, 0).reshape(h, N * W)
-        order = np.argsort(by_step, axis=-1)
         known = np.isfinite(scores)
-        found, below = _in_order(by_step, np.tile(weights, N))
+        order, found, below = _in_order(by_step, np.tile(weights, N))
         place = np.empty_like(below)
         np.put_along_axis(place, order, below / (below[:, -1:] + 1), axis=-1)
         share = np.where(known, (weights[:, None] / np.maximum(known.sum(axis=1), 1))[:, None], 0.0)
@@ -82,14 +81,14 @@ class SharedScores:
         return np.clip(need - before, low, high)[:, 0]
 
 
-def _in_order(scores: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scores in order along the last axis, NaN last, and the weight at or below each."""
+def _in_order(scores: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The order of scores along the last axis, NaN last, the scores in it, and the weight at or below each."""
     scores = np.ascontiguousarray(scores)  # sorted twice as fast
     order = np.argsort(scores, axis=-1)
     found = np.take_along_axis(scores, order, axis=-1)
     below = np.take(weights, order)
     below[np.isnan(found)] = 0.0
-    return found, np.cumsum(below, axis=-1, out=below)
+    return order, found, np.cumsum(below, axis=-1, out=below)
 
 
 def _last(ordered: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import pandas as pd
 from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import Columns, read_future, read_static
 from titans_ts.frame import LONG_COLUMNS, read_frame
-from titans_ts.panel import Panel, filled
+from titans_ts.panel import Panel, beyond, filled
 from titans_ts.stamps import following
 
 _NOT_DATA: tuple[tuple[Any, str], ...] = (
@@ -76,11 +76,12 @@ def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str, left
 
 def without(panel: Panel, left_out: list[Any]) -> Panel:
     """The panel less the series that ``fit`` left out, with a warning where it has others."""
-    young = [name for name in panel.ids if name in set(left_out)]
-    if not young or len(young) == len(panel.ids):
+    kept = beyond(panel.ids, left_out)
+    if len(kept) in (0, len(panel.ids)):
         return panel
+    young = beyond(panel.ids, kept)
     warn_caller(f"series {young[:8]} began too late for fit, and are left out here, too: only predict(df) takes them.")
-    return panel.of_series([i for i, name in enumerate(panel.ids) if name not in set(young)])
+    return panel.of_series([place for place in panel.places(kept) if place is not None])
 
 
 def _frame_of(series: pd.Series, context: Panel) -> pd.DataFrame:

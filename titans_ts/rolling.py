@@ -125,8 +125,8 @@ def forecast_rows(
         series = torch.arange(N).repeat(K)
         windows = _windows(network, table, origins.repeat_interleave(N), series)
         found = forecast_windows(network, objective, windows, whole).side_by_side(K)
-    stale, unknown = (of(table, origins, config.input_size) for of in (stale_parts, unknown_parts))
-    found = replace(found, stale=stale, unknown=unknown)
+    stale = stale_parts(table, origins, config.input_size)
+    found = replace(found, stale=stale, unknown=unknown_parts(table, origins, config.input_size, stale))
     if begun:
         return found
     # a masked network answers also where a series has not begun

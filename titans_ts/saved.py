@@ -164,7 +164,9 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
                 scores, step, each[0] if each else 1, len(mean), learned["rows"] - network.config.h
             )
     known = zip(learned["pending"], tensors.get("pending", ()), strict=True)
-    pending = {row: _of_all(by, len(mean)) for row, by in known if calibration and _is_scored(calibration, row)}
+    pending = {
+        row: _of_all(by, len(mean)) for row, by in known if calibration and len(calibration.origins(row, row + 1))
+    }
     stood = [_stream(stream, streams[str(i)]) for i, stream in enumerate(learned["streams"])]
     model.position_ = Position(panel, learned["rows"], stood, calibration, pending)
 
@@ -187,10 +189,6 @@ def _by_series(scores: np.ndarray, step: int, each: int, N: int, last: int) -> C
     found = np.full((len(few), scores.shape[1], N), np.nan, dtype=np.float32)
     found[:, :, _once_scored(N, each)] = few.transpose(0, 2, 1)
     return Calibration(found, step * apart, last // step * step % (step * apart))
-
-
-def _is_scored(calibration: Calibration, row: int) -> bool:
-    return (row - calibration.phase) % calibration.step == 0
 
 
 def _of_all(said: Tensor, N: int) -> Tensor:

@@ -15,7 +15,7 @@ from titans_ts.column_units import ONCE, ColumnUnits, Moments
 from titans_ts.exogenous import Columns, calendar_features
 from titans_ts.panel import Panel
 from titans_ts.profile import profiles_of, waves_of
-from titans_ts.spikes import limits_of, single_beyond, spikes_of, wrong_values
+from titans_ts.spikes import limits_of, single_beyond, warn_of_far, without_spikes
 from titans_ts.windows import Table
 from titans_ts.young import Others
 
@@ -161,7 +161,7 @@ class Scaling:
         new = [column for column, place in enumerate(places) if place is None]
         _warn_of_names([panel.ids[column] for column in new], known.ids)
         units = self.units.of_series([0 if place is None else place for place in places])
-        measured = _without_spikes(panel.measured[:, new])
+        measured = without_spikes(panel.measured[:, new])
         own = Units.of(measured, panel.index, self.columns.profile)
         return units.replaced(new, own.resized(self._grown(measured, known)))
 
@@ -171,7 +171,7 @@ class Scaling:
         count = np.isfinite(measured).sum(axis=0)
         young = np.flatnonzero((count > 0) & (count < len(known.values)))
         if len(young):
-            others = Others.of(_without_spikes(known.measured), self.units.deviation)
+            others = Others.of(without_spikes(known.measured), self.units.deviation)
             for place in young:
                 values = measured[:, place]
                 found[place] = others.unit_of(values[np.isfinite(values)]) or np.nan
@@ -244,36 +244,6 @@ class Scaling:
                 f"{said}: it is further from the range of training than that is wide{others}. Is it in another unit? "
                 "If not, fit again on rows that have such values."
             )
-
-
-def warn_of_far(panel: Panel, found: np.ndarray, limits: np.ndarray, counted: np.ndarray | None = None) -> None:
-    """Name the first of these values ``[T, N]``, the range of the others, and what it counts as, if it does."""
-    row, series = np.argwhere(found)[0]
-    low, high = limits[:, series]
-    reach = (high - low) / 3
-    others = f"; so it is with {found.sum() - 1} other values" if found.sum() > 1 else ""
-    counts = "" if counted is None else f"It counts as {counted[row, series]:.6g}. "
-    warn_caller(
-        f"series {panel.ids[series]!r} is {panel.values[row, series]:.6g} at {panel.index[row]}, and from "
-        f"{low + reach:.6g} to {high - reach:.6g} in training{others}. {counts}If that was not measured, make it NaN "
-        "with missing='mask' or 'interpolate': forecasts from a lookback with it mean little."
-    )
-
-
-def without_wrong(panel: Panel, border: int) -> Panel:
-    """The panel of a training on the rows before a border with its wrong values, which a warning names, at the limits
-    of the others (:func:`titans_ts.spikes.wrong_values`), and lines to them no further."""
-    found, limits = wrong_values(panel.measured, border)
-    if not found.any():
-        return panel
-    cut = np.clip(panel.values, *np.where(found.any(axis=0), limits, [[-np.inf], [np.inf]]))
-    values = np.where(found | panel.drawn[..., 0], cut, panel.values)
-    warn_of_far(panel, found, limits, values)
-    return replace(panel, values=values)
-
-
-def _without_spikes(values: np.ndarray) -> np.ndarray:
-    return np.where(spikes_of(values), np.nan, values)
 
 
 def _warn_of_names(new: list[Any], known: list[Any]) -> None:

@@ -1,6 +1,11 @@
 """Single values that lie so far from all others of a series that they are hardly measurements."""
 
+from dataclasses import replace
+
 import numpy as np
+
+from titans_datasets.warn import warn_caller
+from titans_ts.panel import Panel
 
 FAR = 10.0  # times the deviation of a series without them
 GAP = 20.0  # times as far as any other value: the tail of a distribution has none that wide
@@ -42,6 +47,11 @@ def spikes_of(values: np.ndarray) -> np.ndarray:
     return found
 
 
+def without_spikes(values: np.ndarray) -> np.ndarray:
+    """``[T, N]`` with NaN for spikes."""
+    return np.where(spikes_of(values), np.nan, values)
+
+
 def limits_of(values: np.ndarray) -> np.ndarray:
     """The range of each series of ``[T, N]`` and as much again to each side, ``[2, N]``; infinite for one that does not
     change or has no value."""
@@ -70,3 +80,29 @@ def wrong_values(values: np.ndarray, border: int) -> tuple[np.ndarray, np.ndarra
     found = np.concatenate((spikes, single_beyond(values[border:], np.stack((low - reach, high + reach)))))
     within = (values >= low) & (values <= high)
     return found & np.flip(np.maximum.accumulate(np.flip(within, axis=0), axis=0), axis=0), limits
+
+
+def warn_of_far(panel: Panel, found: np.ndarray, limits: np.ndarray, counted: np.ndarray | None = None) -> None:
+    """Name the first of these values ``[T, N]``, the range of the others, and what it counts as, if it does."""
+    row, series = np.argwhere(found)[0]
+    low, high = limits[:, series]
+    reach = (high - low) / 3
+    others = f"; so it is with {found.sum() - 1} other values" if found.sum() > 1 else ""
+    counts = "" if counted is None else f"It counts as {counted[row, series]:.6g}. "
+    warn_caller(
+        f"series {panel.ids[series]!r} is {panel.values[row, series]:.6g} at {panel.index[row]}, and from "
+        f"{low + reach:.6g} to {high - reach:.6g} in training{others}. {counts}If that was not measured, make it NaN "
+        "with missing='mask' or 'interpolate': forecasts from a lookback with it mean little."
+    )
+
+
+def without_wrong(panel: Panel, border: int) -> Panel:
+    """The panel of a training on the rows before a border with its wrong values, which a warning names, at the limits
+    of the others (:func:`wrong_values`), and lines to them no further."""
+    found, limits = wrong_values(panel.measured, border)
+    if not found.any():
+        return panel
+    cut = np.clip(panel.values, *np.where(found.any(axis=0), limits, [[-np.inf], [np.inf]]))
+    values = np.where(found | panel.drawn[..., 0], cut, panel.values)
+    warn_of_far(panel, found, limits, values)
+    return replace(panel, values=values)

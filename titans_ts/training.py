@@ -15,8 +15,9 @@ from titans_ts.holes import PART
 from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.panel import Panel
 from titans_ts.rolling import windows_at_once
-from titans_ts.scaling import Scaling, tensor, without_wrong
+from titans_ts.scaling import Scaling, tensor
 from titans_ts.simba import FLOOR, Simba, SimbaConfig, default_patch, default_reach
+from titans_ts.spikes import without_wrong
 from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, warn_of_sparse, windows_in_batch
 from titans_ts.windows import Table, all_windows_of
 

@@ -86,11 +86,16 @@ def warn_of_young(ids: list[Any], before: Any = None, then: str = "") -> None:
     )
 
 
+def needs_all(panel: Panel, forecaster: "TitansForecaster") -> bool:
+    """Whether no series may be left out: where they are mixed, and of a matrix, which tells them apart by their
+    places."""
+    return forecaster.multivariate or panel.layout == "matrix"
+
+
 def without_young(panel: Panel, forecaster: "TitansForecaster", val_size: int | None) -> Panel:
-    """The panel of ``fit`` less the series that begin too late to train on; whole where they are mixed, which needs
-    all, and of a matrix, whose series are told apart by their places."""
+    """The panel of ``fit`` less the series that begin too late to train on; whole where it :func:`needs_all`."""
     check_length(panel, forecaster.input_size + forecaster.h, "input_size + h")
-    if forecaster.multivariate or panel.layout == "matrix":
+    if needs_all(panel, forecaster):
         return panel
     then = "predict(df) forecasts them, given their rows."
     old = old_enough(panel, forecaster.input_size, forecaster.h, val_size, then=then)

@@ -22,7 +22,7 @@ from titans_ts.forecaster import TitansForecaster
 from titans_ts.panel import beyond
 from titans_ts.scaling import tensor
 from titans_ts.training import train
-from titans_ts.training_rows import warn_of_young
+from titans_ts.training_rows import needs_all, warn_of_young
 from titans_ts.windows import first_rows
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def tune(
         raise ValueError(f"val_size={val_size}: trials are judged by at least h={base.h} rows.")
     trained = rows - val_size - first_rows(tensor(panel.values)).numpy()
     kept = np.flatnonzero(trained >= base.h + LEAST)
-    if 0 < len(kept) < len(trained) and not base.multivariate and panel.layout != "matrix":
+    if 0 < len(kept) < len(trained) and not needs_all(panel, base):
         young = beyond(panel.ids, [panel.ids[i] for i in kept])
         warn_of_young(young, then="No trial learns from them or is judged by them.")
         trained = trained[kept]

@@ -20,23 +20,24 @@ def widening_of(network: Simba, objective: Objective, table: Table, border: int,
     if objective.probabilistic:
         return None
     config, together = network.config, network.config.num_series is not None
-    rows, lanes = table.values.shape[0] - border, table.values.shape[1]
+    lanes = table.values.shape[1] if together else 1
     windows = all_windows_of(table, config.input_size, config.h, border, len(table.values), together)
-    if not len(windows) or rows < config.h:
+    if not len(windows):
         return None
     rng = torch.Generator().manual_seed(seed)
-    some = torch.randperm(len(windows), generator=rng)[: max(1, AT_MOST // (lanes if together else 1))]
+    some = torch.randperm(len(windows), generator=rng)[: max(1, AT_MOST // lanes)]
     origins, series = windows.origins[some], None if windows.series is None else windows.series[some]
+    of = torch.arange(lanes) if series is None else series[:, None, None].long()
+    truth = table.truth.behind(origins[:, None, None].long(), torch.arange(config.h)[:, None], of)
     errors = []
     for share in SHARES:
-        shape = (len(some), lanes if together else 1)
+        shape = (len(some), lanes)
         length = torch.full(shape, min(config.input_size - 1, round(share * config.input_size)))
         # the newest step is known; every other hole lies before a series that has only begun
         start = (torch.rand(shape, generator=rng) * (config.input_size - length)).int()
         start[::2] = 0
         holed = Windows(table, config.input_size, config.h, origins, series, Holes(start, start + length.int()))
         found = forecast_windows(network, objective, holed)
-        truth = torch.cat([holed[part.tolist()].y for part in torch.arange(len(some)).split(AT_MOST)])
         error = (truth - found.point).abs() / found.spread.clamp(min=FLOOR)[:, None]
         errors.append(error.nanmean())
     found_by = torch.stack(errors)

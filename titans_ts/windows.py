@@ -210,9 +210,9 @@ def stale_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | None
     return ((origins[:, None] - 1 - newest) / input_size).clamp(max=1)
 
 
-def unknown_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | None:
-    """How much of each lookback is not known, ``[K, N]``, from 0 to 1, but for what lies behind its newest value
-    (:func:`stale_parts`). None where all is."""
+def unknown_parts(table: Table, origins: Tensor, input_size: int, stale: Tensor | None) -> Tensor | None:
+    """How much of each lookback is not known, ``[K, N]``, from 0 to 1, but for what lies behind its newest value, which
+    is ``stale`` (:func:`stale_parts`). None where all is."""
     start, stop = max(0, int(origins.min()) - input_size), int(origins.max())
     hidden = table.values[start:stop].isnan()
     if not hidden.any():
@@ -221,7 +221,6 @@ def unknown_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | No
     count = before[origins - start] - before[(origins - start - input_size).clamp(min=0)]
     early = (input_size - origins).clamp(min=0)[:, None]  # rows before the first of the table
     part = (count + early) / input_size
-    stale = stale_parts(table, origins, input_size)
     return part if stale is None else (part - stale).clamp(min=0)
 
 

@@ -78,3 +78,13 @@ def to_long():
         return wide.reset_index().melt("ds", var_name="unique_id", value_name="y")[["unique_id", "ds", "y"]]
 
     return melt
+
+
+@pytest.fixture(scope="session")
+def two_waves():
+    """Two series of 500 hours, in which what follows depends on what was long ago."""
+    rng = np.random.default_rng(1)
+    t = np.arange(500)
+    columns = {"a": np.sin(t / 3) * (1 + (t // 50) % 2), "b": 50 * np.cos(t / 4) + 200}
+    frame = pd.DataFrame(columns, index=pd.date_range("2024-01-01", periods=500, freq="h", name="ds"))
+    return frame + 0.05 * frame.std().to_numpy() * rng.normal(size=frame.shape)

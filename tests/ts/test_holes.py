@@ -8,7 +8,7 @@ import torch
 from titans_ts import TitansForecaster
 from titans_ts.holes import PART, Holes
 from titans_ts.widening import SHARES, widened
-from titans_ts.windows import Table, Windows, unknown_parts
+from titans_ts.windows import Table, Windows, stale_parts, unknown_parts
 from titans_ts.young import Others
 
 
@@ -70,14 +70,14 @@ def test_what_is_not_known_of_a_lookback_is_counted_once():
     values[:20, 1] = torch.nan
     values[40:, 2] = torch.nan
     origins = torch.tensor([5, 12, 30, 41, 55])
-    found = unknown_parts(Table(values), origins, 12)
+    found = unknown_parts(Table(values), origins, 12, stale_parts(Table(values), origins, 12))
     for k, origin in enumerate(origins.tolist()):
         for n in range(4):
             lookback = [None] * max(0, 12 - origin) + values[max(0, origin - 12) : origin, n].tolist()
             known = [value is not None and np.isfinite(value) for value in lookback]
             newest = max((i for i, there in enumerate(known) if there), default=-1)
             assert found[k, n] * 12 == pytest.approx(sum(not there for there in known[: newest + 1]), abs=1e-5)
-    assert unknown_parts(Table(values.nan_to_num()), torch.tensor([12, 30]), 12) is None
+    assert unknown_parts(Table(values.nan_to_num()), torch.tensor([12, 30]), 12, None) is None
 
 
 def test_a_widening_is_that_of_its_share_and_between_shares_in_straight_lines():

@@ -4,7 +4,6 @@ import warnings
 from copy import copy
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -12,13 +11,8 @@ from titans_ts import online
 
 
 @pytest.fixture(scope="module")
-def waves():
-    """Two series of 500 hours."""
-    rng = np.random.default_rng(1)
-    t = np.arange(500)
-    columns = {"a": np.sin(t / 3) * (1 + (t // 50) % 2), "b": 50 * np.cos(t / 4) + 200}
-    frame = pd.DataFrame(columns, index=pd.date_range("2024-01-01", periods=500, freq="h", name="ds"))
-    return frame + 0.05 * frame.std().to_numpy() * rng.normal(size=frame.shape)
+def waves(two_waves):
+    return two_waves
 
 
 @pytest.fixture(scope="module")

@@ -315,8 +315,10 @@ class StopError(Exception):
 def test_a_series_without_rows_to_train_on_is_left_out_of_a_search(tiny, wide, to_long):
     long = to_long(wide)
     frame = long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[97])]
-    space = {"input_size": [8, 12]}
-    chosen = lambda trial, facts: {k: trial.suggest_categorical(k, v) for k, v in space.items()}  # noqa: E731
+
+    def chosen(trial, facts):
+        return {"input_size": trial.suggest_categorical("input_size", [8, 12])}
+
     with pytest.warns(UserWarning, match=r"\['b'\]\. No trial learns from them or is judged by them\."):
         found = tune(frame, tiny(max_epochs=1), space=chosen, n_trials=2, random_state=0, verbose=0)
     alone = tune(

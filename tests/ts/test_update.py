@@ -22,23 +22,14 @@ from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.windows import Table
 
 
-def two_waves():
-    """Two series of 500 hours, in which what follows depends on what was long ago."""
-    rng = np.random.default_rng(1)
-    t = np.arange(500)
-    columns = {"a": np.sin(t / 3) * (1 + (t // 50) % 2), "b": 50 * np.cos(t / 4) + 200}
-    frame = pd.DataFrame(columns, index=pd.date_range("2024-01-01", periods=500, freq="h", name="ds"))
-    return frame + 0.05 * frame.std().to_numpy() * rng.normal(size=frame.shape)
-
-
 @pytest.fixture
-def waves():
-    return two_waves()
+def waves(two_waves):
+    return two_waves.copy()
 
 
 @pytest.fixture(scope="module")
-def trained(tiny):
-    model = tiny(max_epochs=3).fit(two_waves().iloc[:400])
+def trained(tiny, two_waves):
+    model = tiny(max_epochs=3).fit(two_waves.iloc[:400])
     assert model.memory_ is not None
     return model
 
