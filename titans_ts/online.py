@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from titans_core import MemoryState, neural_memory
 from titans_core.nn.dropout import Dropout
-from titans_core.nn.norms import RMSNorm, normalised
+from titans_core.nn.norms import RMSNorm, gated, unit_silu
 from titans_core.ops.memory import read_memory
 
 SPAN = 96
@@ -140,11 +140,11 @@ class OnlineMemory(nn.Module):
         return self.norm(F.gelu(self.embed(both))), scale
 
     def _heads(self, layer: nn.Module, code: Tensor, unit: bool = False) -> Tensor:
-        heads = F.silu(layer(code)).unflatten(-1, (HEADS, -1))
-        return normalised(heads) if unit else heads
+        heads = layer(code).unflatten(-1, (HEADS, -1))
+        return unit_silu(heads) if unit else F.silu(heads)
 
     def _correct(self, out: Tensor, asked: Tensor, scale: Tensor) -> Tensor:
-        recalled = self.out_norm(out).flatten(-2) * F.silu(self.out_gate(asked))
+        recalled = gated(self.out_norm, out, self.out_gate(asked))
         return (self.out(self.dropout(recalled)) + self.direct(self.dropout(asked))) * scale
 
 

@@ -28,12 +28,11 @@ class CausalConv(nn.Module):
         """
         weight, bias = self.weight[channels], self.bias[channels]
         before = weight.shape[-1] - 1
-        if tail is None:
-            tail = x.new_zeros(x.shape[0], before, x.shape[2])
-        x = torch.cat((tail.to(x.dtype), x), dim=1)
+        tail = x.new_zeros(x.shape[0], before, x.shape[2]) if tail is None else tail.to(x.dtype)
         # on a CPU several times faster than conv1d, and no transposes
-        y = _Taps.apply(x, weight.to(x.dtype), bias.to(x.dtype))
-        return y, x[:, x.shape[1] - before :].clone()  # a view would keep all of x in memory
+        y = _Taps.apply(x, tail, weight.to(x.dtype), bias.to(x.dtype))
+        ends = torch.cat((tail, x[:, max(0, x.shape[1] - before) :]), dim=1)
+        return y, ends[:, ends.shape[1] - before :].clone()  # a view would keep all of it in memory
 
 
 class SwiGLU(nn.Module):
@@ -67,37 +66,48 @@ class Gate(nn.Module):
 
 
 class _Taps(torch.autograd.Function):
-    """``y_t = bias + sum_lag weight[lag] x[t + lag]``, with its gradient: one pass over the data for each tap, and of
-    several sequences over a few at a time, so that the next pass finds them in a CPU's caches."""
+    """``y_t = bias + sum_s weight[-1 - s] x[t - s]``, where ``tail`` stands before x, with its gradient: one pass over
+    the data for each s, and of several sequences over a few at a time, so that the next pass finds them in a CPU's
+    caches."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        T = x.shape[1] - weight.shape[1] + 1
-        taps = _taps(weight)
-        y = x.new_empty(len(x), T, x.shape[2])
+    def forward(ctx: Any, x: Tensor, tail: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, tail, weight)
+        newest, *older = _taps(weight)
+        y = torch.empty_like(x, memory_format=torch.contiguous_format)
         for rows in _few(x):
-            y[rows] = bias
-            for lag, tap in enumerate(taps):
-                y[rows].addcmul_(x[rows, lag : lag + T], tap)
+            torch.addcmul(bias, x[rows], newest, out=y[rows])
+            for s, tap in enumerate(older, 1):
+                for there, here in _shifted(x[rows], tail[rows], y[rows], s):
+                    here.addcmul_(there, tap)
         return y
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, weight = ctx.saved_tensors
-        T, taps = dy.shape[1], _taps(weight)
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, ...]:
+        x, tail, weight = ctx.saved_tensors
+        newest, *older = _taps(weight)
         # sums over all tokens: of half precision in float32
         wide = torch.promote_types(x.dtype, torch.float32)
-        dx, dtaps = torch.zeros_like(x), [torch.zeros_like(tap, dtype=wide) for tap in taps]
+        dtaps = [torch.zeros_like(newest, dtype=wide) for _ in range(1 + len(older))]
         again = torch.is_grad_enabled()  # the gradient is to be differentiated itself
+        dx, dtail = dy * newest if again else torch.empty_like(dy), torch.zeros_like(tail)
         for rows in [slice(None)] if again else _few(x):
             # one buffer for all products
-            product = None if again else torch.empty_like(dy[rows])
-            for lag, tap in enumerate(taps):
-                dx[rows, lag : lag + T].addcmul_(dy[rows], tap)
-                of_rows = torch.mul(x[rows, lag : lag + T], dy[rows], out=product)
-                dtaps[lag] = dtaps[lag] + of_rows.sum((0, 1), dtype=wide)
-        return dx, torch.stack(dtaps, dim=-1).to(weight.dtype), dy.sum((0, 1))
+            room = None if again else torch.mul(dy[rows], newest, out=dx[rows]).new_empty(dy[rows].shape)
+            for s, tap in enumerate((newest, *older)):
+                if s > 0:
+                    for there, here in _shifted(dx[rows], dtail[rows], dy[rows], s):
+                        there.addcmul_(here, tap)
+                for there, here in _shifted(x[rows], tail[rows], dy[rows], s):
+                    product = torch.mul(there, here, out=None if room is None else room[:, : here.shape[1]])
+                    dtaps[s] = dtaps[s] + product.sum((0, 1), dtype=wide)
+        return dx, dtail, torch.stack(dtaps[::-1], dim=-1).to(weight.dtype), dy.sum((0, 1))
+
+
+def _shifted(x: Tensor, tail: Tensor, y: Tensor, s: int) -> tuple[tuple[Tensor, Tensor], ...]:
+    """What stands s tokens before those of y, in x and in its tail, each beside its part of y: views."""
+    early, at = min(s, y.shape[1]), tail.shape[1] - s
+    return (x[:, : y.shape[1] - early], y[:, early:]), (tail[:, at : at + early], y[:, :early])
 
 
 def _few(x: Tensor) -> list[slice]:
@@ -109,5 +119,6 @@ def _few(x: Tensor) -> list[slice]:
 
 
 def _taps(weight: Tensor) -> tuple[Tensor, ...]:
-    """The filters of all channels by lag, each contiguous: with a stride, products take six times as long on CPU."""
-    return weight.mT.contiguous().unbind(0)
+    """The filters of all channels, from that of the newest token back, each contiguous: with a stride, products take
+    six times as long on CPU."""
+    return weight.mT.contiguous().unbind(0)[::-1]

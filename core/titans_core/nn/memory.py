@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from titans_core.checks import at_least
 from titans_core.nn.layers import CausalConv
-from titans_core.nn.norms import RMSNorm, normalised
+from titans_core.nn.norms import RMSNorm, gated, unit_silu
 from titans_core.nn.state import NeuralMemoryState
 from titans_core.ops.memory import MemoryState, neural_memory, read_memory
 from titans_core.ops.memory.api import check_activation, check_forget_to
@@ -157,7 +157,7 @@ class NeuralMemory(nn.Module):
         if self.conv is not None:
             tail = None if state is None or state.tail is None else state.tail[..., queries]
             q, _ = self.conv(q, tail, queries)
-        q = normalised(F.silu(q).unflatten(-1, (self.num_heads, -1)))
+        q = unit_silu(q.unflatten(-1, (self.num_heads, -1)))
         memory = self._start() if state is None else state.memory.weights
         return self._finish(read_memory(q, memory, self.activation), x)
 
@@ -217,9 +217,9 @@ class NeuralMemory(nn.Module):
         qkv, tail = self.qkv(x), None
         if self.conv is not None:
             qkv, tail = self.conv(qkv, None if state is None else state.tail)
-        qk, v = F.silu(qkv).unflatten(-1, (3 * self.num_heads, -1)).split((2 * self.num_heads, self.num_heads), dim=-2)
-        q, k = normalised(qk).chunk(2, dim=-2)
-        return q, k, normalised(v) if self.unit_values else v, tail
+        qk, v = qkv.unflatten(-1, (3 * self.num_heads, -1)).split((2 * self.num_heads, self.num_heads), dim=-2)
+        q, k = unit_silu(qk).chunk(2, dim=-2)
+        return q, k, unit_silu(v) if self.unit_values else F.silu(v), tail
 
     def _gate(self, x: Tensor, state: NeuralMemoryState | None) -> tuple[dict[str, Tensor], Tensor | None]:
         """Post-activation gates ``[B, T, H]`` by name.
@@ -262,5 +262,4 @@ class NeuralMemory(nn.Module):
         )
 
     def _finish(self, out: Tensor, x: Tensor) -> Tensor:
-        out = self.norm(out).flatten(-2)
-        return self.out(out * F.silu(self.out_gate(x)))
+        return self.out(gated(self.norm, out, self.out_gate(x)))

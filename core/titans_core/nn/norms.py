@@ -1,4 +1,4 @@
-"""Vectors of one length: by their root mean square with learned weights, or to length 1.
+"""Vectors of one length: by their root mean square with learned weights, or to length 1 behind SiLU.
 
 On a CPU torch makes both of many small operations, and so their gradients, several times what they need. Here these are
 written out; everywhere else, and where torch compiles, torch's own run.
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from titans_core.nn.eager import eager_on_cpu
 
-__all__ = ["RMSNorm", "normalised"]
+__all__ = ["RMSNorm", "gated", "unit_silu"]
 
 
 class RMSNorm(nn.RMSNorm):
@@ -31,15 +31,25 @@ class RMSNorm(nn.RMSNorm):
         return super().forward(x)
 
 
-def normalised(x: Tensor) -> Tensor:
-    """Vectors of length 1 along the last dimension, in the dtype that they have."""
+def gated(norm: RMSNorm, x: Tensor, gate: Tensor) -> Tensor:
+    """``norm(x) * silu(gate)`` for vectors ``[..., heads, d]`` and gates ``[..., heads * d]``, in the shape of these
+    (section 4.4)."""
+    own = type(norm) is RMSNorm and not norm._forward_hooks and not norm._forward_pre_hooks
+    if own and _precise(x) and x.dtype == norm.weight.dtype == gate.dtype:
+        y: Tensor = _Gated.apply(x, norm.weight, gate, norm.eps)
+        return y
+    return norm(x).flatten(-2) * F.silu(gate)
+
+
+def unit_silu(x: Tensor) -> Tensor:
+    """SiLU, then vectors of length 1 along the last dimension (section 4.4), in the dtype that they have."""
     # torch's own bound of the norm is 0 in float16, and a row of zeros then has a gradient of NaN
     least = max(1e-12, torch.finfo(x.dtype).tiny)
     if _precise(x):
-        y: Tensor = _Normalised.apply(x, least)
+        y: Tensor = _UnitSiLU.apply(x, least)
         return y
     # autocast on CUDA takes the norm in float32, and gives that back
-    return F.normalize(x, dim=-1, eps=least).to(x.dtype)
+    return F.normalize(F.silu(x), dim=-1, eps=least).to(x.dtype)
 
 
 def _precise(x: Tensor) -> bool:
@@ -66,35 +76,69 @@ class _RMSNorm(torch.autograd.Function):
             x, weight = x.view_as(x), weight.view_as(weight)
             y = F.rms_norm(x, weight.shape, weight, ctx.eps)
             return _differentiable(y, (x, weight), dy, ctx.needs_input_grad)
-        dim = x.shape[-1]
-        product = dy * x
-        with torch.autocast("cpu", enabled=False):
-            along = (product.reshape(-1, dim) @ weight).view(r.shape)  # the sum over a vector of dy w x
-        dweight = product.mul_(r).reshape(-1, dim).sum(0)
-        dx = torch.mul(dy, weight, out=product)
-        return dx.addcmul_(x, along.mul_(r).mul_(r).div_(dim), value=-1).mul_(r), dweight, None
+        return *_rms_gradient(dy, x, weight, r), None
 
 
-class _Normalised(torch.autograd.Function):
-    """``y = x r`` with ``r = 1 / |x|``, so ``dx = r (dy - y (dy . y))``. Below the least norm r is a constant."""
+def _rms_gradient(dy: Tensor, x: Tensor, weight: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """Of x and of the weight, for that of ``x r w``."""
+    dim = x.shape[-1]
+    product = dy * x
+    with torch.autocast("cpu", enabled=False):
+        along = (product.reshape(-1, dim) @ weight).view(r.shape)  # the sum over a vector of dy w x
+    dweight = product.mul_(r).reshape(-1, dim).sum(0)
+    dx = torch.mul(dy, weight, out=product)
+    return dx.addcmul_(x, along.mul_(r).mul_(r).div_(dim), value=-1).mul_(r), dweight
+
+
+class _Gated(torch.autograd.Function):
+    """``y = n s`` with ``n = x r w`` and ``s = silu(gate)``. Neither n nor s is kept."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, least: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, gate: Tensor, eps: float) -> Tensor:
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        short = norm < least
-        r = norm.clamp_(min=least).reciprocal_()
-        y = x * r
-        ctx.save_for_backward(x, y, r, short)
-        ctx.least = least
-        return y
+        r = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        ctx.save_for_backward(x, weight, gate, r)
+        ctx.eps = eps
+        return torch.mul(x, r).mul_(weight).flatten(-2).mul_(F.silu(gate))
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, r, short = ctx.saved_tensors
+        x, weight, gate, r = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return _differentiable(F.normalize(x, dim=-1, eps=ctx.least), (x,), dy, ctx.needs_input_grad)
-        along = (dy * y).sum(-1, keepdim=True).masked_fill_(short, 0)
-        return torch.addcmul(dy, y, along, value=-1).mul_(r), None
+            # views, as one may be made of another
+            x, weight, gate = x.view_as(x), weight.view_as(weight), gate.view_as(gate)
+            y = F.rms_norm(x, weight.shape, weight, ctx.eps).flatten(-2) * F.silu(gate)
+            return _differentiable(y, (x, weight, gate), dy, ctx.needs_input_grad)
+        s = F.silu(gate)
+        n = torch.mul(x, r).mul_(weight).flatten(-2)
+        dgate = torch.ops.aten.silu_backward(n.mul_(dy), gate)
+        dx, dweight = _rms_gradient(s.mul_(dy).view_as(x), x, weight, r)
+        return dx, dweight, dgate, None
+
+
+class _UnitSiLU(torch.autograd.Function):
+    """``y = s r`` with ``s = silu(x)`` and ``r = 1 / |s|``, so ``ds = r (dy - s r^2 (dy . s))``. Below the least norm r
+    is a constant. Of all this x and r are kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, least: float) -> Tensor:
+        y = F.silu(x)
+        norm = torch.linalg.vector_norm(y, dim=-1, keepdim=True)
+        short = norm < least
+        r = norm.clamp_(min=least).reciprocal_()
+        ctx.save_for_backward(x, r, short)
+        ctx.least = least
+        return y.mul_(r)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, r, short = ctx.saved_tensors
+        s = F.silu(x)
+        if torch.is_grad_enabled():
+            return _differentiable(F.normalize(s, dim=-1, eps=ctx.least), (x,), dy, ctx.needs_input_grad)
+        along = (dy * s).sum(-1, keepdim=True).masked_fill_(short, 0).mul_(r).mul_(r)
+        ds = torch.addcmul(dy, s, along, value=-1).mul_(r)
+        return torch.ops.aten.silu_backward(ds, x), None
 
 
 def _differentiable(

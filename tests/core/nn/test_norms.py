@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from titans_core.nn.dropout import Dropout
-from titans_core.nn.norms import RMSNorm, normalised
+from titans_core.nn.norms import RMSNorm, gated, unit_silu
 
 SHAPES = [(7,), (3, 5), (2, 3, 4, 16), (0, 8)]
 
@@ -34,34 +34,59 @@ def test_rms_norm_and_its_gradients_are_those_of_torch(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_normalised_and_its_gradient_are_those_of_torch(shape):
+def test_unit_silu_and_its_gradient_are_those_of_torch(shape):
     x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
     dy = torch.randn(shape, dtype=torch.float64)
-    y, expected = normalised(x), F.normalize(x, dim=-1)
+    y, expected = unit_silu(x), F.normalize(F.silu(x), dim=-1)
     torch.testing.assert_close(y, expected, rtol=0, atol=1e-15)
     (found,), (right,) = (torch.autograd.grad(out, x, dy) for out in (y, expected))
     torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4, 16), (0, 2, 8)])
+def test_gated_vectors_and_their_gradients_are_those_of_torch(shape):
+    norm = norm_of(shape[-1])
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    gate = torch.randn(*shape[:-2], shape[-2] * shape[-1], dtype=torch.float64, requires_grad=True)
+    dy, inputs = torch.randn_like(gate), (x, norm.weight, gate)
+    y, expected = gated(norm, x, gate), torchs(norm, x).flatten(-2) * F.silu(gate)
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-14)
+    found, right = (torch.autograd.grad(out, inputs, dy) for out in (y, expected))
+    for own, torchs_own in zip(found, right, strict=True):
+        torch.testing.assert_close(own, torchs_own, rtol=1e-12, atol=1e-13)
+
+
+def test_gated_vectors_that_are_gated_by_themselves_are_differentiated_again():
+    norm = norm_of(4)
+    x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x: gated(norm, x, x.flatten(-2)), (x,))
+
+
+def test_what_hangs_on_a_norm_is_called_where_it_gates():
+    norm, x, gate = norm_of(4), torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(2, 12, dtype=torch.float64)
+    norm.register_forward_hook(lambda module, given, y: 2 * y)
+    torch.testing.assert_close(gated(norm, x, gate), 2 * torchs(norm, x).flatten(-2) * F.silu(gate))
 
 
 def test_vectors_in_any_layout_have_the_norms_of_their_copies():
     norm = norm_of(4)
     x = torch.randn(2, 4, 5, dtype=torch.float64).mT.requires_grad_()
     copy = x.detach().contiguous().requires_grad_()
-    for f in (norm, normalised):
+    for f in (norm, unit_silu):
         dy = torch.randn(2, 4, 5, dtype=torch.float64).mT
         there, here = (torch.autograd.grad(f(z), z, dy)[0] for z in (x, copy))
-        torch.testing.assert_close(f(x), f(copy), rtol=0, atol=0)
+        torch.testing.assert_close(f(x), f(copy), rtol=1e-15, atol=0)  # torch's SiLU ends otherwise in other layouts
         torch.testing.assert_close(there, here, rtol=1e-14, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_vectors_too_short_to_be_normalised_have_a_finite_gradient(dtype):
+def test_vectors_too_short_for_a_length_of_1_have_a_finite_gradient(dtype):
     x = torch.zeros(3, 4, dtype=dtype)
     x[1] = torch.tensor([3e-13, -4e-13, 0, 0], dtype=dtype)
     x[2, 0] = 2.0
     x.requires_grad_()
     dy = torch.ones(3, 4, dtype=dtype)
-    found, right = (torch.autograd.grad(y, x, dy)[0] for y in (normalised(x), F.normalize(x, dim=-1)))
+    found, right = (torch.autograd.grad(y, x, dy)[0] for y in (unit_silu(x), F.normalize(F.silu(x), dim=-1)))
     assert found.isfinite().all()
     torch.testing.assert_close(found, right)
 
@@ -73,8 +98,8 @@ def test_gradients_can_be_differentiated_again():
     assert torch.autograd.gradgradcheck(
         lambda x, w: torch.func.functional_call(norm, {"weight": w}, (x,)), (x, norm.weight.detach().requires_grad_())
     )
-    assert torch.autograd.gradcheck(normalised, (x,))
-    assert torch.autograd.gradgradcheck(normalised, (x,))
+    assert torch.autograd.gradcheck(unit_silu, (x,))
+    assert torch.autograd.gradgradcheck(unit_silu, (x,))
 
 
 def test_a_weight_that_is_made_of_what_it_weighs_has_its_gradient_once():
@@ -99,9 +124,9 @@ def test_autocast_does_not_round_the_gradient_of_float32():
 
 def test_functions_can_be_transformed():
     norm, x = norm_of(5), torch.randn(3, 5, dtype=torch.float64)
-    each = torch.func.vmap(torch.func.grad(lambda row: normalised(norm(row)).pow(3).sum()))(x)
+    each = torch.func.vmap(torch.func.grad(lambda row: unit_silu(norm(row)).pow(3).sum()))(x)
     rows = x.clone().requires_grad_()
-    (right,) = torch.autograd.grad(normalised(norm(rows)).pow(3).sum(), rows)
+    (right,) = torch.autograd.grad(unit_silu(norm(rows)).pow(3).sum(), rows)
     torch.testing.assert_close(each, right, rtol=1e-12, atol=1e-14)
 
 
@@ -136,17 +161,23 @@ def test_float32_is_as_near_to_float64_as_torchs_own():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_takes_the_norm_as_torch_does(dtype):
     x = torch.randn(6, 16).to(dtype)
-    assert normalised(x).dtype == dtype
-    torch.testing.assert_close(normalised(x), F.normalize(x, dim=-1), rtol=0, atol=0)
-    norm = RMSNorm(16).to(dtype)
+    assert unit_silu(x).dtype == dtype
+    torch.testing.assert_close(unit_silu(x), F.normalize(F.silu(x), dim=-1), rtol=0, atol=0)
+    norm, gate = RMSNorm(16).to(dtype), torch.randn(3, 32).to(dtype)
     torch.testing.assert_close(norm(x), torchs(norm, x), rtol=0, atol=0)
+    expected = torchs(norm, x).view(3, 32) * F.silu(gate)
+    torch.testing.assert_close(gated(norm, x.view(3, 2, 16), gate), expected, rtol=0, atol=0)
 
 
 def test_norms_compile_to_one_graph():
     norm = norm_of(8)
     x = torch.randn(3, 8, dtype=torch.float64, requires_grad=True)
-    compiled = torch.compile(lambda x: normalised(norm(x)), fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(x), normalised(norm(x)), rtol=1e-12, atol=1e-14)
+
+    def both(x):
+        return gated(norm, unit_silu(norm(x)).unsqueeze(-2), x)
+
+    compiled = torch.compile(both, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), both(x), rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.2, 0.5, 0.99])

@@ -77,7 +77,8 @@ def test_without_gradients_no_chunk_leaves_its_weights(make_inputs, mode):
         return numbers.peak
 
     weights_and_momentum = 2 * (d * h + h * d) * 4  # bytes
-    assert peak(512) - peak(256) < 256 // C * weights_and_momentum
+    # both longer than the pieces that are read together
+    assert peak(4096) - peak(2048) < 2048 // C * weights_and_momentum
 
 
 @pytest.mark.parametrize("momentum", [True, False])
@@ -182,9 +183,7 @@ def test_an_engine_knows_how_large_its_tapes_are(backend, depth):
     WS = [torch.randn(P, 2 * d, d, device=device) for _ in range(depth)]
     engine = engine_of(backend)("silu", 2, [])
     *_, segments = run_pieces(engine, Inputs(q, k, v, c), WS, [ws[:, :d] for ws in WS], True)
-    kept = {
-        x.untyped_storage()._cdata: x.nbytes for _, tapes in segments for tape in tapes for x in beside_weights(tape)
-    }
+    kept = {x.untyped_storage()._cdata: x.nbytes for _, tape in segments for x in beside_weights(tape)}
     assert sum(kept.values()) == 4 * N * P * C * engine.tape_width(C, [d] * depth)
 
 

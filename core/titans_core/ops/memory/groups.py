@@ -19,13 +19,13 @@ GROUP_ROWS = 512
 GROUP_BYTES = 4 * 2**20
 
 
-class Group(NamedTuple):
-    """Some pieces that were run: which they are, what each starts with, the first one's anchor, and the tapes."""
+class Tape(NamedTuple):
+    """Pieces that were run, in groups."""
 
     part: slice
-    WS: list[Layers]
-    anchor: Layers
-    stored: StoreTape
+    anchor: Layers  # of the first piece, [P, d, d']
+    WS: list[Layers]  # of each group, what its pieces start with, [g, P, n d, d']
+    stored: StoreTape  # of all N pieces in one tensor each: of many small ones much memory is lost between them
     seen: ReadTape
 
 
@@ -51,47 +51,101 @@ class Groups(Engine):
     @staticmethod
     def tape_width(C: int, widths: list[int]) -> int:
         *hidden, last = widths
-        return last + 3 * sum(hidden) + C * len(widths)
+        return last + 2 * sum(hidden) + C * len(widths)
 
     def forward(
         self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Layers]
-    ) -> tuple[list[Group], Layers, Layers]:
+    ) -> tuple[Tape | None, Layers, Layers]:
         phi = ACTIVATIONS[self.activation]
-        pieces, WS, anchor = start
-        _, P, C, _ = inputs.q.shape
-        length = max(1, min(GROUP_ROWS // (P * C), GROUP_BYTES // sum(ws.nbytes for ws in WS)))
-        groups = []
-        used: list[Layers] = []
-        for part in cut_into(pieces, length):
-            if part.start > pieces.start:
-                anchor = weights(WS, self.n)
+        inputs, y = inputs.cut(start.part), y[start.part]
+        groups = self._groups(inputs, start.WS)
+        first, *_ = sizes = [part.stop - part.start for part in groups]
+        stored, seen = _empty_tape(inputs, start, len(y) if keep else first)
+        WS = [ws[None] for ws in start.WS] if first == 1 else _places(start.WS, first, room)
+        if first > 1:
+            for place, ws in zip(WS, start.WS, strict=True):
+                place[0].copy_(ws)
+        tape = Tape(start.part, start.anchor, [], stored, seen)
+        anchor = start.anchor
+        for part, then in zip(groups, [*sizes[1:], 1], strict=True):
             q, k, v, c = inputs.cut(part)
-            starts, inner, stored = store(k, v, c, WS, anchor, self.base, room, phi)
-            y[part], seen = read(q, c, self._joined(starts[:-1]), inner, phi)
+            after = _places(start.WS, then, room)
+            starts = [*_each(WS), [ws[0] for ws in after]]
+            stored, seen = _cut(tape, part if keep else slice(0, len(q)))
+            inner = store(k, v, c, starts, anchor, self.base, stored, phi)
+            read(q, c, self._joined(WS), inner, y[part], seen, phi)
+            last_anchor = weights(starts[-2], self.n) if len(q) > 1 else anchor
             if keep:
-                groups.append(Group(part, starts[:-1], anchor, stored, seen))
-            else:  # the next group starts with the last of these, and the one before may be the last anchor
-                room.extend(used)
-                used = starts[1:]
-            if len(starts) > 2:
-                anchor = weights(starts[-2], self.n)
-            WS = starts[-1]
-        return groups, WS, anchor
+                tape.WS.append(WS)
+            elif part.start > 0 and part.stop < len(y):
+                room.append(WS)
+            WS, anchor = after, weights(starts[-1], self.n)
+        return tape if keep else None, [ws[0] for ws in WS], last_anchor
 
-    def backward(self, inputs: Inputs, grads: Inputs, tape: Group, dy: Tensor, flow: Backflow) -> None:
+    def backward(self, inputs: Inputs, grads: Inputs, tape: Tape, dy: Tensor, flow: Backflow) -> None:
         phi = ACTIVATIONS[self.activation]
-        q, k, _, c = inputs.cut(tape.part)
-        dq, dk, dv, dc = grads.cut(tape.part)
-        inner, slopes, bends = replay(k, tape.stored, phi)
-        dq[:], to_store = read_gradient(dy[tape.part], q, c, dc, self._joined(tape.WS), inner, tape.seen, phi)
-        dk[:], dv[:] = store_gradient(c, dc, tape.WS, tape.anchor, self.base, inner, slopes, bends, to_store, flow)
+        inputs, grads, dy = inputs.cut(tape.part), grads.cut(tape.part), dy[tape.part]
+        groups = self._groups(inputs, [ws[0] for ws in tape.WS[0]])
+        for part, WS in zip(reversed(groups), reversed(tape.WS), strict=True):
+            q, k, _, c = inputs.cut(part)
+            dq, dk, dv, dc = grads.cut(part)
+            starts, (stored, seen) = _each(WS), _cut(tape, part)
+            first = tape.anchor if part.start == 0 else None
+            inner, slopes, bends = replay(k, stored, self._anchors(WS, first), phi)
+            dq[:], to_store = read_gradient(dy[part], q, c, dc, self._joined(WS), inner, seen, phi)
+            dk[:], dv[:] = store_gradient(
+                c, dc, starts, first or weights(starts[0], self.n), self.base, inner, slopes, bends, to_store, flow
+            )
+            if part.start > 0:
+                flow.to_weights(self.n)
 
-    def release(self, tape: Group, room: list[Layers]) -> None:
-        room.extend(tape.WS[1:])  # the first is the group's before, or the segment's start
+    def release(self, tape: Tape, room: list[Layers]) -> None:
+        room.extend(tape.WS[1:])  # the first may be the segment's start
 
-    def _joined(self, WS: list[Layers]) -> Layers:
-        """What each piece reads, ``[pieces * P, ...]`` for each layer: its ``WS`` ``[P, ...]``, below that the base."""
-        joined = [ws[0] if len(ws) == 1 else torch.cat(ws) for ws in zip(*WS, strict=True)]
+    def _joined(self, WS: Layers) -> Layers:
+        """What pieces read, ``[pieces * P, ...]`` for each layer: their ``WS``, below that the base."""
+        joined = [ws.flatten(0, 1) for ws in WS]
         if not self.base:
             return joined
-        return [join(ws, w.repeat(len(WS), 1, 1)) for ws, w in zip(joined, self.base, strict=True)]
+        return [join(ws, w.repeat(len(WS[0]), 1, 1)) for ws, w in zip(joined, self.base, strict=True)]
+
+    def _anchors(self, WS: Layers, first: Layers | None) -> Layers:
+        """Where pieces take their gradients, ``[pieces * P, d, d']`` for each layer: at their W, or the first of them
+        elsewhere."""
+        own = weights(WS, self.n)
+        if first is None:
+            return [w.flatten(0, 1) for w in own]
+        return [torch.cat((A, w[1:].flatten(0, 1))) for A, w in zip(first, own, strict=True)]
+
+    @staticmethod
+    def _groups(inputs: Inputs, WS: Layers) -> list[slice]:
+        N, P, C, _ = inputs.q.shape
+        length = max(1, min(GROUP_ROWS // (P * C), GROUP_BYTES // sum(ws.nbytes for ws in WS)))
+        return cut_into(slice(0, N), length)
+
+
+def _empty_tape(inputs: Inputs, start: Start, rows: int) -> tuple[StoreTape, ReadTape]:
+    P, C, V = inputs.v.shape[1:]
+    new = inputs.k.new_empty
+    Z, Y = ([new(rows, P, C, A.shape[-1]) for A in start.anchor[:-1]] for _ in range(2))
+    return StoreTape(Z, new(rows, P, C, V)), ReadTape(Y, [new(rows, P, C, C) for _ in start.anchor])
+
+
+def _cut(tape: Tape, part: slice) -> tuple[StoreTape, ReadTape]:
+    """What some pieces stored and saw: views."""
+    Z, Y, seen = ([x[part] for x in layers] for layers in (tape.stored.Z, *tape.seen))
+    return StoreTape(Z, tape.stored.delta[part]), ReadTape(Y, seen)
+
+
+def _places(WS: Layers, count: int, room: list[Layers]) -> Layers:
+    """Places for what so many pieces start with, ``[count, P, ...]`` a layer. Touching new memory costs more than
+    filling it: what is there is used."""
+    for i, places in enumerate(room):
+        if len(places[0]) == count:
+            return room.pop(i)
+    return [ws.new_empty(count, *ws.shape) for ws in WS]
+
+
+def _each(WS: Layers) -> list[Layers]:
+    """Piece by piece: views."""
+    return [list(piece) for piece in zip(*(ws.unbind(0) for ws in WS), strict=True)]

@@ -1,8 +1,8 @@
 """Pieces of one size, one after the other, in bounded memory: what is kept for the gradient, and what is made again.
 
-An engine does the arithmetic of a run of pieces and leaves tapes for its gradient. Where the tapes of a call would
-take more than the engine's ``tape_bytes``, the sequence is cut into *segments*, of which only the starting weights are
-kept: the backward pass makes a segment's tapes again when it comes to it.
+An engine does the arithmetic of a run of pieces and leaves a tape for its gradient. Where the tape of a call would take
+more than the engine's ``tape_bytes``, the sequence is cut into *segments*, of which only the starting weights are kept:
+the backward pass makes a segment's tape again when it comes to it.
 """
 
 import math
@@ -103,12 +103,12 @@ class Engine(ABC):
 
     @abstractmethod
     def forward(
-        self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Layers]
-    ) -> tuple[list[Any], Layers, Layers]:
+        self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Any]
+    ) -> tuple[Any, Layers, Layers]:
         """Runs a segment and puts its outputs into y.
 
-        Returns its tapes if they are to be kept, the last ``WS``, and the anchor of the last piece. ``room`` is memory
-        for weights that may be used, and where what is not kept may be left.
+        Returns its tape, None if it is not to be kept, the last ``WS``, and the anchor of the last piece. ``room`` has
+        memory of other segments that may be used, and is where memory may be left for the next.
         """
 
     @abstractmethod
@@ -116,14 +116,15 @@ class Engine(ABC):
         """Puts the gradients of a tape's pieces into ``grads``, and moves ``flow`` on to before the first of them."""
 
     @abstractmethod
-    def release(self, tape: Any, room: list[Layers]) -> None:
+    def release(self, tape: Any, room: list[Any]) -> None:
         """Gives the memory of a tape that is no longer wanted to ``room``."""
 
 
 def run_pieces(
     engine: Engine, inputs: Inputs, WS: Layers, anchor: Layers, needs_grad: bool
-) -> tuple[Tensor, Layers, Layers, list[tuple[Start, list[Any]]]]:
-    """Outputs ``[N, P, C, V]``, the last ``WS``, the anchor of the last piece, and for the gradient the segments.
+) -> tuple[Tensor, Layers, Layers, list[tuple[Start, Any]]]:
+    """Outputs ``[N, P, C, V]``, the last ``WS``, the anchor of the last piece, and for the gradient the segments,
+    each with its tape or None.
 
     ``WS`` and ``anchor``, a tensor ``[P, ...]`` for each layer, are what the first piece starts with.
     """
@@ -131,25 +132,25 @@ def run_pieces(
     start_bytes = sum(ws.nbytes for ws in WS)
     tape_bytes = WS[0].element_size() * P * C * engine.tape_width(C, [A.shape[-1] for A in anchor])
     keep = needs_grad and N * (start_bytes + tape_bytes) <= engine.tape_bytes
-    # the length at which starts of segments, and the weights and tapes of one segment, are fewest
-    length = N if keep else math.ceil(math.sqrt(N * start_bytes / (start_bytes + tape_bytes)))
+    # the length at which starts of segments, and the weights and the tape of one segment, are fewest
+    length = N if keep or not needs_grad else math.ceil(math.sqrt(N * start_bytes / (start_bytes + tape_bytes)))
 
     y = torch.empty(inputs.v.shape, dtype=WS[0].dtype, device=WS[0].device)
     segments = []
-    room: list[Layers] = []
+    room: list[Any] = []
     last_anchor = anchor
     for part in cut_into(slice(0, N), length):
         start = Start(part, WS, weights(WS, engine.n) if part.start > 0 else anchor)
-        tapes, WS, last_anchor = engine.forward(inputs, start, y, keep, room)
+        tape, WS, last_anchor = engine.forward(inputs, start, y, keep, room)
         if needs_grad:
-            segments.append((start, tapes))
+            segments.append((start, tape))
     return y, WS, [A.clone() for A in last_anchor], segments
 
 
 def pieces_gradient(
     engine: Engine,
     inputs: Inputs,
-    segments: list[tuple[Start, list[Any]]],
+    segments: list[tuple[Start, Any]],
     dy: Tensor,
     dWS: Layers,
     danchor: Layers,
@@ -159,19 +160,19 @@ def pieces_gradient(
     grads = Inputs(dq, dk, dv, Coefficients(*map(torch.empty_like, inputs.c)))
     dy = dy.contiguous()
     flow = Backflow.of(dWS, danchor, engine.base)
-    room: list[Layers] = []
+    room: list[Any] = []
     y = None
     for start, kept in reversed(segments):
-        tapes = kept
-        if not tapes:
+        tape = kept
+        if tape is None:
             y = torch.empty_like(dy) if y is None else y
-            tapes, _, _ = engine.forward(inputs, start, y, True, room)
-        for i, tape in reversed(list(enumerate(tapes))):
-            engine.backward(inputs, grads, tape, dy, flow)
-            if start.part.start > 0 or i > 0:
-                flow.to_weights(engine.n)
-            if not kept:
-                engine.release(tape, room)
+            tape, _, _ = engine.forward(inputs, start, y, True, room)
+        engine.backward(inputs, grads, tape, dy, flow)
+        if start.part.start > 0:
+            flow.to_weights(engine.n)
+        if kept is None:
+            engine.release(tape, room)
+        del tape  # or it would live while that of the segment before is made
     return grads, flow.dWS, flow.danchor, flow.dbase
 
 

@@ -20,19 +20,22 @@ from titans_core.ops.memory.store import Inner, ReadGradient
 class ReadTape(NamedTuple):
     """What the gradient of reading needs, besides what was stored. Lists over the layers."""
 
-    Y: Layers  # pre-activations of the hidden layers, [N * P, C, d']
-    seen: Layers  # queries times keys, [N * P, C, C]
+    Y: Layers  # pre-activations of the hidden layers, [N, P, C, d']
+    seen: Layers  # queries times keys, [N, P, C, C]
 
 
-def read(q: Tensor, c: Coefficients, WS: Layers, inner: Inner, phi: Activation) -> tuple[Tensor, ReadTape]:
-    """Outputs ``[N, P, C, V]`` for queries ``[N, P, C, K]``. ``WS`` ``[N * P, ...]``: what each piece starts with."""
+def read(q: Tensor, c: Coefficients, WS: Layers, inner: Inner, y: Tensor, tape: ReadTape, phi: Activation) -> None:
+    """Puts outputs for queries ``[N, P, C, K]`` into y, ``[N, P, C, V]``, and fills ``tape``.
+
+    ``WS`` ``[N * P, ...]``: what each piece starts with.
+    """
     h, G, p = q.flatten(0, 1), c.G.flatten(0, 1), columns(c.read.flatten(0, 1))
-    Y, seen = [], []
-    for l, (ws, x, d) in enumerate(zip(WS, inner.X, inner.delta, strict=True)):
-        seen.append(torch.bmm(h, x.flatten(0, 1).mT))
-        Y.append(torch.bmm(spread(h, p), ws).baddbmm_(G * seen[-1], d.flatten(0, 1), alpha=-1))
-        h = phi.value(Y[-1]) if l + 1 < len(WS) else Y[-1]
-    return Y.pop().unflatten(0, q.shape[:2]), ReadTape(Y, seen)
+    for l, (ws, x, d, out, seen) in enumerate(zip(WS, inner.X, inner.delta, [*tape.Y, y], tape.seen, strict=True)):
+        out, seen = out.flatten(0, 1), seen.flatten(0, 1)
+        torch.bmm(h, x.flatten(0, 1).mT, out=seen)
+        torch.bmm(spread(h, p), ws, out=out).baddbmm_(G * seen, d.flatten(0, 1), alpha=-1)
+        if l + 1 < len(WS):
+            h = phi.value(out)
 
 
 def read_gradient(
@@ -52,7 +55,7 @@ def read_gradient(
     pieces = q.shape[:2]
     H, slopes = [q.flatten(0, 1)], []
     for y in tape.Y:
-        h, slope = phi.with_slope(y)
+        h, slope = phi.with_slope(y.flatten(0, 1))
         H.append(h)
         slopes.append(slope)
     dy, G, p = dy.flatten(0, 1), c.G.flatten(0, 1), columns(c.read.flatten(0, 1))
@@ -60,10 +63,11 @@ def read_gradient(
     grads = ReadGradient([], [], [])
     for l in reversed(range(len(WS))):
         x, d = (part[l].flatten(0, 1) for part in (inner.X, inner.delta))
+        seen = tape.seen[l].flatten(0, 1)
         to_read = torch.bmm(dy, d.mT)
-        dG.addcmul_(to_read, tape.seen[l], value=-1)
+        dG.addcmul_(to_read, seen, value=-1)
         to_read.mul_(G)
-        grads.minus_ddelta.insert(0, torch.bmm((G * tape.seen[l]).mT, dy).unflatten(0, pieces))
+        grads.minus_ddelta.insert(0, torch.bmm((G * seen).mT, dy).unflatten(0, pieces))
         grads.minus_dX.insert(0, torch.bmm(to_read.mT, H[l]).unflatten(0, pieces))
         grads.factors.insert(0, (spread(H[l], p).unflatten(0, pieces), dy.unflatten(0, pieces)))
         at = torch.bmm(dy, WS[l].mT)

@@ -36,7 +36,6 @@ class StoreTape(NamedTuple):
     """What the gradient of storing needs. The rest of it is computed again. Lists over the hidden layers."""
 
     Z: Layers  # pre-activations, [N, P, C, d']
-    E: Layers  # errors that arrive behind the activations, [N, P, C, d']
     delta: Tensor  # the error behind the last layer, [N, P, C, V]
 
 
@@ -44,42 +43,37 @@ def store(
     k: Tensor,
     v: Tensor,
     c: Coefficients,
-    WS: Layers,
+    WS: list[Layers],
     anchor: Layers,
     base: Layers,
-    room: list[Layers],
+    tape: StoreTape,
     phi: Activation,
-) -> tuple[list[Layers], Inner, StoreTape]:
-    """Stores keys and values ``[N, P, C, .]``, starting with ``WS`` and gradients at ``anchor``, ``[P, ...]``.
+) -> Inner:
+    """Stores keys and values ``[N, P, C, .]``, with the first gradients at ``anchor``, ``[P, ...]`` a layer.
 
-    Forgetting draws to ``base``, ``[P, ...]``; to zero if there is none.
-    Returns what each piece starts with, and the end: N + 1 times the ``WS`` of all layers. Those that are made take
-    their place from ``room`` first: touching new memory costs more than filling it.
+    ``WS`` are N + 1 times places ``[P, ...]`` for all layers, of which the first holds what the first piece starts
+    with: what the others start with, and the end, is put into the rest. Forgetting draws to ``base``, ``[P, ...]``; to
+    zero if there is none. ``tape`` is filled.
     """
     n = c.n
-    hidden = [A.shape[-1] for A in anchor[:-1]]
-    Z, E, H, D = ([k.new_empty(*k.shape[:-1], d) for d in hidden] for _ in range(4))
-    inner = Inner([k, *H], [*D, torch.empty_like(v)])
-    starts = [WS]
+    H, D = ([torch.empty_like(z) for z in tape.Z] for _ in range(2))
+    inner = Inner([k, *H], [*D, tape.delta])
     for i in range(len(k)):
-        A = weights(starts[i], n) if i > 0 else anchor
-        x, delta, z, error = ([layer[i] for layer in part] for part in (*inner, Z, E))
+        A = weights(WS[i], n) if i > 0 else anchor
+        x, delta, z = ([layer[i] for layer in part] for part in (*inner, tape.Z))
         slopes = []
         for l in range(len(z)):
             torch.bmm(x[l], A[l], out=z[l])
             slopes.append(phi.with_slope(z[l], out=x[l + 1])[1])
         torch.baddbmm(v[i], x[-1], A[-1], beta=-1, out=delta[-1])
         for l in reversed(range(len(z))):
-            torch.bmm(delta[l + 1], A[l + 1].mT, out=error[l])
-            torch.mul(error[l], slopes[l], out=delta[l])
+            torch.bmm(delta[l + 1], A[l + 1].mT, out=delta[l]).mul_(slopes[l])
 
-        after = room.pop() if room else [torch.empty_like(ws) for ws in WS]
         write, numbers = columns(c.write[i]), c.carry[i, :, :, None, None].unbind(1)
-        for l, (ws, ws_after, x_l, delta_l) in enumerate(zip(starts[i], after, x, delta, strict=True)):
+        for l, (ws, ws_after, x_l, delta_l) in enumerate(zip(WS[i], WS[i + 1], x, delta, strict=True)):
             _carry(split(ws, n), split(ws_after, n), base[l : l + 1], numbers)
             ws_after.baddbmm_(spread(x_l, write).mT, delta_l, alpha=-1)
-        starts.append(after)
-    return starts, inner, StoreTape(Z, E, inner.delta[-1])
+    return inner
 
 
 def _carry(before: tuple[Tensor, ...], after: tuple[Tensor, ...], base: Layers, numbers: tuple[Tensor, ...]) -> None:
@@ -92,16 +86,17 @@ def _carry(before: tuple[Tensor, ...], after: tuple[Tensor, ...], base: Layers, 
         after[0].addcmul_(w, numbers[-1])
 
 
-def replay(k: Tensor, tape: StoreTape, phi: Activation) -> tuple[Inner, Layers, Layers]:
-    """What :func:`store` found, from its tape. For the hidden layers, also ``phi'``, and ``phi''`` times the error."""
-    X, delta, slopes, bends = [k], [], [], []
-    for z, error in zip(tape.Z, tape.E, strict=True):
-        x, slope, bend = phi.with_bend(z)
-        X.append(x)
-        delta.append(error * slope)
-        slopes.append(slope)
-        bends.append(bend.mul_(error))
-    return Inner(X, [*delta, tape.delta]), slopes, bends
+def replay(k: Tensor, tape: StoreTape, anchors: Layers, phi: Activation) -> tuple[Inner, Layers, Layers]:
+    """What :func:`store` found, from its tape, and where each piece took its gradients, ``[N * P, d, d']`` a layer. For
+    the hidden layers, also ``phi'``, and ``phi''`` times the error that arrives behind the activation."""
+    found = [phi.with_bend(z) for z in tape.Z]
+    X, slopes, bends = ([part[i] for part in found] for i in range(3))
+    delta = [tape.delta]
+    for A, slope, bend in zip(reversed(anchors[1:]), reversed(slopes), reversed(bends), strict=True):
+        error = torch.bmm(delta[0].flatten(0, 1), A.mT).view_as(slope)
+        bend.mul_(error)
+        delta.insert(0, error.mul_(slope))
+    return Inner([k, *X], delta), slopes, bends
 
 
 def store_gradient(
@@ -127,7 +122,6 @@ def store_gradient(
     dWS, danchor, dbase, scratch = flow
     write = columns(c.write)
     written = [spread(x, write) for x in X]
-    at = [torch.empty_like(xx) for xx in written]
     hidden = range(len(slopes))
     dwrite, dcarry = dc.write.zero_(), dc.carry.zero_()
 
@@ -139,8 +133,8 @@ def store_gradient(
         numbers, write = c.carry[i, :, :, None, None].unbind(1), columns(c.write[i])
         for l, (xx, d) in enumerate(zip(written, delta, strict=True)):
             minus_ddelta[l].baddbmm_(xx[i], dWS[l])
-            torch.bmm(d[i], dWS[l].mT, out=at[l][i])
-            add_gathered(minus_dX[l], at[l][i].chunk(n, dim=-1), write)
+            at = torch.bmm(d[i], dWS[l].mT, out=xx[i])  # in the place of what was written, which is done with
+            add_gathered(minus_dX[l], at.chunk(n, dim=-1), write)
             after = split(dWS[l], n)
             dcarry[i].add_(_carried(split(WS[i][l], n), after, base[l : l + 1], scratch[l]))
             _carry_gradient(after, dbase[l : l + 1], numbers)
@@ -168,8 +162,8 @@ def store_gradient(
         if i > 0:
             flow.to_weights(n)
 
-    for at_x, x in zip(at, X, strict=True):
-        dwrite.sub_(dots(at_x, x, n))
+    for at, x in zip(written, X, strict=True):
+        dwrite.sub_(dots(at, x, n))
     return read.minus_dX[0], -read.minus_ddelta[-1]
 
 

@@ -45,8 +45,8 @@ class Kernels(Engine):
         return widths[-1] + (C if len(widths) > 1 else 0)
 
     def forward(
-        self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Layers]
-    ) -> tuple[list[Tape], Layers, Layers]:
+        self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Tape]
+    ) -> tuple[Tape | None, Layers, Layers]:
         q, k, v, c = inputs.cut(start.part)
         begin = [ws.unflatten(1, (self.n, -1)) for ws in start.WS]
         anchor = [A.contiguous() for A in start.anchor]
@@ -54,7 +54,7 @@ class Kernels(Engine):
         y[start.part], seen = read_forward(q, k, c.G, c.read, WS, anchor, self.base, delta, self.activation, keep)
         end = [ws[-1].flatten(1, 2).clone() for ws in WS]  # a result that lay in the tape would keep itself alive
         last_anchor = [ws[-2, :, 0] for ws in WS] if len(q) > 1 else anchor
-        return [Tape(start.part, WS, anchor, delta, seen)] if keep else [], end, last_anchor
+        return Tape(start.part, WS, anchor, delta, seen) if keep else None, end, last_anchor
 
     def backward(self, inputs: Inputs, grads: Inputs, tape: Tape, dy: Tensor, flow: Backflow) -> None:
         q, k, _, c = inputs.cut(tape.part)
@@ -81,7 +81,7 @@ class Kernels(Engine):
         ):
             grad.copy_(found)
 
-    def release(self, tape: Tape, room: list[Layers]) -> None:
+    def release(self, tape: Tape, room: list[Tape]) -> None:
         """Leaves the memory to PyTorch, which on CUDA keeps it for the next segment."""
 
 
