@@ -1,5 +1,6 @@
 """Forecasts beside what came: rolling origins in a frame, with or without training anew."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
 from titans_ts.scaling import tensor
-from titans_ts.training_rows import border_row, old_enough
+from titans_ts.spikes import without_wrong
+from titans_ts.training_rows import border_row, without_young
 from titans_ts.windows import Table, first_rows, in_holes
 
 if TYPE_CHECKING:
@@ -55,10 +57,9 @@ def backtest(
     _check_levels(forecaster, levels, cutoffs[0], val_size)
     for begin in range(0, len(cutoffs), every):
         mine = cutoffs[begin : begin + every]
-        known = _of_old_series(whole, forecaster, mine[0], val_size)
-        before = known.rows(None, mine[0]).filled(forecaster.missing)
-        model = clone(forecaster)._fit(before, columns, val_size)
-        frames.append(backtest_frame(model, known, mine, levels, fitted=mine[0], library="pandas"))
+        before, known = _known(whole, forecaster, mine[0], val_size)
+        model = clone(forecaster)._fit(before.filled(forecaster.missing), columns, val_size)
+        frames.append(backtest_frame(model, known, mine, levels, fitted=len(before.values), library="pandas"))
     return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
 
 
@@ -76,11 +77,15 @@ def _check_levels(forecaster: "TitansForecaster", levels: list[float], rows: int
     objective.nominal(torch.zeros(1, objective.outputs), levels[-1], 1)
 
 
-def _of_old_series(whole: Panel, forecaster: "TitansForecaster", cutoff: int, val_size: int | None) -> Panel:
-    """The panel of those series that begin early enough to train on what is before the cutoff."""
-    before = whole.rows(None, cutoff)
-    old = old_enough(before, forecaster.input_size, forecaster.h, val_size, before=whole.index[cutoff])
-    return whole if len(old) == len(whole.ids) else whole.of_series(old)
+def _known(whole: Panel, forecaster: "TitansForecaster", cutoff: int, val_size: int | None) -> tuple[Panel, Panel]:
+    """What is trained on before a cutoff, of the series that begin early enough; and all rows of these, where what
+    counts as wrong in the training counts so in the lookbacks, too."""
+    before = without_young(whole.rows(None, cutoff), forecaster, val_size, before=whole.index[cutoff])
+    least = forecaster.input_size + forecaster.h
+    before = without_wrong(before, border_row(len(before.values), least, forecaster.h, val_size))
+    known = whole.named(before.ids)
+    values = np.concatenate((before.values, known.values[len(before.values) :]))
+    return before, replace(known, values=values)
 
 
 def backtest_frame(
@@ -97,12 +102,14 @@ def backtest_frame(
     ``fitted``, the number of rows that ``fit`` saw, intervals take in the errors that became known behind them.
     """
     model._check_series(panel, "a backtest")
-    h, T = model._fitted().h, len(panel.values)
+    config, T = model._fitted(), len(panel.values)
+    h = config.h
     later = panel if fitted is None else panel.rows(fitted)  # fit has warned of the rows before
     model.scaling_.warn_of_spikes(panel, known=fitted or 0)
     model.scaling_.warn_beyond(later.index, later.ids, hist=later.hist, futr=later.futr)
     given, panel = panel, panel.filled(model.missing)
-    begun = np.arange(T)[:, None, None] >= first_rows(tensor(given.values)).numpy()[:, None]
+    first = first_rows(tensor(given.values)).numpy()
+    begun = np.arange(T)[:, None, None] >= first[:, None]
     inside = in_holes(torch.from_numpy(given.unknown() & begun))[torch.tensor(origins) - 1].any(dim=1)
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, torch.tensor(origins), bool(levels))
@@ -122,7 +129,8 @@ def backtest_frame(
         frame = long_frame(panel.ids, panel.index[rows], columns)
         frame.insert(2, "cutoff", panel.index[origin - 1])
         # without the series that have not begun, or not long enough ago
-        parts.append(frame[np.isfinite(frame["Titans"])])
+        old = np.flatnonzero(first <= origin - config.input_size)
+        parts.append(frame[frame["unique_id"].isin([panel.ids[series] for series in old])])
     return from_pandas(pd.concat(parts, ignore_index=True), library or panel.library)
 
 

@@ -1,6 +1,6 @@
 """The units that the network sees exogenous columns in: of all series together, or of each."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -43,6 +43,11 @@ class Moments(NamedTuple):
         low = torch.cat((values.where(known, end), end)).amin(0)
         return cls(count, rough + rest, variance, low, torch.cat((values.where(known, -end), -end)).amax(0))
 
+    @property
+    def size(self) -> Tensor:
+        """The root of the mean square."""
+        return (self.mean.square() + self.variance).sqrt()
+
     def pooled(self) -> "Moments":
         """Of all along the first dimension together."""
         count = self.number.sum(0)
@@ -76,11 +81,15 @@ class ColumnUnits:
             later either.
         of_each: of each series, ``[4, N, X]``.
         apart: which columns have units of each series, ``[X]``.
+        usual: the range of half of the series, for the size of their values, ``[X]``.
+        most: rows of the longest series, ``[X]``.
     """
 
     of_all: Tensor
     of_each: Tensor
     apart: Tensor
+    usual: Tensor
+    most: Tensor
 
     @classmethod
     def of(cls, moments: Moments, rounding: float = ROUNDING, once: float = ONCE) -> "ColumnUnits":
@@ -88,27 +97,29 @@ class ColumnUnits:
         one is believed by half where it is in ``once`` rows."""
         whole = moments.pooled()
         (reach, changes), (wide, changed) = (_reach(x, rounding) for x in (moments, whole))
-        asked = changes & (moments.number >= YOUNG * moments.number.amax(0))
+        most = moments.number.amax(0)
+        asked = changes & (moments.number >= YOUNG * most)
         faint = asked & (reach < FAINT * wide)
         apart = faint.any(0) & (FEW * faint.sum(0) >= asked.sum(0))
-        size = (moments.mean.square() + moments.variance).sqrt()
-        usual = (reach / size).where(asked, torch.nan).nanmedian(0).values.nan_to_num(0.0)
-        reach = torch.maximum(reach, usual * size).where(~asked, reach)
+        usual = (reach / moments.size).where(asked, torch.nan).nanmedian(0).values.nan_to_num(0.0)
+        reach = torch.maximum(reach, usual * moments.size).where(~asked, reach)
         # as of no other column, the variance is what it is by mean and range; but two currencies look like two values
         above, below = whole.mean - whole.low, whole.high - whole.mean
         two = changed & ~apart & (above * below - whole.variance <= TWO * whole.variance)
         rarer = whole.number * torch.minimum(above, below) / wide
         of_all = _units(whole, wide, changed)
         of_all[1] = torch.where(two, wide * (1 + once / rarer), of_all[1])
-        return cls(of_all, _units(moments, reach, changes).where(changes & apart, of_all[:, None]), apart)
+        of_each = _units(moments, reach, changes).where(changes & apart, of_all[:, None])
+        return cls(of_all, of_each, apart, usual, most)
 
     def of_series(self, places: list[int | None], new: Moments) -> "ColumnUnits":
         """Of other series: one that has a place keeps its units; ``new`` has the moments of the rest, in order."""
         reach, changes = _reach(new, ROUNDING)
+        reach = torch.maximum(reach, self.usual * new.size).where(new.number < YOUNG * self.most, reach)
         made = _units(new, reach, changes).where(changes & self.apart, self.of_all[:, None])
         of_each = self.of_each[:, [0 if place is None else place for place in places]]
         of_each[:, [i for i, place in enumerate(places) if place is None]] = made
-        return ColumnUnits(self.of_all, of_each, self.apart)
+        return replace(self, of_each=of_each)
 
     def within(self, values: Tensor) -> Tensor:
         """``[..., N, X]``, no further than columns go."""

@@ -120,7 +120,8 @@ class Model:
         late = first_rows(table.values) > len(panel.values) - (1 if masked else self.input_size)
         if from_start and late.any():
             short = panel.ids[int(late.to(torch.uint8).argmax())]
-            raise ValueError(f"series {short!r} is shorter than input_size={self.input_size}. Give more of its past.")
+            why = "has no value" if masked else f"is shorter than input_size={self.input_size}"
+            raise ValueError(f"series {short!r} {why}. Give more of its past.")
         if from_start and levels:
             _warn_of_young(panel, position.context.ids, self.input_size)
         origin, begun = torch.tensor([len(panel.values)]), masked or not from_start

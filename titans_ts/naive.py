@@ -56,7 +56,7 @@ def naive_beside(
     at_least("season_length", m)
     clock = Clock.of(panel.index, panel.freq, m)
     then = clock.hour[places.rows] - seasons_back(places.leads(clock), m)
-    values = np.where(then < 0, np.nan, newest(panel.values[clock.row], m)[then, places.series])
+    values = np.where(then < 0, np.nan, newest(panel.values[clock.row], m)[np.maximum(then, 0), places.series])
     given = to_pandas(found).assign(**{COLUMN: values})
     return from_pandas(given, "pandas" if isinstance(found, pd.DataFrame) else "polars"), season
 

@@ -25,8 +25,11 @@ def differing(given: list[Any], known: list[Any]) -> str:
     return f" ({', '.join(found)})" if found else ""
 
 
+_NOTHING = np.empty((0, 0, 0))  # stands for a table without columns
+
+
 def _nothing() -> np.ndarray:
-    return np.empty((0, 0, 0))
+    return _NOTHING
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,16 +59,18 @@ class Panel:
     hist: np.ndarray = field(default_factory=_nothing)
     futr: np.ndarray = field(default_factory=_nothing)
     stat: np.ndarray = field(default_factory=_nothing)
-    drawn: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 0), dtype=bool))
+    drawn: np.ndarray = field(default_factory=_nothing)
 
     def __post_init__(self) -> None:
         T, N = self.values.shape
-        for name, shape in (("hist", (T, N, 0)), ("futr", (T, N, 0)), ("stat", (N, 0))):
-            if getattr(self, name).shape[:-1] != shape[:-1]:
-                object.__setattr__(self, name, np.empty(shape))
-        drawable = (T, N, 1 + self.hist.shape[-1])
-        if self.drawn.shape != drawable:
-            object.__setattr__(self, "drawn", np.zeros(drawable, dtype=bool))
+        tables = (("hist", (T, N), float), ("futr", (T, N), float), ("stat", (N,), float), ("drawn", (T, N), bool))
+        for name, shape, kind in tables:
+            table = getattr(self, name)
+            width = 1 + self.hist.shape[-1] if name == "drawn" else 0
+            if table is _NOTHING:
+                object.__setattr__(self, name, np.zeros((*shape, width), dtype=kind))
+            elif table.shape[:-1] != shape or table.shape[-1] < width:
+                raise ValueError(f"{name} {table.shape} does not go with values {self.values.shape}.")
 
     def of_series(self, columns: list[int]) -> "Panel":
         """The panel of some series, by their numbers."""
@@ -81,10 +86,13 @@ class Panel:
 
     def ordered_as(self, ids: list[Any]) -> "Panel":
         """The panel with its series in the order of ``ids``, if it has just these; else as it is."""
-        places = self.places(ids)
-        if self.ids == ids or len(ids) != len(self.ids) or None in places:
+        if self.ids == ids or len(ids) != len(self.ids) or None in self.places(ids):
             return self
-        return self.of_series([place for place in places if place is not None])
+        return self.named(ids)
+
+    def named(self, ids: list[Any]) -> "Panel":
+        """The panel of the series of these names that it has, in their order."""
+        return self.of_series([place for place in self.places(ids) if place is not None])
 
     def with_silent(self, ids: list[Any]) -> "Panel":
         """The panel, and behind its series those of ``ids`` that it lacks, as NaN."""

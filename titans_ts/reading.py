@@ -81,7 +81,7 @@ def without(panel: Panel, left_out: list[Any]) -> Panel:
         return panel
     young = beyond(panel.ids, kept)
     warn_caller(f"series {young[:8]} began too late for fit, and are left out here, too: only predict(df) takes them.")
-    return panel.of_series([place for place in panel.places(kept) if place is not None])
+    return panel.named(kept)
 
 
 def _frame_of(series: pd.Series, context: Panel) -> pd.DataFrame:

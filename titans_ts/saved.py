@@ -213,9 +213,11 @@ def _column_units(tensors: dict[str, Tensor], N: int) -> dict[str, ColumnUnits]:
             endless = torch.full_like(old[0], torch.inf)
             of_all = torch.stack((*old, -endless, endless))
             of_each = of_all[:, None].repeat(1, 1 if kind == "stat" else N, 1)
-            found[kind] = ColumnUnits(of_all, of_each, torch.zeros(old.shape[1], dtype=torch.bool))
-        else:
-            found[kind] = ColumnUnits(*(tensors[f"{kind}.{name}"] for name in _UNITS))
+            apart, usual, most = torch.zeros(3, old.shape[1])
+            found[kind] = ColumnUnits(of_all, of_each, apart.bool(), usual.clone(), most.clone())
+        else:  # until 2026-11-25 nothing was kept of how far columns usually go
+            X = tensors[f"{kind}.of_all"].shape[1]
+            found[kind] = ColumnUnits(*(tensors.get(f"{kind}.{name}", torch.zeros(X)) for name in _UNITS))
     return found
 
 

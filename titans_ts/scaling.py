@@ -20,6 +20,7 @@ from titans_ts.windows import Table
 from titans_ts.young import Others
 
 ROUNDING = 1e-12  # of a sum of many numbers in double precision, relative to them
+FARTHEST = 1e15  # units that a value counts as at most: its square must go into float32
 STILL = 1e-3  # unit of a series that does not change, relative to its size, or to its deviation but for its profile
 
 
@@ -32,8 +33,8 @@ class Units:
         scale: the unit that the network sees, ``[N]``: the deviation of each series less its profile, and not less than
             a thousandth of ``deviation``: where the profile explains a series wholly, what is left is rounding.
         deviation: of each series, profile and all, ``[N]``; a thousandth of its size for one that does not change, and
-            for one of zeros the median size of the others. In this unit errors are told: it is the same with a profile
-            and without.
+            for one of zeros the median size of the others in training. In this unit errors are told: it is the same
+            with a profile and without.
         profile: the mean shape of a series' days, weeks or years as far as it holds, as weights of the waves of
             ``cycles``: ``[F, N]``.
         limits: the range of each series and as much again to each side, ``[2, N]``.
@@ -53,13 +54,16 @@ class Units:
         return self.scale / self.deviation
 
     @classmethod
-    def of(cls, values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) -> "Units":
-        """Of the rows ``[T, N]``, NaN left out."""
+    def of(cls, values: np.ndarray, index: pd.Index, cycles: tuple[str, ...], of_zeros: float | None = None) -> "Units":
+        """Of the rows ``[T, N]``, NaN left out. ``of_zeros`` is the unit of a series of zeros, by default the median
+        size of the others."""
         profile = profiles_of(values, index, cycles) if cycles else np.zeros((0, values.shape[1]))
         rest = values - waves_of(index, cycles) @ profile if cycles else values
         size = size_of(values)
         # what is nothing but zeros has no size of its own: it is counted in that of the others
-        still = np.where(size > 0, STILL * size, np.median(size[size > 0]) if size.any() else 1.0)
+        if of_zeros is None:
+            of_zeros = np.median(size[size > 0]) if size.any() else 1.0
+        still = np.where(size > 0, STILL * size, of_zeros)
         changes = level_of(values, size, 0.0)[1]
         deviation = np.where(changes > 0, changes, still)
         least = np.where(changes > 0, STILL * changes, still)
@@ -162,7 +166,8 @@ class Scaling:
         _warn_of_names([panel.ids[column] for column in new], known.ids)
         units = self.units.of_series([0 if place is None else place for place in places])
         measured = without_spikes(panel.measured[:, new])
-        own = Units.of(measured, panel.index, self.columns.profile)
+        # whatever stands beside them
+        own = Units.of(measured, panel.index, self.columns.profile, float(np.median(self.units.deviation)))
         return units.replaced(new, own.resized(self._grown(measured, known)))
 
     def _grown(self, measured: np.ndarray, known: Panel) -> np.ndarray:
@@ -180,7 +185,7 @@ class Scaling:
     def table(self, panel: Panel) -> Table:
         """A panel, standardised."""
         return Table(
-            tensor(self.units.standardised(panel.values, panel.index)),
+            tensor(self.units.standardised(panel.values, panel.index).clip(-FARTHEST, FARTHEST)),
             self.columns_of("hist", panel.hist),
             self.future(panel.index, panel.futr),
             self.columns_of("stat", panel.stat),

@@ -5,6 +5,7 @@ import torch
 from titans_ts.model import Model
 from titans_ts.panel import Panel
 from titans_ts.scaling import tensor
+from titans_ts.windows import first_rows
 
 # values of forecasts held at a time
 _AT_ONCE = 1 << 24
@@ -16,6 +17,7 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
     ``panel`` is not filled. What is not known is left out, and with "interpolate" a forecast from inside a hole too.
 
     Raises:
+        FloatingPointError: a forecast is not finite.
         ValueError: no value is known behind any window.
     """
     config = model.network.config
@@ -31,8 +33,12 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
         table = whole.of_series(series)
         for part in origins.split(max(1, _AT_ONCE // (config.h * side_by_side))):
             truth = table.truth.behind(part[:, None, None], steps, torch.arange(len(series)), together)
-            error = (model.rolling(table, part).point - truth).abs() * told[series]
-            known = error.isfinite()
+            point = model.rolling(table, part).point
+            begun = first_rows(table.values) <= part[:, None] - config.input_size
+            error = (point - truth).abs() * told[series]
+            known = truth.isfinite() & begun[:, None]
+            if not error[known].isfinite().all():
+                raise FloatingPointError("some forecasts are not finite, and have no error: fit the model again.")
             total, count = total + float(error[known].double().sum()), count + float(known.sum())
     if not count:
         raise ValueError("there is nothing to score: no value is known behind any window of input_size rows.")

@@ -88,7 +88,8 @@ class TimeSplit:
 def _rows_of(X: Any, freq: Freq | None) -> tuple[np.ndarray, int, np.ndarray]:
     """Of each row which step of the time axis it is, how many steps that has, and of each row which series it is of; of
     a wide frame or a matrix a row is of all."""
-    panel = read_frame(of_values(X), freq, missing="mask", fill=False)
+    X = of_values(X)
+    panel = read_frame(X, freq, missing="mask", fill=False)
     if panel.layout == "matrix":
         return np.arange(len(X)), len(X), np.zeros(len(X))
     frame = to_pandas(X)

@@ -92,18 +92,25 @@ def needs_all(panel: Panel, forecaster: "TitansForecaster") -> bool:
     return forecaster.multivariate or panel.layout == "matrix"
 
 
-def without_young(panel: Panel, forecaster: "TitansForecaster", val_size: int | None) -> Panel:
-    """The panel of ``fit`` less the series that begin too late to train on; whole where it :func:`needs_all`."""
+def without_young(panel: Panel, forecaster: "TitansForecaster", val_size: int | None, before: Any = None) -> Panel:
+    """The panel of ``fit``, or of a backtest ``before`` a time, less the series that begin too late to train on. That
+    of ``fit`` is whole where it :func:`needs_all`."""
     check_length(panel, forecaster.input_size + forecaster.h, "input_size + h")
-    if needs_all(panel, forecaster):
+    if before is None and needs_all(panel, forecaster):
         return panel
-    then = "predict(df) forecasts them, given their rows."
-    old = old_enough(panel, forecaster.input_size, forecaster.h, val_size, then=then)
+    then = "predict(df) forecasts them, given their rows." if before is None else ""
+    old = old_enough(panel, forecaster.input_size, forecaster.h, val_size, before, then)
     if len(old) == len(panel.ids):
         return panel
-    panel = panel.of_series(old)  # and no further than they go, by which more may be young
-    rows = 1 + int(np.flatnonzero(np.isfinite(panel.measured).any(axis=1))[-1])
-    return panel if rows == len(panel.values) else without_young(panel.rows(None, rows), forecaster, val_size)
+    rows, panel = len(panel.values), of_some(panel, old)
+    # of fewer rows more series are young
+    return panel if rows == len(panel.values) else without_young(panel, forecaster, val_size, before)
+
+
+def of_some(panel: Panel, series: list[int]) -> Panel:
+    """The panel of some series, and no further than they go."""
+    panel = panel.of_series(series)
+    return panel.rows(None, 1 + int(np.flatnonzero(np.isfinite(panel.measured).any(axis=1))[-1]))
 
 
 def border_row(T: int, least: int, h: int, val_size: int | None) -> int:

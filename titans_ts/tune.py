@@ -19,10 +19,10 @@ from titans_core.train import digest
 from titans_core.train.tune import Callback, best_of, open_study, plot_history, plot_importance, report_to
 from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
-from titans_ts.panel import beyond
+from titans_ts.panel import Panel, beyond
 from titans_ts.scaling import tensor
 from titans_ts.training import train
-from titans_ts.training_rows import needs_all, warn_of_young
+from titans_ts.training_rows import needs_all, of_some, warn_of_young
 from titans_ts.windows import first_rows
 
 if TYPE_CHECKING:
@@ -85,19 +85,15 @@ def tune(
         base.set_params(random_state=random_state)
     if h is not None:
         base.set_params(h=h)
-    panel, _ = base._given(df, static_df)
-    rows = len(panel.values)
-    if val_size is None:
-        val_size = max(base.h, rows // 5)
-    at_least("val_size", val_size, 0)
-    if val_size < base.h:
-        raise ValueError(f"val_size={val_size}: trials are judged by at least h={base.h} rows.")
-    trained = rows - val_size - first_rows(tensor(panel.values)).numpy()
-    kept = np.flatnonzero(trained >= base.h + LEAST)
-    if 0 < len(kept) < len(trained) and not needs_all(panel, base):
-        young = beyond(panel.ids, [panel.ids[i] for i in kept])
+    whole, _ = base._given(df, static_df)
+    if val_size is not None:
+        at_least("val_size", val_size, 0)
+        if val_size < base.h:
+            raise ValueError(f"val_size={val_size}: trials are judged by at least h={base.h} rows.")
+    panel, val_size, trained = _judged(whole, base, val_size)
+    if young := beyond(whole.ids, panel.ids):
         warn_of_young(young, then="No trial learns from them or is judged by them.")
-        trained = trained[kept]
+    rows = len(panel.values)
     facts = {
         "rows": int(trained.min()),
         "h": base.h,
@@ -117,8 +113,8 @@ def tune(
 
     def judge(model: TitansForecaster, trial: "optuna.Trial") -> float:
         given, columns = model._given(df, static_df)
-        if len(trained) < len(given.ids):
-            given = given.of_series(kept.tolist())
+        if young:
+            given = given.named(panel.ids).rows(None, rows)
         return train(model, given, columns, val_size, on_epoch=report_to(trial)).val_loss
 
     best = best_of(
@@ -133,6 +129,21 @@ def tune(
         callbacks=callbacks,
     )
     return best.set_params(verbose=shown)
+
+
+def _judged(panel: Panel, base: TitansForecaster, val_size: int | None) -> tuple[Panel, int, np.ndarray]:
+    """The panel of the series that have rows to train on, and no further than they go; how many rows trials are judged
+    by; and how many each series has before these."""
+    rows = len(panel.values)
+    kept_back = max(base.h, rows // 5) if val_size is None else val_size
+    trained = rows - kept_back - first_rows(tensor(panel.values)).numpy()
+    kept = np.flatnonzero(trained >= base.h + LEAST)
+    if len(kept) in (0, len(trained)) or needs_all(panel, base):
+        return panel, kept_back, trained
+    some = of_some(panel, kept.tolist())
+    if len(some.values) == rows:
+        return some, kept_back, trained[kept]
+    return _judged(some, base, val_size)
 
 
 def _comparable(settings: dict[str, Any]) -> dict[str, Any]:

@@ -200,3 +200,26 @@ def test_history_is_read_anew_only_for_origins_inside_a_hole_that_ends(tiny, wid
     assert len(read) == (1 + 4 if back else 1)  # 91, 96, 101, 106
     for frame, (_, own) in zip(expected, found.groupby("cutoff"), strict=True):
         np.testing.assert_allclose(own["Titans"].to_numpy().reshape(3, 4), frame.to_numpy().T, rtol=1e-4)
+
+
+def test_what_counts_as_wrong_in_training_counts_so_in_the_lookbacks_behind_it(tiny, wide):
+    wide.iloc[-10, 0] = 1e4
+    with pytest.warns(UserWarning, match="series 'a' is 10000 at"):
+        found = tiny().cross_validation(wide, n_windows=1, val_size=0)
+    with pytest.warns(UserWarning, match="series 'a' is 10000 at"):
+        model = tiny().fit(wide.iloc[:-4], val_size=0)
+    said = model.predict()
+    np.testing.assert_allclose(found["Titans"], said.melt()["value"], rtol=1e-4)
+    assert found["Titans"].abs().max() < 1e3
+    assert found["y"].tolist() == wide.iloc[-4:].melt()["value"].tolist()
+
+
+def test_without_young_series_what_is_trained_on_goes_no_further_than_the_others(tiny, wide, to_long):
+    long = to_long(wide)
+    ended, young = long["ds"] <= wide.index[80], long["ds"] >= wide.index[78]
+    frame = long[(ended & (long["unique_id"] != "c")) | (young & (long["unique_id"] == "c"))]
+    with pytest.warns(UserWarning, match=r"are left out there: \['c'\]"):
+        found = tiny(missing="mask").cross_validation(frame, n_windows=2)
+    assert found["unique_id"].unique().tolist() == ["a", "b"]
+    assert found["Titans"].notna().all()
+    assert found["y"].isna().all()

@@ -314,3 +314,23 @@ def test_units_are_saved_and_those_of_earlier_models_are_read(tiny, shop, ahead,
     unpack(old, learned, {**kept, "scaling.hist": both, "scaling.futr": empty, "scaling.stat": both})
     old.save(tmp_path / "one")
     pd.testing.assert_frame_equal(type(old).load(tmp_path / "one").predict(), old.predict())
+
+
+def test_limits_of_a_new_young_series_are_as_wide_as_those_of_one_in_training():
+    rng = np.random.default_rng(0)
+    known = (5 + rng.random((400, 2, 1))) * np.array([1.0, 150])[:, None]
+    young = np.array([6.1, 6.2, 6.0])[:, None, None]
+    both = np.full((400, 3, 1), np.nan)
+    both[:, :2], both[-3:, 2:] = known, young
+    among, alone = units_of(both), units_of(known)
+    assert alone.apart.all()
+    new = Moments.of(torch.from_numpy(young), torch.ones(3, 1, 1, dtype=torch.bool))
+    found = alone.of_series([0, None, 1], new)
+    torch.testing.assert_close(found.of_each[:, 1], among.of_each[:, 2])
+    later = torch.tensor(7.0, dtype=torch.float64)
+    assert found.within(later.expand(1, 3, 1))[0, 1, 0] == later
+    # one as old as those of training has shown how far it goes
+    torch.testing.assert_close(
+        alone.of_series([None], Moments.of(torch.from_numpy(known[:, :1]), torch.ones(1, 1, 1).bool())).of_each[:, 0],
+        alone.of_each[:, 0],
+    )

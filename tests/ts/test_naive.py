@@ -173,3 +173,10 @@ def test_frames_of_polars_come_back_as_such(tiny, wide, to_long):
 def test_a_backtest_of_another_frame_is_refused(wide, change):
     with pytest.raises(ValueError, match="series or times that df does not have"):
         with_naive(asked(wide, 79, 4).assign(**change), wide)
+
+
+def test_there_is_none_where_a_season_is_longer_than_the_past():
+    wide = pd.DataFrame({"a": np.arange(20.0)}, index=pd.date_range("2020-01-05", periods=20, freq="W", name="ds"))
+    found = pd.DataFrame({"unique_id": "a", "ds": wide.index[10:14], "cutoff": wide.index[9]})
+    assert with_naive(found, wide)["SeasonalNaive"].isna().all()
+    assert with_naive(found, wide, season_length=12)["SeasonalNaive"].isna().tolist() == [True, True, False, False]

@@ -57,6 +57,8 @@ def test_a_long_frame_is_cut_by_time_and_what_is_scored_has_its_past(wide, to_lo
     ]
     for (_, of_polars), (_, of_pandas) in zip(splits.split(pl.from_pandas(late)), splits.split(late), strict=True):
         np.testing.assert_array_equal(of_polars, of_pandas)
+    column = [[part.tolist() for part in split] for split in splits.split(wide["a"])]
+    assert column == [[part.tolist() for part in split] for split in splits.split(wide[["a"]])]
     assert [len(train) for train, _ in TimeSplit(2, 10, 12, max_train_size=30).split(wide)] == [30, 30]
 
 

@@ -374,3 +374,21 @@ def test_a_search_is_not_lost_for_one_training_that_diverges(tiny, wide, monkeyp
 def test_trials_of_unlike_errors_are_not_compared(tiny, wide, name):
     with pytest.raises(ValueError, match="compare the forecasters by score"):
         tune(wide, tiny(), n_trials=1, space=lambda trial, facts: {name: {"h": 2, "loss": "mse"}[name]}, verbose=0)
+
+
+def test_without_young_series_a_search_goes_no_further_than_the_others(tiny, wide, to_long):
+    long = to_long(wide)
+    ended, young = long["ds"] <= wide.index[90], long["ds"] >= wide.index[88]
+    frame = long[(ended & (long["unique_id"] != "c")) | (young & (long["unique_id"] == "c"))]
+    base, seen = tiny(missing="mask", max_epochs=1), []
+
+    def space(trial, facts):
+        seen.append(facts["rows"])
+        return {}
+
+    with pytest.warns(UserWarning, match=r"left out: \['c'\]"):
+        found = tune(frame, base, n_trials=1, space=space, val_size=31, verbose=0)
+    assert seen == [60]
+    assert found.left_out_ == ["c"]
+    alone = tune(frame[frame["unique_id"] != "c"], base, n_trials=1, space=space, val_size=31, verbose=0)
+    assert found.study_.best_value == alone.study_.best_value

@@ -173,3 +173,35 @@ def test_training_is_in_units_of_the_network_and_validation_tells_those_of_the_s
     train, val, _ = _batches(tiny(), table, 40, 0)
     assert train.dataset.table.unit is None
     assert val.dataset.table.unit.tolist() == [0.5, 2.0]
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e6])
+def test_a_new_series_of_zeros_is_counted_in_the_size_of_those_of_fit_whatever_stands_beside_it(tiny, wide, size):
+    model = tiny(max_epochs=1).fit(size * wide[["a", "b"]])
+    alone = pd.DataFrame({"z": np.zeros(40)}, index=pd.date_range("2024-02-01", periods=40, freq="h", name="ds"))
+    beside = alone.assign(large=4e6 * size * (3 + np.sin(np.arange(40))))
+    found = model.predict(alone)["z"]
+    np.testing.assert_allclose(model.predict(beside)["z"], found, rtol=1e-4, atol=1e-6 * size)
+    assert 0 < found.abs().max() < 100 * size
+
+
+def test_values_beyond_what_can_be_squared_have_forecasts_and_errors(tiny, wide):
+    model = tiny().fit(wide)
+    far = wide.copy()
+    far.iloc[60, 0] = 1e37
+    with pytest.warns(UserWarning, match="1e.37"):
+        score = model.score(far)
+    assert np.isfinite(score)
+    assert score < -1e12
+    with pytest.warns(UserWarning, match="1e.37"):
+        said = model.predict_insample(far, step_size=1)
+    assert np.isfinite(said["Titans"]).all()
+    assert said.groupby("unique_id").size().nunique() == 1
+
+
+def test_a_score_of_forecasts_that_are_not_finite_is_refused(tiny, wide):
+    model = tiny().fit(wide)
+    with torch.no_grad():
+        next(model.network_.parameters()).fill_(float("nan"))
+    with pytest.raises(FloatingPointError, match="not finite"):
+        model.score(wide)
