@@ -291,17 +291,14 @@ def size_of(values: np.ndarray) -> np.ndarray:
     return np.abs(np.where(np.isfinite(values), values, 0.0)).max(axis=0, initial=0.0)
 
 
-def level_of(
-    values: np.ndarray, size: np.ndarray | None = None, still: np.ndarray | float = 1.0
-) -> tuple[np.ndarray, np.ndarray]:
+def level_of(values: np.ndarray, size: np.ndarray, still: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of each column, NaN left out.
 
     Args:
         values: ``[T, N]``.
-        size: of the numbers that the values were computed from, ``[N]``; None: of the values.
+        size: of the numbers that the values were computed from, ``[N]``.
         still: what stands for the deviation of a column that does not change but for rounding.
     """
-    size = size_of(values) if size is None else size
     known = np.isfinite(values)
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, values, 0.0).sum(axis=0) / count

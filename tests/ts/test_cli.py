@@ -18,7 +18,7 @@ from titans_ts import TitansForecaster, naive
 from titans_ts.cli import Loss, Missing, app
 from titans_ts.frame import POLICIES
 from titans_ts.naive import with_naive
-from titans_ts.objective import LOSSES
+from titans_ts.objective import LOSSES, DecayingError
 
 SMALL = ["--horizon", "4", "--lookback", "12", "--epochs", "1", "--quiet"]
 
@@ -115,7 +115,9 @@ def test_a_fit_that_was_stopped_goes_on(run, wide_file, tmp_path, monkeypatch):
         CliRunner().invoke(app, [str(a) for a in call])
     assert not (tmp_path / "m").exists()
     assert list((tmp_path / "c").iterdir())
-    assert "saved in" in run(*call).output
+    with monkeypatch.context() as trained:
+        trained.setattr(DecayingError, "__call__", lambda *a: 1 / 0)  # no batch is trained again
+        assert "saved in" in run(*call).output
     other = run(*call, "--seed", "1", code=1).output
     assert "Error" in other
 
@@ -258,6 +260,7 @@ def test_a_model_of_any_layout_says_what_it_forecasts_without_a_file(run, tiny, 
 def test_a_step_of_integer_stamps_can_be_named(run, wide, tmp_path):
     wide.set_axis(range(0, 240, 2)).rename_axis("ds").to_csv(tmp_path / "x.csv")
     run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", "--freq", "2", *SMALL)
+    assert TitansForecaster.load(tmp_path / "m").freq == 2
 
 
 def test_a_file_with_a_header_only_is_refused_in_words(run, tmp_path):

@@ -12,7 +12,7 @@ from pandas.tseries.holiday import USFederalHolidayCalendar
 from pandas.tseries.offsets import CustomBusinessDay
 
 from titans_ts import TitansForecaster
-from titans_ts.scaling import level_of
+from titans_ts.scaling import level_of, size_of
 from titans_ts.tune import tune
 
 HOURS = pd.date_range("2024-01-01", periods=120, freq="h", name="ds")
@@ -31,14 +31,15 @@ def long(rows=120, ids=("a", "b"), index=HOURS):
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, 4.99, -7e8, 1e-9])
 def test_what_does_not_change_has_a_scale_of_one(constant):
-    mean, scale = level_of(np.full((900, 2), constant))
+    values = np.full((900, 2), constant)
+    mean, scale = level_of(values, size_of(values), 1.0)
     assert scale.tolist() == [1, 1]
     np.testing.assert_allclose(mean, constant)
 
 
 def test_small_changes_of_large_numbers_are_changes():
     values = 1e6 + 1e-3 * np.sin(np.arange(900))[:, None]
-    assert level_of(values)[1] == pytest.approx(values.std(), rel=1e-3)
+    assert level_of(values, size_of(values), 1.0)[1] == pytest.approx(values.std(), rel=1e-3)
 
 
 def test_a_column_that_never_changed_says_nothing_when_it_does(tiny, tmp_path):

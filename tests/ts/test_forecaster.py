@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 import titans_ts
 from titans_core.archive import ArchiveError
 from titans_ts import TitansForecaster, training_rows
+from titans_ts.objective import DecayingError
 from titans_ts.training_rows import default_epochs, windows_in_batch
 
 
@@ -265,12 +266,20 @@ def test_new_series_are_welcome_unless_series_are_mixed(tiny_fitted, tiny, wide)
         mixed.predict(new)
 
 
-def test_a_cut_training_goes_on_where_it_was(tiny, wide, tmp_path):
-    expected = tiny(max_epochs=3).fit(wide).predict()
-    tiny(max_epochs=3).fit(wide, checkpoint_dir=tmp_path / "run")
-    # the checkpoint of the finished run: resuming it trains nothing more, and gives the same model
+def test_a_training_that_was_done_is_not_done_again(tiny, wide, tmp_path, monkeypatch):
+    expected = tiny(max_epochs=3).fit(wide, checkpoint_dir=tmp_path / "run").predict()
+    seen = []
+    real = DecayingError.__call__
+    monkeypatch.setattr(
+        DecayingError,
+        "__call__",
+        lambda self, network, batch: seen.append(network.training) or real(self, network, batch),
+    )
     again = tiny(max_epochs=3).fit(wide, checkpoint_dir=tmp_path / "run")
+    assert not any(seen)
     pd.testing.assert_frame_equal(again.predict(), expected, check_exact=True)
+    tiny(max_epochs=3).fit(wide)
+    assert any(seen)
 
 
 @pytest.mark.parametrize(
