@@ -32,12 +32,13 @@ LEVELS, EVERY = (80, 95), 24
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts import TitansForecaster
     from titans_ts.backtest import backtest_frame
+    from titans_ts.reading import read_known
 
     dataset, input_size, h, loss, seed, _ = key
     frame, val_size, test = rows_of(dataset)
     model = TitansForecaster(h=h, input_size=input_size, loss=loss, random_state=seed, verbose=0)
     model.fit(frame.iloc[:test], val_size=val_size)
-    panel = model._read(frame, model.scaling_.columns, None, reset=False)
+    panel = read_known(model, frame)
     origins = list(range(test, len(frame) - h + 1, EVERY))
     about: dict[str, Any] = {"seconds": round(model.seconds_, 1), "origins": len(origins)}
     scale = dict(zip(model.context_.ids, model.scale_, strict=True))

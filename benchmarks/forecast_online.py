@@ -39,6 +39,7 @@ CASES = (
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts import TitansForecaster, online
+    from titans_ts.reading import read_known
     from titans_ts.rolling import corrections, forecast_rows
 
     dataset, input_size, h, calendar, seed, _ = key
@@ -50,7 +51,7 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
     about = {"seconds": round(model.seconds_, 1), "kept": report.kept, "val_without": report.without,
              "val_with": report.with_memory}  # fmt: skip
 
-    panel = model._read(frame, model.scaling_.columns, None, reset=False)
+    panel = read_known(model, frame)
     table = model.scaling_.table(panel)
     origins = torch.arange(test, len(frame) - h + 1)
     truth = table.values[origins[:, None] + torch.arange(model.h)]

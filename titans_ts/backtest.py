@@ -14,10 +14,10 @@ from titans_ts.intervals import NO_SCORES, Calibration, check_levels, column_nam
 from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
-from titans_ts.scaling import tensor
+from titans_ts.reading import read_given
 from titans_ts.spikes import without_wrong
 from titans_ts.training_rows import border_row, without_young
-from titans_ts.windows import Table, first_rows, in_holes
+from titans_ts.windows import Table, in_holes
 
 if TYPE_CHECKING:
     from titans_ts.forecaster import TitansForecaster
@@ -43,7 +43,7 @@ def backtest(
     if not isinstance(refit, (bool, np.bool_, int, np.integer)) or refit < 0:
         raise ValueError(f"refit must be False, True or a number of windows, got {refit!r}.")
     columns = read_columns(forecaster.exogenous)
-    whole = forecaster._read(df, columns, static_df, reset=True, fill=False)
+    whole = read_given(forecaster, df, columns, static_df, fill=False)
     T = len(whole.values)
     cutoffs = [T - h - i * step for i in reversed(range(n_windows))]
     least = forecaster.input_size + h
@@ -104,11 +104,9 @@ def backtest_frame(
     model._check_series(panel, "a backtest")
     config, T = model._fitted(), len(panel.values)
     h = config.h
-    later = panel if fitted is None else panel.rows(fitted)  # fit has warned of the rows before
-    model.scaling_.warn_of_spikes(panel, known=fitted or 0)
-    model.scaling_.warn_beyond(later.index, later.ids, hist=later.hist, futr=later.futr)
+    model.scaling_.warn_of(panel, since=fitted or 0)  # fit has warned of the rows before
     given, panel = panel, panel.filled(model.missing)
-    first = first_rows(tensor(given.values)).numpy()
+    first = given.first_rows
     begun = np.arange(T)[:, None, None] >= first[:, None]
     inside = in_holes(torch.from_numpy(given.unknown() & begun))[torch.tensor(origins) - 1].any(dim=1)
     table = model.scaling_.table(panel)

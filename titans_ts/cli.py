@@ -17,7 +17,7 @@ import pandas as pd
 from titans_core.archive import check_kind
 from titans_core.files import written_whole
 from titans_ts.cli_words import told, told_season
-from titans_ts.files import columns_of, read_ahead, read_facts, read_series, writable, write_table
+from titans_ts.files import columns_of, read_future_file, read_series, read_static_file, writable, write_table
 from titans_ts.libraries import to_pandas
 
 app = typer.Typer(
@@ -131,7 +131,7 @@ def fit(
     writable(model, "folder")
     check_kind(model, "TitansForecaster")
     frame = read_series(data, time, id, target, date_format, timezone)
-    facts = read_facts(static, id)
+    facts = read_static_file(static, id)
     made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet,
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
     fitted = made.fit(frame, static_df=facts, val_size=val_size, checkpoint_dir=checkpoint)
@@ -185,8 +185,8 @@ def predict(
     kept = _kept(model)
     frame = None if data is None else _by_name(fitted, read_series(data, **_as_fitted(data, asked, kept)))
     del asked["target"]
-    ahead = None if future is None else _by_name(fitted, read_ahead(future, **_as_fitted(future, asked, kept)))
-    facts = None if static is None else read_facts(static, _as_fitted(static, asked, kept)["id"])
+    ahead = None if future is None else _by_name(fitted, read_future_file(future, **_as_fitted(future, asked, kept)))
+    facts = None if static is None else read_static_file(static, _as_fitted(static, asked, kept)["id"])
     facts = None if facts is None else _by_name(fitted, facts)
     found = fitted.predict(frame, ahead, level or None, static_df=facts)
     _write(found, out)
@@ -263,7 +263,7 @@ def backtest(
     writable(out, "table")
     writable(plot, "picture")
     frame = read_series(data, time, id, target, date_format, timezone)
-    facts = read_facts(static, id)
+    facts = read_static_file(static, id)
     made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet,
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
     found = made.cross_validation(
@@ -343,7 +343,7 @@ def tune(
     writable(model, "folder")
     check_kind(model, "TitansForecaster")
     frame = read_series(data, time, id, target, date_format, timezone)
-    facts = read_facts(static, id)
+    facts = read_static_file(static, id)
     made = _made(horizon, 96, freq, loss, missing, multivariate, epochs, seed, True,
                  hist=hist, futr=futr, stat=_names(facts))  # fmt: skip
     best = search.tune(

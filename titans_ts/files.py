@@ -66,7 +66,7 @@ def read_series(
     return _stamped(table, time, (), date_format, timezone).set_index("ds")
 
 
-def read_ahead(
+def read_future_file(
     path: Path, time: str | None, id: str | None, date_format: str | None, timezone: str | None = None
 ) -> pd.DataFrame:
     """Columns that are known in the horizon: a long frame without values; without names of series, too, where they are
@@ -77,7 +77,7 @@ def read_ahead(
     return _long(table, time, id, None, date_format, timezone, values=False)
 
 
-def read_facts(path: Path | None, id: str | None) -> pd.DataFrame | None:
+def read_static_file(path: Path | None, id: str | None) -> pd.DataFrame | None:
     """Static columns: one row a series, its name in ``unique_id``; None of no file."""
     if path is None:
         return None

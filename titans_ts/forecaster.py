@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from typing_extensions import Self
 
@@ -18,13 +17,22 @@ from titans_ts import online
 from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
 from titans_ts.exogenous import Columns, read_columns
-from titans_ts.frame import POLICIES, Freq, read_frame
+from titans_ts.frame import POLICIES, Freq
 from titans_ts.intervals import check_levels, column_names
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import Objective, objective_of
 from titans_ts.panel import Panel, beyond, differing
-from titans_ts.reading import check_no_y, is_frame, of_values, read_ahead, read_newer, with_static, without
+from titans_ts.reading import (
+    ahead_of,
+    check_no_y,
+    of_values,
+    read_actual,
+    read_given,
+    read_known,
+    read_newer,
+    read_scored,
+)
 from titans_ts.scoring import rolling_error
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.surprise import surprise_frame
@@ -268,8 +276,7 @@ class TitansForecaster(TitansEstimator):
             ValueError: a bad frame, other series than those of ``fit``, or rows that do not follow; nothing is changed
                 then.
         """
-        self._check_policy()
-        newer = read_newer(self.context_, new_df, self.scaling_.columns, self.missing, self.left_out_)
+        newer = read_newer(self, new_df)
         if self.missing != "mask" and np.isnan(newer.values).any():
             raise ValueError("the new rows have series that begin later: each row must have a value of each series.")
         self.position_ = self.position_.moved(self.model_, newer)
@@ -303,7 +310,7 @@ class TitansForecaster(TitansEstimator):
             ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level; ``cutoff`` is the last row known.
         """
         config = self._fitted()
-        panel = self._with_ended(df)
+        panel = read_scored(self, df)
         check_length(panel, config.input_size + config.h, "input_size + h")
         step = config.h if step_size is None else step_size
         at_least("step_size", step)
@@ -358,7 +365,7 @@ class TitansForecaster(TitansEstimator):
             ValueError: a bad frame, other series than those of ``fit``, or fewer than ``input_size + h`` rows.
         """
         config = self._fitted()
-        panel = self._with_ended(df)
+        panel = read_scored(self, df)
         self._check_series(panel, "score", " For a search of scikit-learn: cv=TimeSplit(...) of titans_ts.splits.")
         check_length(panel, config.input_size + config.h, "input_size + h")
         return -rolling_error(self.model_, panel, self.missing)
@@ -394,7 +401,7 @@ class TitansForecaster(TitansEstimator):
             why = self.memory_report_.why_none
             raise ValueError(f"this model has no online memory: {why} There is no surprise to show.")
         at_least("step_size", step_size)
-        panel = self._read(of_values(df, self.context_.ids), Columns(), None, reset=False)
+        panel = read_known(self, of_values(df, self.context_.ids), Columns())
         return surprise_frame(self.model_, panel, self.context_, step_size)
 
     def plot(
@@ -429,41 +436,26 @@ class TitansForecaster(TitansEstimator):
         past = self._asked(df, static_df)
         levels = check_levels(level)
         values = self._continue(past, futr_df, levels, from_start=df is not None)
-        truth = None
-        if actual is not None:
-            actual = of_values(actual, past.ids)
-            truth = self._read(actual, Columns(), None, reset=False)
-            if not is_frame(actual):  # a matrix is of the rows that follow
-                truth = replace(truth, index=past.future(len(truth.values)))
+        truth = None if actual is None else read_actual(self, actual, past)
         return plot_forecast(past, past.future(h), values, levels, truth, series, history or 2 * h)
 
     def _asked(self, df: Any, static_df: Any) -> Panel:
         """What a forecast goes on from: a frame, or what is known since ``fit``."""
         if df is not None:
-            return self._read(df, self.scaling_.columns, static_df, reset=False)
+            return read_known(self, df, static_df=static_df)
         if static_df is not None:
             raise ValueError("static_df is of the series of df, and df is None: the series of fit keep theirs.")
         return self.context_
 
-    def _with_ended(self, df: Any) -> Panel:
-        """A frame of the series of ``fit``, not filled. Those that ended before it are there without a value, where the
-        model is told, or need not be told, what is not known."""
-        config, context, columns = self._fitted(), self.context_, self.scaling_.columns
-        panel = without(self._read(df, columns, None, reset=False, fill=False), self.left_out_)
-        gaps = self.missing != "error" and (config.masked or config.num_series is None)
-        if gaps and set(panel.ids) < set(context.ids):
-            panel = with_static(panel.with_silent(context.ids), columns.stat, None, context, self.missing)
-        return panel.ordered_as(context.ids)
-
     def _continue(self, panel: Panel, futr_df: Any, levels: list[float], from_start: bool) -> np.ndarray:
         """The h steps behind a panel, and the bounds of each level: ``[h, N, 1 + 2 * len(levels)]``."""
         config = self._fitted()
-        if config.num_series is not None:
+        if config.together:
             self._check_series(panel, "a multivariate model")
         if config.masked:
-            panel = panel.at_least(config.input_size)
+            panel = panel.padded_to(config.input_size)
         check_length(panel, config.input_size, "input_size")
-        futr = read_ahead(panel, futr_df, config.h, self.scaling_.columns.futr, self.missing)
+        futr = ahead_of(panel, futr_df, config.h, self.scaling_.columns.futr, self.missing)
         return self.model_.behind(panel, futr, levels, self.position_, from_start)
 
     def save(self, path: str | Path) -> None:
@@ -480,7 +472,7 @@ class TitansForecaster(TitansEstimator):
         """What ``fit`` is given, read by the arguments of the constructor."""
         self._check_params()
         columns = read_columns(self.exogenous)
-        return self._read(df, columns, static_df, reset=True), columns
+        return read_given(self, df, columns, static_df), columns
 
     def _network(self, config: SimbaConfig) -> Simba:
         return Simba(config)
@@ -506,42 +498,6 @@ class TitansForecaster(TitansEstimator):
                 f"{what} needs the series of fit, all and no others: {self.context_.ids[:8]}, got {panel.ids[:8]}"
                 f"{differing(panel.ids, self.context_.ids)}.{then}"
             )
-
-    def _check_policy(self) -> None:
-        masked = self._fitted().masked
-        if self.missing == "mask" and not masked:
-            raise ValueError(
-                "this model was not fitted with missing='mask': its network knows no gaps. Fit again with it, or set "
-                "missing='interpolate'."
-            )
-
-    def _read(self, df: Any, columns: Columns, static_df: Any, reset: bool, fill: bool = True) -> Panel:
-        if not reset:
-            self._check_policy()
-        if is_frame(df):
-            freq, stamps = self.freq, None
-            if not reset and self.context_.layout != "matrix":  # whose rows are at no time
-                freq, stamps = self.context_.freq, self.context_.index
-            panel = read_frame(df, freq, columns, self.missing, fill=fill, known=stamps)
-        else:
-            if np.ndim(df) == 1:
-                raise ValueError(
-                    "df has one dimension. Reshape your data to [T, N], rows of time: a Series by series.to_frame(), "
-                    "an array by x.reshape(-1, 1). (Levels are named: level=[80].)"
-                )
-            # sklearn's own checks and messages for matrices; a first one is remembered when it is fitted
-            allowed = True if self.missing == "error" else "allow-nan"
-            given = (
-                check_array(df, dtype=np.float64, ensure_all_finite=allowed, estimator=self, input_name="X")
-                if reset
-                else validate_data(self, df, reset=False, dtype=np.float64, ensure_all_finite=allowed)
-            )
-            panel = read_frame(given, columns=columns, missing=self.missing, fill=fill)
-            if not reset and len(panel.ids) == len(self.context_.ids):  # a matrix names no series: those of fit
-                panel = replace(panel, ids=self.context_.ids)
-        panel = with_static(panel, columns.stat, static_df, None if reset else self.context_, self.missing)
-        # series that are mixed have their places
-        return panel if reset or self._fitted().num_series is None else panel.ordered_as(self.context_.ids)
 
     def _fitted(self) -> SimbaConfig:
         """What the network was built from: ``fit`` decides, not what ``set_params`` said since."""

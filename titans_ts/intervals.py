@@ -58,7 +58,7 @@ class Calibration:
         return scored_origins(begin, end, self.step, self.phase)
 
     def joined(self, newer: np.ndarray) -> "Calibration":
-        """With newer scores, and without the oldest beyond as many as there were."""
+        """With newer scores, and without the oldest beyond :attr:`most`."""
         return replace(self, scores=np.concatenate((self.scores, newer))[-self.most :])
 
     @property

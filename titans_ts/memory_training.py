@@ -121,7 +121,7 @@ class _Streams:
         self, network: Simba, objective: Objective, table: Table, memory: online.OnlineMemory, border: int
     ) -> None:
         self.forecasts, self.table = KeptForecasts(network, objective, table), table
-        self.together = network.config.num_series is not None
+        self.together = network.config.together
         first = first_rows(table.values)
         # series that are mixed are forecast together, so they are read from where all of them have begun
         self.first = first.max().expand_as(first) if self.together else first
@@ -150,7 +150,7 @@ class _Streams:
         else:
             series = self.able[torch.randint(len(self.able), (LANES,))]
             phase = torch.randint(S, (LANES,))
-        values = online.filled(self.table.values)
+        values = online.without_nan(self.table.values)
         begin = self.first[series] + self.lead + phase
         state = None
         most = max(1, int(self.tokens[series].min()))
@@ -195,7 +195,7 @@ class _Validation:
         last = len(table.values) - network.config.h
         if last < border:
             return None
-        if network.config.num_series is None:
+        if not network.config.together:
             N = table.values.shape[1]
             table = table.of_series(torch.arange(0, N, -(-N // SERIES)))
         # few phases of the stride, since each is a pass over the whole history

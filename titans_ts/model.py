@@ -110,8 +110,7 @@ class Model:
         masked = self.network.config.masked
         scaling, steps = self.scaling.of_panel(panel, position.context), panel.future(self.h)
         if from_start:
-            scaling.warn_of_spikes(panel)
-            scaling.warn_beyond(panel.index, panel.ids, hist=panel.hist, futr=panel.futr, stat=panel.stat)
+            scaling.warn_of(panel, stat=True)
         scaling.warn_beyond(steps, panel.ids, futr=futr)
         table = scaling.table(panel)
         ahead = table.extended(scaling.future(steps, futr), self.h)
@@ -219,7 +218,7 @@ class Model:
 
     def _scored(self, found: Forecasts, table: Table, origins: Tensor) -> Tensor:
         steps, series = torch.arange(self.h)[:, None], torch.arange(table.values.shape[1])
-        together = self.network.config.num_series is not None
+        together = self.network.config.together
         scale = self._scale(found)
         error = (table.truth.behind(origins[:, None, None], steps, series, together) - found.point) / scale
         raw = error.unsqueeze(-1) if found.raw is None else found.raw
@@ -278,8 +277,7 @@ class Position:
             ValueError: other series, or rows that do not follow.
         """
         joined = self.context.joined(newer)
-        model.scaling.warn_of_spikes(joined, known=len(self.context.values))
-        model.scaling.warn_beyond(newer.index, newer.ids, hist=newer.hist, futr=newer.futr)
+        model.scaling.warn_of(joined, since=len(self.context.values))
         table = model.scaling.table(joined)
         offset = self.rows + len(newer.values) - len(table.values)  # rows are counted from the first of fit
         end = self.rows + len(newer.values)

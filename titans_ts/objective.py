@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributions import Distribution, Laplace, Normal, StudentT
 
-from titans_ts.parts import normalised
+from titans_ts.parts import normalised_in_parts
 from titans_ts.simba import Simba
 from titans_ts.windows import Batch
 
@@ -281,7 +281,7 @@ class DecayingError:
 
     def __call__(self, network: nn.Module, batch: Batch) -> tuple[Tensor, int]:
         network = cast(Simba, network)
-        raw, center, scale = normalised(network, batch)
+        raw, center, scale = normalised_in_parts(network, batch)
         target = (batch.y - center) / scale
         known = target.isfinite()
         told = scale if batch.unit is None else scale * batch.unit

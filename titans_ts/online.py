@@ -178,7 +178,7 @@ def advance(memory: OnlineMemory, stream: Stream, recent: Tensor, new_rows: int)
     done, due = _writes(memory, stream.rows), _writes(memory, rows)
     state = stream.state
     if due > done:
-        values = filled(recent[:, stream.series])
+        values = without_nan(recent[:, stream.series])
         state = _written(memory, values, done, due, state, rows - len(values))
     return replace(stream, rows=rows, state=state)
 
@@ -191,7 +191,7 @@ def recall(memory: OnlineMemory, stream: Stream, recent: Tensor) -> Tensor:
     """
     if stream.state is None:
         return recent.new_zeros(memory.h, len(stream.series))
-    values = filled(recent[:, stream.series])
+    values = without_nan(recent[:, stream.series])
     return memory.recall(_windows(values, torch.tensor([len(values)]), memory.span), stream.state)[:, 0].T
 
 
@@ -201,7 +201,7 @@ def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
 
     Each is what :func:`recall` gives after reading the rows before its origin.
     """
-    values = filled(values)
+    values = without_nan(values)
     n, S = values.shape[1], memory.stride
     found = values.new_zeros(len(origins), memory.h, n)
     written = (origins - memory.span) // S  # writes before each origin
@@ -231,7 +231,7 @@ def surprises(memory: OnlineMemory, values: Tensor, unknown: Tensor, step: int) 
     Each is read with the memory as it stood after the writes at earlier rows. It is NaN where one of the rows that it
     is about, a window and the stride before it, is ``unknown``, ``[T, n]``.
     """
-    values, reach = filled(values), memory.span + memory.stride
+    values, reach = without_nan(values), memory.span + memory.stride
     rows = torch.arange(reach, max(reach, len(values) + 1), step)
     apart = math.gcd(step, memory.stride)
     at_once = max(1, FLOATS // (CHUNK * _floats_of_surprise(memory, memory.stride)))
@@ -292,6 +292,6 @@ def _windows(values: Tensor, ends: Tensor, span: int) -> Tensor:
     return values[ends[:, None] + torch.arange(-span, 0)].permute(2, 0, 1)
 
 
-def filled(values: Tensor) -> Tensor:
+def without_nan(values: Tensor) -> Tensor:
     """Values that are not known, as the mean of the series (0, standardised)."""
     return values.nan_to_num(0.0)

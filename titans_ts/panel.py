@@ -114,13 +114,13 @@ class Panel:
 
     def from_the_end_of(self, earlier: "Panel") -> "Panel":
         """The panel, and before it the rows that were left out behind the last of ``earlier``, as NaN."""
-        return self._behind(between(earlier.index[-1], self.index[0], self.freq))
+        return self._preceded_by(between(earlier.index[-1], self.index[0], self.freq))
 
-    def at_least(self, rows: int) -> "Panel":
+    def padded_to(self, rows: int) -> "Panel":
         """The panel, and before it as many rows of NaN as it lacks."""
-        return self._behind(preceding(self.index[0], self.freq, max(0, rows - len(self.values))))
+        return self._preceded_by(preceding(self.index[0], self.freq, max(0, rows - len(self.values))))
 
-    def _behind(self, nothing: pd.Index) -> "Panel":
+    def _preceded_by(self, nothing: pd.Index) -> "Panel":
         if not len(nothing):
             return self
 
@@ -153,7 +153,8 @@ class Panel:
         value that value; else as it is."""
         if missing != "interpolate":
             return self
-        whole = replace(self, values=filled(self.values), hist=filled(self.hist), futr=filled(self.futr))
+        values, hist, futr = map(interpolated, (self.values, self.hist, self.futr))
+        whole = replace(self, values=values, hist=hist, futr=futr)
         return replace(whole, drawn=self.drawn | (self.unknown() & ~whole.unknown()))
 
     def unknown(self) -> np.ndarray:
@@ -165,6 +166,12 @@ class Panel:
         """The values, NaN where they are lines through holes, ``[T, N]``; of a series that has no others, these."""
         drawn = self.drawn[..., 0]
         return np.where(drawn & ~drawn.all(axis=0), np.nan, self.values)
+
+    @property
+    def first_rows(self) -> np.ndarray:
+        """The first known row of each series, ``[N]``; T for one without any."""
+        known = np.isfinite(self.values)
+        return np.where(known.any(axis=0), known.argmax(axis=0) if len(known) else 0, len(known))
 
     def places(self, names: list[Any]) -> list[int | None]:
         """Where the series of these names stand; None for those that are not here."""
@@ -245,7 +252,7 @@ def long_frame(ids: list[Any], index: pd.Index, columns: dict[str, np.ndarray]) 
     return pd.DataFrame({"unique_id": unique_id, "ds": ds, **flat})
 
 
-def filled(values: np.ndarray) -> np.ndarray:
+def interpolated(values: np.ndarray) -> np.ndarray:
     """NaN in a straight line between neighbours in time, behind the last known value as that value."""
     if not np.isnan(values).any():
         return values

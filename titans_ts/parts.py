@@ -10,7 +10,7 @@ from titans_ts.windows import Batch
 STEPS = 1 << 20  # of all lookbacks of a part
 
 
-def normalised(network: Simba, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+def normalised_in_parts(network: Simba, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """:meth:`Simba.normalised` of a batch, in memory that does not grow with it.
 
     A batch of more than :data:`STEPS` steps is read in parts, and what the gradient takes of each is made again when it

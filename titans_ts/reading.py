@@ -1,18 +1,22 @@
-"""Panels for an estimator: of rows that follow, and with static columns."""
+"""Panels for a forecaster, of what it is fitted on, asked for, updated with and scored by."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+from sklearn.utils.validation import check_array, validate_data
 
 from titans_datasets.warn import warn_caller
 from titans_ts.exogenous import Columns, read_future, read_static
 from titans_ts.frame import LONG_COLUMNS, read_frame
-from titans_ts.panel import Panel, beyond, filled
+from titans_ts.panel import Panel, beyond, interpolated
 from titans_ts.stamps import following
+
+if TYPE_CHECKING:
+    from titans_ts.forecaster import TitansForecaster
 
 _NOT_DATA: tuple[tuple[Any, str], ...] = (
     (type(None), "Give the rows."),
@@ -52,16 +56,97 @@ def check_no_y(y: Any) -> None:
         )
 
 
-def read_newer(context: Panel, new_df: Any, columns: Columns, missing: str, left_out: list[Any]) -> Panel:
-    """The rows that follow those of ``context``, a single one too; a matrix goes on counting where the last ended.
+def read_given(
+    forecaster: "TitansForecaster", df: Any, columns: Columns, static_df: Any = None, fill: bool = True
+) -> Panel:
+    """What a forecaster is to be fitted on, by the arguments of its constructor. ``fill``: draw lines through holes."""
+    missing = forecaster.missing
+    if is_frame(df):
+        panel = read_frame(df, forecaster.freq, columns, missing, fill=fill)
+    else:  # sklearn's own checks and messages for matrices
+        _check_dimensions(df)
+        given = check_array(
+            df, dtype=np.float64, ensure_all_finite=_finite(missing), estimator=forecaster, input_name="X"
+        )
+        panel = read_frame(given, columns=columns, missing=missing, fill=fill)
+    return with_static(panel, columns.stat, static_df, None, missing)
+
+
+def read_known(
+    forecaster: "TitansForecaster", df: Any, columns: Columns | None = None, static_df: Any = None, fill: bool = True
+) -> Panel:
+    """What a fitted forecaster is asked about, on the time axis of ``fit``. ``columns``: None for those of ``fit``.
+
+    Series that are mixed take their places of ``fit``, and without ``static_df`` keep their static columns.
+    """
+    check_policy(forecaster)
+    context, missing = forecaster.context_, forecaster.missing
+    columns = forecaster.scaling_.columns if columns is None else columns
+    if is_frame(df):
+        timed = context.layout != "matrix"  # whose rows are at no time
+        freq, stamps = (context.freq, context.index) if timed else (forecaster.freq, None)
+        panel = read_frame(df, freq, columns, missing, fill=fill, known=stamps)
+    else:
+        _check_dimensions(df)
+        given = validate_data(forecaster, df, reset=False, dtype=np.float64, ensure_all_finite=_finite(missing))
+        panel = read_frame(given, columns=columns, missing=missing, fill=fill)
+        if len(panel.ids) == len(context.ids):  # a matrix names no series: those of fit
+            panel = replace(panel, ids=context.ids)
+    panel = with_static(panel, columns.stat, static_df, context, missing)
+    return panel.ordered_as(context.ids) if forecaster._fitted().together else panel
+
+
+def read_scored(forecaster: "TitansForecaster", df: Any) -> Panel:
+    """A frame of the series of ``fit``, not filled. Those that ended before it are there without a value, where the
+    model is told, or need not be told, what is not known."""
+    config, context, columns = forecaster._fitted(), forecaster.context_, forecaster.scaling_.columns
+    panel = without(read_known(forecaster, df, fill=False), forecaster.left_out_)
+    gaps = forecaster.missing != "error" and (config.masked or not config.together)
+    if gaps and set(panel.ids) < set(context.ids):
+        panel = with_static(panel.with_silent(context.ids), columns.stat, None, context, forecaster.missing)
+    return panel.ordered_as(context.ids)
+
+
+def read_actual(forecaster: "TitansForecaster", actual: Any, past: Panel) -> Panel:
+    """The values that came behind a past; a matrix is of the rows that follow it."""
+    actual = of_values(actual, past.ids)
+    panel = read_known(forecaster, actual, Columns())
+    return panel if is_frame(actual) else replace(panel, index=past.future(len(panel.values)))
+
+
+def check_policy(forecaster: "TitansForecaster") -> None:
+    """Refuses ``missing="mask"``, set since ``fit``, where the network knows no gaps."""
+    if not forecaster._fitted().masked and forecaster.missing == "mask":
+        raise ValueError(
+            "this model was not fitted with missing='mask': its network knows no gaps. Fit again with it, or set "
+            "missing='interpolate'."
+        )
+
+
+def _check_dimensions(X: Any) -> None:
+    if np.ndim(X) == 1:
+        raise ValueError(
+            "df has one dimension. Reshape your data to [T, N], rows of time: a Series by series.to_frame(), "
+            "an array by x.reshape(-1, 1). (Levels are named: level=[80].)"
+        )
+
+
+def _finite(missing: str) -> bool | Literal["allow-nan"]:
+    return True if missing == "error" else "allow-nan"
+
+
+def read_newer(forecaster: "TitansForecaster", new_df: Any) -> Panel:
+    """The rows that follow those a forecaster knows, a single one too; a matrix goes on counting where the last ended.
 
     Rows may be left out between them where ``missing`` says what that means. Lines of "interpolate" begin at the last
     row of the context. Series that ``fit`` left out are left out here, too."""
+    check_policy(forecaster)
+    context, columns, missing = forecaster.context_, forecaster.scaling_.columns, forecaster.missing
     if isinstance(new_df, pd.Series) and context.layout != "matrix":
         new_df = _frame_of(new_df, context)
     if is_frame(new_df):
         panel = read_frame(new_df, context.freq, columns, missing, fill=False, known=context.index)
-        panel = without(panel, left_out)
+        panel = without(panel, forecaster.left_out_)
     else:
         panel = read_frame(np.atleast_2d(np.asarray(new_df, dtype=np.float64)), missing=missing, fill=False)
         index = following(context.index[-1], context.freq, len(panel.values))
@@ -94,13 +179,13 @@ def _frame_of(series: pd.Series, context: Panel) -> pd.DataFrame:
     return series.to_frame().T.infer_objects()
 
 
-def read_ahead(panel: Panel, futr_df: Any, h: int, names: tuple[str, ...], missing: str) -> np.ndarray:
+def ahead_of(panel: Panel, futr_df: Any, h: int, names: tuple[str, ...], missing: str) -> np.ndarray:
     """The future columns in the h steps behind a panel, ``[h, N, F]``.
 
     Lines of "interpolate" begin at its last row.
     """
     futr = read_future(futr_df, panel.ids, panel.future(h), names, gaps=missing != "error")
-    return filled(np.concatenate((panel.futr[-1:], futr)))[1:] if missing == "interpolate" else futr
+    return interpolated(np.concatenate((panel.futr[-1:], futr)))[1:] if missing == "interpolate" else futr
 
 
 def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Panel | None, missing: str) -> Panel:

@@ -80,7 +80,7 @@ class KeptForecasts:
     def __init__(self, network: Simba, objective: Objective, table: Table) -> None:
         self.network, self.objective, self.table = network, objective, table
         rows, series = table.values.shape
-        self.apart = network.config.num_series is None
+        self.apart = not network.config.together
         self.columns = series if self.apart else 1
         self.found: Tensor | None = None
         if rows * series * network.config.h <= KEPT:
@@ -119,7 +119,7 @@ def forecast_rows(
     """
     config, N = network.config, table.values.shape[1]
     K = len(origins)
-    if config.num_series is not None:
+    if config.together:
         found = forecast_windows(network, objective, _windows(network, table, origins, None), whole)
     else:
         series = torch.arange(N).repeat(K)

@@ -214,11 +214,19 @@ class Scaling:
         # what is not known counts as the mean
         return tensor(found[:, 0] if kind == "stat" else found).nan_to_num(0.0)
 
-    def warn_of_spikes(self, panel: Panel, known: int = 0) -> None:
-        """Say which single values of the series, in rows from ``known`` on, are so far from those of training that a
+    def warn_of(self, panel: Panel, since: int = 0, stat: bool = False) -> None:
+        """Warn of what in the rows of a panel from ``since`` on, and with ``stat`` in its static columns, is far from
+        all that training saw."""
+        self._warn_of_spikes(panel, since)
+        later = panel.rows(since)
+        tables = {"hist": later.hist, "futr": later.futr} | ({"stat": panel.stat} if stat else {})
+        self.warn_beyond(later.index, later.ids, **tables)
+
+    def _warn_of_spikes(self, panel: Panel, since: int) -> None:
+        """Say which single values of the series, in rows from ``since`` on, are so far from those of training that a
         forecast behind them means little."""
         found = single_beyond(panel.measured, self.units.limits)
-        found[:known] = False
+        found[:since] = False
         if found.any():
             warn_of_far(panel, found, self.units.limits)
 

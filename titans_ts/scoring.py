@@ -21,10 +21,9 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
         ValueError: no value is known behind any window.
     """
     config = model.network.config
-    model.scaling.warn_of_spikes(panel)
-    model.scaling.warn_beyond(panel.index, panel.ids, hist=panel.hist, futr=panel.futr)
+    model.scaling.warn_of(panel)
     whole, told = model.scaling.table(panel.filled(missing)), tensor(model.scaling.units.told)
-    (T, N), together = panel.values.shape, config.num_series is not None
+    (T, N), together = panel.values.shape, config.together
     total = count = 0.0
     origins, steps = torch.arange(config.input_size, T - config.h + 1), torch.arange(config.h)[:, None]
     # rather few series at many origins than the other way round: the memory reads a series anew for each part of them

@@ -62,6 +62,11 @@ class SimbaConfig:
     normalise: bool = True
     least_variance: float = 1e-5
 
+    @property
+    def together(self) -> bool:
+        """Whether the series of a window are mixed with each other."""
+        return self.num_series is not None
+
 
 def default_patch(input_size: int) -> int:
     """Steps in a patch: a twelfth of the lookback, and even, from 16 to 64. Up to 768 steps make no more than 23."""

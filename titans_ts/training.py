@@ -88,10 +88,8 @@ def train(
 
     warn_of_sparse(panel)
     panel = without_wrong(panel, border)
-    later = panel.rows(border)
     scaling = Scaling.of(panel.rows(None, border), columns)
-    scaling.warn_beyond(later.index, later.ids, hist=later.hist, futr=later.futr)
-    scaling.warn_of_spikes(panel, known=border)
+    scaling.warn_of(panel, since=border)
     table = scaling.table(panel)
     if columns.profile:  # errors are told in one unit, whatever the settings
         table = replace(table, unit=tensor(scaling.units.told))

@@ -7,8 +7,6 @@ import numpy as np
 from titans_core.checks import at_least
 from titans_datasets.warn import warn_caller
 from titans_ts.panel import Panel
-from titans_ts.scaling import tensor
-from titans_ts.windows import first_rows
 
 if TYPE_CHECKING:
     from titans_ts.forecaster import TitansForecaster
@@ -130,13 +128,13 @@ def border_row(T: int, least: int, h: int, val_size: int | None) -> int:
 
 def smaller_validation(panel: Panel, least: int, h: int) -> str:
     """What leaves ``least`` rows of each series to train on, in words; nothing where nothing does."""
-    rows = len(panel.values) - int(first_rows(tensor(panel.values)).max()) - least
+    rows = len(panel.values) - int(panel.first_rows.max()) - least
     return f"With val_size={rows if rows >= h else 0} there are enough. " if rows >= 0 else ""
 
 
 def _rows_before(panel: Panel, border: int) -> np.ndarray:
     """Of each series before the border, from its first value on."""
-    return border - first_rows(tensor(panel.values[:border])).numpy()
+    return border - panel.rows(None, border).first_rows
 
 
 def warn_of_sparse(panel: Panel) -> None:

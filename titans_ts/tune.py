@@ -20,10 +20,8 @@ from titans_core.train.tune import Callback, best_of, open_study, plot_history, 
 from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
 from titans_ts.panel import Panel, beyond
-from titans_ts.scaling import tensor
 from titans_ts.training import train
 from titans_ts.training_rows import needs_all, of_some, warn_of_young
-from titans_ts.windows import first_rows
 
 if TYPE_CHECKING:
     import optuna
@@ -136,7 +134,7 @@ def _judged(panel: Panel, base: TitansForecaster, val_size: int | None) -> tuple
     by; and how many each series has before these."""
     rows = len(panel.values)
     kept_back = max(base.h, rows // 5) if val_size is None else val_size
-    trained = rows - kept_back - first_rows(tensor(panel.values)).numpy()
+    trained = rows - kept_back - panel.first_rows
     kept = np.flatnonzero(trained >= base.h + LEAST)
     if len(kept) in (0, len(trained)) or needs_all(panel, base):
         return panel, kept_back, trained

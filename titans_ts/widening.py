@@ -19,7 +19,7 @@ def widening_of(network: Simba, objective: Objective, table: Table, border: int,
     in them, and of an objective that foretells the spread: its network is told what is not known."""
     if objective.probabilistic:
         return None
-    config, together = network.config, network.config.num_series is not None
+    config, together = network.config, network.config.together
     lanes = table.values.shape[1] if together else 1
     windows = all_windows_of(table, config.input_size, config.h, border, len(table.values), together)
     if not len(windows):

@@ -12,6 +12,7 @@ from pandas.tseries.holiday import USFederalHolidayCalendar
 from pandas.tseries.offsets import CustomBusinessDay
 
 from titans_ts import TitansForecaster
+from titans_ts.reading import read_known
 from titans_ts.scaling import level_of, size_of
 from titans_ts.tune import tune
 
@@ -328,7 +329,7 @@ def test_a_column_that_ends_inside_a_hole_of_its_series_hides_nothing(tiny):
     frame.loc[60:79, "y"] = np.nan
     frame.loc[70:, "p"] = np.nan
     model = tiny(missing="interpolate", exogenous={"hist": ["p"]}).fit(frame.assign(p=frame["p"].fillna(0.0)))
-    panel = model._read(frame, model.scaling_.columns, None, reset=False).filled("interpolate")
+    panel = read_known(model, frame).filled("interpolate")
     scores = model.model_.scores(model.scaling_.table(panel), torch.arange(56, 90))[..., 0]
     known = ~np.isnan(frame["y"].to_numpy())[np.arange(56, 90)[:, None] + np.arange(4)]
     from_inside = (np.arange(56, 90) > 60) & (np.arange(56, 90) <= 80)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_ts.files import columns_of, read_ahead, read_facts, read_series
+from titans_ts.files import columns_of, read_future_file, read_series, read_static_file
 
 HOURS = pd.date_range("2024-03-01", periods=40, freq="h", name="ds")
 WIDE = pd.DataFrame({"meter": np.arange(40) * 10, "b": np.arange(40) / 8}, index=HOURS)
@@ -73,9 +73,9 @@ def test_row_numbers_are_no_column_of_a_long_file_nor_a_fact(tmp_path):
     path = stored(long[["shop", "hour", "y"]].reset_index(drop=True), tmp_path, "long.csv")
     assert read_series(path, id="shop")["ds"].tolist() == long["hour"].tolist()
     assert set(read_series(path, id="shop")) == {"unique_id", "ds", "y"}
-    assert set(read_ahead(path, None, "shop", None)) == {"unique_id", "ds", "y"}
+    assert set(read_future_file(path, None, "shop", None)) == {"unique_id", "ds", "y"}
     facts = stored(pd.DataFrame({"store": [1, 2], "size": [3.0, 4.0]}), tmp_path, "facts.csv")
-    assert list(read_facts(facts, "store")) == ["unique_id", "size"]
+    assert list(read_static_file(facts, "store")) == ["unique_id", "size"]
 
 
 @pytest.mark.parametrize("header", ['"",', ""], ids=["write.csv", "write.table"])
@@ -101,7 +101,10 @@ def test_columns_without_a_name_or_a_value_are_no_series(tmp_path, before, after
     same(found, WIDE)
     assert list(found) == list(WIDE)
     assert set(read_series(blank(LONG))) == {"unique_id", "ds", "y"}
-    assert list(read_facts(blank(pd.DataFrame({"unique_id": ["b"], "size": [3.0]})), None)) == ["unique_id", "size"]
+    assert list(read_static_file(blank(pd.DataFrame({"unique_id": ["b"], "size": [3.0]})), None)) == [
+        "unique_id",
+        "size",
+    ]
     (tmp_path / "x.csv").write_text("ds,\n2024-03-01,\n2024-03-02,7\n")  # a value: not to be lost unseen
     assert read_series(tmp_path / "x.csv").iloc[:, 0].tolist()[1:] == [7]
 

@@ -12,6 +12,7 @@ from titans_ts import TitansForecaster
 from titans_ts.intervals import HALF_LIFE, Calibration, check_levels, scored_origins, scoring_step
 from titans_ts.model import Model
 from titans_ts.objective import PROBABILITIES, objective_of
+from titans_ts.reading import read_known
 from titans_ts.rolling import Forecasts
 from titans_ts.simba import FLOOR, Simba, SimbaConfig
 from titans_ts.windows import Table
@@ -446,7 +447,7 @@ def test_no_forecast_from_inside_a_filled_hole_is_scored(tiny, wide):
     holed = wide.copy()
     holed.iloc[80:90, 0] = np.nan
     model = tiny(missing="interpolate", max_epochs=1).fit(holed, val_size=60)
-    panel = model._read(holed, model.scaling_.columns, None, reset=False)
+    panel = read_known(model, holed)
     origins = torch.arange(74, 98)
     scores = model.model_.scores(model.scaling_.table(panel), origins)
     hidden = np.isnan(scores[..., 0]).all(axis=1)

@@ -40,7 +40,7 @@ def made(network):
 
 
 def anew(network, table, origins, series):
-    together = network.config.num_series is not None
+    together = network.config.together
     windows = Windows(table, LOOKBACK, H, origins, None if together else series)
     return rolling.forecast_windows(network, objective_of("mae"), windows).point
 

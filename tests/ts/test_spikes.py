@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from titans_datasets import load, protocol_split
+from titans_ts.reading import read_known
 from titans_ts.spikes import limits_of, single_beyond, spikes_of
 
 
@@ -128,7 +129,7 @@ def test_a_wrong_value_is_no_unit_of_a_new_series_either(tiny, wide):
     new = wide.iloc[:101].set_axis(pd.RangeIndex(101, name="ds")).add_suffix("2")
     wrong = new.copy()
     wrong.iloc[0, 1] = 1e6
-    panels = [model._read(df, model.scaling_.columns, None, reset=False) for df in (new, wrong)]
+    panels = [read_known(model, df) for df in (new, wrong)]
     units = [model.scaling_.units_of(panel, model.context_).deviation for panel in panels]
     np.testing.assert_allclose(*units, rtol=0.05)
 

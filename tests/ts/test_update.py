@@ -17,6 +17,7 @@ from titans_ts.forecaster import LEAST_MEMORY_STEPS
 from titans_ts.memory_training import MemoryReport, _Streams, _Validation, train_memory
 from titans_ts.model import Model
 from titans_ts.objective import objective_of
+from titans_ts.reading import read_known
 from titans_ts.rolling import forecast_rows
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.windows import Table
@@ -88,7 +89,7 @@ def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
     np.testing.assert_allclose(once.calibration_.scores, often.calibration_.scores, rtol=1e-3, atol=1e-5)
     assert len(once.calibration_.scores) > len(before)  # the new errors are in it
     # and they are those of the forecasts that were made then
-    table = once.scaling_.table(once._read(waves, once.scaling_.columns, None, reset=False))
+    table = once.scaling_.table(read_known(once, waves))
     later = torch.arange(400 - 4 + 1, 500 - 4 + 1)
     expected = once.model_.scores(table, later)
     np.testing.assert_allclose(once.calibration_.scores[-len(later) :], expected, rtol=1e-3, atol=1e-5)

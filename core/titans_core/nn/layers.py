@@ -76,7 +76,10 @@ class _Taps(torch.autograd.Function):
         newest, *older = _taps(weight)
         y = torch.empty_like(x, memory_format=torch.contiguous_format)
         for rows in _few(x):
-            torch.addcmul(bias, x[rows], newest, out=y[rows])
+            if eager_on_cpu(x):
+                torch.addcmul(bias, x[rows], newest, out=y[rows])
+            else:  # what traces a graph has no gradient of out=
+                y[rows] = torch.addcmul(bias, x[rows], newest)
             for s, tap in enumerate(older, 1):
                 for there, here in _shifted(x[rows], tail[rows], y[rows], s):
                     here.addcmul_(there, tap)
@@ -89,11 +92,12 @@ class _Taps(torch.autograd.Function):
         # sums over all tokens: of half precision in float32
         wide = torch.promote_types(x.dtype, torch.float32)
         dtaps = [torch.zeros_like(newest, dtype=wide) for _ in range(1 + len(older))]
-        again = torch.is_grad_enabled()  # the gradient is to be differentiated itself
-        dx, dtail = dy * newest if again else torch.empty_like(dy), torch.zeros_like(tail)
-        for rows in [slice(None)] if again else _few(x):
+        # not where the gradient is to be differentiated itself
+        in_place = eager_on_cpu(x) and not torch.is_grad_enabled()
+        dx, dtail = torch.empty_like(dy) if in_place else dy * newest, torch.zeros_like(tail)
+        for rows in _few(x) if in_place else [slice(None)]:
             # one buffer for all products
-            room = None if again else torch.mul(dy[rows], newest, out=dx[rows]).new_empty(dy[rows].shape)
+            room = torch.mul(dy[rows], newest, out=dx[rows]).new_empty(dy[rows].shape) if in_place else None
             for s, tap in enumerate((newest, *older)):
                 if s > 0:
                     for there, here in _shifted(dx[rows], dtail[rows], dy[rows], s):
