@@ -207,7 +207,8 @@ class Questions:
                 chromosome's end.
             context_after: bases behind the variant that count.
             mismatch: where REF is not what the genome holds: "error", or "skip": the score is NaN, with a warning that
-                counts and shows them.
+                counts and shows them. Positions that are all off by one are an error in either case: some REF would
+                agree by chance.
 
         Returns:
             One row per alternative allele, in the order given: ``chrom, start, ref, alt, id, score``, 0-based. The
