@@ -161,7 +161,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
                 intervals and the FASTA file they lie in: ``("peaks.bed", "genome.fa")``.
             y: the class of each, strings or integers; of a FASTA or BED file in the order of its records or lines.
             sample_weight: a weight for each sequence, times that of its class. What weighs 0 is as if left out.
-            validation: ``(X, y)`` to stop training early by, instead of a part cut from the training data.
+            validation: ``(X, y)`` to stop training early by, instead of a part cut from the training data; with some of
+                each class, else a warning names those it lacks.
             checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
                 data and settings, training goes on from there; any other is refused.
             on_epoch: told the number and the validation loss of each epoch; what it raises ends the training.
@@ -439,5 +440,11 @@ def _given(validation: tuple[Any, Any], classes: NDArray[Any], by_class: NDArray
     if not by_class[labels].any():
         raise ValueError(
             "validation has only classes whose class_weight is 0, so that its loss would be 0 in each epoch."
+        )
+    missing = classes[(np.bincount(labels, minlength=len(classes)) == 0) & (by_class > 0)].tolist()
+    if missing:
+        warn_caller(
+            f"validation has no sequence of the classes {missing[:8]}{', ...' * (len(missing) > 8)}, which so have no "
+            "say in when training stops and which epoch stays. Add some of each."
         )
     return Examples(reads, labels, by_class[labels], np.arange(len(reads)))
