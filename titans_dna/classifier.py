@@ -37,6 +37,7 @@ from titans_dna.encoder import Encoder, EncoderConfig
 from titans_dna.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, digest_of, network_of
 from titans_dna.kmers import LONGEST
 from titans_dna.labels import class_weights, read_labels, sample_weights, stratified_cut
+from titans_dna.parts import in_parts
 from titans_dna.strands import NETWORKS, SequenceNetwork
 
 # batches of a training by default, and the bounds of its epochs
@@ -78,7 +79,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         dropout: behind the convolutions and before the head. Unless it is 0, half of the k-mers are left out in
             training.
         learning_rate: of the outer loop (AdamW, one cycle); None: 2e-3, or 5e-4 where ``pretrained`` learns.
-        batch_size: sequences in a batch, of like length where lengths differ.
+        batch_size: sequences in a batch, of like length where lengths differ. Of long ones a batch is read in parts:
+            memory does not grow with it, and one step is of as many sequences.
         max_epochs: passes over the training part, at most; None: as many as make 1,600 batches, from 20 to 100.
             Training stops where the validation loss gets no better for half of them, at least 3.
         validation_fraction: part of each class that is cut from the training data to stop training early; 0 trains on
@@ -425,7 +427,10 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
 def weighted_error(network: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, int]:
     """Mean of weight times cross-entropy, and the number of sequences."""
     ids, labels, weights = batch
-    error = F.cross_entropy(network(ids).float(), labels, reduction="none")
+    assert isinstance(network, SequenceNetwork)
+    if network.training and isinstance(network.encoder, LanguageEncoder):
+        network.encoder.begin_batch()
+    error = F.cross_entropy(in_parts(network, ids).float(), labels, reduction="none")
     return (error * weights).mean(), len(ids)
 
 
