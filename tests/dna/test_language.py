@@ -1,5 +1,6 @@
 """A language model of DNA: what it learns, and that it is the same model however it is read, stopped or stored."""
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -43,6 +44,16 @@ def test_it_learns_a_chain_to_near_its_entropy(fitted):
     bits = fitted.bits_per_base([chain(3000, seed=1)])
     assert TRUE_BITS - 0.05 < bits < TRUE_BITS + 0.15
     assert fitted.score([chain(3000, seed=1)]) == -bits
+
+
+def test_a_single_window_has_none_to_stop_by_and_says_so():
+    with pytest.warns(UserWarning, match=r"one window of 64 bases.*nothing stops the training early") as warned:
+        model = small(max_steps=2).fit([chain(64)])
+    assert warned[0].filename == __file__
+    assert "val_loss" not in model.history_.epochs[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small(max_steps=2).fit([chain(128)])
 
 
 def test_both_strands_are_learned(fitted):
