@@ -166,7 +166,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             validation: ``(X, y)`` to stop training early by, instead of a part cut from the training data; with some of
                 each class, else a warning names those it lacks.
             checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
-                data and settings, training goes on from there; any other is refused.
+                data and settings, training goes on from there; any other is refused. Without it an interrupted fit
+                keeps nothing.
             on_epoch: told the number and the validation loss of each epoch; what it raises ends the training.
 
         Raises:

@@ -149,7 +149,7 @@ class DNALanguageModel(Questions, TitansEstimator):
             bed: train inside these regions only: path of a BED file, or intervals. Strands do not matter.
             holdout: names of chromosomes that are not read at all, for an honest score afterwards.
             checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, training goes
-                on from there, and ends where an unbroken one would have.
+                on from there, and ends where an unbroken one would have. Without it an interrupted fit keeps nothing.
 
         Raises:
             ValueError: an argument out of range, an unknown chromosome, a bad or empty file, nothing to train on, or a
