@@ -170,7 +170,10 @@ def from_frame(frame: "pd.DataFrame") -> list[Interval]:
     found = []
     for row, (chrom, start, end, strand, label) in enumerate(zip(*columns.values(), strict=True)):
         try:
-            if int(start) != start or int(end) != end:
+            empty = [field for field, value in (("start", start), ("end", end)) if is_missing(value)]
+            if empty:
+                raise ValueError(f"{empty[0]} is missing. Drop the row.")
+            if not (is_whole(start) and is_whole(end)):
                 raise ValueError(f"start {start} and end {end} must be whole numbers.")
             named, labelled = ("" if is_missing(name) else str(name) for name in (chrom, label))
             found.append(Interval(named, int(start), int(end), "." if is_missing(strand) else strand, labelled))
@@ -182,6 +185,14 @@ def from_frame(frame: "pd.DataFrame") -> list[Interval]:
 def is_missing(value: Any) -> bool:
     """None, NaN or pandas' NA, as a frame has them."""
     return value is None or type(value).__name__ == "NAType" or value != value
+
+
+def is_whole(value: Any) -> bool:
+    """A whole number, of whatever type."""
+    try:
+        return bool(int(value) == value)
+    except OverflowError:  # infinite
+        return False
 
 
 def _is_header(line: str) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from titans_datasets.warn import warn_caller
-from titans_dna.intervals import check_place, is_missing
+from titans_dna.intervals import check_place, is_missing, is_whole
 from titans_dna.lines import DAMAGED, BadLineError, fields, open_binary
 
 __all__ = ["Variant", "is_sequence", "read_vcf", "short", "variants_of"]
@@ -86,12 +86,12 @@ def variants_of(frame: Any) -> list[Variant]:
     found = []
     for row, (chrom, start, ref, alt, label) in enumerate(zip(*(frame[name] for name in names), ids, strict=True)):
         try:
-            if int(start) != start:
-                raise ValueError(f"start {start} must be a whole number.")
-            given = {"chrom": chrom, "ref": ref, "alt": alt}
+            given = {"chrom": chrom, "start": start, "ref": ref, "alt": alt}
             empty = [name for name, value in given.items() if is_missing(value)]
             if empty:
                 raise ValueError(f"{empty[0]} is missing. Drop the row.")
+            if not is_whole(start):
+                raise ValueError(f"start {start} must be a whole number.")
             if not is_sequence(str(ref), str(alt)):
                 raise ValueError(f"ref {ref!r} and alt {alt!r} must be of bases A C G T N, one allele a row.")
             found.append(Variant(str(chrom), int(start), str(ref), str(alt), "" if is_missing(label) else str(label)))

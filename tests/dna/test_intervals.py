@@ -214,7 +214,9 @@ def test_a_line_of_names_is_told_as_such(tmp_path):
     [
         ({"start": 10.7}, r"row 0 of the frame: start 10\.7 and end 20 must be whole numbers"),
         ({"chrom": None}, "row 0 of the frame: chrom is empty"),
-        ({"start": float("nan")}, "row 0 of the frame"),
+        ({"start": float("nan")}, r"row 0 of the frame: start is missing\. Drop the row"),
+        ({"end": None}, r"row 0 of the frame: end is missing\. Drop the row"),
+        ({"end": float("inf")}, "row 0 of the frame: start 10 and end inf must be whole numbers"),
     ],
 )
 def test_a_row_of_a_frame_that_is_no_interval_is_named(changes, message):
