@@ -61,7 +61,8 @@ class Questions:
         Args:
             source: path of a FASTA file, a Genome, or a list of sequences.
             chroms: only these chromosomes; default all.
-            regions: intervals, a frame of them, or a BED file, instead of whole chromosomes; each read on its strand.
+            regions: intervals, a frame of them, or a BED file, instead of whole chromosomes. Each is read by itself, on
+                its strand, so a base that lies in two of them counts twice.
             context: None: every chromosome (region, sequence) is read in one stream, from its first base to its last,
                 in constant memory. Else it is cut into windows of so many bases, each read anew. A memory may drift
                 where a stream is far longer than the ``length`` it was trained on: compare the two. With

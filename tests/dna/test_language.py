@@ -77,6 +77,20 @@ def test_a_stream_in_pieces_has_the_bits_of_one_call(architecture, deep, monkeyp
     assert both == pytest.approx((301 * whole + 100 * model.bits_per_base([text[:100]])) / 401, abs=1e-6)
 
 
+@pytest.mark.parametrize("asked", ["model", "markov"])
+def test_each_region_is_read_by_itself_and_what_lies_in_two_counts_twice(fitted, asked):
+    source = InMemory([chain(600, seed=4)])
+    one, two = Interval("0", 0, 300), Interval("0", 100, 300)
+
+    def bits(*regions):
+        if asked == "model":
+            return fitted.bits_per_base(source, regions=regions)
+        return fit_markov([chain(2000)], order=2).bits_per_base(source, regions=regions)["additive"][2]
+
+    assert bits(one, two) == pytest.approx((300 * bits(one) + 200 * bits(two)) / 500, abs=1e-6)
+    assert bits(one, one) == pytest.approx(bits(one), abs=1e-6)
+
+
 def test_bits_are_those_of_the_networks_probabilities(fitted):
     text = chain(50, seed=3)
     ids = torch.tensor([[4, *("ACGT".index(x) for x in text)]])
