@@ -20,8 +20,9 @@ __all__ = ["Comparison", "ReferenceCheck", "check_reference", "compare", "summar
 # what a letter of a genome may stand for; VCF writes one of these bases in its place
 _MEANT = dict(R="AG", Y="CT", S="CG", W="AT", K="GT", M="AC", B="CGT", D="AGT", H="ACT", V="ACG")
 _SHOWN = 5
-# from which part an explanation is one, and at so many places that disagree: of fewer it may be chance
-_NEARLY_ALL, _PLACES = 0.95, 8
+# from which part an explanation is one, and at so many places that disagree: of fewer it may be chance, which explains
+# one in four, and all of five once in a thousand times
+_NEARLY_ALL, _PLACES = 0.95, 5
 Verdict = Literal["matching", "swapped", "shifted", "absent", "other"]
 Explanation = Literal["", "left", "right", "swapped"]
 _MEANING: dict[Explanation, str] = {
@@ -53,7 +54,7 @@ class ReferenceCheck:
         shifted: others, where REF stands one base further left or right (positions counted from 0, or twice from 1).
         absent: those on a chromosome the genome does not have, or off its end.
         first: the first few that do not match, with what the genome holds.
-        explanation: what explains nearly all of them by itself, at 8 places that disagree or more: "left" or "right",
+        explanation: what explains nearly all of them by itself, at 5 places that disagree or more: "left" or "right",
             REF stands one base there, in those that match too; "swapped", REF and ALT are exchanged in those that do
             not match. Else empty.
     """

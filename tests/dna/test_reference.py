@@ -102,6 +102,11 @@ def test_positions_that_are_all_off_by_one_are_told_in_spite_of_what_agrees_by_c
     assert check.n == check.matching + check.swapped + check.shifted + check.absent + check.other
 
 
+def test_ten_neighbours_off_by_one_are_told():
+    check = check_reference(snvs(1, range(100, 110)), InMemory([TEXT]))
+    assert (check.n - check.matching, check.explanation) == (7, "left")
+
+
 def test_exchanged_alleles_are_told_though_others_agree():
     check = check_reference([*snvs(), *exchanged(range(15, 2900, 200))], InMemory([TEXT]))
     assert (check.matching, check.swapped, check.explanation) == (100, 15, "swapped")
@@ -115,7 +120,7 @@ def test_what_may_be_chance_is_not_told_as_an_explanation():
     place = next(i for i in SITES if TEXT[i] != TEXT[i + 1])
     lists = {
         "few among many": [*snvs(), *snvs(1, range(15, 2900, 120))],
-        "short": snvs(1, range(10, 200, 29)),
+        "short": snvs(1, range(10, 126, 29)),
         "one place": [Variant("0", place + 1, TEXT[place], alt) for alt in "ACGT"] * 3,
         "all kinds": wrong,
         "deletions, of which ALT says nothing": [
