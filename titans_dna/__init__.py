@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from titans_dna.logo import plot_logo
     from titans_dna.markov import fit_markov
     from titans_dna.mixing import Mixture, fit_mixture
+    from titans_dna.reference import check_reference
     from titans_dna.tokenizer import decode, encode, encode_batch, reverse_complement
     from titans_dna.tracks import plot_track, write_bedgraph
-    from titans_dna.vcf import Variant, check_reference, read_vcf
+    from titans_dna.vcf import Variant, read_vcf
 
 __all__ = [
     "DNALanguageModel",
@@ -54,7 +55,7 @@ _HOME = {
     "TitansDNAClassifier": "titans_dna.classifier",
     "Variant": "titans_dna.vcf",
     "attribute": "titans_dna.interpret",
-    "check_reference": "titans_dna.vcf",
+    "check_reference": "titans_dna.reference",
     "decode": "titans_dna.tokenizer",
     "encode": "titans_dna.tokenizer",
     "encode_batch": "titans_dna.tokenizer",

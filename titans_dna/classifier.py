@@ -37,6 +37,7 @@ from titans_dna.encoder import Encoder, EncoderConfig
 from titans_dna.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, digest_of, network_of
 from titans_dna.kmers import LONGEST
 from titans_dna.labels import class_weights, read_labels, sample_weights, stratified_cut
+from titans_dna.parts import in_parts
 from titans_dna.strands import NETWORKS, SequenceNetwork
 
 # batches of a training by default, and the bounds of its epochs
@@ -78,7 +79,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         dropout: behind the convolutions and before the head. Unless it is 0, half of the k-mers are left out in
             training.
         learning_rate: of the outer loop (AdamW, one cycle); None: 2e-3, or 5e-4 where ``pretrained`` learns.
-        batch_size: sequences in a batch, of like length where lengths differ.
+        batch_size: sequences in a batch, of like length where lengths differ. Of long ones a batch is read in parts:
+            memory does not grow with it, and one step is of as many sequences.
         max_epochs: passes over the training part, at most; None: as many as make 1,600 batches, from 20 to 100.
             Training stops where the validation loss gets no better for half of them, at least 3.
         validation_fraction: part of each class that is cut from the training data to stop training early; 0 trains on
@@ -161,9 +163,11 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
                 intervals and the FASTA file they lie in: ``("peaks.bed", "genome.fa")``.
             y: the class of each, strings or integers; of a FASTA or BED file in the order of its records or lines.
             sample_weight: a weight for each sequence, times that of its class. What weighs 0 is as if left out.
-            validation: ``(X, y)`` to stop training early by, instead of a part cut from the training data.
+            validation: ``(X, y)`` to stop training early by, instead of a part cut from the training data; with some of
+                each class, else a warning names those it lacks.
             checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
-                data and settings, training goes on from there; any other is refused.
+                data and settings, training goes on from there; any other is refused. Without it an interrupted fit
+                keeps nothing.
             on_epoch: told the number and the validation loss of each epoch; what it raises ends the training.
 
         Raises:
@@ -424,7 +428,10 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
 def weighted_error(network: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, int]:
     """Mean of weight times cross-entropy, and the number of sequences."""
     ids, labels, weights = batch
-    error = F.cross_entropy(network(ids).float(), labels, reduction="none")
+    assert isinstance(network, SequenceNetwork)
+    if network.training and isinstance(network.encoder, LanguageEncoder):
+        network.encoder.begin_batch()
+    error = F.cross_entropy(in_parts(network, ids).float(), labels, reduction="none")
     return (error * weights).mean(), len(ids)
 
 
@@ -439,5 +446,11 @@ def _given(validation: tuple[Any, Any], classes: NDArray[Any], by_class: NDArray
     if not by_class[labels].any():
         raise ValueError(
             "validation has only classes whose class_weight is 0, so that its loss would be 0 in each epoch."
+        )
+    missing = classes[(np.bincount(labels, minlength=len(classes)) == 0) & (by_class > 0)].tolist()
+    if missing:
+        warn_caller(
+            f"validation has no sequence of the classes {missing[:8]}{', ...' * (len(missing) > 8)}, which so have no "
+            "say in when training stops and which epoch stays. Add some of each."
         )
     return Examples(reads, labels, by_class[labels], np.arange(len(reads)))

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FastaFiles", "prepare"]
 
-_HEAD = 1 << 16  # bytes; a record's title is shorter
+# bytes; a record's title is shorter, and mostly shorter than the first
+_TITLE, _HEAD = 256, 1 << 16
 _BLOCK = 1 << 22
 # of files of intervals, which are given where a FASTA file belongs
 _INTERVALS = (".bed", ".narrowpeak", ".broadpeak", ".gtf", ".gff", ".gff3")
@@ -154,7 +155,7 @@ def _fresh(files: FastaFiles) -> bool:
 def _misfit(files: FastaFiles) -> str:
     """Empty where an index is of this very file: times do not tell where an older file was moved in its place.
 
-    The first and the last record must stand where it says, and the last must end the file. The last line of each record
+    The title of each record must stand where it says, and the last record must end the file. The last line of each
     must begin where the others' lengths put it: it may be shorter than they, not longer. Of each the first line must
     end in a base: blanks and tabs behind it would be counted as such.
 
@@ -163,14 +164,13 @@ def _misfit(files: FastaFiles) -> str:
     """
     try:
         records = [line.split("\t") for line in files.index.read_text().splitlines()]
+        if not records:
+            return _LONGER
         with _reading(files) as read:
-            for name, _, place, *_ in (records[0], records[-1]):
-                begin = max(0, int(place) - _HEAD)
-                title = read(begin, int(place) - begin).splitlines()[-1]
-                if title[:1] != b">" or title[1:].split()[:1] != [name.encode()]:
-                    return _LONGER
             for name, *numbers in records:
                 length, offset, bases, width = map(int, numbers)
+                if not _names(_title(read, offset), name):
+                    return _LONGER
                 lines, rest = divmod(length - 1, bases) if length else (0, -1)
                 if lines and read(offset + lines * width - 1, 1) != b"\n":
                     return _LONGER
@@ -180,6 +180,25 @@ def _misfit(files: FastaFiles) -> str:
             return _LONGER if read(offset + lines * width + rest + 1, _HEAD).strip() else ""
     except (ValueError, IndexError, *DAMAGED):
         return _LONGER
+
+
+def _title(read: Callable[[int, int], bytes], offset: int) -> bytes:
+    """The line before a place, without its end; empty where it does not end there, or is too long."""
+    for size in (_TITLE, _HEAD):
+        begin = max(0, offset - size)
+        before = read(begin, offset - begin)
+        if before[-1:] != b"\n":
+            break
+        first = before.rfind(b"\n", 0, -1) + 1
+        if first or begin == 0:
+            return before[first:-1]
+    return b""
+
+
+def _names(title: bytes, name: str) -> bool:
+    """Whether a title is that of this record."""
+    text = title[1:].decode(errors="replace").lstrip()
+    return title[:1] == b">" and text.startswith(name) and not text[len(name) : len(name) + 1].strip()
 
 
 @contextmanager

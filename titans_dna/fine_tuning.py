@@ -105,9 +105,6 @@ class LanguageEncoder(nn.Module):
         return asdict(self.model.config)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        if self.training:
-            self.thaw()
-            self.step += 1
         mask = within(ids)
         with torch.set_grad_enabled(torch.is_grad_enabled() and (self.finetune != "frozen" or ids.requires_grad)):
             x = self._embedded(ids)
@@ -122,6 +119,11 @@ class LanguageEncoder(nn.Module):
             return self.model.embedding(F.pad(ids, (1, 0), value=N))
         shares, table = F.pad(ids, (0, 0, 1, 0)), self.model.embedding.weight
         return shares @ table[:N] + (1 - shares.sum(-1, keepdim=True)) * table[N]
+
+    def begin_batch(self) -> None:
+        """Before a batch of the training, however many parts it is read in."""
+        self.thaw()
+        self.step += 1
 
     def thaw(self) -> None:
         """Let those parts learn whose time has come."""

@@ -107,7 +107,7 @@ def read_bed(path: str | Path, *, require_strand: bool = False) -> list[Interval
 
     Columns are chrom, start, end, name, score, strand, split by tabs (by blanks where a line has no tab); lines that
     begin with ``#``, ``track`` or ``browser`` are skipped. Without a sixth column, or where it is empty, the
-    strand is ``"."``.
+    strand is ``"."``; a ``+`` or ``-`` in column 4 or 5 of fewer than six is a strand in the wrong place, and refused.
 
     Args:
         require_strand: refuse lines whose strand is missing or ``"."``.
@@ -170,7 +170,10 @@ def from_frame(frame: "pd.DataFrame") -> list[Interval]:
     found = []
     for row, (chrom, start, end, strand, label) in enumerate(zip(*columns.values(), strict=True)):
         try:
-            if int(start) != start or int(end) != end:
+            empty = [field for field, value in (("start", start), ("end", end)) if is_missing(value)]
+            if empty:
+                raise ValueError(f"{empty[0]} is missing. Drop the row.")
+            if not (is_whole(start) and is_whole(end)):
                 raise ValueError(f"start {start} and end {end} must be whole numbers.")
             named, labelled = ("" if is_missing(name) else str(name) for name in (chrom, label))
             found.append(Interval(named, int(start), int(end), "." if is_missing(strand) else strand, labelled))
@@ -182,6 +185,14 @@ def from_frame(frame: "pd.DataFrame") -> list[Interval]:
 def is_missing(value: Any) -> bool:
     """None, NaN or pandas' NA, as a frame has them."""
     return value is None or type(value).__name__ == "NAType" or value != value
+
+
+def is_whole(value: Any) -> bool:
+    """A whole number, of whatever type."""
+    try:
+        return bool(int(value) == value)
+    except OverflowError:  # infinite
+        return False
 
 
 def _is_header(line: str) -> bool:
@@ -196,6 +207,10 @@ def _bed_interval(path: Path, number: int, row: list[str], require_strand: bool)
         raise BadLineError(path, number, f"{len(row)} column(s); chrom, start and end are needed (tab-separated)")
     row = [field.strip() for field in row]
     strand = (row[5] if len(row) > 5 else "") or "."
+    sign = next((i for i in range(3, len(row)) if row[i] in ("+", "-")), None) if len(row) < 6 else None
+    if sign is not None:
+        what = f"column {sign + 1} of {len(row)} is {row[sign]!r}: a strand is column 6, behind name and score"
+        raise BadLineError(path, number, f"{what}; write '.' for a name and 0 for a score that are missing")
     if require_strand and strand == ".":
         raise BadLineError(path, number, "the strand is missing; column 6 is '+' or '-' ('.' where it does not matter)")
     if len(row) == 9 and not row[1].isdecimal() and all(field.isdecimal() for field in row[3:5]):

@@ -15,6 +15,7 @@ from titans_core import TitansConfig, TitansLM
 from titans_core.checks import positive
 from titans_core.models import gated_deltanet
 from titans_core.train import History, Loss, TitansEstimator, TrainingOptions, borrowed_randomness, train_network
+from titans_datasets.warn import warn_caller
 from titans_dna.masked import masked_base_loss
 from titans_dna.pretrain_data import IGNORE, loaders, plan
 from titans_dna.questions import Questions
@@ -139,7 +140,8 @@ class DNALanguageModel(Questions, TitansEstimator):
         """Pretrain on windows of a genome.
 
         One window in twenty (at most 256, spread evenly) is kept from training, and decides when to stop and which
-        epoch's weights stay; the holdout decides nothing. Windows of which more than half is unknown are left out.
+        epoch's weights stay; the holdout decides nothing. Windows of which more than half is unknown are left out. A
+        single window is all for training, with a warning.
 
         Args:
             genome: path of a FASTA file, a Genome, or a list of sequences (whose names are "0", "1", ...).
@@ -147,7 +149,7 @@ class DNALanguageModel(Questions, TitansEstimator):
             bed: train inside these regions only: path of a BED file, or intervals. Strands do not matter.
             holdout: names of chromosomes that are not read at all, for an honest score afterwards.
             checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, training goes
-                on from there, and ends where an unbroken one would have.
+                on from there, and ends where an unbroken one would have. Without it an interrupted fit keeps nothing.
 
         Raises:
             ValueError: an argument out of range, an unknown chromosome, a bad or empty file, nothing to train on, or a
@@ -158,6 +160,11 @@ class DNALanguageModel(Questions, TitansEstimator):
         source, regions = open_source(genome), read_regions(bed)
         left_out = source.left_out(holdout)
         train, val = plan(source, self.length, regions, left_out)
+        if not len(val):
+            warn_caller(
+                f"{source.path.name} has one window of {train.bases} bases to train on, and none to validate by: "
+                "nothing stops the training early, and the last weights stay. Give more sequence or a smaller length."
+            )
         seed = self._seed()
         with borrowed_randomness(seed):
             network = TitansLM(self._config())

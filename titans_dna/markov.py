@@ -70,7 +70,8 @@ class MarkovModels:
         Args:
             source: path of a FASTA file, a Genome, or a list of sequences.
             chroms: only these chromosomes; default all.
-            regions: intervals (or a BED file) instead of whole chromosomes.
+            regions: intervals (or a BED file) instead of whole chromosomes. Each is read by itself, so a base that lies
+                in two of them counts twice.
 
         Raises:
             ValueError: an unknown chromosome, or no known base.

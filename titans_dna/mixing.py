@@ -117,7 +117,8 @@ class Mixture:
         Args:
             source: path of a FASTA file, a Genome, or a list of sequences.
             chroms: only these chromosomes; default all.
-            regions: intervals, or a BED file, instead of whole chromosomes; each is read on its strand.
+            regions: intervals, or a BED file, instead of whole chromosomes. Each is read by itself, on its strand, so a
+                base that lies in two of them counts twice.
             context: bases of a window; each is read anew.
 
         Raises:

@@ -10,18 +10,21 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from titans_core import TitansLM
 from titans_core.checks import at_least
 from titans_datasets.warn import warn_caller
 from titans_dna.embed import LAYERS, embed
+from titans_dna.generate import written
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.masked import bits_of_hidden, variant_scores
 from titans_dna.sources import InMemory, asked, cut, is_source, open_source, records
 from titans_dna.stream import reading, stream
 from titans_dna.surprise import bits_of, surprise_of
+from titans_dna.tokenizer import encode
 from titans_dna.variants import checked, strand_scores
 from titans_dna.vcf import Variant, read_vcf, variants_of
 
@@ -58,7 +61,8 @@ class Questions:
         Args:
             source: path of a FASTA file, a Genome, or a list of sequences.
             chroms: only these chromosomes; default all.
-            regions: intervals, a frame of them, or a BED file, instead of whole chromosomes; each read on its strand.
+            regions: intervals, a frame of them, or a BED file, instead of whole chromosomes. Each is read by itself, on
+                its strand, so a base that lies in two of them counts twice.
             context: None: every chromosome (region, sequence) is read in one stream, from its first base to its last,
                 in constant memory. Else it is cut into windows of so many bases, each read anew. A memory may drift
                 where a stream is far longer than the ``length`` it was trained on: compare the two. With
@@ -207,7 +211,8 @@ class Questions:
                 chromosome's end.
             context_after: bases behind the variant that count.
             mismatch: where REF is not what the genome holds: "error", or "skip": the score is NaN, with a warning that
-                counts and shows them.
+                counts and shows them. Positions that are all off by one are an error in either case: some REF would
+                agree by chance.
 
         Returns:
             One row per alternative allele, in the order given: ``chrom, start, ref, alt, id, score``, 0-based. The
@@ -299,6 +304,51 @@ class Questions:
         start = np.arange(interval.start, interval.end)
         chrom = pd.Series([interval.chrom], dtype="category").repeat(len(start)).array
         return pd.DataFrame({"chrom": chrom, "start": start, "end": start + 1, **found})
+
+    def generate(
+        self,
+        n_bases: int = 1000,
+        prompt: str | None = None,
+        *,
+        n_sequences: int | None = None,
+        temperature: float = 1.0,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> str | list[str]:
+        """Write DNA: base after base, each drawn from what the model says of it after all bases before.
+
+        The memory it takes does not grow with ``n_bases`` ("transformer": it does).
+
+        Args:
+            n_bases: to write.
+            prompt: bases to go on from; they are read first, and are no part of what is returned. None: from nothing.
+            n_sequences: write so many, side by side, and return a list.
+            temperature: 1 draws as the model says; below 1 the likelier bases more often; 0 always takes the likeliest.
+            random_state: seed of what is drawn; the same integer writes the same.
+
+        Returns:
+            A string of A, C, G and T; with ``n_sequences`` a list of them.
+
+        Raises:
+            NotFittedError: before ``fit``.
+            TypeError: a prompt that is no string.
+            ValueError: an argument out of range, an unknown letter, or a model of hidden bases.
+        """
+        self._fitted()
+        if self.objective_ == "masked":
+            raise ValueError(
+                "generate is of a model of next bases: fit one with objective='next'. This one fills gaps, and writes "
+                "nothing in one direction."
+            )
+        at_least("n_bases", n_bases)
+        if n_sequences is not None:
+            at_least("n_sequences", n_sequences)
+        if prompt is not None and not isinstance(prompt, str):
+            raise TypeError(f"prompt must be a string of bases or None, got {type(prompt).__name__} ({prompt!r:.40}).")
+        before = encode(prompt or "", where="prompt")
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        with self._reading() as network:
+            found = written(network, before, int(n_bases), int(n_sequences or 1), temperature, seed)
+        return found[0] if n_sequences is None else found
 
     def _bits(self, network: TitansLM, genome: Genome, intervals: list[Interval]) -> Iterator[NDArray[np.float64]]:
         if self.objective_ == "masked":

@@ -9,7 +9,7 @@ from typing import Any
 
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval, from_frame, only_intervals, read_bed
-from titans_dna.tokenizer import encode, reverse_complement
+from titans_dna.tokenizer import encode, refuse_record, reverse_complement
 
 __all__ = [
     "InMemory",
@@ -99,11 +99,12 @@ def is_source(given: Any) -> bool:
 
 
 def refuse_unordered(sequences: Any) -> None:
-    """Raises TypeError for what gives its names in place of sequences, or them in no order."""
+    """Raises TypeError for what gives its names or letters in place of sequences, or them in no order."""
     if isinstance(sequences, Mapping):
         raise TypeError("a mapping is read by its names, not its sequences: give list(sequences.values()).")
     if isinstance(sequences, set | frozenset):
         raise TypeError("a set has no order, and labels and scores would not fit it: give a list of sequences.")
+    refuse_record(sequences)
 
 
 def read_regions(bed: Any) -> list[Interval] | None:

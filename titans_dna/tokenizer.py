@@ -12,7 +12,7 @@ A base and its complement add up to 3; N and PAD are their own complement (``COM
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, NoReturn, TypeVar, overload
+from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,12 +124,13 @@ def encode_batch(sequences: Sequence[str | bytes], *, rna: bool = False, length:
         length: T, at least the longest; default the longest.
 
     Raises:
-        TypeError: one string instead of a list of them, or an item that is no string (NaN, None).
+        TypeError: one string instead of a list of them, or an item that is no string (NaN, None, a Seq of Biopython).
         ValueError: no sequence at all, an empty one, one longer than ``length``, or an unknown letter; the message
             numbers sequences from 0.
     """
     if isinstance(sequences, str | bytes):
         raise TypeError("sequences is one string; give a list of sequences, or call encode for one.")
+    refuse_record(sequences)
     flat, lengths = encode_all(sequences, rna=rna)
     longest = int(lengths.max())
     if length is not None and length < longest:
@@ -221,7 +222,24 @@ def _as_bytes(sequence: str | bytes, where: str) -> bytes:
         return sequence.encode("ascii", errors="replace")
     if isinstance(sequence, bytes):
         return sequence
-    raise TypeError(f"{where} must be str or bytes, got {type(sequence).__name__} ({sequence!r:.40}).")
+    advice = f" Give {_as_string(sequence)}." if _is_biological(sequence) else ""
+    raise TypeError(f"{where} must be str or bytes, got {type(sequence).__name__} ({sequence!r:.40}).{advice}")
+
+
+def refuse_record(sequences: Any) -> None:
+    """Raises TypeError for one sequence of Biopython's, which would be read as many, of one letter each."""
+    if _is_biological(sequences):
+        kind = type(sequences).__name__
+        raise TypeError(f"one sequence, a {kind}: give a list of strings, [{_as_string(sequences)}].")
+
+
+def _is_biological(sequence: Any) -> bool:
+    """A Seq or a SeqRecord, without importing Biopython; asked of the type, as frames have columns of any name."""
+    return callable(getattr(type(sequence), "reverse_complement", None))
+
+
+def _as_string(sequence: Any) -> str:
+    return "str(record.seq)" if hasattr(sequence, "seq") else "str(sequence)"
 
 
 def _refuse(sequence: str | bytes, position: int, where: str, start: int = 0) -> NoReturn:

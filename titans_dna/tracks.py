@@ -41,6 +41,7 @@ def write_bedgraph(
 
     Raises:
         ValueError: no such column, or intervals that overlap.
+        FileNotFoundError: the folder to write in is not there.
     """
     column = _column(track, column)
     frame = track[track[column].notna()]

@@ -28,10 +28,11 @@ from titans_core import LMState, TitansLM
 from titans_datasets.warn import warn_caller
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
+from titans_dna.reference import compare, summary
 from titans_dna.sources import part_of
 from titans_dna.stream import PIECE, log_probabilities, padded
 from titans_dna.tokenizer import N, encode, reverse_complement
-from titans_dna.vcf import Variant, is_sequence, summary, verdict
+from titans_dna.vcf import Variant, is_sequence
 
 __all__ = ["checked", "strand_scores"]
 
@@ -71,7 +72,8 @@ def checked(variants: Iterable[Variant], genome: Genome, mismatch: str) -> tuple
 
     Raises:
         TypeError: something that is no variant.
-        ValueError: an allele that is not of bases; with ``mismatch="error"``, a REF that is not what the genome holds.
+        ValueError: an allele that is not of bases; with ``mismatch="error"``, a REF that is not what the genome holds;
+            with "skip" too, positions that are all off by one.
     """
     if mismatch not in ("error", "skip"):
         raise ValueError(f"mismatch is 'error' or 'skip', got {mismatch!r}.")
@@ -84,15 +86,19 @@ def checked(variants: Iterable[Variant], genome: Genome, mismatch: str) -> tuple
                 f"variant {number} (from 0), {variant}: ref and alt must be of bases A C G T N, one allele a variant. "
                 "Drop it, or split its alleles."
             )
-    verdicts = [verdict(variant, genome) for variant in variants]
-    check = summary(zip(variants, verdicts, strict=True), genome)
+    compared = [compare(variant, genome) for variant in variants]
+    check = summary(zip(variants, compared, strict=True), genome)
     if not check.ok:
         if mismatch == "error":
             raise ValueError(
                 f"{check}\nWas the file made for this genome? mismatch='skip' leaves such variants unscored."
             )
+        if check.is_shifted:
+            raise ValueError(
+                f"{check}\nmismatch='skip' would score those that agree by chance, one base off. Correct the positions."
+            )
         warn_caller(f"{check.n - check.matching} of {check.n} variants are not scored. {check}")
-    return variants, np.array([found == "matching" for found in verdicts], dtype=bool)
+    return variants, np.array([found.verdict == "matching" for found in compared], dtype=bool)
 
 
 @torch.no_grad()

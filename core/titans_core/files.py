@@ -18,6 +18,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Raises:
         IsADirectoryError: a folder.
+        FileNotFoundError: the folder to write in is not there.
     """
     path = Path(path)
     if path.is_dir():
@@ -26,6 +27,8 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield path
         return
     target = path.resolve()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent}: make it first, to write {target.name} in it.")
     part = target.with_name(f"{target.stem}.{uuid.uuid4().hex}.part{path.suffix}")
     try:
         yield part

@@ -27,6 +27,16 @@ def test_what_was_there_stays_until_the_new_is_whole(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("between", ["absent", "a_file"])
+def test_a_folder_that_is_missing_is_told_and_nothing_is_written(tmp_path, between):
+    (tmp_path / "a_file").touch()
+    with (
+        pytest.raises(FileNotFoundError, match=rf"there is no folder .*{between}: make it first, to write table\.csv"),
+        written_whole(tmp_path / between / "table.csv") as part,
+    ):
+        broken_off(part)
+
+
 def test_a_link_stays_a_link(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     link, target = tmp_path / "out.csv", tmp_path / "elsewhere" / "of-another-ending"

@@ -1,5 +1,6 @@
 """The classifier as an estimator: what it learns, and that it keeps sklearn's contract."""
 
+import copy
 import inspect
 
 import numpy as np
@@ -204,6 +205,22 @@ def test_training_interrupted_and_resumed_is_the_same_training(tmp_path):
     np.testing.assert_allclose(resumed.predict_proba(X), whole.predict_proba(X), atol=1e-6)
     with pytest.raises(ValueError, match="the data differs"):
         classifier(max_epochs=3).fit(X[::-1], y, checkpoint_dir=tmp_path)
+
+
+def test_a_fit_that_is_interrupted_leaves_no_half_fitted_model(fitted):
+    X, y = planted(40)
+
+    def stop(epoch, loss):
+        raise KeyboardInterrupt
+
+    model = classifier(max_epochs=3)
+    with pytest.raises(KeyboardInterrupt, match=r"nothing is kept.*checkpoint_dir"):
+        model.fit(X, y, on_epoch=stop)
+    assert not [name for name in vars(model) if name.endswith("_")]
+    before = copy.deepcopy(fitted)
+    with pytest.raises(KeyboardInterrupt):
+        before.fit(X, y, on_epoch=stop)
+    np.testing.assert_array_equal(before.predict_proba(X), fitted.predict_proba(X))
 
 
 # sklearn

@@ -103,6 +103,7 @@ def test_gradual_fine_tuning_begins_with_the_last_block_and_ends_with_all():
     ids = torch.zeros(1, 4, dtype=torch.long)
     learning = []
     for _ in range(16):
+        encoder.begin_batch()
         encoder(ids)
         learning.append([next(part.parameters()).requires_grad for part in encoder.parts()])
     assert learning[0] == [True, False, False, False]

@@ -1,5 +1,6 @@
 """What fit asks of the training."""
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -49,6 +50,17 @@ def test_a_validation_that_is_given_weighs_as_its_classes_do(asked):
     assert (ids != PAD).sum(1).tolist() == [3, 10, 11, 11]
     assert weights.tolist() == [1.0, 1.0, 3.0, 3.0]
     assert labels.tolist() == [0, 0, 1, 1]
+
+
+def test_classes_that_a_validation_lacks_are_named(asked):
+    three = np.array(["a", "b", "c", "d"] * 50)
+    with pytest.warns(UserWarning, match=r"validation has no sequence of the classes \['c', 'd'\]") as warned:
+        asked(X, three, validation=(X[:2], ["a", "b"]))
+    assert warned[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asked(X, three, validation=(X[:4], three[:4]))
+        asked(X, three, validation=(X[:2], ["a", "b"]), class_weight={"c": 0, "d": 0})  # they have no say anyhow
 
 
 def test_a_batch_has_sequences_of_like_length_and_an_epoch_all_of_them(asked):

@@ -97,6 +97,39 @@ def test_an_index_of_another_file_is_rebuilt_though_it_is_newer(write_fasta, ope
     assert genome.fetch(Interval("I", 0, 10)) == "A" * 10
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("names", [["I", "III", "II", "IV"], ["I", "XX", "III", "IV"]])
+def test_an_index_of_other_names_in_the_middle_is_rebuilt(write_fasta, open_genome, tmp_path, names, packed):
+    def write(records):
+        path = write_fasta(records)
+        return bgzip(tmp_path / "genome.fa.gz", path.read_text()) if packed else path
+
+    open_genome(write(dict.fromkeys(("I", "II", "III", "IV"), "A" * 70)))
+    path = write(dict(zip(names, ("A" * 70, "C" * 70, "G" * 70, "T" * 70), strict=True)))
+    os.utime(path, (1, 1))
+    with pytest.warns(UserWarning, match="or of another: it is rebuilt"):
+        genome = open_genome(path)
+    assert list(genome.lengths) == names
+    assert genome.fetch(Interval(names[1], 60, 70)) == "C" * 10
+
+
+def test_an_empty_index_is_rebuilt(write_fasta, open_genome):
+    path = write_fasta({"one": "ACGT"})
+    path.with_name("genome.fa.fai").touch()
+    with pytest.warns(UserWarning, match="or of another: it is rebuilt"):
+        assert open_genome(path).lengths == {"one": 4}
+
+
+@pytest.mark.parametrize("title", ["two", " two", "two of\tthree", "two\u00a0of three", "two " + "x" * 1000, "two\r"])
+def test_an_index_fits_whatever_stands_behind_the_names(tmp_path, open_genome, title):
+    path = tmp_path / "genome.fa"
+    path.write_bytes(f">one\nACGT\n>{title}\nACG\n>three\nACGT\n".encode())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            assert open_genome(path).lengths == {"one": 4, "two": 3, "three": 4}
+
+
 @pytest.mark.parametrize("end", ["", "\n", "\n\n"])
 @pytest.mark.parametrize("length", [7, 60, 120, 121])
 def test_an_index_that_fits_is_kept(tmp_path, open_genome, length, end):

@@ -100,6 +100,10 @@ def test_an_empty_sixth_column_of_a_bed_is_no_strand(write):
         read_bed(path, require_strand=True)
 
 
+def test_a_sign_in_a_bed_of_six_columns_may_be_a_name(write):
+    assert read_bed(write("chr1\t10\t20\t+\t0\t-\n")) == [Interval("chr1", 10, 20, "-", "+")]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -110,6 +114,9 @@ def test_an_empty_sixth_column_of_a_bed_is_no_strand(write):
         ("chr1\t-1\t20", "0 <= start < end is needed"),
         ("chr1\t10\t20\tx\t0\t1", "strand '1'; it is"),
         ("\t10\t20", "chrom is empty"),
+        ("chr1\t10\t20\t-", "column 4 of 4 is '-'.*column 6, behind name and score"),
+        ("chr1\t10\t20\tx\t+", "column 5 of 5 is '\\+'.*column 6, behind name and score"),
+        ("chr1 10 20 x -", "column 5 of 5 is '-'.*column 6, behind name and score"),
     ],
 )
 def test_a_bad_bed_line_is_named(write, line, message):
@@ -207,7 +214,9 @@ def test_a_line_of_names_is_told_as_such(tmp_path):
     [
         ({"start": 10.7}, r"row 0 of the frame: start 10\.7 and end 20 must be whole numbers"),
         ({"chrom": None}, "row 0 of the frame: chrom is empty"),
-        ({"start": float("nan")}, "row 0 of the frame"),
+        ({"start": float("nan")}, r"row 0 of the frame: start is missing\. Drop the row"),
+        ({"end": None}, r"row 0 of the frame: end is missing\. Drop the row"),
+        ({"end": float("inf")}, "row 0 of the frame: start 10 and end inf must be whole numbers"),
     ],
 )
 def test_a_row_of_a_frame_that_is_no_interval_is_named(changes, message):

@@ -1,5 +1,6 @@
 """A language model of DNA: what it learns, and that it is the same model however it is read, stopped or stored."""
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -45,6 +46,16 @@ def test_it_learns_a_chain_to_near_its_entropy(fitted):
     assert fitted.score([chain(3000, seed=1)]) == -bits
 
 
+def test_a_single_window_has_none_to_stop_by_and_says_so():
+    with pytest.warns(UserWarning, match=r"one window of 64 bases.*nothing stops the training early") as warned:
+        model = small(max_steps=2).fit([chain(64)])
+    assert warned[0].filename == __file__
+    assert "val_loss" not in model.history_.epochs[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small(max_steps=2).fit([chain(128)])
+
+
 def test_both_strands_are_learned(fitted):
     text = chain(3000, seed=1)
     assert fitted.bits_per_base([reverse_complement(text)]) == pytest.approx(fitted.bits_per_base([text]), abs=0.05)
@@ -64,6 +75,20 @@ def test_a_stream_in_pieces_has_the_bits_of_one_call(architecture, deep, monkeyp
     assert model.bits_per_base([text]) == pytest.approx(whole, abs=1e-6)
     both = model.bits_per_base([text, text[:100]])
     assert both == pytest.approx((301 * whole + 100 * model.bits_per_base([text[:100]])) / 401, abs=1e-6)
+
+
+@pytest.mark.parametrize("asked", ["model", "markov"])
+def test_each_region_is_read_by_itself_and_what_lies_in_two_counts_twice(fitted, asked):
+    source = InMemory([chain(600, seed=4)])
+    one, two = Interval("0", 0, 300), Interval("0", 100, 300)
+
+    def bits(*regions):
+        if asked == "model":
+            return fitted.bits_per_base(source, regions=regions)
+        return fit_markov([chain(2000)], order=2).bits_per_base(source, regions=regions)["additive"][2]
+
+    assert bits(one, two) == pytest.approx((300 * bits(one) + 200 * bits(two)) / 500, abs=1e-6)
+    assert bits(one, one) == pytest.approx(bits(one), abs=1e-6)
 
 
 def test_bits_are_those_of_the_networks_probabilities(fitted):

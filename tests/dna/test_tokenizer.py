@@ -1,11 +1,15 @@
 """Letters to ids and back."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from titans_dna.classifier_data import reads_of
+from titans_dna.sources import open_source
 from titans_dna.tokenizer import (
     COMPLEMENT,
     LETTERS,
@@ -134,3 +138,52 @@ def test_the_empty_sequence_is_a_sequence():
 def test_lengths_must_fit_the_batch():
     with pytest.raises(ValueError, match="lengths must be"):
         reverse_complement_ids(np.zeros((2, 3), dtype=np.uint8), np.array([1, 4]))
+
+
+class Seq:
+    """As Biopython's: letters, and methods of a sequence."""
+
+    def __init__(self, letters):
+        self.letters = letters
+
+    def __iter__(self):
+        return iter(self.letters)
+
+    def __len__(self):
+        return len(self.letters)
+
+    def reverse_complement(self):
+        raise NotImplementedError
+
+
+class SeqRecord(Seq):
+    """As Biopython's: a sequence with a name."""
+
+    def __init__(self, letters):
+        super().__init__(letters)
+        self.seq = Seq(letters)
+
+
+def of_biopython():
+    try:
+        from Bio.Seq import Seq as Real
+        from Bio.SeqRecord import SeqRecord as RealRecord
+    except ImportError:
+        return []
+    return [(Real("ACGT"), "str(sequence)"), (RealRecord(Real("ACGT")), "str(record.seq)")]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "advice"), [(Seq("ACGT"), "str(sequence)"), (SeqRecord("ACGT"), "str(record.seq)"), *of_biopython()]
+)
+def test_a_sequence_of_biopython_is_refused_with_what_to_give(sequence, advice):
+    """Letter by letter it would be many sequences of one base each."""
+    says = re.escape(advice)
+    for refuse in (encode, reverse_complement):
+        with pytest.raises(TypeError, match=rf"must be str or bytes, got Seq.*Give {says}"):
+            refuse(sequence)
+    for refuse in (encode_batch, reads_of, open_source):
+        with pytest.raises(TypeError, match=rf"sequence 1 must be str or bytes, got Seq.*Give {says}"):
+            refuse(["ACGT", sequence])
+        with pytest.raises(TypeError, match=rf"one sequence, a Seq(Record)?: give a list of strings, \[{says}\]"):
+            refuse(sequence)

@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 import torch
 
-from titans_dna import Variant, reverse_complement, vcf
+from titans_dna import Variant, reverse_complement
 from titans_dna import variants as module
 from titans_dna.language import DNALanguageModel
+from titans_dna.reference import compare
 from titans_dna.sources import InMemory
 from titans_dna.variants import CELL
-from titans_dna.vcf import verdict
 
 ARCHITECTURES = ["lmm", "mac", "mag"]
 AFTER = 20
@@ -214,6 +214,17 @@ def test_a_wrong_ref_is_an_error_or_is_left_unscored(models, write_fasta, tmp_pa
         models().score_variants(vcf, fasta, context=0)
 
 
+@pytest.mark.parametrize("off", [-1, 1])
+def test_positions_that_are_all_off_by_one_cannot_be_skipped(models, off):
+    given = [Variant("0", i + off, TEXT[i], "N") for i in range(10, 200, 7)]
+    assert any(TEXT[v.start] == v.ref for v in given)  # by chance
+    with pytest.raises(ValueError, match=r"(?s)1 too (high|low).*would score those that agree by chance"):
+        models().score_variants(given, InMemory([TEXT]), mismatch="skip")
+    few = [Variant("0", i, TEXT[i], "A") for i in range(10, 40, 7)] + given[:3]
+    with pytest.warns(UserWarning, match="of 8 variants are not scored"):
+        models().score_variants(few, InMemory([TEXT]), mismatch="skip")
+
+
 @pytest.mark.parametrize("alt", ["-", "<DEL>", "A,C", "R", "*", "U"])
 def test_an_allele_that_is_no_sequence_is_named(models, alt):
     for bad in (variant(4, 1, alt), Variant("0", 4, alt, "A")):
@@ -223,8 +234,7 @@ def test_an_allele_that_is_no_sequence_is_named(models, alt):
 
 def test_every_ref_is_looked_up_once(models, monkeypatch):
     asked, given = [], [variant(3, 1, "A"), Variant("0", 4, "N", "A")]
-    for place in (module, vcf):
-        monkeypatch.setattr(place, "verdict", lambda variant, genome: asked.append(variant) or verdict(variant, genome))
+    monkeypatch.setattr(module, "compare", lambda variant, genome: asked.append(variant) or compare(variant, genome))
     with pytest.raises(ValueError, match="in 1 of 2 variants"):
         models().score_variants(given, InMemory([TEXT]))
     assert asked == given
@@ -242,6 +252,9 @@ def test_a_frame_of_variants_is_scored_as_they_are(models):
         model.score_variants(expected.drop(columns="alt"), source)
     with pytest.raises(ValueError, match=r"row 1 of the frame: start 7.5 must be a whole number"):
         model.score_variants(expected.assign(start=[7.0, 7.5, *expected["start"][2:]]), source)
+    for start, says in ((np.nan, r"start is missing\. Drop the row"), (np.inf, "start inf must be a whole number")):
+        with pytest.raises(ValueError, match=rf"row 1 of the frame: {says}"):
+            model.score_variants(expected.assign(start=[7.0, start, *expected["start"][2:]]), source)
     for alt, says in ((np.nan, "row 0 of the frame: alt is missing"), ("G,T", "row 0 .* one allele a row")):
         with pytest.raises(ValueError, match=says):
             model.score_variants(expected.assign(alt=[alt, *expected["alt"][1:]]), source)

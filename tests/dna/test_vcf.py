@@ -1,12 +1,11 @@
-"""Variants: read strictly, checked against the genome."""
+"""Variants of a file: read strictly."""
 
 import gzip
 import warnings
 
 import pytest
 
-from titans_dna import Genome
-from titans_dna.vcf import Variant, check_reference, read_vcf, verdict
+from titans_dna.vcf import Variant, read_vcf
 
 HEADER = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
 
@@ -99,57 +98,6 @@ def test_a_bad_line_is_named(write, line, message):
         list(read_vcf(write([line])))
 
 
-def variant_at(records, chrom, start, length=1, alt="A"):
-    return Variant(chrom, start, records[chrom][start : start + length], alt)
-
-
-def test_ref_agrees_with_the_genome_it_was_taken_from(genome, records):
-    variants = [
-        variant_at(records, "chrI", i, length) for i in (0, 299, 300, 999) for length in (1, 3) if i + length <= 1000
-    ]
-    check = check_reference(variants, genome)
-    assert check.ok
-    assert check.n == check.matching == len(variants)
-    assert str(check) == f"REF agrees with the genome in all {len(variants)} variants"
-    assert check_reference(variants, genome.path) == check_reference(variants, str(genome.path)) == check
-
-
-def test_ref_in_another_case_agrees(genome, records):
-    base = records["chrI"][350]
-    assert base.islower()
-    assert check_reference([Variant("chrI", 350, base.upper(), "N")], genome).ok
-
-
-def test_a_wrong_ref_is_counted_and_explained(genome, records):
-    piece = records["chrI"]
-    here = next(i for i in range(100, 200) if len(set(piece[i - 1 : i + 2])) == 3)
-    wrong = next(base for base in "ACGT" if base not in piece[here - 1 : here + 2])
-    check = check_reference(
-        [
-            Variant("chrI", here, piece[here], "N"),
-            Variant("chrI", here, wrong, piece[here]),  # REF and ALT exchanged
-            Variant("chrI", here, piece[here + 1], wrong),  # one base off
-            Variant("chrI", 999, piece[999] + "A", "C"),  # off the end
-            Variant("chr9", 5, "A", "C"),
-        ],
-        genome,
-    )
-    assert not check.ok
-    assert (check.n, check.matching, check.swapped, check.shifted, check.absent) == (5, 1, 1, 1, 2)
-    assert "REF disagrees with the genome in 4 of 5 variants" in str(check)
-    assert f"the genome holds {piece[here]}" in str(check)
-    assert "the genome ends at 1000" in str(check)
-    assert "has no such chromosome" in str(check)
-
-
-def test_ref_may_be_a_base_that_the_genomes_letter_stands_for(write_fasta, tmp_path):
-    genome = Genome(write_fasta({"3": "ACGTMRNACGT"}), cache_dir=tmp_path)
-    agree = [Variant("3", 4, "A", "G"), Variant("3", 4, "CA", "C"), Variant("3", 3, "TAG", "T")]
-    other = [Variant("3", 4, "T", "G"), Variant("3", 4, "CT", "C"), Variant("3", 6, "A", "G")]
-    assert check_reference(agree, genome).matching == 3
-    assert check_reference(other, genome).matching == 0
-
-
 @pytest.mark.parametrize("given", [("chrI", -1, "A", "C"), ("chrI", 3, "", "C"), ("chrI", 3, "A", "")])
 def test_a_variant_has_a_place_and_bases(given):
     with pytest.raises(ValueError, match="a start of 0 or more and at least one base"):
@@ -161,18 +109,3 @@ def test_a_variant_has_a_name_of_a_chromosome_and_a_whole_number():
         Variant(4, 0, "A", "C")
     with pytest.raises(TypeError, match=r"IV: positions must be integers, got 1\.0"):
         Variant("IV", 1.0, "A", "C")
-
-
-def test_a_ref_one_base_off_is_told_on_either_side(write_fasta, tmp_path):
-    genome = Genome(write_fasta({"x": "ACGTT"}), cache_dir=tmp_path)
-    found = [verdict(Variant("x", 1, ref, "N"), genome) for ref in ("A", "C", "G", "T")]
-    assert found == ["shifted", "matching", "shifted", "other"]
-
-
-def test_a_deletion_is_not_told_as_swapped_for_the_base_that_it_leaves(write_fasta, tmp_path):
-    genome = Genome(write_fasta({"x": "ACGTTCAGGA"}), cache_dir=tmp_path)
-    # REF, ALT at the place of GTT; all but the last leave the G that stands there
-    told = {("GTT", "G"): "matching", ("GA", "G"): "other", ("GAC", "G"): "other", ("gaa", "G"): "other"}
-    told |= {("CG", "C"): "shifted", ("TTC", "T"): "shifted", ("TT", "G"): "shifted"}  # the genome holds G here, too
-    told |= {("A", "G"): "swapped", ("C", "G"): "swapped", ("A", "GT"): "swapped", ("AA", "GTT"): "swapped"}
-    assert {alleles: verdict(Variant("x", 2, *alleles), genome) for alleles in told} == told

@@ -51,6 +51,7 @@ def train_network(
         ValueError: for a device that is not there, and for a checkpoint that another run left or that is damaged.
         RuntimeError: under ``torch.inference_mode()``.
         FloatingPointError: if the loss stops being finite; the message says in which epoch.
+        KeyboardInterrupt: as it came; the message says what is kept.
     """
     if torch.is_inference_mode_enabled():
         raise RuntimeError("nothing can be trained under torch.inference_mode(): call fit outside of it.")
@@ -118,7 +119,7 @@ def train_network(
             trainer.fit(module, train, val, ckpt_path=resume if resume and resume.exists() else None, weights_only=True)
         except SystemExit:
             if trainer.interrupted:  # Lightning would end the whole program, and with it a notebook's kernel
-                raise KeyboardInterrupt from None
+                raise KeyboardInterrupt(_interrupted(len(keep.epochs), resume)) from None
             raise
     diverged = [e for e in keep.epochs if not all(math.isfinite(x) for x in e.values())]
     network.to("cpu", dtype)
@@ -130,6 +131,16 @@ def train_network(
     network.load_state_dict(keep.best_weights)
     network.eval()
     return History(keep.epochs, keep.best_epoch)
+
+
+def _interrupted(epochs: int, checkpoint: Path | None) -> str:
+    """What is left of a training that was interrupted behind so many whole epochs."""
+    where = f"behind epoch {epochs}" if epochs else "in epoch 1"
+    if checkpoint is None:
+        return f"training was interrupted {where}, and nothing is kept. Give checkpoint_dir, and the same fit goes on."
+    if not checkpoint.exists():
+        return f"training was interrupted {where}, before there was a checkpoint."
+    return f"training was interrupted {where}; {checkpoint} is kept, and the same fit goes on from there."
 
 
 def _fingerprint(

@@ -145,6 +145,19 @@ def test_a_keyboard_interrupt_reaches_the_caller_as_one_and_the_run_can_go_on(tm
     assert caught.type is KeyboardInterrupt
 
 
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [(2, "in epoch 1"), (2 * STEPS + 1, "behind epoch 2")],
+)
+def test_a_keyboard_interrupt_says_what_was_kept_and_how_to_keep_it(tmp_path, steps, says):
+    with pytest.raises(KeyboardInterrupt, match=r"nothing is kept\. Give checkpoint_dir"):
+        train_network(network(), cut_after(steps, KeyboardInterrupt), data(), None, TrainingOptions(**OPTIONS))
+    options = TrainingOptions(**OPTIONS, checkpoint_dir=tmp_path)
+    with pytest.raises(KeyboardInterrupt, match=says) as caught:
+        train_network(network(), cut_after(steps, KeyboardInterrupt), data(), None, options)
+    assert ("goes on from there" in str(caught.value)) == (tmp_path / "last.ckpt").exists() == (steps > STEPS)
+
+
 @pytest.mark.parametrize("with_val", [True, False], ids=["val", "no-val"])
 @pytest.mark.parametrize("spoil", [float("nan"), float("inf")])
 def test_a_loss_that_stops_being_finite_is_an_error_also_in_a_later_epoch(spoil, with_val):
