@@ -8,7 +8,7 @@ from titans_ts.libraries import unusable
 from titans_ts.model import Model
 from titans_ts.panel import Panel
 from titans_ts.rolling import windows_at_once
-from titans_ts.scaling import tensor
+from titans_ts.scaling import FARTHEST, tensor
 from titans_ts.stamps import around, in_zone
 
 
@@ -40,7 +40,8 @@ def forecast_arrays(
         futr = None if waves is None else waves[torch.from_numpy(rows)]
         if columns.profile:
             shape = units.shape(index)[rows]
-    x = tensor((windows - shape[:, : config.input_size] - units.mean) / units.scale)
+    told = (windows - shape[:, : config.input_size] - units.mean) / units.scale
+    x = tensor(told.clip(-FARTHEST, FARTHEST))
     stat = model.scaling.columns_of("stat", context.stat)
     found = []
     for part in torch.arange(len(x)).split(windows_at_once(config.input_size + config.h, len(units.mean))):

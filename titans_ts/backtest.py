@@ -15,6 +15,8 @@ from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, long_frame
 from titans_ts.reading import read_given
+from titans_ts.rolling import beginnings
+from titans_ts.scaling import tensor
 from titans_ts.spikes import without_wrong
 from titans_ts.training_rows import border_row, without_young
 from titans_ts.windows import Table, in_holes
@@ -58,7 +60,7 @@ def backtest(
     for begin in range(0, len(cutoffs), every):
         mine = cutoffs[begin : begin + every]
         before, known = _known(whole, forecaster, mine[0], val_size)
-        model = clone(forecaster)._fit(before.filled(forecaster.missing), columns, val_size)
+        model = clone(forecaster)._fit(before, columns, val_size)
         frames.append(backtest_frame(model, known, mine, levels, fitted=len(before.values), library="pandas"))
     return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
 
@@ -78,14 +80,14 @@ def _check_levels(forecaster: "TitansForecaster", levels: list[float], rows: int
 
 
 def _known(whole: Panel, forecaster: "TitansForecaster", cutoff: int, val_size: int | None) -> tuple[Panel, Panel]:
-    """What is trained on before a cutoff, of the series that begin early enough; and all rows of these, where what
-    counts as wrong in the training counts so in the lookbacks, too."""
+    """What is trained on before a cutoff, filled, of the series that begin early enough; and all rows of these, where
+    what counts as wrong in the training counts so in the lookbacks, too."""
     before = without_young(whole.rows(None, cutoff), forecaster, val_size, before=whole.index[cutoff])
-    least = forecaster.input_size + forecaster.h
-    before = without_wrong(before, border_row(len(before.values), least, forecaster.h, val_size))
+    rows, least = len(before.values), forecaster.input_size + forecaster.h
+    trained = without_wrong(before.filled(forecaster.missing), border_row(rows, least, forecaster.h, val_size))
     known = whole.named(before.ids)
-    values = np.concatenate((before.values, known.values[len(before.values) :]))
-    return before, replace(known, values=values)
+    measured = np.where(np.isnan(before.values), np.nan, trained.values)
+    return trained, replace(known, values=np.concatenate((measured, known.values[rows:])))
 
 
 def backtest_frame(
@@ -106,8 +108,8 @@ def backtest_frame(
     h = config.h
     model.scaling_.warn_of(panel, since=fitted or 0)  # fit has warned of the rows before
     given, panel = panel, panel.filled(model.missing)
-    first = given.first_rows
-    begun = np.arange(T)[:, None, None] >= first[:, None]
+    begun = np.arange(T)[:, None, None] >= given.first_rows[:, None]
+    forecast_from = beginnings(model.network_, tensor(given.values)).numpy()
     inside = in_holes(torch.from_numpy(given.unknown() & begun))[torch.tensor(origins) - 1].any(dim=1)
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, torch.tensor(origins), bool(levels))
@@ -127,7 +129,7 @@ def backtest_frame(
         frame = long_frame(panel.ids, panel.index[rows], columns)
         frame.insert(2, "cutoff", panel.index[origin - 1])
         # without the series that have not begun, or not long enough ago
-        old = np.flatnonzero(first <= origin - config.input_size)
+        old = np.flatnonzero(forecast_from <= origin - config.input_size)
         parts.append(frame[frame["unique_id"].isin([panel.ids[series] for series in old])])
     return from_pandas(pd.concat(parts, ignore_index=True), library or panel.library)
 

@@ -69,7 +69,7 @@ class Panel:
             width = 1 + self.hist.shape[-1] if name == "drawn" else 0
             if table is _NOTHING:
                 object.__setattr__(self, name, np.zeros((*shape, width), dtype=kind))
-            elif table.shape[:-1] != shape or table.shape[-1] < width:
+            elif table.shape[:-1] != shape or (width and table.shape[-1] != width):
                 raise ValueError(f"{name} {table.shape} does not go with values {self.values.shape}.")
 
     def of_series(self, columns: list[int]) -> "Panel":

@@ -130,8 +130,16 @@ def forecast_rows(
     if begun:
         return found
     # a masked network answers also where a series has not begun
-    early = first_rows(table.values) > (origins[:, None] - config.input_size)
+    early = beginnings(network, table.values) > (origins[:, None] - config.input_size)
     return replace(found, point=found.point.masked_fill(early[:, None], float("nan")))
+
+
+def beginnings(network: Simba, values: Tensor) -> Tensor:
+    """The row of ``[T, N]`` from which on each series is forecast once it is a lookback old, ``[N]``: its first known
+    one; or that of the youngest, where a network mixes them and is not told what is not known."""
+    first = first_rows(values)
+    alike = network.config.together and not network.config.masked
+    return first.amax().expand_as(first) if alike else first
 
 
 def corrections(memory: online.OnlineMemory, table: Table, origins: Tensor) -> Tensor:

@@ -217,7 +217,9 @@ def _column_units(tensors: dict[str, Tensor], N: int) -> dict[str, ColumnUnits]:
             found[kind] = ColumnUnits(of_all, of_each, apart.bool(), usual.clone(), most.clone())
         else:  # until 2026-11-25 nothing was kept of how far columns usually go
             X = tensors[f"{kind}.of_all"].shape[1]
-            found[kind] = ColumnUnits(*(tensors.get(f"{kind}.{name}", torch.zeros(X)) for name in _UNITS))
+            kept = {name: tensors.get(f"{kind}.{name}", torch.zeros(X)) for name in ("usual", "most")}
+            kept |= {name: tensors[f"{kind}.{name}"] for name in ("of_all", "of_each", "apart")}
+            found[kind] = ColumnUnits(**kept)
     return found
 
 

@@ -33,8 +33,8 @@ class Units:
         scale: the unit that the network sees, ``[N]``: the deviation of each series less its profile, and not less than
             a thousandth of ``deviation``: where the profile explains a series wholly, what is left is rounding.
         deviation: of each series, profile and all, ``[N]``; a thousandth of its size for one that does not change, and
-            for one of zeros the median size of the others in training. In this unit errors are told: it is the same
-            with a profile and without.
+            for one of zeros the median one of the others in training. In this unit errors are told: it is the same with
+            a profile and without.
         profile: the mean shape of a series' days, weeks or years as far as it holds, as weights of the waves of
             ``cycles``: ``[F, N]``.
         limits: the range of each series and as much again to each side, ``[2, N]``.
@@ -56,15 +56,15 @@ class Units:
     @classmethod
     def of(cls, values: np.ndarray, index: pd.Index, cycles: tuple[str, ...], of_zeros: float | None = None) -> "Units":
         """Of the rows ``[T, N]``, NaN left out. ``of_zeros`` is the unit of a series of zeros, by default the median
-        size of the others."""
+        one of the others."""
         profile = profiles_of(values, index, cycles) if cycles else np.zeros((0, values.shape[1]))
         rest = values - waves_of(index, cycles) @ profile if cycles else values
         size = size_of(values)
-        # what is nothing but zeros has no size of its own: it is counted in that of the others
-        if of_zeros is None:
-            of_zeros = np.median(size[size > 0]) if size.any() else 1.0
-        still = np.where(size > 0, STILL * size, of_zeros)
         changes = level_of(values, size, 0.0)[1]
+        if of_zeros is None:  # what is nothing but zeros has no size of its own
+            others = np.where(changes > 0, changes, STILL * size)[size > 0]
+            of_zeros = np.median(others) if len(others) else 1.0
+        still = np.where(size > 0, STILL * size, of_zeros)
         deviation = np.where(changes > 0, changes, still)
         least = np.where(changes > 0, STILL * changes, still)
         mean, scale = level_of(rest, size, least)

@@ -4,8 +4,8 @@ import torch
 
 from titans_ts.model import Model
 from titans_ts.panel import Panel
+from titans_ts.rolling import beginnings
 from titans_ts.scaling import tensor
-from titans_ts.windows import first_rows
 
 # values of forecasts held at a time
 _AT_ONCE = 1 << 24
@@ -33,7 +33,7 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
         for part in origins.split(max(1, _AT_ONCE // (config.h * side_by_side))):
             truth = table.truth.behind(part[:, None, None], steps, torch.arange(len(series)), together)
             point = model.rolling(table, part).point
-            begun = first_rows(table.values) <= part[:, None] - config.input_size
+            begun = beginnings(model.network, table.values) <= part[:, None] - config.input_size
             error = (point - truth).abs() * told[series]
             known = truth.isfinite() & begun[:, None]
             if not error[known].isfinite().all():

@@ -104,8 +104,8 @@ def tune(
         )
     searched = space or default_space
     fixed = {k: str(v) for k, v in base.get_params().items() if k not in ("verbose", "device", "random_state")}
-    data = digest(panel.values, panel.hist, panel.futr, panel.stat)
-    identity = {"data": data, "time": str(panel.clock()), "val_size": str(val_size), **fixed}
+    data = digest(whole.values, whole.hist, whole.futr, whole.stat)
+    identity = {"data": data, "time": str(whole.clock()), "val_size": str(val_size), **fixed}
     default = None if space else lambda trial: default_space(trial, facts)
     study = open_study(storage, study_name, identity, random_state, sampler, default)
 

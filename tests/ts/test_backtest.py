@@ -1,5 +1,7 @@
 """Laws of cross-validation: past only, reproducible, the forecaster untouched, the columns of neuralforecast."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -223,3 +225,28 @@ def test_without_young_series_what_is_trained_on_goes_no_further_than_the_others
     assert found["unique_id"].unique().tolist() == ["a", "b"]
     assert found["Titans"].notna().all()
     assert found["y"].isna().all()
+
+
+@pytest.mark.parametrize("missing", ["error", "interpolate"])
+def test_series_that_are_mixed_are_forecast_and_scored_from_the_youngest_on(tiny, wide, to_long, missing):
+    model = tiny(multivariate=True, missing=missing, max_epochs=1).fit(wide)
+    model.model_ = replace(model.model_, memory=None)  # which reads the others from their beginning
+    long = to_long(wide)
+    later = long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[60])]
+    found = model.predict_insample(later)
+    assert found["Titans"].notna().all()
+    assert found.groupby("unique_id")["cutoff"].min().tolist() == 3 * [wide.index[60 + 12 - 1]]
+    assert model.score(later) == pytest.approx(model.score(wide.iloc[60:]), rel=1e-5)
+
+
+def test_a_hole_beside_a_wrong_value_is_trained_on_as_by_fit(tiny, wide):
+    wide.iloc[80, 0], wide.iloc[81:84, 0] = 1e4, np.nan
+    options = {"missing": "interpolate", "max_epochs": 1}
+    with pytest.warns(UserWarning, match="series 'a' is 10000 at"):
+        found = tiny(**options).cross_validation(wide, n_windows=1, val_size=0)
+    with pytest.warns(UserWarning, match="series 'a' is 10000 at"):
+        said = tiny(**options).fit(wide.iloc[:-4], val_size=0).predict()
+    expected = said.melt()["value"]
+    np.testing.assert_allclose(found["Titans"][4:], expected[4:], rtol=1e-3, atol=1e-5)
+    # the memory reads a line to what the value counts as, in training one to the value, as far as it counts
+    np.testing.assert_allclose(found["Titans"][:4], expected[:4], rtol=2e-2)

@@ -31,8 +31,8 @@ class CausalConv(nn.Module):
         tail = x.new_zeros(x.shape[0], before, x.shape[2]) if tail is None else tail.to(x.dtype)
         # on a CPU several times faster than conv1d, and no transposes
         y = _Taps.apply(x, tail, weight.to(x.dtype), bias.to(x.dtype))
-        ends = torch.cat((tail, x[:, max(0, x.shape[1] - before) :]), dim=1)
-        return y, ends[:, ends.shape[1] - before :].clone()  # a view would keep all of it in memory
+        T = x.shape[1]
+        return y, torch.cat((tail[:, min(T, before) :], x[:, max(0, T - before) :]), dim=1)
 
 
 class SwiGLU(nn.Module):
@@ -111,7 +111,10 @@ class _Taps(torch.autograd.Function):
 def _shifted(x: Tensor, tail: Tensor, y: Tensor, s: int) -> tuple[tuple[Tensor, Tensor], ...]:
     """What stands s tokens before those of y, in x and in its tail, each beside its part of y: views."""
     early, at = min(s, y.shape[1]), tail.shape[1] - s
-    return (x[:, : y.shape[1] - early], y[:, early:]), (tail[:, at : at + early], y[:, :early])
+    of_tail = tail[:, at : at + early], y[:, :early]
+    if eager_on_cpu(y) and early == y.shape[1]:
+        return (of_tail,)
+    return (x[:, : y.shape[1] - early], y[:, early:]), of_tail
 
 
 def _few(x: Tensor) -> list[slice]:

@@ -34,7 +34,8 @@ class RMSNorm(nn.RMSNorm):
 def gated(norm: RMSNorm, x: Tensor, gate: Tensor) -> Tensor:
     """``norm(x) * silu(gate)`` for vectors ``[..., heads, d]`` and gates ``[..., heads * d]``, in the shape of these
     (section 4.4)."""
-    own = type(norm) is RMSNorm and not norm._forward_hooks and not norm._forward_pre_hooks
+    hooks = norm._forward_hooks, norm._forward_pre_hooks, norm._backward_hooks, norm._backward_pre_hooks
+    own = type(norm) is RMSNorm and not any(hooks) and "forward" not in vars(norm)
     if own and _precise(x) and x.dtype == norm.weight.dtype == gate.dtype:
         y: Tensor = _Gated.apply(x, norm.weight, gate, norm.eps)
         return y
@@ -99,7 +100,7 @@ class _Gated(torch.autograd.Function):
         r = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
         ctx.save_for_backward(x, weight, gate, r)
         ctx.eps = eps
-        return torch.mul(x, r).mul_(weight).flatten(-2).mul_(F.silu(gate))
+        return F.silu(gate).mul_(torch.mul(x, r).mul_(weight).flatten(-2))
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:

@@ -220,3 +220,14 @@ def test_dropout_can_be_differentiated_twice():
         return Dropout(0.5)(x).square()
 
     assert torch.autograd.gradgradcheck(dropped, (x,))
+
+
+def test_what_is_gated_may_be_changed_in_place_and_its_norm_is_told_of_its_gradient():
+    norm, x = norm_of(4), torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    gate, seen = torch.randn(2, 12, dtype=torch.float64), []
+    (right,) = torch.autograd.grad(2 * gated(norm, x, gate).sum(), x)
+    gated(norm, x, gate).mul_(2).sum().backward()
+    torch.testing.assert_close(x.grad, right)
+    norm.register_full_backward_hook(lambda *given: seen.append(given))
+    gated(norm, x, gate).sum().backward()
+    assert len(seen) == 1

@@ -190,3 +190,18 @@ def test_an_engine_knows_how_large_its_tapes_are(backend, depth):
 def beside_weights(tape):
     parts = {name: part for name, part in tape._asdict().items() if name not in ("WS", "anchor")}
     return [x for x in tree_iter(parts) if isinstance(x, torch.Tensor)]
+
+
+def test_without_gradients_a_kernel_holds_the_states_of_a_segment_not_of_all(make_inputs, monkeypatch):
+    pytest.importorskip("triton")
+    from titans_core.ops.memory.triton import engine
+
+    seen = []
+    real = engine.store_forward
+    monkeypatch.setattr(engine, "store_forward", lambda k, *rest: seen.append(len(k)) or real(k, *rest))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    inputs = make_inputs(B=1, T=25 * 16, H=1, K=16, V=16, hidden=16, dtype=torch.float32)
+    with torch.no_grad():
+        inputs.map(lambda x: x.detach().to(device)).run(chunk_size=16, backend="triton")
+    assert sum(seen) == 25
+    assert max(seen) <= 5

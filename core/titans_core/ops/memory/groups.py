@@ -28,11 +28,19 @@ class Tape(NamedTuple):
     stored: StoreTape  # of all N pieces in one tensor each: of many small ones much memory is lost between them
     seen: ReadTape
 
+    def cut(self, start: int, stop: int) -> tuple[StoreTape, ReadTape]:
+        """What some of the pieces stored and saw: views."""
+        if (start, stop) == (0, len(self.stored.delta)):
+            return self.stored, self.seen
+        Z, Y, seen = ([x[start:stop] for x in layers] for layers in (self.stored.Z, *self.seen))
+        return StoreTape(Z, self.stored.delta[start:stop]), ReadTape(Y, seen)
+
 
 class Groups(Engine):
     """Runs on every device."""
 
     tape_bytes = 512 * 2**20
+    streams = True
 
     @staticmethod
     def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int) -> tuple[Tensor, ...]:
@@ -57,46 +65,45 @@ class Groups(Engine):
         self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Layers]
     ) -> tuple[Tape | None, Layers, Layers]:
         phi = ACTIVATIONS[self.activation]
-        inputs, y = inputs.cut(start.part), y[start.part]
-        groups = self._groups(inputs, start.WS)
+        begin, groups = start.part.start, self._groups(inputs, start.part, start.WS)
         first, *_ = sizes = [part.stop - part.start for part in groups]
-        stored, seen = _empty_tape(inputs, start, len(y) if keep else first)
+        rows = start.part.stop - begin if keep else first
+        tape = Tape(start.part, start.anchor, [], *_empty_tape(inputs, start, rows))
         WS = [ws[None] for ws in start.WS] if first == 1 else _places(start.WS, first, room)
         if first > 1:
             for place, ws in zip(WS, start.WS, strict=True):
                 place[0].copy_(ws)
-        tape = Tape(start.part, start.anchor, [], stored, seen)
         anchor = start.anchor
         for part, then in zip(groups, [*sizes[1:], 1], strict=True):
             q, k, v, c = inputs.cut(part)
             after = _places(start.WS, then, room)
             starts = [*_each(WS), [ws[0] for ws in after]]
-            stored, seen = _cut(tape, part if keep else slice(0, len(q)))
+            at = part.start - begin if keep else 0
+            stored, seen = tape.cut(at, at + len(q))
             inner = store(k, v, c, starts, anchor, self.base, stored, phi)
             read(q, c, self._joined(WS), inner, y[part], seen, phi)
             last_anchor = weights(starts[-2], self.n) if len(q) > 1 else anchor
             if keep:
                 tape.WS.append(WS)
-            elif part.start > 0 and part.stop < len(y):
+            elif begin < part.start and part.stop < start.part.stop:  # the first may be the segment's start
                 room.append(WS)
             WS, anchor = after, weights(starts[-1], self.n)
         return tape if keep else None, [ws[0] for ws in WS], last_anchor
 
     def backward(self, inputs: Inputs, grads: Inputs, tape: Tape, dy: Tensor, flow: Backflow) -> None:
         phi = ACTIVATIONS[self.activation]
-        inputs, grads, dy = inputs.cut(tape.part), grads.cut(tape.part), dy[tape.part]
-        groups = self._groups(inputs, [ws[0] for ws in tape.WS[0]])
+        begin, groups = tape.part.start, self._groups(inputs, tape.part, [ws[0] for ws in tape.WS[0]])
         for part, WS in zip(reversed(groups), reversed(tape.WS), strict=True):
             q, k, _, c = inputs.cut(part)
             dq, dk, dv, dc = grads.cut(part)
-            starts, (stored, seen) = _each(WS), _cut(tape, part)
-            first = tape.anchor if part.start == 0 else None
+            starts, (stored, seen) = _each(WS), tape.cut(part.start - begin, part.stop - begin)
+            first = tape.anchor if part.start == begin else None
             inner, slopes, bends = replay(k, stored, self._anchors(WS, first), phi)
             dq[:], to_store = read_gradient(dy[part], q, c, dc, self._joined(WS), inner, seen, phi)
             dk[:], dv[:] = store_gradient(
                 c, dc, starts, first or weights(starts[0], self.n), self.base, inner, slopes, bends, to_store, flow
             )
-            if part.start > 0:
+            if part.start > begin:
                 flow.to_weights(self.n)
 
     def release(self, tape: Tape, room: list[Layers]) -> None:
@@ -110,18 +117,18 @@ class Groups(Engine):
         return [join(ws, w.repeat(len(WS[0]), 1, 1)) for ws, w in zip(joined, self.base, strict=True)]
 
     def _anchors(self, WS: Layers, first: Layers | None) -> Layers:
-        """Where pieces take their gradients, ``[pieces * P, d, d']`` for each layer: at their W, or the first of them
-        elsewhere."""
-        own = weights(WS, self.n)
+        """Where pieces take their gradients, ``[pieces * P, d, d']`` for each layer but the first: at their W, or the
+        first of them elsewhere."""
+        own = weights(WS[1:], self.n)
         if first is None:
             return [w.flatten(0, 1) for w in own]
-        return [torch.cat((A, w[1:].flatten(0, 1))) for A, w in zip(first, own, strict=True)]
+        return [torch.cat((A, w[1:].flatten(0, 1))) for A, w in zip(first[1:], own, strict=True)]
 
     @staticmethod
-    def _groups(inputs: Inputs, WS: Layers) -> list[slice]:
-        N, P, C, _ = inputs.q.shape
+    def _groups(inputs: Inputs, part: slice, WS: Layers) -> list[slice]:
+        _, P, C, _ = inputs.q.shape
         length = max(1, min(GROUP_ROWS // (P * C), GROUP_BYTES // sum(ws.nbytes for ws in WS)))
-        return cut_into(slice(0, N), length)
+        return cut_into(part, length)
 
 
 def _empty_tape(inputs: Inputs, start: Start, rows: int) -> tuple[StoreTape, ReadTape]:
@@ -129,12 +136,6 @@ def _empty_tape(inputs: Inputs, start: Start, rows: int) -> tuple[StoreTape, Rea
     new = inputs.k.new_empty
     Z, Y = ([new(rows, P, C, A.shape[-1]) for A in start.anchor[:-1]] for _ in range(2))
     return StoreTape(Z, new(rows, P, C, V)), ReadTape(Y, [new(rows, P, C, C) for _ in start.anchor])
-
-
-def _cut(tape: Tape, part: slice) -> tuple[StoreTape, ReadTape]:
-    """What some pieces stored and saw: views."""
-    Z, Y, seen = ([x[part] for x in layers] for layers in (tape.stored.Z, *tape.seen))
-    return StoreTape(Z, tape.stored.delta[part]), ReadTape(Y, seen)
 
 
 def _places(WS: Layers, count: int, room: list[Layers]) -> Layers:

@@ -72,6 +72,7 @@ class Engine(ABC):
     """
 
     tape_bytes: int  # a call keeps tapes up to this size
+    streams: bool  # whether a segment of which nothing is kept takes the same memory, however long it is
 
     def __init__(self, activation: str, n: int, base: Layers) -> None:
         self.activation = activation
@@ -133,7 +134,8 @@ def run_pieces(
     tape_bytes = WS[0].element_size() * P * C * engine.tape_width(C, [A.shape[-1] for A in anchor])
     keep = needs_grad and N * (start_bytes + tape_bytes) <= engine.tape_bytes
     # the length at which starts of segments, and the weights and the tape of one segment, are fewest
-    length = N if keep or not needs_grad else math.ceil(math.sqrt(N * start_bytes / (start_bytes + tape_bytes)))
+    whole = keep or (engine.streams and not needs_grad)
+    length = N if whole else math.ceil(math.sqrt(N * start_bytes / (start_bytes + tape_bytes)))
 
     y = torch.empty(inputs.v.shape, dtype=WS[0].dtype, device=WS[0].device)
     segments = []

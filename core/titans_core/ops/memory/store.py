@@ -87,12 +87,13 @@ def _carry(before: tuple[Tensor, ...], after: tuple[Tensor, ...], base: Layers, 
 
 
 def replay(k: Tensor, tape: StoreTape, anchors: Layers, phi: Activation) -> tuple[Inner, Layers, Layers]:
-    """What :func:`store` found, from its tape, and where each piece took its gradients, ``[N * P, d, d']`` a layer. For
-    the hidden layers, also ``phi'``, and ``phi''`` times the error that arrives behind the activation."""
+    """What :func:`store` found, from its tape, and where each piece took its gradients, ``[N * P, d, d']`` for each
+    layer but the first. For the hidden layers, also ``phi'``, and ``phi''`` times the error that arrives behind the
+    activation."""
     found = [phi.with_bend(z) for z in tape.Z]
     X, slopes, bends = ([part[i] for part in found] for i in range(3))
     delta = [tape.delta]
-    for A, slope, bend in zip(reversed(anchors[1:]), reversed(slopes), reversed(bends), strict=True):
+    for A, slope, bend in zip(reversed(anchors), reversed(slopes), reversed(bends), strict=True):
         error = torch.bmm(delta[0].flatten(0, 1), A.mT).view_as(slope)
         bend.mul_(error)
         delta.insert(0, error.mul_(slope))

@@ -25,6 +25,7 @@ class Kernels(Engine):
     """Runs on CUDA, and on every device under Triton's interpreter."""
 
     tape_bytes = 2 * 2**30
+    streams = False
 
     @staticmethod
     def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int) -> tuple[Tensor, ...]:
@@ -53,7 +54,7 @@ class Kernels(Engine):
         WS, delta = store_forward(k, v, c.write, c.carry, begin, anchor, self.base, self.activation)
         y[start.part], seen = read_forward(q, k, c.G, c.read, WS, anchor, self.base, delta, self.activation, keep)
         end = [ws[-1].flatten(1, 2).clone() for ws in WS]  # a result that lay in the tape would keep itself alive
-        last_anchor = [ws[-2, :, 0] for ws in WS] if len(q) > 1 else anchor
+        last_anchor = [ws[-2, :, 0].clone() for ws in WS] if len(q) > 1 else anchor
         return Tape(start.part, WS, anchor, delta, seen) if keep else None, end, last_anchor
 
     def backward(self, inputs: Inputs, grads: Inputs, tape: Tape, dy: Tensor, flow: Backflow) -> None:
