@@ -20,8 +20,9 @@ MODES = ("forward", "forward+backward")
 
 
 def memory_cpu() -> plt.Figure | None:
-    """Tokens/s beside the peer's default, and peak memory, case by case."""
+    """Tokens/s beside the peer's default, and peak memory, case by case, on the machine that was measured last."""
     rows = read(RESULTS / "memory_cpu.jsonl")
+    rows = [row for row in rows if row["machine"] == rows[-1]["machine"]]
     peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
     if not rows:
         return None
@@ -42,7 +43,7 @@ def memory_cpu() -> plt.Figure | None:
     axes[0].invert_yaxis()
     axes[0].set_ylabel("dim / heads / chunk / T")
     handles = axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=2, fontsize="small")
+    figure.legend(*handles, loc="outside lower center", ncols=2, fontsize="small", title=rows[-1]["machine"])
     return figure
 
 

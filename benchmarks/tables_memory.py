@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+from memory_cpu import CASES
 from memory_kernels import CHUNKS, MEMORIES, TOKENS, WIDTHS
 from records import RESULTS, read
 
@@ -10,12 +11,12 @@ PEERS = {"peer": "default", "peer-equal": "equal updates"}  # two settings of ti
 
 
 def memory_cpu(place: Any) -> str:
-    rows = read(RESULTS / "memory_cpu.jsonl")
+    rows = _speeds()
     peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
     lines = [
-        "| dim / heads / chunk / T | tokens/s, forward | forward+backward | peak MB, forward+backward | beside "
+        "| dim / heads / chunk / T | on | tokens/s, forward | forward+backward | peak MB, forward+backward | beside "
         "| speed, forward | forward+backward | memory |",
-        "|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         ours, peak = row["ours"], peaks[tuple(row["case"])]
@@ -24,7 +25,7 @@ def memory_cpu(place: Any) -> str:
                 continue
             forward, both, memory = _beside(row, peak, peer)
             lines.append(
-                f"| {' / '.join(map(str, row['case']))} | {ours['forward']['median']:,.0f} | "
+                f"| {' / '.join(map(str, row['case']))} | {_processor(row)} | {ours['forward']['median']:,.0f} | "
                 f"{ours['forward+backward']['median']:,.0f} | {peak['ours']['forward+backward']:,.0f} | {label} | "
                 f"{forward:.2f}x | {both:.2f}x | {memory:.2f}x |"
             )
@@ -34,18 +35,30 @@ def memory_cpu(place: Any) -> str:
 
 def memory_cpu_range(place: Any) -> str:
     """The same in short: of all cases the least and the most."""
-    rows = read(RESULTS / "memory_cpu.jsonl")
+    rows = _speeds()
     peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
     lines = [
-        "| setting of the peer | cases | speed, forward | forward+backward | peak memory, forward+backward |",
-        "|---|---|---|---|---|",
+        "| setting of the peer | on | cases | speed, forward | forward+backward | peak memory, forward+backward |",
+        "|---|---|---|---|---|---|",
     ]
     for peer, label in PEERS.items():
-        found = [_beside(row, peaks[tuple(row["case"])], peer) for row in rows if peer in row]
-        cells = [f"{min(of):.2f}x to {max(of):.2f}x" for of in zip(*found, strict=True)]
-        lines.append(f"| {label} | {len(found)} | {' | '.join(cells)} |")
+        for processor in dict.fromkeys(map(_processor, rows)):
+            mine = [row for row in rows if peer in row and _processor(row) == processor]
+            found = [_beside(row, peaks[tuple(row["case"])], peer) for row in mine]
+            cells = [f"{min(of):.2f}x to {max(of):.2f}x" for of in zip(*found, strict=True)]
+            lines.append(f"| {label} | {processor} | {len(found)} | {' | '.join(cells)} |")
     said = "From the least to the most of all cases: widths, heads, chunks and lengths"
     return "\n".join([*lines, "", f"{said}; {place(rows)}, 1 thread."])
+
+
+def _speeds() -> list[dict[str, Any]]:
+    """Of every case and machine, case by case."""
+    rows = read(RESULTS / "memory_cpu.jsonl")
+    return sorted(rows, key=lambda row: (CASES.index(tuple(row["case"])), row["machine"]))
+
+
+def _processor(row: dict[str, Any]) -> str:
+    return str(row["machine"]).split(",")[0].replace("(R)", "").removesuffix(" Processor")
 
 
 def _beside(row: dict[str, Any], peak: dict[str, Any], peer: str) -> tuple[float, float, float]:
