@@ -13,12 +13,10 @@ from typing import Any, Literal, NamedTuple
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import open_source
-from titans_dna.vcf import Variant, short
+from titans_dna.vcf import MEANT, Variant, short
 
 __all__ = ["Comparison", "ReferenceCheck", "check_reference", "compare", "summary"]
 
-# what a letter of a genome may stand for; VCF writes one of these bases in its place
-_MEANT = dict(R="AG", Y="CT", S="CG", W="AT", K="GT", M="AC", B="CGT", D="AGT", H="ACT", V="ACG")
 _SHOWN = 5
 # from which part an explanation is one, and at so many places that disagree: of fewer it may be chance, which explains
 # one in four, and all of five once in a thousand times
@@ -163,7 +161,7 @@ def _agree(ref: str, there: str) -> bool:
     if there.startswith(ref):
         return True
     pairs = zip(ref, there, strict=False)
-    return len(there) >= len(ref) and all(base in _MEANT.get(letter, letter) for base, letter in pairs)
+    return len(there) >= len(ref) and all(base in MEANT.get(letter, letter) for base, letter in pairs)
 
 
 def _holds(variant: Variant, genome: Genome, found: Verdict) -> str:

@@ -19,12 +19,12 @@ from titans_datasets.warn import warn_caller
 from titans_dna.intervals import check_place, is_missing, is_whole
 from titans_dna.lines import DAMAGED, BadLineError, fields, open_binary
 
-__all__ = ["Variant", "is_sequence", "read_vcf", "short", "variants_of"]
+__all__ = ["MEANT", "Variant", "is_sequence", "read_vcf", "short", "variants_of"]
 
 _BASES = frozenset("ACGTNacgtn")
-# codes of several bases, which a REF may have
-_AMBIGUOUS = "RYSWKMBDHV"
-_LETTERS = _BASES | frozenset(_AMBIGUOUS + _AMBIGUOUS.lower())
+# what a letter of a genome may stand for; VCF writes one of these bases in its place
+MEANT = dict(R="AG", Y="CT", S="CG", W="AT", K="GT", M="AC", B="CGT", D="AGT", H="ACT", V="ACG")
+_LETTERS = _BASES | frozenset("".join(MEANT) + "".join(MEANT).lower())
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,8 +96,10 @@ class _Taps(torch.autograd.Function):
         in_place = eager_on_cpu(x) and not torch.is_grad_enabled()
         dx, dtail = torch.empty_like(dy) if in_place else dy * newest, torch.zeros_like(tail)
         for rows in _few(x) if in_place else [slice(None)]:
-            # one buffer for all products
-            room = torch.mul(dy[rows], newest, out=dx[rows]).new_empty(dy[rows].shape) if in_place else None
+            room = None
+            if in_place:
+                torch.mul(dy[rows], newest, out=dx[rows])
+                room = torch.empty_like(dy[rows])  # one buffer for all products
             for s, tap in enumerate((newest, *older)):
                 if s > 0:
                     for there, here in _shifted(dx[rows], dtail[rows], dy[rows], s):

@@ -63,8 +63,7 @@ class _RMSNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        r = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        r = _inverse_rms(x, eps)
         ctx.save_for_backward(x, weight, r)
         ctx.eps = eps
         return torch.mul(x, r).mul_(weight)
@@ -78,6 +77,11 @@ class _RMSNorm(torch.autograd.Function):
             y = F.rms_norm(x, weight.shape, weight, ctx.eps)
             return _differentiable(y, (x, weight), dy, ctx.needs_input_grad)
         return *_rms_gradient(dy, x, weight, r), None
+
+
+def _inverse_rms(x: Tensor, eps: float) -> Tensor:
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
 
 
 def _rms_gradient(dy: Tensor, x: Tensor, weight: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,8 +100,7 @@ class _Gated(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, gate: Tensor, eps: float) -> Tensor:
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        r = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        r = _inverse_rms(x, eps)
         ctx.save_for_backward(x, weight, gate, r)
         ctx.eps = eps
         return F.silu(gate).mul_(torch.mul(x, r).mul_(weight).flatten(-2))
