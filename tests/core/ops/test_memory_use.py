@@ -138,7 +138,7 @@ def test_making_the_tapes_again_bounds_the_memory_of_the_backward_pass(make_inpu
 
 
 def test_a_checkpointed_call_holds_no_tapes(make_inputs):
-    inputs = make_inputs(B=1, T=256, H=1, K=16, V=16, hidden=32, dtype=torch.float32, rate=0.02)
+    inputs = make_inputs(B=1, T=256, H=1, K=16, V=16, hidden=64, dtype=torch.float32, rate=0.02)
     leaves = list(inputs.leaves().values())
 
     def measure(call):

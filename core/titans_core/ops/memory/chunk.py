@@ -77,7 +77,8 @@ def chunk_memory(
     else:
         S = tuple(s for _, s in parts)
     W = tuple(w for w, *_ in parts)
-    return torch.cat(outputs, dim=1), MemoryState(W, S, W if offset == 0 else tuple(anchor), offset)
+    out = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
+    return out, MemoryState(W, S, W if offset == 0 else tuple(anchor), offset)
 
 
 def _as_difference(

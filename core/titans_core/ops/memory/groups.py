@@ -11,7 +11,7 @@ from titans_core.ops.memory.distances import distances_backward, distances_forwa
 from titans_core.ops.memory.pair import join, weights
 from titans_core.ops.memory.pieces import Backflow, Engine, Inputs, Layers, Start, cut_into
 from titans_core.ops.memory.read import ReadTape, read, read_gradient
-from titans_core.ops.memory.store import StoreTape, replay, store, store_gradient
+from titans_core.ops.memory.store import replay, store, store_gradient
 
 # A group has enough rows (tokens times batch times heads) to be worth its calls, few enough to stay in a core's cache,
 # and weights of at most so many bytes, which reading has to bring together.
@@ -25,15 +25,12 @@ class Tape(NamedTuple):
     part: slice
     anchor: Layers  # of the first piece, [P, d, d']
     WS: list[Layers]  # of each group, what its pieces start with, [g, P, n d, d']
-    stored: StoreTape  # of all N pieces in one tensor each: of many small ones much memory is lost between them
+    errors: Tensor  # of all N pieces in one tensor, as below: of many small ones much memory is lost between them
     seen: ReadTape
 
-    def cut(self, start: int, stop: int) -> tuple[StoreTape, ReadTape]:
+    def cut(self, start: int, stop: int) -> tuple[Tensor, ReadTape]:
         """What some of the pieces stored and saw: views."""
-        if (start, stop) == (0, len(self.stored.delta)):
-            return self.stored, self.seen
-        Z, Y, seen = ([x[start:stop] for x in layers] for layers in (self.stored.Z, *self.seen))
-        return StoreTape(Z, self.stored.delta[start:stop]), ReadTape(Y, seen)
+        return self.errors[start:stop], ReadTape(*([x[start:stop] for x in layers] for layers in self.seen))
 
 
 class Groups(Engine):
@@ -59,7 +56,7 @@ class Groups(Engine):
     @staticmethod
     def tape_width(C: int, widths: list[int]) -> int:
         *hidden, last = widths
-        return last + 2 * sum(hidden) + C * len(widths)
+        return last + sum(hidden) + C * len(widths)
 
     def forward(
         self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Layers]
@@ -79,8 +76,8 @@ class Groups(Engine):
             after = _places(start.WS, then, room)
             starts = [*_each(WS), [ws[0] for ws in after]]
             at = part.start - begin if keep else 0
-            stored, seen = tape.cut(at, at + len(q))
-            inner = store(k, v, c, starts, anchor, self.base, stored, phi)
+            errors, seen = tape.cut(at, at + len(q))
+            inner = store(k, v, c, starts, anchor, self.base, errors, phi)
             read(q, c, self._joined(WS), inner, y[part], seen, phi)
             last_anchor = weights(starts[-2], self.n) if len(q) > 1 else anchor
             if keep:
@@ -96,10 +93,10 @@ class Groups(Engine):
         for part, WS in zip(reversed(groups), reversed(tape.WS), strict=True):
             q, k, _, c = inputs.cut(part)
             dq, dk, dv, dc = grads.cut(part)
-            starts, (stored, seen) = _each(WS), tape.cut(part.start - begin, part.stop - begin)
+            starts, (errors, seen) = _each(WS), tape.cut(part.start - begin, part.stop - begin)
             first = tape.anchor if part.start == begin else None
-            inner, slopes, bends = replay(k, stored, self._anchors(WS, first), phi)
-            dq[:], to_store = read_gradient(dy[part], q, c, dc, self._joined(WS), inner, seen, phi)
+            inner, slopes, bends = replay(k, errors, self._anchors(WS, first), phi)
+            dq[:], to_store = read_gradient(dy[part].contiguous(), q, c, dc, self._joined(WS), inner, seen, phi)
             dk[:], dv[:] = store_gradient(
                 c, dc, starts, first or weights(starts[0], self.n), self.base, inner, slopes, bends, to_store, flow
             )
@@ -117,12 +114,12 @@ class Groups(Engine):
         return [join(ws, w.repeat(len(WS[0]), 1, 1)) for ws, w in zip(joined, self.base, strict=True)]
 
     def _anchors(self, WS: Layers, first: Layers | None) -> Layers:
-        """Where pieces take their gradients, ``[pieces * P, d, d']`` for each layer but the first: at their W, or the
-        first of them elsewhere."""
-        own = weights(WS[1:], self.n)
+        """Where pieces take their gradients, ``[pieces * P, d, d']`` for each layer: at their W, or the first of them
+        elsewhere."""
+        own = weights(WS, self.n)
         if first is None:
             return [w.flatten(0, 1) for w in own]
-        return [torch.cat((A, w[1:].flatten(0, 1))) for A, w in zip(first[1:], own, strict=True)]
+        return [torch.cat((A, w[1:].flatten(0, 1))) for A, w in zip(first, own, strict=True)]
 
     @staticmethod
     def _groups(inputs: Inputs, part: slice, WS: Layers) -> list[slice]:
@@ -131,11 +128,11 @@ class Groups(Engine):
         return cut_into(part, length)
 
 
-def _empty_tape(inputs: Inputs, start: Start, rows: int) -> tuple[StoreTape, ReadTape]:
+def _empty_tape(inputs: Inputs, start: Start, rows: int) -> tuple[Tensor, ReadTape]:
     P, C, V = inputs.v.shape[1:]
     new = inputs.k.new_empty
-    Z, Y = ([new(rows, P, C, A.shape[-1]) for A in start.anchor[:-1]] for _ in range(2))
-    return StoreTape(Z, new(rows, P, C, V)), ReadTape(Y, [new(rows, P, C, C) for _ in start.anchor])
+    Y = [new(rows, P, C, A.shape[-1]) for A in start.anchor[:-1]]
+    return new(rows, P, C, V), ReadTape(Y, [new(rows, P, C, C) for _ in start.anchor])
 
 
 def _places(WS: Layers, count: int, room: list[Layers]) -> Layers:

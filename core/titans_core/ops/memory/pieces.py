@@ -114,7 +114,10 @@ class Engine(ABC):
 
     @abstractmethod
     def backward(self, inputs: Inputs, grads: Inputs, tape: Any, dy: Tensor, flow: Backflow) -> None:
-        """Puts the gradients of a tape's pieces into ``grads``, and moves ``flow`` on to before the first of them."""
+        """Puts the gradients of a tape's pieces into ``grads``, and moves ``flow`` on to before the first of them.
+
+        ``dy`` may lie in memory in any way.
+        """
 
     @abstractmethod
     def release(self, tape: Any, room: list[Any]) -> None:
@@ -160,14 +163,13 @@ def pieces_gradient(
     """Gradients of inputs, first ``WS``, first anchor and base, for those of what :func:`run_pieces` returned."""
     dq, dk, dv = map(torch.empty_like, inputs[:3])
     grads = Inputs(dq, dk, dv, Coefficients(*map(torch.empty_like, inputs.c)))
-    dy = dy.contiguous()
     flow = Backflow.of(dWS, danchor, engine.base)
     room: list[Any] = []
     y = None
     for start, kept in reversed(segments):
         tape = kept
         if tape is None:
-            y = torch.empty_like(dy) if y is None else y
+            y = dy.new_empty(dy.shape) if y is None else y
             tape, _, _ = engine.forward(inputs, start, y, True, room)
         engine.backward(inputs, grads, tape, dy, flow)
         if start.part.start > 0:

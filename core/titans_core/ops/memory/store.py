@@ -32,13 +32,6 @@ class ReadGradient(NamedTuple):
     factors: list[tuple[Tensor, Tensor]]  # left and right, [N, P, C, .]: left^T right is the gradient of WS
 
 
-class StoreTape(NamedTuple):
-    """What the gradient of storing needs. The rest of it is computed again. Lists over the hidden layers."""
-
-    Z: Layers  # pre-activations, [N, P, C, d']
-    delta: Tensor  # the error behind the last layer, [N, P, C, V]
-
-
 def store(
     k: Tensor,
     v: Tensor,
@@ -46,27 +39,28 @@ def store(
     WS: list[Layers],
     anchor: Layers,
     base: Layers,
-    tape: StoreTape,
+    errors: Tensor,
     phi: Activation,
 ) -> Inner:
     """Stores keys and values ``[N, P, C, .]``, with the first gradients at ``anchor``, ``[P, ...]`` a layer.
 
     ``WS`` are N + 1 times places ``[P, ...]`` for all layers, of which the first holds what the first piece starts
     with: what the others start with, and the end, is put into the rest. Forgetting draws to ``base``, ``[P, ...]``; to
-    zero if there is none. ``tape`` is filled.
+    zero if there is none. ``errors`` ``[N, P, C, V]`` is filled with those behind the last layer, which is all of this
+    that the gradient does not compute again.
     """
-    n = c.n
-    H, D = ([torch.empty_like(z) for z in tape.Z] for _ in range(2))
-    inner = Inner([k, *H], [*D, tape.delta])
+    n, hidden = c.n, range(len(anchor) - 1)
+    H, D = ([k.new_empty(*k.shape[:-1], A.shape[-1]) for A in anchor[:-1]] for _ in range(2))
+    inner = Inner([k, *H], [*D, errors])
     for i in range(len(k)):
         A = weights(WS[i], n) if i > 0 else anchor
-        x, delta, z = ([layer[i] for layer in part] for part in (*inner, tape.Z))
+        x, delta = ([layer[i] for layer in part] for part in inner)
         slopes = []
-        for l in range(len(z)):
-            torch.bmm(x[l], A[l], out=z[l])
-            slopes.append(phi.with_slope(z[l], out=x[l + 1])[1])
+        for l in hidden:
+            z = torch.bmm(x[l], A[l], out=delta[l])  # in the place of the error, which is not known yet
+            slopes.append(phi.with_slope(z, out=x[l + 1])[1])
         torch.baddbmm(v[i], x[-1], A[-1], beta=-1, out=delta[-1])
-        for l in reversed(range(len(z))):
+        for l in reversed(hidden):
             torch.bmm(delta[l + 1], A[l + 1].mT, out=delta[l]).mul_(slopes[l])
 
         write, numbers = columns(c.write[i]), c.carry[i, :, :, None, None].unbind(1)
@@ -86,18 +80,21 @@ def _carry(before: tuple[Tensor, ...], after: tuple[Tensor, ...], base: Layers, 
         after[0].addcmul_(w, numbers[-1])
 
 
-def replay(k: Tensor, tape: StoreTape, anchors: Layers, phi: Activation) -> tuple[Inner, Layers, Layers]:
-    """What :func:`store` found, from its tape, and where each piece took its gradients, ``[N * P, d, d']`` for each
-    layer but the first. For the hidden layers, also ``phi'``, and ``phi''`` times the error that arrives behind the
-    activation."""
-    found = [phi.with_bend(z) for z in tape.Z]
-    X, slopes, bends = ([part[i] for part in found] for i in range(3))
-    delta = [tape.delta]
-    for A, slope, bend in zip(reversed(anchors), reversed(slopes), reversed(bends), strict=True):
+def replay(k: Tensor, errors: Tensor, anchors: Layers, phi: Activation) -> tuple[Inner, Layers, Layers]:
+    """What :func:`store` found, from the errors behind the last layer, and from where each piece took its gradients,
+    ``[N * P, d, d']`` for each layer. For the hidden layers, also ``phi'``, and ``phi''`` times the error that arrives
+    behind the activation."""
+    X, slopes, bends = [k], [], []
+    for A in anchors[:-1]:
+        z = torch.bmm(X[-1].flatten(0, 1), A).unflatten(0, k.shape[:2])
+        for found, part in zip((X, slopes, bends), phi.with_bend(z), strict=True):
+            found.append(part)
+    delta = [errors]
+    for A, slope, bend in zip(reversed(anchors[1:]), reversed(slopes), reversed(bends), strict=True):
         error = torch.bmm(delta[0].flatten(0, 1), A.mT).view_as(slope)
         bend.mul_(error)
         delta.insert(0, error.mul_(slope))
-    return Inner([k, *X], delta), slopes, bends
+    return Inner(X, delta), slopes, bends
 
 
 def store_gradient(

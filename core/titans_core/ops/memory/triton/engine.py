@@ -61,7 +61,8 @@ class Kernels(Engine):
         q, k, _, c = inputs.cut(tape.part)
         dq, dk, dv, dc = grads.cut(tape.part)
         _, WS, anchor, delta, seen = tape
-        read = read_backward(dy[tape.part], q, k, c.G, c.read, WS, anchor, self.base, delta, seen, self.activation)
+        dy = dy[tape.part].contiguous()
+        read = read_backward(dy, q, k, c.G, c.read, WS, anchor, self.base, delta, seen, self.activation)
         if len(q) > 1:  # the last piece's anchor is the weights it starts with
             for dws, dA in zip(read.dWS, flow.danchor, strict=True):
                 dws[-1, :, 0] += dA
