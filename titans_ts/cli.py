@@ -92,7 +92,6 @@ ValSize = Annotated[
 ]
 
 
-TOTAL = "(all)"  # the last line of a backtest
 MUCH = 0.8  # of the error of a day ago is that of a week ago, where weekdays matter
 # beside a saved model: how the file that it was fitted on was read
 _READ = "file.json"
@@ -258,7 +257,7 @@ def backtest(
     quiet: Quiet = False,
 ) -> None:
     """Train on the past, forecast what followed, and print the errors."""
-    from titans_ts.naive import COLUMN, naive_beside
+    from titans_ts.error_table import error_table
 
     writable(out, "table")
     writable(plot, "picture")
@@ -277,19 +276,7 @@ def backtest(
     )
     if out is not None:
         _write(found, out)
-    beside, season = naive_beside(found, frame, freq=made.freq)
-    error, naive = (beside["y"] - beside[model] for model in ("Titans", COLUMN))
-    table = pd.DataFrame(
-        {"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2, "naive MAE": naive.abs()}
-    )
-    table = table.groupby("unique_id", sort=False).mean()
-    known = found[found["y"].notna()]
-    for value in level or []:
-        inside = known["y"].between(known[f"Titans-lo-{value:g}"], known[f"Titans-hi-{value:g}"])
-        table[f"inside {value:g} %"] = 100 * inside.groupby(known["unique_id"], sort=False).mean()
-    if len(table) > 1:
-        table.loc[TOTAL] = table.mean()
-    table["RMSE"] = table["RMSE"] ** 0.5  # behind the mean of all, which is one of squares
+    table, season = error_table(found, frame, made.freq, level or [])
     typer.echo(table.round(4).to_string())
     typer.echo(f"naive: {told_season(season)}", err=True)
     if season.of_a_day < MUCH and lookback < season.rows and not (calendar or profile):

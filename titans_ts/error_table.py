@@ -1,0 +1,33 @@
+"""What a backtest comes to: errors of each series beside those of the season before, and what intervals hold."""
+
+from typing import Any
+
+import pandas as pd
+
+from titans_ts.frame import Freq
+from titans_ts.naive import COLUMN, naive_beside
+from titans_ts.seasons import Season
+
+TOTAL = "(all)"  # the last row, where there are several series
+
+
+def error_table(found: pd.DataFrame, df: Any, freq: Freq | None, levels: list[float]) -> tuple[pd.DataFrame, Season]:
+    """By series: MAE, RMSE, the MAE of :func:`~titans_ts.naive.with_naive`, and the percentage inside each level's interval;
+    and the season that was taken.
+
+    ``found`` is of ``cross_validation`` of ``df``.
+    """
+    beside, season = naive_beside(found, df, freq=freq)
+    error, naive = (beside["y"] - beside[model] for model in ("Titans", COLUMN))
+    table = pd.DataFrame(
+        {"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2, "naive MAE": naive.abs()}
+    )
+    table = table.groupby("unique_id", sort=False).mean()
+    known = found[found["y"].notna()]
+    for level in levels:
+        inside = known["y"].between(known[f"Titans-lo-{level:g}"], known[f"Titans-hi-{level:g}"])
+        table[f"inside {level:g} %"] = 100 * inside.groupby(known["unique_id"], sort=False).mean()
+    if len(table) > 1:
+        table.loc[TOTAL] = table.mean()
+    table["RMSE"] = table["RMSE"] ** 0.5  # behind the mean of all, which is one of squares
+    return table, season
