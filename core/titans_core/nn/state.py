@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from titans_core.ops.memory.state import MemoryState, map_state
+from titans_core.ops.memory.state import MemoryState, exportable, map_state
 
 
+@exportable
 @dataclass(frozen=True)
 class NeuralMemoryState:
     """Enough to continue a sequence at its next token as if it had never been cut.

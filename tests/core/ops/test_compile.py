@@ -1,12 +1,16 @@
 """torch.compile and torch.export take the memory whole, and it computes the same there."""
 
 import importlib.util
+import logging
+import re
+from pathlib import Path
 
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from titans_core import NeuralMemory
+from titans_core.models.state import tensors
 from titans_core.ops.memory import functions
 
 # "aot_eager" traces forward and backward as the default compiler does, and leaves the C++ to others
@@ -40,20 +44,45 @@ def test_a_compiled_layer_is_one_graph_with_the_same_outputs_state_and_gradients
 @pytest.mark.parametrize("dim", [32, 16])  # heads of 16, which kernels have, and of 8, which are filled up
 @pytest.mark.parametrize("backend", ["chunk", KERNELS])
 def test_an_exported_layer_computes_the_same(backend, dim):
-    class Outputs(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = NeuralMemory(dim, num_heads=2, chunk_size=8, backend=backend)
-
-        def forward(self, x):
-            return self.layer(x)[0]
-
-    module = Outputs().eval()
+    layer = NeuralMemory(dim, num_heads=2, chunk_size=8, backend=backend).eval()
     x = torch.randn(2, 21, dim)
-    program = torch.export.export(module, (x,))
+    program = torch.export.export(layer, (x,))
     nodes = [node for m in program.graph_module.modules() for node in m.graph.nodes]
     assert any("titans.pieces" in str(node.target) for node in nodes)
-    torch.testing.assert_close(program.module()(x), module(x))
+    assert_same(program.module()(x), layer(x))
+
+
+@pytest.mark.parametrize("options", [{}, {"gates": "chunk", "forget_to": "start"}, {"depth": 1, "momentum": False}])
+def test_an_exported_layer_goes_on_from_a_state_for_any_number_of_chunks(options, tmp_path, caplog):
+    layer = NeuralMemory(16, num_heads=2, chunk_size=8, **options).eval()
+    x = torch.randn(2, 32, 16)
+    _, state = layer(x)
+    lengths = torch.export.ShapesCollection()
+    lengths[x] = {1: 8 * torch.export.Dim("chunks", min=2)}
+    torch.export.save(torch.export.export(layer, (x, state), dynamic_shapes=lengths), tmp_path / "layer.pt2")
+    program = torch.export.load(tmp_path / "layer.pt2").module()
+    # such as of an example that could not be read without unpickling
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+    found = expected = state
+    for chunks in (2, 7, 3):
+        x = torch.randn(2, 8 * chunks, 16)
+        (y, found), (y_expected, expected) = program(x, found), layer(x, expected)
+        assert_same((y, found), (y_expected, expected))
+
+
+def test_the_example_of_export_runs():
+    page = (Path(__file__).resolve().parents[3] / "docs" / "memory.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names = {}
+    exec(example, names)
+    assert names["y"].shape == (1, 160, 64)
+
+
+def assert_same(found, expected):
+    (y, state), (y_expected, state_expected) = found, expected
+    torch.testing.assert_close(y, y_expected)
+    assert state.memory.offset == state_expected.memory.offset
+    torch.testing.assert_close(list(tensors(state)), list(tensors(state_expected)))
 
 
 @pytest.mark.parametrize("gates", ["token", "chunk"])

@@ -7,7 +7,17 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+State = TypeVar("State")
 
+
+def exportable(kind: type[State]) -> type[State]:
+    """A dataclass that ``torch.export`` takes and returns; also a program that was saved and loaded."""
+    torch.export.register_dataclass(kind, serialized_type_name=f"titans_core.{kind.__name__}")
+    torch.serialization.add_safe_globals([kind])
+    return kind
+
+
+@exportable
 @dataclass(frozen=True)
 class MemoryState:
     """The memory after some tokens, enough to continue at the next one, in mid-chunk or not.
@@ -38,9 +48,6 @@ class MemoryState:
     def to(self, device: torch.device | str) -> "MemoryState":
         """The same state on another device."""
         return map_state(lambda t: t.to(device), self)
-
-
-State = TypeVar("State")
 
 
 def map_state(fn: Callable[[Tensor], Tensor], state: State) -> State:

@@ -84,11 +84,12 @@ def replay(k: Tensor, errors: Tensor, anchors: Layers, phi: Activation) -> tuple
     """What :func:`store` found, from the errors behind the last layer, and from where each piece took its gradients,
     ``[N * P, d, d']`` for each layer. For the hidden layers, also ``phi'``, and ``phi''`` times the error that arrives
     behind the activation."""
-    X, slopes, bends = [k], [], []
+    found: tuple[Layers, ...] = ([k], [], [])
+    X, slopes, bends = found
     for A in anchors[:-1]:
         z = torch.bmm(X[-1].flatten(0, 1), A).unflatten(0, k.shape[:2])
-        for found, part in zip((X, slopes, bends), phi.with_bend(z), strict=True):
-            found.append(part)
+        for layers, part in zip(found, phi.with_bend(z), strict=True):
+            layers.append(part)
     delta = [errors]
     for A, slope, bend in zip(reversed(anchors[1:]), reversed(slopes), reversed(bends), strict=True):
         error = torch.bmm(delta[0].flatten(0, 1), A.mT).view_as(slope)
