@@ -16,6 +16,7 @@ __all__ = [
     "asked",
     "cut",
     "is_source",
+    "marks_of",
     "merged",
     "open_source",
     "part_of",
@@ -200,6 +201,13 @@ def records(genome: Genome) -> list[Interval]:
     if empty:
         raise ValueError(f"{genome.path} has records without bases: {empty[:8]}; remove them, and labels of theirs.")
     return whole(genome)
+
+
+def marks_of(genome: Genome, chrom: str) -> str:
+    """What tells a chromosome from another of its name: its length, and eight stretches of it."""
+    size = genome.lengths[chrom]
+    starts = range(0, size, -(-size // 8))
+    return f"{size} " + " ".join(genome.fetch(Interval(chrom, at, min(at + 32, size))).upper() for at in starts)
 
 
 def part_of(interval: Interval, first: int, stop: int) -> Interval:
