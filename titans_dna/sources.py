@@ -29,6 +29,7 @@ __all__ = [
 
 _LETTERS = set("ACGTNRYSWKMBDHV")
 _LONGEST_NAME = 255
+_SHORT = 1 << 12
 
 Source = str | os.PathLike[str] | Genome | Sequence[str]
 
@@ -206,8 +207,13 @@ def records(genome: Genome) -> list[Interval]:
 def marks_of(genome: Genome, chrom: str) -> str:
     """What tells a chromosome from another of its name: its length, and eight stretches of it."""
     size = genome.lengths[chrom]
-    starts = range(0, size, -(-size // 8))
-    return f"{size} " + " ".join(genome.fetch(Interval(chrom, at, min(at + 32, size))).upper() for at in starts)
+    places = [(at, min(at + 32, size)) for at in range(0, size, -(-size // 8))]
+    if size <= _SHORT:  # one of many, maybe: read once
+        text = genome.fetch(Interval(chrom, 0, size))
+        parts = [text[start:end] for start, end in places]
+    else:
+        parts = [genome.fetch(Interval(chrom, start, end)) for start, end in places]
+    return f"{size} " + " ".join(parts).upper()
 
 
 def part_of(interval: Interval, first: int, stop: int) -> Interval:
