@@ -43,9 +43,14 @@ def kept_scores(path: str | os.PathLike[str], identity: Mapping[str, Any], n: in
         n: variants in the list.
 
     Raises:
+        FileNotFoundError, IsADirectoryError: no folder to keep it in, or a folder in its place.
         ValueError: the file of another call, or no such file; the message says what differs, and what to do.
     """
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"checkpoint {path} is a folder; name a file in it.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent}: make it first, to keep {path.name} in it.")
     head = f"{_ABOUT}{json.dumps(dict(identity))}\n" + "\t".join(_COLUMNS) + "\n"
     text = path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
     found: dict[int, float] = {}
@@ -69,7 +74,7 @@ def _check(path: Path, lines: list[str], identity: Mapping[str, Any]) -> None:
             raise ValueError
         there = json.loads(lines[0].removeprefix(_ABOUT))
     except (ValueError, IndexError):
-        raise ValueError(f"{path} was not left by score_variants. {_instead(path)}") from None
+        raise ValueError(f"{path} was not left by score_variants: give another file.") from None
     differ = [name for name in sorted({*there, *identity}) if there.get(name) != identity.get(name)]
     if differ:
         said = [

@@ -46,9 +46,9 @@ def read_labels(y: Any, n: int, what: str) -> NDArray[Any]:
 
 def read_groups(groups: Any, n: int) -> NDArray[np.int64]:
     """Groups as numbers from 0, ``[n]``, one for each sequence."""
-    names = column_or_1d(np.asarray(groups, dtype=object))
-    if len(names) != n:
-        raise ValueError(f"X has {n} sequences and groups {len(names)} entries: give one for each.")
+    names = np.asarray(groups, dtype=object)
+    if names.shape != (n,):
+        raise ValueError(f"X has {n} sequences: groups must be as many names, [{n}], got shape {list(names.shape)}.")
     codes, _ = pd.factorize(names)
     missing = np.flatnonzero(codes < 0)
     if len(missing):

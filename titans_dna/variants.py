@@ -17,6 +17,7 @@ can be gone on from many times. Blocks of both strands are read side by side, as
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -74,7 +75,7 @@ class _Block:
         """In which cell the last base before a site is read."""
         return (site.start - self.first) // CELL
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         """To be read: N, and all bases before the last one that counts."""
         return max(site.stop for site in self.sites) - self.first

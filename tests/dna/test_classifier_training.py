@@ -141,7 +141,8 @@ def test_groups_that_cannot_be_cut_or_read_are_told(asked):
     with pytest.warns(UserWarning, match="200 sequences is less than half of any group: nothing stops the training"):
         assert asked(X, Y, groups=np.arange(200) // 100)["val"] is None
     for groups, says in (
-        (["x"] * 3, "X has 200 sequences and groups 3 entries"),
+        (["x"] * 3, r"groups must be as many names, \[200\], got shape \[3\]"),
+        ("chr1", r"groups must be as many names, \[200\], got shape \[\]"),
         ([None] + ["x"] * 199, r"groups has 1 missing entries, the first at 0"),
     ):
         with pytest.raises(ValueError, match=says):

@@ -401,6 +401,12 @@ def test_scores_of_another_call_are_refused_and_stay(models, tmp_path):
         assert path.read_text() == text
 
 
+def test_a_checkpoint_is_a_file_in_a_folder_that_is_there(models, tmp_path):
+    for path, says in ((tmp_path, "is a folder; name a file in it"), (tmp_path / "no" / "s.tsv", "make it first")):
+        with pytest.raises(OSError, match=says):
+            models().score_variants(some(), InMemory([TEXT]), checkpoint=path)
+
+
 def test_a_bar_shows_where_it_is(models, capsys):
     models().set_params(verbose=1).score_variants(some(), InMemory([TEXT]), context=50)
     assert "Variants: 100%" in capsys.readouterr().err
