@@ -179,7 +179,7 @@ def test_random_variants_have_the_scores_of_haplotypes_read_from_scratch(models,
         text[at] = letter
     text = "".join(text)
     variants = [
-        *random_variants(text, 16, rng),
+        *random_variants(text, 8, rng),
         Variant("0", 90, "AA", "C"),  # where the genome has codes that stand for them
         Variant("0", 89, text[89] + "A", text[89]),
         Variant("0", 260, "A", "T"),
