@@ -36,7 +36,7 @@ from titans_dna.classifier_data import Examples, Reads, reads_of
 from titans_dna.encoder import Encoder, EncoderConfig
 from titans_dna.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, digest_of, network_of
 from titans_dna.kmers import LONGEST
-from titans_dna.labels import class_weights, read_labels, sample_weights, stratified_cut
+from titans_dna.labels import class_weights, grouped_cut, read_groups, read_labels, sample_weights, stratified_cut
 from titans_dna.parts import in_parts
 from titans_dna.strands import NETWORKS, SequenceNetwork
 
@@ -152,6 +152,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         y: Any,
         *,
         sample_weight: Any = None,
+        groups: Any = None,
         validation: tuple[Any, Any] | None = None,
         checkpoint_dir: str | Path | None = None,
         on_epoch: Callable[[int, float], None] | None = None,
@@ -163,6 +164,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
                 intervals and the FASTA file they lie in: ``("peaks.bed", "genome.fa")``.
             y: the class of each, strings or integers; of a FASTA or BED file in the order of its records or lines.
             sample_weight: a weight for each sequence, times that of its class. What weighs 0 is as if left out.
+            groups: the group of each sequence, such as its gene or chromosome, or ``kmer_groups(X)``: the part that is
+                cut off to stop by is of whole groups, so that what is learned of one cannot decide when to stop.
             validation: ``(X, y)`` to stop training early by, instead of a part cut from the training data; with some of
                 each class, else a warning names those it lacks.
             checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
@@ -179,8 +182,11 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             raise TypeError(
                 f"validation must be a pair (X, y), got {validation!r:.40}; for a part of X set validation_fraction."
             )
+        if validation is not None and groups is not None:
+            raise ValueError("groups say how a part is cut off to stop by, and validation is such a part: give one.")
         reads = reads_of(X)
         names = read_labels(y, len(reads), "y")
+        together = None if groups is None else read_groups(groups, len(reads))
         classes, labels = np.unique(names, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, {classes.tolist()[0]!r}; a classifier needs two or more classes.")
@@ -198,13 +204,9 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         seed = self._seed()
 
         if validation is None:
-            rows, cut = (weighty[part] for part in stratified_cut(labels[weighty], self.validation_fraction, seed))
-            if self.validation_fraction and not len(cut):
-                warn_caller(
-                    f"validation_fraction={self.validation_fraction} of {len(weighty)} sequences rounds to none of "
-                    "each class: nothing stops the training early. Give validation=, more sequences or a larger "
-                    "fraction."
-                )
+            rows, cut = self._cut(weighty, labels, together, seed)
+            if groups is not None and len(cut):
+                _warn_of_missing(classes, labels[cut], by_class, "the groups that were cut off to stop by have")
             val = Examples(reads, labels, weights, cut)
         else:
             rows, val = weighty, _given(validation, classes, by_class)
@@ -316,6 +318,23 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         tags.no_validation = True
         tags.non_deterministic = self.random_state is None
         return tags
+
+    def _cut(
+        self, weighty: NDArray[np.int64], labels: NDArray[np.int64], groups: NDArray[np.int64] | None, seed: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows to train on, and rows to stop by."""
+        fraction, own = self.validation_fraction, labels[weighty]
+        if groups is None:
+            parts, why = stratified_cut(own, fraction, seed), "rounds to none of each class"
+        else:
+            parts, why = grouped_cut(own, groups[weighty], fraction, seed), "is less than half of any group"
+        rows, cut = (weighty[part] for part in parts)
+        if fraction and not len(cut):
+            warn_caller(
+                f"validation_fraction={fraction} of {len(weighty)} sequences {why}: nothing stops the training early. "
+                "Give validation=, more sequences or a larger fraction."
+            )
+        return rows, cut
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Logits ``[n, classes]``."""
@@ -447,10 +466,16 @@ def _given(validation: tuple[Any, Any], classes: NDArray[Any], by_class: NDArray
         raise ValueError(
             "validation has only classes whose class_weight is 0, so that its loss would be 0 in each epoch."
         )
+    _warn_of_missing(classes, labels, by_class, "validation has")
+    return Examples(reads, labels, by_class[labels], np.arange(len(reads)))
+
+
+def _warn_of_missing(
+    classes: NDArray[Any], labels: NDArray[np.int64], by_class: NDArray[np.float64], what: str
+) -> None:
     missing = classes[(np.bincount(labels, minlength=len(classes)) == 0) & (by_class > 0)].tolist()
     if missing:
         warn_caller(
-            f"validation has no sequence of the classes {missing[:8]}{', ...' * (len(missing) > 8)}, which so have no "
+            f"{what} no sequence of the classes {missing[:8]}{', ...' * (len(missing) > 8)}, which so have no "
             "say in when training stops and which epoch stays. Add some of each."
         )
-    return Examples(reads, labels, by_class[labels], np.arange(len(reads)))

@@ -46,10 +46,11 @@ class FastaFiles:
     index: Path
     blocks: Path | None
 
-    def open(self) -> "pyfaidx.Fasta":
-        from pyfaidx import Fasta
+    def open(self) -> "pyfaidx.Faidx":
+        # not a Fasta, which makes an object of each record
+        from pyfaidx import Faidx
 
-        return Fasta(
+        return Faidx(
             str(self.file),
             indexname=str(self.index),
             gzi_indexname=str(self.blocks) if self.blocks else None,
@@ -85,7 +86,7 @@ def prepare(path: Path, cache_dir: Path) -> FastaFiles:
     if not packed and path.suffix in (".gz", ".bgz"):
         raise ValueError(f"{path} is named as gzip but is not; rename it without {path.suffix}.")
     files = FastaFiles(path, _beside(path, ".fai"), _beside(path, ".gzi") if packed else None)
-    if not _fresh(files) and not os.access(path.parent, os.W_OK):
+    if not os.access(path.parent, os.W_OK) and not _fresh(files):
         cache_dir.mkdir(parents=True, exist_ok=True)
         cached = cache_dir / _key(path)
         files = FastaFiles(path, _beside(cached, ".fai"), _beside(cached, ".gzi") if packed else None)

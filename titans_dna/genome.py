@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,9 +55,9 @@ class Genome:
         self.path = Path(path).expanduser().absolute()
         cache = Path(cache_dir).expanduser().absolute() if cache_dir is not None else user_cache() / "genomes"
         self._files: FastaFiles = prepare(self.path, cache)
-        self._handle: pyfaidx.Fasta | None = None
+        self._handle: pyfaidx.Faidx | None = None
         self._pid = -1
-        self.lengths = {name: record.rlen for name, record in self._open().faidx.index.items()}
+        self.lengths = {name: record.rlen for name, record in self._open().index.items()}
         if not any(self.lengths.values()):
             raise ValueError(f"{self.path} has no bases: {len(self.lengths)} sequence(s), all of length 0.")
 
@@ -94,7 +93,7 @@ class Genome:
         interval = self.interval(interval)
         self.check(interval)
         # pyfaidx counts from 1 and includes the end
-        sequence: str = self._open().faidx.fetch(interval.chrom, interval.start + 1, interval.end)
+        sequence: str = self._open().fetch(interval.chrom, interval.start + 1, interval.end)
         if len(sequence) != len(interval):
             raise ValueError(
                 f"{self.path} was changed while it was open, or is damaged: {len(sequence)} bases at {interval}."
@@ -107,7 +106,7 @@ class Genome:
         Raises:
             ValueError: as :meth:`fetch`; or a letter that is no base, which is named with its place in the file.
         """
-        forward = replace(interval, strand="+")
+        forward = Interval(interval.chrom, interval.start, interval.end, "+")
         found = encode(self.fetch(forward), where=f"{interval.chrom} of {self.path.name}", start=interval.start)
         return reverse_complement_ids(found) if interval.strand == "-" else found
 
@@ -175,7 +174,7 @@ class Genome:
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_handle": None, "_pid": -1}
 
-    def _open(self) -> "pyfaidx.Fasta":
+    def _open(self) -> "pyfaidx.Faidx":
         # a handle inherited by a fork shares its position in the file with the parent: two readers would mix
         if self._handle is None or self._pid != os.getpid():
             self._handle, self._pid = self._files.open(), os.getpid()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-__all__ = ["class_weights", "read_labels", "sample_weights", "stratified_cut"]
+__all__ = ["class_weights", "grouped_cut", "read_groups", "read_labels", "sample_weights", "stratified_cut"]
 
 # what labels are that came as objects, or in one of pandas' own types
 _KINDS = {"integer": np.int64, "boolean": np.bool_, "floating": np.float64}
@@ -42,6 +42,21 @@ def read_labels(y: Any, n: int, what: str) -> NDArray[Any]:
         raise ValueError(f"{what} has times as labels ({names[0]}); give strings or integers.")
     check_classification_targets(names)
     return names
+
+
+def read_groups(groups: Any, n: int) -> NDArray[np.int64]:
+    """Groups as numbers from 0, ``[n]``, one for each sequence."""
+    names = np.asarray(groups, dtype=object)
+    if names.shape != (n,):
+        raise ValueError(f"X has {n} sequences: groups must be as many names, [{n}], got shape {list(names.shape)}.")
+    codes, _ = pd.factorize(names)
+    missing = np.flatnonzero(codes < 0)
+    if len(missing):
+        raise ValueError(
+            f"groups has {len(missing)} missing entries, the first at {missing[0]} (0-based). A sequence that belongs "
+            "to no other needs a group of its own."
+        )
+    return codes.astype(np.int64)
 
 
 def sample_weights(given: Any, n: int) -> NDArray[np.float64]:
@@ -94,3 +109,29 @@ def stratified_cut(
         cut.append(rng.permutation(rows)[: min(len(rows) - 1, round(len(rows) * fraction))])
     off = np.sort(np.concatenate(cut))
     return np.setdiff1d(np.arange(len(labels)), off), off
+
+
+def grouped_cut(
+    labels: NDArray[np.int64], groups: NDArray[np.int64], fraction: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """As :func:`stratified_cut`, with each group whole in one of both parts.
+
+    Groups are visited in random order, and one is cut off, or put back, if that brings the parts of the classes that
+    are cut off nearer to the fraction, by squares; until none does.
+    """
+    counts = np.zeros((groups.max() + 1, labels.max() + 1), dtype=np.int64)
+    np.add.at(counts, (groups, labels), 1)
+    counts = counts[:, counts.any(0)]  # a class may weigh nothing
+    order = np.random.default_rng(seed).permutation(len(counts))
+    total, taken = counts.sum(0), np.zeros(counts.shape[1], dtype=np.int64)
+    chosen, changed = np.zeros(len(counts), dtype=bool), True
+    while changed:
+        changed = False
+        for group in order:
+            then = taken - counts[group] if chosen[group] else taken + counts[group]
+            before, behind = (((part / total - fraction) ** 2).sum() for part in (taken, then))
+            if behind < before and (then < total).all():
+                taken, changed = then, True
+                chosen[group] = not chosen[group]
+    off = chosen[groups]
+    return np.flatnonzero(~off), np.flatnonzero(off)

@@ -1,5 +1,7 @@
 """The estimator: from a genome to a language model of it; what that can be asked is in ``titans_dna.questions``."""
 
+import copy
+import hashlib
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -16,10 +18,12 @@ from titans_core.checks import positive
 from titans_core.models import gated_deltanet
 from titans_core.train import History, Loss, TitansEstimator, TrainingOptions, borrowed_randomness, train_network
 from titans_datasets.warn import warn_caller
+from titans_dna.fine_tuning import digest_of
+from titans_dna.genome import Genome
 from titans_dna.masked import masked_base_loss
 from titans_dna.pretrain_data import IGNORE, loaders, plan
 from titans_dna.questions import Questions
-from titans_dna.sources import open_source, read_regions
+from titans_dna.sources import marks_of, open_source, read_regions
 from titans_dna.tokenizer import VOCAB_SIZE
 
 ARCHITECTURES = ("mag", "mac", "mal", "lmm", "transformer", "gated-deltanet")
@@ -70,19 +74,25 @@ class DNALanguageModel(Questions, TitansEstimator):
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         precision: of training: "auto", or a precision of Lightning's Trainer.
         random_state: seed; the same integer gives the same model.
+        warm_start: whether ``fit`` goes on from what the model has learned already, from the same genome or another;
+            else, and the first time, it starts from random weights. The cycle of the learning rate begins anew: a lower
+            one forgets less.
         verbose: 0 is silent, 1 shows progress bars.
 
     Attributes:
         model_: the trained :class:`~titans_core.TitansLM` over the tokens of ``titans_dna.tokenizer``, on the CPU.
-        history_: losses by epoch, in nats per base (:class:`~titans_core.train.History`).
+        history_: losses by epoch, in nats per base (:class:`~titans_core.train.History`); as what follows, of the last
+            ``fit``.
         holdout_: chromosomes that ``fit`` did not read.
         n_bases_: bases in the training windows, each counted once.
         seconds_: that ``fit`` took.
+        read_: fingerprints of the chromosomes that were read, by all fits that it learned from.
 
     Example:
         >>> from titans_dna import DNALanguageModel
         >>> model = DNALanguageModel(max_steps=2000).fit("genome.fa", holdout=["IV"])
         >>> model.bits_per_base("genome.fa", chroms=["IV"])
+        >>> DNALanguageModel.load("saved").set_params(warm_start=True, learning_rate=5e-4).fit("another.fa")
     """
 
     def __init__(
@@ -106,6 +116,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         device: str = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
+        warm_start: bool = False,
         verbose: int = 1,
     ) -> None:
         self.architecture = architecture
@@ -126,6 +137,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         self.device = device
         self.precision = precision
         self.random_state = random_state
+        self.warm_start = warm_start
         self.verbose = verbose
 
     def fit(
@@ -153,12 +165,14 @@ class DNALanguageModel(Questions, TitansEstimator):
 
         Raises:
             ValueError: an argument out of range, an unknown chromosome, a bad or empty file, nothing to train on, or a
-                checkpoint of another run.
+                checkpoint of another run; with ``warm_start``, arguments of another network than there is, or a holdout
+                that an earlier fit has read.
         """
         began = time.perf_counter()
         self._check_params()
         source, regions = open_source(genome), read_regions(bed)
         left_out = source.left_out(holdout)
+        before, read = self._before(source, left_out)
         train, val = plan(source, self.length, regions, left_out)
         if not len(val):
             warn_caller(
@@ -166,8 +180,11 @@ class DNALanguageModel(Questions, TitansEstimator):
                 "nothing stops the training early, and the last weights stay. Give more sequence or a smaller length."
             )
         seed = self._seed()
-        with borrowed_randomness(seed):
-            network = TitansLM(self._config())
+        if before is None:
+            with borrowed_randomness(seed):
+                network = TitansLM(self._config())
+        else:
+            network = copy.deepcopy(before).train()  # an interrupted fit leaves the model as it was
         epochs = -(-self.max_steps // EPOCH)
         batches, held = loaders(source, (train, val), self.length, self.batch_size, -(-self.max_steps // epochs), seed)
         options = TrainingOptions(
@@ -189,13 +206,33 @@ class DNALanguageModel(Questions, TitansEstimator):
             "objective": self.objective,
             **asdict(network.config),
         }
+        if before is not None:
+            identity["network that it goes on with"] = digest_of(before)
         history = train_network(network, LOSSES[self.objective], batches, held, options, identity)
         self.model_, self.history_ = network, history
         self.objective_, self.length_ = self.objective, self.length
         self.holdout_ = sorted(left_out)
         self.n_bases_ = train.bases
+        self.read_ = sorted({*read, *(_fingerprint(source, chrom) for chrom in {*train.names, *val.names})})
         self.seconds_: float | None = time.perf_counter() - began
         return self
+
+    def _before(self, source: Genome, left_out: list[str]) -> tuple[TitansLM | None, list[str]]:
+        """The network to go on from, and the fingerprints of what it has read; None and none to start anew."""
+        if not self.warm_start or not hasattr(self, "model_"):
+            return None, []
+        if self._config() != self.model_.config:
+            raise ValueError(
+                f"warm_start goes on with the network there is, and the arguments are of another: "
+                f"{self.model_.config.differences(self._config())}. Set them back, or warm_start=False."
+            )
+        known = [chrom for chrom in left_out if source.lengths[chrom] and _fingerprint(source, chrom) in self.read_]
+        if known:
+            raise ValueError(
+                f"holdout={known[:8]} was read by an earlier fit of this model, and a score there would flatter it. "
+                "Hold it out from the first fit on; or go on without this holdout."
+            )
+        return self.model_, self.read_
 
     def _config(self) -> TitansConfig:
         baseline = self.architecture == "gated-deltanet"
@@ -232,6 +269,7 @@ class DNALanguageModel(Questions, TitansEstimator):
             "length": self.length_,
             "holdout": self.holdout_,
             "n_bases": self.n_bases_,
+            "read": self.read_,
             "seconds": self.seconds_,
         }
         # tied weights are one tensor under two names, which safetensors does not write
@@ -245,6 +283,11 @@ class DNALanguageModel(Questions, TitansEstimator):
         self.history_ = History(**learned["history"])
         self.objective_, self.length_ = learned["objective"], learned["length"]
         self.holdout_, self.n_bases_, self.seconds_ = learned["holdout"], learned["n_bases"], learned["seconds"]
+        self.read_ = learned.get("read", [])  # a model of before this was known has none
+
+
+def _fingerprint(genome: Genome, chrom: str) -> str:
+    return hashlib.sha256(marks_of(genome, chrom).encode()).hexdigest()[:16]
 
 
 def next_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:

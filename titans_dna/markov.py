@@ -11,6 +11,7 @@ bases before it (at a sequence's start, behind an N) is predicted from those it 
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ MOST = 12
 # choices of both strengths: from none to more than most contexts were seen
 _STRENGTHS = tuple(float(x) for x in np.geomspace(1e-3, 1e3, 19))
 _BLOCK, _PART, _VALIDATION_EVERY = 1 << 20, 1 << 10, 20
+_SHORT, _JOINED = 1 << 12, 1 << 16
 # bases that the choice is made on, about
 _ENOUGH = 1 << 18
 # counts of words behind so many bases are of 32 bits
@@ -151,13 +153,32 @@ def fit_markov(
 
 
 def _blocks(genome: Genome, regions: Sequence[Interval], order: int) -> Iterator[tuple[NDArray[np.uint8], int]]:
-    """Ids of the regions in blocks, each behind the last ``order`` ids before it, whose number comes with it."""
-    for region in regions:
-        tail = np.empty(0, dtype=np.uint8)
-        for first in range(0, len(region), _BLOCK):
-            ids = genome.ids(part_of(region, first, min(first + _BLOCK, len(region))))
-            yield np.concatenate((tail, ids)), len(tail)
-            tail = np.concatenate((tail, ids))[max(0, len(tail) + len(ids) - order) :]
+    """Ids of the regions in blocks, each behind the last ``order`` ids before it, whose number comes with it.
+
+    Short regions, of which there may be very many, come several in one block, an N between them.
+    """
+    for short, some in groupby(regions, key=lambda region: len(region) <= _SHORT):
+        if short:
+            yield from ((ids, 0) for ids in _joined(genome.ids(region) for region in some))
+            continue
+        for region in some:
+            tail = np.empty(0, dtype=np.uint8)
+            for first in range(0, len(region), _BLOCK):
+                ids = genome.ids(part_of(region, first, min(first + _BLOCK, len(region))))
+                yield np.concatenate((tail, ids)), len(tail)
+                tail = np.concatenate((tail, ids))[max(0, len(tail) + len(ids) - order) :]
+
+
+def _joined(sequences: Iterable[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
+    parts, size = list[NDArray[np.uint8]](), 0
+    for ids in sequences:
+        parts += [np.array([N], dtype=np.uint8), ids]
+        size += len(ids)
+        if size > _JOINED:
+            yield np.concatenate(parts[1:])
+            parts, size = [], 0
+    if parts:
+        yield np.concatenate(parts[1:])
 
 
 def _contexts(ids: NDArray[np.uint8], order: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

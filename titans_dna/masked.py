@@ -76,30 +76,35 @@ def bits_of_hidden(
 @torch.no_grad()
 def variant_scores(
     network: TitansLM, genome: Genome, variants: Sequence[Variant], length: int, batch_size: int
-) -> NDArray[np.float64]:
-    """``log P(alt) - log P(ref)`` of substitutions, in nats, while the bases in question are hidden, [V].
+) -> Iterator[tuple[int, float]]:
+    """``log P(alt) - log P(ref)`` of substitutions, in nats, while the bases in question are hidden; each as it is
+    found, with the number of its variant.
 
     Args:
         length: bases read in all, half of them on either side, fewer at a chromosome's end.
 
     NaN for insertions and deletions, whose alleles stand in no common place, and where an allele has an N.
     """
-    found = np.full(len(variants), np.nan)
-    same = [i for i, v in enumerate(variants) if len(v.ref) == len(v.alt)]
-    for first in range(0, len(same), batch_size):
-        rows = same[first : first + batch_size]
-        windows = [_around(genome, variants[i], length) for i in rows]
-        (ids,) = _batches(genome, windows, len(rows), network.embedding.weight.device)
-        for row, (i, window) in enumerate(zip(rows, windows, strict=True)):
-            start = variants[i].start - window.start
-            ids[row, start : start + len(variants[i].ref)] = N
+    # alternatives of one place are read once: what differs in them is hidden
+    sites: dict[tuple[str, int, int], list[int]] = {}
+    for number, v in enumerate(variants):
+        if len(v.ref) != len(v.alt) or "N" in (v.ref + v.alt).upper():
+            yield number, float("nan")
+        else:
+            sites.setdefault((v.chrom, v.start, v.end), []).append(number)
+    places = list(sites)
+    for first in range(0, len(places), batch_size):
+        some = places[first : first + batch_size]
+        windows = [_around(genome, *place, length) for place in some]
+        (ids,) = _batches(genome, windows, len(some), network.embedding.weight.device)
+        for row, ((_, start, end), window) in enumerate(zip(some, windows, strict=True)):
+            ids[row, start - window.start : end - window.start] = N
         log_p = scores(network, ids).log_softmax(-1).double().cpu().numpy()
-        for row, (i, window) in enumerate(zip(rows, windows, strict=True)):
-            ref, alt = (encode(allele.upper()).astype(int) for allele in (variants[i].ref, variants[i].alt))
-            if max(*ref, *alt) < N:
-                places = variants[i].start - window.start + np.arange(len(ref))
-                found[i] = (log_p[row, places, alt] - log_p[row, places, ref]).sum()
-    return found
+        for row, (place, window) in enumerate(zip(some, windows, strict=True)):
+            for number in sites[place]:
+                ref, alt = (encode(allele).astype(int) for allele in (variants[number].ref, variants[number].alt))
+                at = place[1] - window.start + np.arange(len(ref))
+                yield number, float((log_p[row, at, alt] - log_p[row, at, ref]).sum())
 
 
 def _read(network: TitansLM, ids: Tensor) -> Tensor:
@@ -107,10 +112,9 @@ def _read(network: TitansLM, ids: Tensor) -> Tensor:
     return F.linear(hidden[:, 1:], network.head.weight[:N])
 
 
-def _around(genome: Genome, variant: Variant, length: int) -> Interval:
-    spare = max(0, length - len(variant.ref)) // 2
-    start, end = max(0, variant.start - spare), min(genome.lengths[variant.chrom], variant.end + spare)
-    return Interval(variant.chrom, start, end)
+def _around(genome: Genome, chrom: str, start: int, end: int, length: int) -> Interval:
+    spare = max(0, length - (end - start)) // 2
+    return Interval(chrom, max(0, start - spare), min(genome.lengths[chrom], end + spare))
 
 
 def _batches(genome: Genome, windows: Iterable[Interval], batch_size: int, device: torch.device) -> Iterator[Tensor]:

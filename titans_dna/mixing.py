@@ -39,7 +39,7 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.markov import MOST, MarkovModels, fit_markov
 from titans_dna.pretrain_data import plan
-from titans_dna.sources import asked, cut, merged, open_source, read_regions, whole, without
+from titans_dna.sources import asked, cut, marks_of, merged, open_source, read_regions, whole, without
 from titans_dna.stream import log_probabilities, reading, stream
 from titans_dna.tokenizer import N
 
@@ -156,7 +156,7 @@ class Mixture:
         return saved_mixture.load(path)
 
     def _warn_of_what_it_knows(self, genome: Genome, intervals: list[Interval]) -> None:
-        told = {chrom: _marks(genome, chrom) == self.marks.get(chrom) for chrom in {i.chrom for i in intervals}}
+        told = {chrom: marks_of(genome, chrom) == self.marks.get(chrom) for chrom in {i.chrom for i in intervals}}
         here = merged(i for i in intervals if told[i.chrom])
         asked, new = Counter[str](), Counter[str]()
         for found, count in ((here, asked), (without(here, self.counted), new)):
@@ -168,13 +168,6 @@ class Mixture:
                 f"fit_mixture has read {names[:8]}: a score there flatters the mixture. Hold them out, in the fit of "
                 "the language model, or without one by fit_mixture(..., holdout=[...])."
             )
-
-
-def _marks(genome: Genome, chrom: str) -> str:
-    """The length of a chromosome, and eight stretches of it."""
-    size = genome.lengths[chrom]
-    starts = range(0, size, -(-size // 8))
-    return f"{size} " + " ".join(genome.fetch(Interval(chrom, at, min(at + 32, size))).upper() for at in starts)
 
 
 def fit_mixture(
@@ -227,7 +220,7 @@ def fit_mixture(
     weights = _fit(_Read(*(torch.cat(part) for part in zip(*reads, strict=True))))
     markov = fit_markov(source, order, bed=regions, holdout=left_out)
     counted = tuple(region for region in merged(given) if region.chrom not in left_out)
-    marks = {chrom: _marks(source, chrom) for chrom in {region.chrom for region in counted}}
+    marks = {chrom: marks_of(source, chrom) for chrom in {region.chrom for region in counted}}
     return Mixture(model, markov, weights, counted, marks)
 
 

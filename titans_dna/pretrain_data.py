@@ -69,6 +69,11 @@ class Tiles:
         return [Interval(self.chroms[chrom], start, end, "+") for chrom, start, end in places]
 
     @property
+    def names(self) -> set[str]:
+        """Chromosomes that tiles lie on."""
+        return {self.chroms[number] for number in np.unique(self.chrom)}
+
+    @property
     def bases(self) -> int:
         """Bases in all tiles."""
         return int((self.end - self.start).sum())

@@ -15,17 +15,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from titans_core import TitansLM
 from titans_core.checks import at_least
-from titans_datasets.warn import warn_caller
 from titans_dna.embed import LAYERS, embed
 from titans_dna.generate import written
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
-from titans_dna.masked import bits_of_hidden, variant_scores
+from titans_dna.masked import bits_of_hidden
+from titans_dna.scoring import scored
 from titans_dna.sources import InMemory, asked, cut, is_source, open_source, records
 from titans_dna.stream import reading, stream
 from titans_dna.surprise import bits_of, surprise_of
 from titans_dna.tokenizer import encode
-from titans_dna.variants import checked, strand_scores
+from titans_dna.variants import checked
 from titans_dna.vcf import Variant, read_vcf, variants_of
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Questions:
     architecture: str
     batch_size: int
     device: str
+    verbose: int
     model_: TitansLM
     objective_: str
     length_: int
@@ -193,6 +194,7 @@ class Questions:
         context: int | None = 4096,
         context_after: int = 128,
         mismatch: Literal["error", "skip"] = "error",
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> pd.DataFrame:
         """``log P(alt) - log P(ref)`` of each variant in its place, in nats, the mean of both strands.
 
@@ -213,6 +215,9 @@ class Questions:
             mismatch: where REF is not what the genome holds: "error", or "skip": the score is NaN, with a warning that
                 counts and shows them. Positions that are all off by one are an error in either case: some REF would
                 agree by chance.
+            checkpoint: a file to write scores to as they are found, tab-separated. If it holds some of this very call,
+                only the others are read for; scores of any other call are refused. Without it an interrupted call keeps
+                nothing.
 
         Returns:
             One row per alternative allele, in the order given: ``chrom, start, ref, alt, id, score``, 0-based. The
@@ -222,7 +227,8 @@ class Questions:
         Raises:
             NotFittedError: before ``fit``.
             ValueError: an argument out of range, a bad VCF, an allele that is not of bases A C G T N, REF that
-                disagrees with the genome.
+                disagrees with the genome, or a checkpoint of another call.
+            KeyboardInterrupt: as it came; the message says what is kept.
         """
         self._fitted()
         if context is not None:
@@ -234,37 +240,10 @@ class Questions:
         elif hasattr(variants, "columns"):
             variants = variants_of(variants)
         given, good = checked([variants] if isinstance(variants, Variant) else variants, source, mismatch)
-        scored = [variant for variant, ok in zip(given, good, strict=True) if ok]
-        scores = np.full(len(given), np.nan)
-        scores[good] = self._variant_scores(source, scored, context, context_after)
         columns = {name: [getattr(v, name) for v in given] for name in ("chrom", "start", "ref", "alt", "id")}
-        return pd.DataFrame({**columns, "score": scores})
-
-    def _variant_scores(
-        self, source: Genome, scored: list[Variant], context: int | None, context_after: int
-    ) -> NDArray[np.float64]:
         with self._reading() as network:
-            if self.objective_ == "masked":
-                lengths = sum(len(v.ref) != len(v.alt) for v in scored)
-                if lengths:
-                    warn_caller(
-                        f"{lengths} of {len(scored)} variants are not scored: insertions and deletions need "
-                        "objective='next'."
-                    )
-                return variant_scores(network, source, scored, self.length_, self.batch_size)
-            strands = [
-                strand_scores(
-                    network,
-                    source,
-                    scored,
-                    strand,
-                    context=context,
-                    context_after=context_after,
-                    batch_size=max(2, self.batch_size),
-                )
-                for strand in ("+", "-")
-            ]
-        return (strands[0] + strands[1]) / 2
+            scores = scored(self, network, source, given, good, context, context_after, checkpoint)
+        return pd.DataFrame({**columns, "score": scores})
 
     def surprise(self, genome: Any, region: Interval | str, *, memory: bool = False) -> pd.DataFrame:
         """How surprising each base of a region is, read in one stream in constant memory ("transformer": memory grows).

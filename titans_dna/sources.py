@@ -16,6 +16,7 @@ __all__ = [
     "asked",
     "cut",
     "is_source",
+    "marks_of",
     "merged",
     "open_source",
     "part_of",
@@ -28,6 +29,7 @@ __all__ = [
 
 _LETTERS = set("ACGTNRYSWKMBDHV")
 _LONGEST_NAME = 255
+_SHORT = 1 << 12
 
 Source = str | os.PathLike[str] | Genome | Sequence[str]
 
@@ -200,6 +202,18 @@ def records(genome: Genome) -> list[Interval]:
     if empty:
         raise ValueError(f"{genome.path} has records without bases: {empty[:8]}; remove them, and labels of theirs.")
     return whole(genome)
+
+
+def marks_of(genome: Genome, chrom: str) -> str:
+    """What tells a chromosome from another of its name: its length, and eight stretches of it."""
+    size = genome.lengths[chrom]
+    places = [(at, min(at + 32, size)) for at in range(0, size, -(-size // 8))]
+    if size <= _SHORT:  # one of many, maybe: read once
+        text = genome.fetch(Interval(chrom, 0, size))
+        parts = [text[start:end] for start, end in places]
+    else:
+        parts = [genome.fetch(Interval(chrom, start, end)) for start, end in places]
+    return f"{size} " + " ".join(parts).upper()
 
 
 def part_of(interval: Interval, first: int, stop: int) -> Interval:

@@ -19,7 +19,7 @@ from titans_core.train.tune import Callback, best_of, open_study, plot_history, 
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of
 from titans_dna.fine_tuning import digest_of, network_of
-from titans_dna.labels import read_labels, stratified_cut
+from titans_dna.labels import grouped_cut, read_groups, read_labels, stratified_cut
 
 if TYPE_CHECKING:
     import optuna
@@ -37,6 +37,7 @@ def tune(
     n_trials: int = 30,
     timeout: float | None = None,
     space: Space | None = None,
+    groups: Any = None,
     validation: tuple[Any, Any] | None = None,
     storage: str | Path | None = None,
     study_name: str = "titans_dna",
@@ -58,6 +59,7 @@ def tune(
         timeout: seconds after which no trial begins.
         space: ``(trial, facts) -> settings``; default :func:`default_space`. ``facts`` has ``rows``, ``length`` (of the
             shortest sequence) and ``pretrained`` (whether there is a language model).
+        groups: of the sequences, as in ``fit``: trials are judged by whole groups.
         validation: ``(X, y)`` to judge trials by.
         storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. A study that is there goes on.
         study_name: of the study in the storage.
@@ -89,10 +91,15 @@ def tune(
     labels = [read_labels(named, len(read), "y") for (_, named), read in zip(parts, reads, strict=True)]
     if validation is None:
         found = np.unique(labels[0], return_inverse=True)[1]
-        if not len(stratified_cut(found, base.validation_fraction, 0)[1]):
+        if groups is None:
+            (_, cut), why = stratified_cut(found, base.validation_fraction, 0), "rounds to none of each class"
+        else:
+            together, why = read_groups(groups, len(found)), "is less than half of any group"
+            _, cut = grouped_cut(found, together, base.validation_fraction, base._seed())
+        if not len(cut):
             raise ValueError(
                 f"nothing to judge trials by: validation_fraction={base.validation_fraction} of {len(found)} sequences "
-                "rounds to none of each class. Give validation=, more sequences or a larger fraction."
+                f"{why}. Give validation=, more sequences or a larger fraction."
             )
     facts = {
         "rows": len(reads[0]),
@@ -100,6 +107,8 @@ def tune(
         "pretrained": base.pretrained is not None,
     }
     arrays = [a for read, names in zip(reads, labels, strict=True) for a in (read.ids, read.ends, names.astype(str))]
+    if groups is not None:
+        arrays.append(read_groups(groups, len(reads[0])))
     not_fixed = ("pretrained", "verbose", "device", "random_state")
     identity = {
         "data": digest(*arrays),
@@ -111,7 +120,7 @@ def tune(
     study = open_study(storage, study_name, identity, random_state, sampler, default)
 
     def judge(model: TitansDNAClassifier, trial: "optuna.Trial") -> float:
-        model.fit(X, y, validation=validation, on_epoch=report_to(trial))
+        model.fit(X, y, groups=groups, validation=validation, on_epoch=report_to(trial))
         return model.history_.epochs[model.history_.best_epoch]["val_loss"]
 
     best = best_of(
@@ -119,7 +128,7 @@ def tune(
         study,
         lambda trial: searched(trial, facts),
         judge,
-        lambda model: model.fit(X, y, validation=validation),
+        lambda model: model.fit(X, y, groups=groups, validation=validation),
         n_trials=n_trials,
         timeout=timeout,
         progress=verbose > 0,

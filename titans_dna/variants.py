@@ -7,17 +7,19 @@ variant, the same for both, so that its own likelihood cancels. On the other str
 before and after change places. The joint likelihood is taken as it is: a deletion has fewer bases to explain, and gains
 about 1.4 (log 4) for each.
 
-Memory is read once for many variants. Variants are gathered into *blocks* of ``context`` bases; reading begins
+The genome is read once for many variants. Variants are gathered into *blocks* of ``context`` bases; reading begins
 ``context`` bases before a block, so each variant has between ``context`` and twice as many bases before it (fewer at a
-chromosome's start). A block is read in cells, and both haplotypes of a variant go on from the state kept at the start
-of its cell: states are immutable, and can be gone on from many times. Blocks are read side by side, as one batch.
+chromosome's start). What is read is the reference haplotype of all variants of a block: its likelihoods are added up on
+the way. An alternative one goes on from the state kept at the start of the variant's *cell*: states are immutable, and
+can be gone on from many times. Blocks of both strands are read side by side, as one batch.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Literal, NamedTuple
+from functools import cached_property
+from itertools import groupby, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,22 +32,34 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.reference import compare, summary
 from titans_dna.sources import part_of
-from titans_dna.stream import PIECE, log_probabilities, padded
+from titans_dna.stream import log_probabilities, padded
 from titans_dna.tokenizer import N, encode, reverse_complement
 from titans_dna.vcf import Variant, is_sequence
 
-__all__ = ["checked", "strand_scores"]
+__all__ = ["checked", "variant_scores"]
 
-CELL = 128
+# tokens from one place where states are kept to the next, and that are read at most in one step
+CELL, _STEP = 64, 512
+# batches of blocks among which those of like length are read together; what is done is known after as many at most
+_BATCHES = 16
 
 
 class _Site(NamedTuple):
-    """A variant in the coordinates of one strand; ``number`` is its place in the list."""
+    """A variant in the coordinates of one strand.
+
+    Attributes:
+        number: its place in the list.
+        start, end: of REF, 0-based half-open.
+        stop: behind the last base that counts.
+        ref, alt: bases on this strand, upper case.
+    """
 
     number: int
-    position: int
-    ref: NDArray[np.uint8]
-    alt: NDArray[np.uint8]
+    start: int
+    end: int
+    stop: int
+    ref: str
+    alt: str
 
 
 @dataclass(frozen=True)
@@ -59,12 +73,40 @@ class _Block:
 
     def cell(self, site: _Site) -> int:
         """In which cell the last base before a site is read."""
-        return (site.position - self.first) // CELL
+        return (site.start - self.first) // CELL
+
+    @cached_property
+    def tokens(self) -> int:
+        """To be read: N, and all bases before the last one that counts."""
+        return max(site.stop for site in self.sites) - self.first
 
     @property
-    def last(self) -> int:
-        """The cell of the last site."""
-        return self.cell(self.sites[-1])
+    def place(self) -> tuple[str, int]:
+        """By which blocks of both strands are in the order of the genome."""
+        begin = self.sites[0].start
+        return self.strand.chrom, begin if self.strand.strand == "+" else len(self.strand) - begin
+
+
+class _Reference:
+    """Log-likelihood of the reference between any two of the places where a block's sites start and stop, added up in
+    the order of reading; bases before ``reached`` were read."""
+
+    def __init__(self, block: _Block) -> None:
+        self.reached = block.first
+        self.places = np.unique([place for site in block.sites for place in (site.start, site.stop)])
+        self.sums = np.zeros(len(self.places))
+        self.total = 0.0
+
+    def add(self, first: int, log_p: NDArray[np.float64]) -> None:
+        """The next bases, of which the first is base ``first``."""
+        sums = self.total + np.concatenate(([0.0], np.cumsum(log_p)))
+        here = slice(*np.searchsorted(self.places, (first, first + len(log_p) + 1)))
+        self.sums[here] = sums[self.places[here] - first]
+        self.reached, self.total = first + len(log_p), float(sums[-1])
+
+    def of(self, site: _Site) -> float:
+        start, stop = np.searchsorted(self.places, (site.start, site.stop))
+        return float(self.sums[stop] - self.sums[start])
 
 
 def checked(variants: Iterable[Variant], genome: Genome, mismatch: str) -> tuple[list[Variant], NDArray[np.bool_]]:
@@ -102,71 +144,98 @@ def checked(variants: Iterable[Variant], genome: Genome, mismatch: str) -> tuple
 
 
 @torch.no_grad()
-def strand_scores(
+def variant_scores(
     network: TitansLM,
     genome: Genome,
     variants: Sequence[Variant],
-    strand: Literal["+", "-"],
     *,
     context: int | None,
     context_after: int,
     batch_size: int,
-) -> NDArray[np.float64]:
-    """Scores on one strand, [V]; NaN where an allele has an N, which has no likelihood.
+) -> Iterator[tuple[int, float]]:
+    """Number and score of each variant, as they are found; NaN where an allele has an N, which has no likelihood.
 
     Args:
         context: bases in a block, and at least so many before it are read; None: from the chromosome's first base.
         context_after: bases behind the variant whose likelihood counts, fewer at the chromosome's end.
         batch_size: sequences read side by side.
     """
-    scores = np.full(len(variants), np.nan)
-    # long blocks together: a batch goes on until its longest is read
-    blocks = sorted(_blocks(genome, variants, strand, context), key=lambda block: -block.last)
-    for at in range(0, len(blocks), batch_size):
-        for site, score in _read(network, genome, blocks[at : at + batch_size], context_after, batch_size):
-            scores[site.number] = score
-    return scores
+    unknown = [number for number, v in enumerate(variants) if "N" in (v.ref + v.alt).upper()]
+    yield from ((number, float("nan")) for number in unknown)
+    blocks = sorted(_blocks(genome, variants, set(unknown), context, context_after), key=lambda block: block.place)
+    one_strand: dict[int, float] = {}
+    for at in range(0, len(blocks), _BATCHES * batch_size):
+        # long ones together: a batch goes on until its longest is read
+        some = sorted(blocks[at : at + _BATCHES * batch_size], key=lambda block: -block.tokens)
+        for first in range(0, len(some), batch_size):
+            for site, score in _read(network, genome, some[first : first + batch_size], batch_size):
+                if site.number in one_strand:
+                    yield site.number, (one_strand.pop(site.number) + score) / 2
+                else:
+                    one_strand[site.number] = score
 
 
 def _read(
-    network: TitansLM, genome: Genome, blocks: Sequence[_Block], context_after: int, batch_size: int
+    network: TitansLM, genome: Genome, blocks: Sequence[_Block], batch_size: int
 ) -> Iterator[tuple[_Site, float]]:
     """Read blocks side by side, the longest first, and score their sites on the way."""
     sites = defaultdict(list)
     for row, block in enumerate(blocks):
         for site in block.sites:
-            sites[block.cell(site)].append((row, site))
-    state, done = None, 0
-    for cell in sorted(sites):
-        going = sum(block.last >= cell for block in blocks)
-        if going < len(blocks):
-            blocks, state = blocks[:going], None if state is None else state.select(torch.arange(going))
-        for start in range(done, cell * CELL, PIECE):
-            stop = min(start + PIECE, cell * CELL)
-            tokens = padded([_tokens(genome, block, start, stop) for block in blocks])
-            state = network.hidden(tokens.to(network.embedding.weight.device), state)[1]
-        done = cell * CELL
-        some = max(1, batch_size // 2)  # each variant is two sequences
-        for first in range(0, len(sites[cell]), some):
-            pairs = sites[cell][first : first + some]
-            found = _branch(network, genome, blocks, done, state, pairs, context_after)
-            yield from zip((site for _, site in pairs), found.tolist(), strict=True)
+            sites[block.cell(site) * CELL].append((row, site))
+    references = [_Reference(block) for block in blocks]
+    state = None
+    waiting: list[tuple[int, _Site, float]] = []  # for the reference to be read
+    for start, stop in _steps([0, *sites, blocks[0].tokens]):
+        going = sum(block.tokens > start for block in blocks)
+        if state is not None and going < len(blocks):
+            blocks, state = blocks[:going], state.select(torch.arange(going))
+        # alike in length, so that little is padding
+        here = sorted(sites.pop(start, []), key=lambda pair: pair[1].start - blocks[pair[0]].first + len(pair[1].alt))
+        for first in range(0, len(here), batch_size):
+            for row, site, alt, ref in _branch(network, genome, blocks, start, state, here[first : first + batch_size]):
+                if ref is None:
+                    waiting.append((row, site, alt))
+                else:
+                    yield site, alt - ref
+        pieces = [_tokens(genome, block, start, min(stop, block.tokens) + 1) for block in blocks]
+        ids = padded(pieces).to(network.embedding.weight.device)
+        hidden, state = network.hidden(ids[:, :-1], state)
+        log_p = _of_bases(network, hidden, ids[:, 1:])
+        for row, (block, piece) in enumerate(zip(blocks, pieces, strict=True)):
+            references[row].add(block.first + start, log_p[row, : len(piece) - 1])
+        for row, site, alt in [found for found in waiting if found[1].stop <= references[found[0]].reached]:
+            yield site, alt - references[row].of(site)
+        waiting = [found for found in waiting if found[1].stop > references[found[0]].reached]
 
 
-def _blocks(genome: Genome, variants: Sequence[Variant], strand: str, context: int | None) -> Iterator[_Block]:
-    sites: list[tuple[str, int, _Site]] = []
-    for index, variant in enumerate(variants):
-        ref, alt = variant.ref.upper(), variant.alt.upper()
-        position = variant.start
-        if strand == "-":
+def _steps(places: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Where a step of reading starts and stops: at all of these places, and not too far from each other."""
+    for start, stop in pairwise(sorted(set(places))):
+        for at in range(start, stop, _STEP):
+            yield at, min(at + _STEP, stop)
+
+
+def _blocks(
+    genome: Genome, variants: Sequence[Variant], without: set[int], context: int | None, context_after: int
+) -> Iterator[_Block]:
+    """Blocks of both strands; ``without``: numbers of variants that are not to be read."""
+    sites = []
+    for number, variant in enumerate(variants):
+        if number in without:
+            continue
+        size, ref, alt = genome.lengths[variant.chrom], variant.ref.upper(), variant.alt.upper()
+        for strand in ("+", "-"):
+            start = variant.start if strand == "+" else size - variant.end
+            end = start + len(ref)
+            block = 0 if context is None else start // context
+            first = 0 if context is None else max(0, (block - 1) * context)
+            site = _Site(number, start, end, min(end + context_after, size), ref, alt)
+            sites.append(((variant.chrom, strand, first), site))
             ref, alt = reverse_complement(ref), reverse_complement(alt)
-            position = genome.lengths[variant.chrom] - variant.end
-        block = 0 if context is None else position // context
-        sites.append((variant.chrom, block, _Site(index, position, encode(ref), encode(alt))))
-    sites.sort(key=lambda found: (found[0], found[2].position))
-    for (chrom, block), group in groupby(sites, key=lambda found: found[:2]):
-        first = 0 if context is None else max(0, (block - 1) * context)
-        yield _Block(Interval(chrom, 0, genome.lengths[chrom], strand), first, tuple(site for _, _, site in group))
+    sites.sort(key=lambda found: (found[0], found[1].start))
+    for (chrom, strand, first), group in groupby(sites, key=lambda found: found[0]):
+        yield _Block(Interval(chrom, 0, genome.lengths[chrom], strand), first, tuple(site for _, site in group))
 
 
 def _tokens(genome: Genome, block: _Block, start: int, stop: int) -> NDArray[np.uint8]:
@@ -182,36 +251,34 @@ def _branch(
     blocks: Sequence[_Block],
     done: int,
     state: LMState | None,
-    pairs: Sequence[tuple[int, _Site]],
-    context_after: int,
-) -> NDArray[np.float64]:
-    """Scores of variants: the state of their block, ``done`` tokens read, goes on over both haplotypes."""
-    rows, sequences, counted = [], [], []
-    for row, site in pairs:
+    sites: Sequence[tuple[int, _Site]],
+) -> Iterator[tuple[int, _Site, float, float | None]]:
+    """Log-likelihood of the alternative of each site, from the state of its block, ``done`` tokens read. That of the
+    reference is None where it is what is read in the genome; an IUPAC code is read as N, and REF is a base there."""
+    rows, sequences, counted, own = [], [], [], []
+    for row, site in sites:
         block = blocks[row]
-        end = site.position + len(site.ref)
-        stop = min(end + context_after, len(block.strand))
-        after = genome.ids(part_of(block.strand, end, stop)) if stop > end else np.empty(0, np.uint8)
-        lead = _tokens(genome, block, done, site.position - block.first + 1)
-        for allele in (site.ref, site.alt):
+        lead = _tokens(genome, block, done, site.start - block.first + 1)
+        there = genome.ids(part_of(block.strand, site.start, site.stop))
+        ref = encode(site.ref)
+        alleles = [encode(site.alt)]
+        own.append(not np.array_equal(there[: len(ref)], ref))
+        if own[-1]:
+            alleles.append(ref)
+        for allele in alleles:
             rows.append(row)
-            sequences.append(np.concatenate((lead, allele, after)))
+            sequences.append(np.concatenate((lead, allele, there[len(ref) :])))
             counted.append(len(lead))
     ids = padded(sequences).to(network.embedding.weight.device)
-    if state is not None:
-        state = state.select(torch.tensor(rows))
-    hidden, _ = network.hidden(ids[:, :-1], state)
-    likelihood = _sums(log_probabilities(network, hidden), ids[:, 1:], counted)
-    scores = likelihood[1::2] - likelihood[::2]
-    unknown = [bool((site.ref >= N).any() or (site.alt >= N).any()) for _, site in pairs]
-    return np.where(unknown, np.nan, scores)
+    hidden, _ = network.hidden(ids[:, :-1], None if state is None else state.select(torch.tensor(rows)))
+    log_p = _of_bases(network, hidden, ids[:, 1:])
+    # the token at column j of what follows is the one at j + 1
+    sums = iter([float(row[begin - 1 :].sum()) for row, begin in zip(log_p, counted, strict=True)])
+    for (row, site), alone in zip(sites, own, strict=True):
+        yield row, site, next(sums), next(sums) if alone else None
 
 
-def _sums(log_p: Tensor, following: Tensor, counted: Sequence[int]) -> NDArray[np.float64]:
-    """Log-likelihood of each row's known bases from the token at ``counted`` on; log_p [B, T, 4], following [B, T]."""
-    at = torch.arange(following.shape[1], device=following.device)
-    begin = torch.tensor(counted, device=following.device)
-    # following[:, j] is the token at j + 1
-    use = (following < N) & (at + 1 >= begin[:, None])
-    found = log_p.gather(-1, following.clamp(max=3).unsqueeze(-1)).squeeze(-1).double()
-    return torch.where(use, found, 0.0).sum(-1).cpu().numpy()
+def _of_bases(network: TitansLM, hidden: Tensor, following: Tensor) -> NDArray[np.float64]:
+    """Log-likelihood of the tokens that follow, [B, T]; 0 where they are no known bases."""
+    log_p = log_probabilities(network, hidden).gather(-1, following.clamp(max=N - 1).unsqueeze(-1)).squeeze(-1)
+    return log_p.double().where(following < N, 0.0).cpu().numpy()

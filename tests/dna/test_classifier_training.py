@@ -22,7 +22,7 @@ def asked(monkeypatch):
     class StopError(Exception):
         pass
 
-    def of(X, y, validation=None, **settings):
+    def of(X, y, validation=None, groups=None, sample_weight=None, **settings):
         given = []
 
         def take(*args, **options):
@@ -31,7 +31,9 @@ def asked(monkeypatch):
 
         monkeypatch.setattr(module, "train_network", take)
         with pytest.raises(StopError):
-            TitansDNAClassifier(dim=16, random_state=0, verbose=0, **settings).fit(X, y, validation=validation)
+            TitansDNAClassifier(dim=16, random_state=0, verbose=0, **settings).fit(
+                X, y, validation=validation, groups=groups, sample_weight=sample_weight
+            )
         return dict(zip(("network", "loss", "train", "val", "options"), given, strict=False))
 
     return of
@@ -99,3 +101,51 @@ def test_a_score_weighs_sequences_as_asked():
     truth = np.where(np.arange(4) < 1, said, np.where(said == "a", "b", "a"))
     assert model.score(X[:4], truth) == 0.25
     assert model.score(X[:4], truth, sample_weight=[3, 1, 1, 1]) == 0.5
+
+
+def rows_of(given):
+    return {part: set(given[part].dataset.rows.tolist()) for part in ("train", "val")}
+
+
+def test_groups_are_whole_in_one_part_and_classes_near_their_fractions(asked):
+    rng = np.random.default_rng(0)
+    groups, labels = rng.integers(0, 60, 200).astype(str), Y[rng.permutation(200)]
+    without = rows_of(asked(X, labels, validation_fraction=0.2))
+    assert set(groups[list(without["train"])]) & set(groups[list(without["val"])])  # else there is nothing to see
+    rows = rows_of(asked(X, labels, groups=groups, validation_fraction=0.2))
+    assert rows["train"] | rows["val"] == set(range(200))
+    assert not set(groups[list(rows["train"])]) & set(groups[list(rows["val"])])
+    cut = labels[list(rows["val"])].tolist()
+    assert abs(cut.count("a") - 20) <= 2
+    assert abs(cut.count("b") - 20) <= 2
+    assert rows == rows_of(asked(X, labels, groups=groups, validation_fraction=0.2))
+
+
+def test_what_weighs_nothing_is_in_no_part_and_its_group_does_not_matter(asked):
+    groups = np.repeat(np.arange(50), 4)
+    rows = rows_of(asked(X, Y, groups=groups, sample_weight=np.arange(200) >= 8))
+    assert rows["train"] | rows["val"] == set(range(8, 200))
+
+
+def test_groups_that_are_classes_leave_one_out_of_the_part_and_say_so(asked):
+    three = np.array(["a", "b", "b", "b"] * 50)
+    groups = np.where(three == "a", -1, np.arange(200))
+    with pytest.warns(
+        UserWarning, match=r"groups that were cut off to stop by have no sequence of the classes \['a'\]"
+    ):
+        rows = rows_of(asked(X, three, groups=groups))
+    assert set(three[list(rows["val"])]) == {"b"}
+
+
+def test_groups_that_cannot_be_cut_or_read_are_told(asked):
+    with pytest.warns(UserWarning, match="200 sequences is less than half of any group: nothing stops the training"):
+        assert asked(X, Y, groups=np.arange(200) // 100)["val"] is None
+    for groups, says in (
+        (["x"] * 3, r"groups must be as many names, \[200\], got shape \[3\]"),
+        ("chr1", r"groups must be as many names, \[200\], got shape \[\]"),
+        ([None] + ["x"] * 199, r"groups has 1 missing entries, the first at 0"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            TitansDNAClassifier(verbose=0).fit(X, Y, groups=groups)
+    with pytest.raises(ValueError, match="groups say how a part is cut off"):
+        TitansDNAClassifier(verbose=0).fit(X, Y, groups=[0] * 200, validation=(X, Y))

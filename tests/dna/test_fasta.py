@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from titans_dna import Interval, read_sequences
+from titans_dna import Interval, fasta, read_sequences
 
 
 def bgzip(path, text):
@@ -279,3 +279,12 @@ def test_without_pyfaidx_the_error_says_how_to_install_it(write_fasta, records, 
     monkeypatch.setattr("titans_dna.fasta.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'titans-suite\[dna\]'"):
         open_genome(path)
+
+
+def test_an_index_is_checked_once_when_its_file_is_opened(write_fasta, records, open_genome, monkeypatch):
+    path, checked = write_fasta(records), []
+    open_genome(path)
+    misfit = fasta._misfit
+    monkeypatch.setattr(fasta, "_misfit", lambda files: checked.append(files.index) or misfit(files))
+    open_genome(path)
+    assert len(checked) == 1

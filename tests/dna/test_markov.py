@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from titans_dna import Genome, encode, reverse_complement
+from titans_dna import Genome, encode, markov, reverse_complement
 from titans_dna.markov import all_orders, fit_markov
 
 
@@ -38,6 +38,21 @@ def test_counts_are_those_of_both_strands(order):
             *context, base = encode(word).tolist()
             found[word] = int(model.counts[order][int("0" + "".join(map(str, context)), 4), base])
     assert found == {word: n for word, n in expected.items() if "N" not in word}
+
+
+@pytest.mark.parametrize("joined", [0, 100, 1 << 16])
+def test_short_sequences_read_together_are_each_read_by_itself(joined, monkeypatch):
+    texts = [bases(n, n) for n in (50, 1, 90, 2, 300, 3, 40)]
+    texts[2] = texts[2][:30] + "N" + texts[2][31:]
+    monkeypatch.setattr(markov, "_SHORT", 0)
+    apart = fit_markov(texts, 2)
+    bits = [apart.bits_per_base([text]).drop(columns="order") * len(text.replace("N", "")) for text in texts]
+    monkeypatch.setattr(markov, "_SHORT", 100)  # one is longer
+    monkeypatch.setattr(markov, "_JOINED", joined)
+    for one, two in zip(apart.counts, fit_markov(texts, 2).counts, strict=True):
+        np.testing.assert_array_equal(one, two)
+    found = apart.bits_per_base(texts).drop(columns="order")
+    np.testing.assert_allclose(found, sum(bits) / sum(len(text.replace("N", "")) for text in texts), rtol=1e-12)
 
 
 def test_counts_of_a_lower_order_are_sums_over_the_farthest_base():

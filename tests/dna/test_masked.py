@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from titans_dna import DNALanguageModel, Genome, TitansDNAClassifier, Variant, reverse_complement
+from titans_dna import DNALanguageModel, Genome, TitansDNAClassifier, Variant, masked, reverse_complement
 from titans_dna.masked import masked_base_loss, scores
 from titans_dna.pretrain_data import batch_of
 from titans_dna.strands import other_strand
@@ -181,3 +181,13 @@ def test_several_bases_are_scored_each_at_its_place_while_all_are_hidden(fitted,
         expected = sum(log_p[i, a] - log_p[i, r] for i, (a, r) in enumerate(zip(encode(alt), encode(ref), strict=True)))
         found = fitted.score_variants([Variant("chr1", start, ref, alt)], genome)["score"][0]
         assert found == pytest.approx(float(expected), abs=1e-5)
+
+
+def test_alternatives_of_one_place_are_read_once(fitted, monkeypatch):
+    sequence, read = bases(200, 5), []
+    alts = [x for x in "ACGT" if x != sequence[60]]
+    given = [Variant("0", 60, sequence[60], alt) for alt in alts]
+    alone = [fitted.score_variants([variant], [sequence])["score"][0] for variant in given]
+    monkeypatch.setattr(masked, "scores", lambda network, ids: read.append(len(ids)) or scores(network, ids))
+    np.testing.assert_allclose(fitted.score_variants(given, [sequence])["score"], alone, atol=1e-6)
+    assert read == [1]

@@ -8,10 +8,10 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from titans_core.archive import ArchiveError
-from titans_dna import DNALanguageModel, Interval, Mixture, encode, fit_markov, fit_mixture, mixing
+from titans_dna import DNALanguageModel, Interval, Mixture, encode, fit_markov, fit_mixture, mixing, sources
 from titans_dna.mixing import _read
 from titans_dna.pretrain_data import plan
-from titans_dna.sources import InMemory, cut, whole, without
+from titans_dna.sources import InMemory, cut, marks_of, whole, without
 
 SMALL = dict(dim=16, num_layers=1, num_heads=2, chunk_size=8, length=256, device="cpu", verbose=0, random_state=0)
 
@@ -275,3 +275,10 @@ def test_a_mixture_is_saved_over_no_other_model_and_loads_none_but_its_own(text,
         Mixture.load(tmp_path / "mixture")
     with pytest.raises(FileNotFoundError, match="no saved model"):
         Mixture.load(tmp_path / "nothing")
+
+
+def test_short_chromosomes_have_the_marks_that_long_ones_would_have(monkeypatch):
+    genome = InMemory([chain(n) for n in (1, 7, 40, 300)])
+    found = [marks_of(genome, chrom) for chrom in genome.lengths]
+    monkeypatch.setattr(sources, "_SHORT", 0)
+    assert [marks_of(genome, chrom) for chrom in genome.lengths] == found

@@ -131,3 +131,23 @@ def test_a_trial_is_judged_by_its_best_epoch():
 
     found = tune(X, Y, Fitted(), n_trials=1, space=lambda trial, facts: {}, verbose=0)
     assert found.study_.best_value == 0.25
+
+
+def test_trials_are_judged_by_whole_groups(tmp_path):
+    given = []
+
+    class Fitted(TitansDNAClassifier):
+        def fit(self, X, y, *, groups=None, **options):
+            given.append(groups)
+            self.history_ = History([{"val_loss": 0.5}], 0)
+            return self
+
+    groups, storage = np.arange(len(X)), tmp_path / "study.db"
+    settings = dict(n_trials=1, space=lambda trial, facts: {}, storage=storage, verbose=0)
+    tune(X, Y, Fitted(), groups=groups, **settings)
+    assert all(found is groups for found in given)
+    assert len(given) == 2
+    with pytest.raises(ValueError, match="data differ"):  # another part would judge
+        tune(X, Y, Fitted(), groups=groups // 2, **settings)
+    with pytest.raises(ValueError, match="is less than half of any group"):
+        tune(X, Y, Fitted(), groups=groups // len(X), n_trials=1, verbose=0)

@@ -1,5 +1,6 @@
 """Scores of variants, against the likelihood of whole haplotypes read from scratch."""
 
+import itertools
 import re
 
 import numpy as np
@@ -8,7 +9,7 @@ import polars as pl
 import pytest
 import torch
 
-from titans_dna import Variant, reverse_complement
+from titans_dna import Variant, reverse_complement, scoring
 from titans_dna import variants as module
 from titans_dna.language import DNALanguageModel
 from titans_dna.reference import compare
@@ -132,6 +133,78 @@ def test_neighbours_share_what_was_read_before_them(models, monkeypatch):
     one = tokens(neighbours[:1])
     assert one > 12_000  # both strands, each from its beginning
     assert tokens(neighbours) < 4 * one
+
+
+def other_than(base):
+    return [x for x in "ACGT" if x != base]
+
+
+def test_other_alternatives_of_a_site_cost_their_own_haplotype_alone(models, monkeypatch):
+    model, read = models(), []
+    hidden = model.model_.hidden
+    monkeypatch.setattr(model.model_, "hidden", lambda ids, state=None: read.append(ids.numel()) or hidden(ids, state))
+
+    def tokens(n):
+        read.clear()
+        model.score_variants([variant(500, 1, alt) for alt in other_than(TEXT[500])[:n]], InMemory([TEXT]), context=200)
+        return sum(read)
+
+    haplotype = 2 * (CELL + 1 + 128)  # on both strands, from the start of its cell at most
+    assert 2 * 256 < tokens(3) - tokens(1) <= 2 * haplotype
+
+
+def random_variants(text, n, rng):
+    """SNVs with several alternatives, insertions and deletions, as many at the ends as elsewhere."""
+    found = []
+    for _ in range(n):
+        start = int(
+            rng.choice([rng.integers(0, 12), rng.integers(0, len(text)), rng.integers(len(text) - 12, len(text))])
+        )
+        ref = text[start : start + int(rng.choice([1, 1, 2, 70]))]
+        ref = "".join("A" if base in "RWM" else base for base in ref)
+        if "N" in ref:
+            continue
+        sizes = rng.choice([1, 1, 2, 5, 90], 2)
+        found += [Variant("0", start, ref, "".join(rng.choice(list("ACGT"), size))) for size in sizes]
+    return found
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("context", [None, 150])
+def test_random_variants_have_the_scores_of_haplotypes_read_from_scratch(models, architecture, context, monkeypatch):
+    monkeypatch.setattr(module, "_STEP", 37)
+    model, rng = models(architecture), np.random.default_rng(3)
+    text = list(TEXT[:500])
+    for at, letter in ((90, "R"), (91, "M"), (200, "N"), (260, "W"), (496, "R")):
+        text[at] = letter
+    text = "".join(text)
+    variants = [
+        *random_variants(text, 8, rng),
+        Variant("0", 90, "AA", "C"),  # where the genome has codes that stand for them
+        Variant("0", 89, text[89] + "A", text[89]),
+        Variant("0", 260, "A", "T"),
+        Variant("0", 496, "G", "C"),
+    ]
+
+    def log_p(before, bases):
+        ids = torch.tensor([[4, *("ACGT".find(x) % 5 for x in before + bases)]])
+        with torch.no_grad():
+            found = model.model_(ids[:, :-1])[0][0, :, :4].log_softmax(-1)
+        counted = [at for at in range(len(before), len(before + bases)) if ids[0, at + 1] < 4]
+        return float(found[counted, ids[0, 1:][counted]].sum())
+
+    def score(text, start, ref, alt):
+        begin = 0 if context is None else max(0, (start // context - 1) * context)
+        after = text[start + len(ref) : start + len(ref) + AFTER]
+        return log_p(text[begin:start], alt + after) - log_p(text[begin:start], ref + after)
+
+    def both(v):
+        turned = reverse_complement(v.ref), reverse_complement(v.alt)
+        other = score(reverse_complement(text), len(text) - v.end, *turned)
+        return (score(text, v.start, v.ref, v.alt) + other) / 2
+
+    found = model.score_variants(variants, InMemory([text]), context=context, context_after=AFTER)["score"]
+    np.testing.assert_allclose(found, [both(v) for v in variants], atol=1e-5)
 
 
 def test_alt_that_equals_ref_scores_0(models):
@@ -261,3 +334,81 @@ def test_a_frame_of_variants_is_scored_as_they_are(models):
     pd.testing.assert_frame_equal(
         model.score_variants(pl.from_pandas(expected.drop(columns="score")), source), expected
     )
+
+
+def interrupted(models, monkeypatch, at, variants, **more):
+    """The call breaks off when so many scores were found; returns what it says."""
+    given = module.variant_scores
+
+    def breaks(*args, **kwargs):
+        yield from itertools.islice(given(*args, **kwargs), at)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scoring, "variant_scores", breaks)
+    with pytest.raises(KeyboardInterrupt) as told:
+        models().score_variants(variants, InMemory([TEXT]), context=50, **more)
+    monkeypatch.setattr(scoring, "variant_scores", given)
+    return str(told.value)
+
+
+def test_an_interrupted_call_goes_on_from_its_checkpoint(models, monkeypatch, tmp_path):
+    path, model = tmp_path / "scores.tsv", models()
+    variants = [*some(), variant(7, 1, "N")]
+    expected = model.score_variants(variants, InMemory([TEXT]), context=50)
+    told = interrupted(models, monkeypatch, 4, variants, checkpoint=path)
+    assert told == f"scoring was interrupted behind 4 of 10 variants, and {path} is kept; the same call goes on."
+    kept = pd.read_csv(path, sep="\t", comment="#")
+    assert list(kept) == ["number", "chrom", "start", "ref", "alt", "score"]
+    np.testing.assert_allclose(kept["score"], expected["score"][kept["number"]], atol=1e-9)
+    assert kept["start"].tolist() == expected["start"][kept["number"]].tolist()
+
+    path.write_text(path.read_text() + "3\t0\t1")  # killed while it wrote a line
+    asked, given = [], module.variant_scores
+    monkeypatch.setattr(scoring, "variant_scores", lambda *a, **k: asked.append(a[2]) or given(*a, **k))
+    for left in (6, 0):  # and once more when all is there
+        found = model.score_variants(variants, InMemory([TEXT]), context=50, checkpoint=path)
+        pd.testing.assert_frame_equal(found, expected, atol=1e-9)
+        assert len(asked.pop()) == left
+    assert len(pd.read_csv(path, sep="\t", comment="#")) == 10
+
+
+def test_without_a_checkpoint_an_interrupted_call_says_what_would_have_kept_it(models, monkeypatch):
+    told = interrupted(models, monkeypatch, 2, some())
+    assert told.endswith(
+        "behind 2 of 9 variants, and nothing is kept. Give checkpoint, a file, and the same call goes on."
+    )
+
+
+def test_scores_of_another_call_are_refused_and_stay(models, tmp_path):
+    path, model, source = tmp_path / "scores.tsv", models(), InMemory([TEXT])
+    model.score_variants(some(), source, context=50, checkpoint=path)
+    before = path.read_text()
+    changed = InMemory([TEXT[:600] + chain(400, seed=9)])
+    for says, variants, genome, more in (
+        ("context is 50 there and 60 here", some(), source, {"context": 60}),
+        ("the list of variants differs", some()[1:], source, {"context": 50}),
+        ("the genome differs", some()[:-2], changed, {"context": 50}),
+        ("the model differs", some(), source, {"context": 50}),
+    ):
+        asked = models("mag") if "model" in says else model
+        with pytest.raises(ValueError, match=rf"scores of another call: .*{says}.* or delete .* to start anew"):
+            asked.score_variants(variants, genome, checkpoint=path, **more)
+    assert path.read_text() == before
+    for text in ("a file of mine", "number\tscore\n1\t2\n", before + "one\t0\t1\tA\tC\t0.5\n", before + "99\t2\n"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"was not left by score_variants|has a line that is no score"):
+            model.score_variants(some(), source, context=50, checkpoint=path)
+        assert path.read_text() == text
+
+
+def test_a_checkpoint_is_a_file_in_a_folder_that_is_there(models, tmp_path):
+    for path, says in ((tmp_path, "is a folder; name a file in it"), (tmp_path / "no" / "s.tsv", "make it first")):
+        with pytest.raises(OSError, match=says):
+            models().score_variants(some(), InMemory([TEXT]), checkpoint=path)
+
+
+def test_a_bar_shows_where_it_is(models, capsys):
+    models().set_params(verbose=1).score_variants(some(), InMemory([TEXT]), context=50)
+    assert "Variants: 100%" in capsys.readouterr().err
+    models().set_params(verbose=0).score_variants(some(), InMemory([TEXT]), context=50)
+    assert capsys.readouterr().err == ""

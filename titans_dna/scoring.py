@@ -1,0 +1,109 @@
+"""A list of variants scored by a language model: with a bar, and with a file from which an interrupted call goes on."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from titans_core import TitansLM
+from titans_core.train import digest
+from titans_datasets.warn import warn_caller
+from titans_dna import masked
+from titans_dna.fine_tuning import digest_of
+from titans_dna.genome import Genome
+from titans_dna.kept_scores import kept_scores
+from titans_dna.sources import marks_of
+from titans_dna.variants import variant_scores
+from titans_dna.vcf import Variant
+
+if TYPE_CHECKING:
+    from titans_dna.questions import Questions
+
+__all__ = ["scored"]
+
+
+def scored(
+    model: "Questions",
+    network: TitansLM,
+    genome: Genome,
+    variants: Sequence[Variant],
+    good: NDArray[np.bool_],
+    context: int | None,
+    context_after: int,
+    checkpoint: str | os.PathLike[str] | None,
+) -> NDArray[np.float64]:
+    """Scores of the variants that are good, [V]; NaN of the others, and of those that have none.
+
+    Args:
+        model: whose network it is, which is ready to read.
+        context, context_after, checkpoint: as of ``score_variants``.
+
+    Raises:
+        ValueError: the checkpoint of another call.
+        KeyboardInterrupt: as it came; the message says what is kept.
+    """
+    asked = np.flatnonzero(good).tolist()
+    lengths = sum(len(variants[i].ref) != len(variants[i].alt) for i in asked)
+    if lengths and model.objective_ == "masked":
+        warn_caller(
+            f"{lengths} of {len(asked)} variants are not scored: insertions and deletions need objective='next'."
+        )
+    scores = np.full(len(variants), np.nan)
+    done: dict[int, float] = {}
+    with ExitStack() as opened:
+        kept = None
+        if checkpoint is not None:
+            identity = _identity(model, genome, [variants[i] for i in asked])
+            identity |= {"context": context, "context_after": context_after}
+            kept = opened.enter_context(kept_scores(checkpoint, identity, len(variants)))
+            done |= kept.found
+        rest = [number for number in asked if number not in done]
+        bar = opened.enter_context(
+            tqdm(total=len(asked), initial=len(done), desc="Variants", disable=model.verbose < 1)
+        )
+        some = [variants[number] for number in rest]
+        try:
+            for at, score in _found(model, network, genome, some, context, context_after):
+                done[rest[at]] = score
+                if kept is not None:
+                    kept.add(rest[at], some[at], score)
+                bar.update()
+        except KeyboardInterrupt:
+            what = "nothing is kept. Give checkpoint, a file, and" if kept is None else f"{checkpoint} is kept;"
+            raise KeyboardInterrupt(
+                f"scoring was interrupted behind {len(done)} of {len(asked)} variants, and {what} the same call goes "
+                "on."
+            ) from None
+    scores[list(done)] = list(done.values())
+    return scores
+
+
+def _found(
+    model: "Questions",
+    network: TitansLM,
+    genome: Genome,
+    variants: Sequence[Variant],
+    context: int | None,
+    context_after: int,
+) -> Iterator[tuple[int, float]]:
+    if model.objective_ == "masked":
+        return masked.variant_scores(network, genome, variants, model.length_, model.batch_size)
+    return variant_scores(
+        network, genome, variants, context=context, context_after=context_after, batch_size=model.batch_size
+    )
+
+
+def _identity(model: "Questions", genome: Genome, variants: Sequence[Variant]) -> dict[str, Any]:
+    """By which a call knows scores as its own."""
+    chroms = dict.fromkeys(variant.chrom for variant in variants)
+    texts = {
+        "genome": "".join(f"{chrom} {marks_of(genome, chrom)}\n" for chrom in chroms),
+        "list of variants": "".join(f"{astuple(variant)}\n" for variant in variants),
+    }
+    found = {name: digest(np.frombuffer(text.encode(), np.uint8)) for name, text in texts.items()}
+    return {"model": digest_of(model.model_), "objective": model.objective_, "length": model.length_, **found}
