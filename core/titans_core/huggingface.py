@@ -7,6 +7,7 @@ Importing this file registers them. The network is :class:`~titans_core.TitansLM
 """
 
 import copy
+import warnings
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -241,7 +242,8 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
             attention_mask: 1 at tokens, 0 at padding; its last T columns are those of ``input_ids``.
             past_key_values: to go on from; it is brought up to date.
             labels: ``[B, T]``, ``input_ids`` with -100 where no loss is wanted. They are shifted here. A token behind
-                padding counts as the first of a text, which nothing predicts.
+                padding counts as the first of a text, which nothing predicts; a ``Trainer`` does not know that when it
+                counts labels, so pad on the right in training.
             use_cache: whether to return the cache, which is what the next tokens need.
             logits_to_keep: only the last so many columns, or these; 0: all.
             num_items_in_batch: what the sum of losses is divided by; None: the labels that count.
@@ -249,11 +251,16 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
             options: what ``generate`` and tokenizers hand to every model, such as ``token_type_ids``; of no use either.
 
         Raises:
-            ValueError, TypeError: input or a cache of another kind, a cache of another batch or model, or positions
-                that begin anew within a row.
+            ValueError, TypeError: input or a cache of another kind, a cache of another batch or model, positions that
+                begin anew within a row, or labels with ``logits_to_keep``.
         """
         if output_attentions or output_hidden_states:
-            raise ValueError("Titans models return neither attentions nor hidden states: leave these options out.")
+            raise ValueError(
+                "Titans models return neither attentions nor hidden states: leave these options out. What the output "
+                "layer reads of each token is TitansForCausalLM.model.hidden(input_ids)[0]."
+            )
+        if labels is not None and not (isinstance(logits_to_keep, int) and logits_to_keep == 0):
+            raise ValueError("labels need the logits of all columns: leave logits_to_keep out.")
         x = _input(input_ids, inputs_embeds)
         if use_cache is None:
             use_cache = self.config.use_cache and not self.training
@@ -266,8 +273,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
             if input_ids is not None:  # whatever stands for padding
                 x = x.masked_fill(~mask, 0)
             if labels is not None:
-                labels = labels.clone()
-                labels[:, 1:][~mask[:, :-1]] = -100
+                labels = _predicted(labels, mask, counted=num_items_in_batch is not None)
         hidden = self._read(x, _tokens(mask, trailing=cache is None), cache)
         if mask is not None and labels is None:  # behind a text, what its last token gave: generate reads it there
             last = mask.shape[1] - 1 - _behind(mask).sum(1)
@@ -385,6 +391,19 @@ def _tokens(mask: Tensor | None, trailing: bool) -> Tensor | None:
 def _behind(tokens: Tensor) -> Tensor:
     """Columns behind the last token of each row, ``[B, T]``."""
     return tokens.flip(1).cumsum(1).flip(1) == 0
+
+
+def _predicted(labels: Tensor, mask: Tensor, counted: bool) -> Tensor:
+    """Labels without those behind padding. ``counted``: whether somebody has counted them already."""
+    behind_padding = torch.zeros_like(mask)
+    behind_padding[:, 1:] = ~mask[:, :-1]
+    if counted and bool((behind_padding & (labels != -100)).any()):
+        warnings.warn(
+            "num_items_in_batch counts first tokens of texts, or padding, which nothing predicts: the loss is too "
+            "small. In training pad on the right (tokenizer.padding_side = 'right'), with labels of -100 at padding.",
+            stacklevel=3,
+        )
+    return labels.masked_fill(behind_padding, -100)
 
 
 def _refuse_packed(position_ids: Tensor | None, mask: Tensor | None) -> None:
