@@ -108,17 +108,19 @@ def test_only_the_logits_asked_for_are_made(wrapped, random_ids):
 
 def test_a_tuple_holds_what_the_output_names(wrapped, random_ids):
     hf, ids = wrapped(), random_ids(1, 5)
-    loss, logits, cache = hf(ids, labels=ids, return_dict=False)
-    output = hf(ids, labels=ids)
+    loss, logits, cache = hf(ids, labels=ids, use_cache=True, return_dict=False)
+    output = hf(ids, labels=ids, use_cache=True)
     assert torch.equal(loss, output.loss)
     assert torch.equal(logits, output.logits)
     assert cache.get_seq_length() == output.past_key_values.get_seq_length() == 5
 
 
 def test_training_returns_no_cache_and_reaches_every_weight(wrapped, random_ids, architecture):
-    hf, ids = wrapped(architecture).train(), random_ids(2, 13)
-    output = hf(ids, labels=ids)
-    assert output.past_key_values is None
+    hf, ids = wrapped(architecture), random_ids(2, 13)
+    assert hf(ids).past_key_values is not None
+    assert hf(ids, labels=ids).past_key_values is None
+    output = hf.train()(ids, labels=ids)
+    assert output.past_key_values is hf(ids).past_key_values is None
     output.loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in hf.parameters())
 
