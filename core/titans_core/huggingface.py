@@ -7,6 +7,7 @@ Importing this file registers them. The network is :class:`~titans_core.TitansLM
 """
 
 import copy
+import warnings
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -37,7 +38,8 @@ class TitansHFConfig(PreTrainedConfig):
         bos_token_id: begins a text; None: nothing does.
         eos_token_id: ends a text; ``generate`` stops there.
         pad_token_id: fills up the texts of a batch.
-        use_cache: whether a forward pass in evaluation mode returns a :class:`TitansCache`, unless the call says.
+        use_cache: whether a forward pass returns a :class:`TitansCache` in evaluation mode and without labels, unless
+            the call says.
         options: settings of ``TitansConfig``, and whatever else ``transformers`` keeps in a configuration.
 
     Raises:
@@ -241,38 +243,44 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
             attention_mask: 1 at tokens, 0 at padding; its last T columns are those of ``input_ids``.
             past_key_values: to go on from; it is brought up to date.
             labels: ``[B, T]``, ``input_ids`` with -100 where no loss is wanted. They are shifted here. A token behind
-                padding counts as the first of a text, which nothing predicts.
-            use_cache: whether to return the cache, which is what the next tokens need.
+                padding counts as the first of a text, which nothing predicts; a ``Trainer`` does not know that when it
+                counts labels, so pad on the right in training.
+            use_cache: whether to return the cache, which is what the next tokens need; None: as the configuration says,
+                in evaluation mode and without labels. Without it a batch is read at once, however it is padded; with it
+                texts of each length apart.
             logits_to_keep: only the last so many columns, or these; 0: all.
             num_items_in_batch: what the sum of losses is divided by; None: the labels that count.
             position_ids: of no use here, where tokens are read in their order.
             options: what ``generate`` and tokenizers hand to every model, such as ``token_type_ids``; of no use either.
 
         Raises:
-            ValueError, TypeError: input or a cache of another kind, a cache of another batch or model, or positions
-                that begin anew within a row.
+            ValueError, TypeError: input or a cache of another kind, a cache of another batch or model, positions that
+                begin anew within a row, or labels with ``logits_to_keep``.
         """
         if output_attentions or output_hidden_states:
-            raise ValueError("Titans models return neither attentions nor hidden states: leave these options out.")
+            raise ValueError(
+                "Titans models return neither attentions nor hidden states: leave these options out. What the output "
+                "layer reads of each token is TitansForCausalLM.model.hidden(input_ids)[0]."
+            )
+        if labels is not None and not (isinstance(logits_to_keep, int) and logits_to_keep == 0):
+            raise ValueError("labels need the logits of all columns: leave logits_to_keep out.")
         x = _input(input_ids, inputs_embeds)
         if use_cache is None:
-            use_cache = self.config.use_cache and not self.training
+            use_cache = self.config.use_cache and not self.training and labels is None
         cache = past_key_values
         if cache is None and use_cache:
             cache = TitansCache()
         mask = _mask(attention_mask, x)
         _refuse_packed(position_ids, mask)
         if mask is not None:
-            if input_ids is not None:  # whatever stands for padding
-                x = x.masked_fill(~mask, 0)
+            x = x.masked_fill(~mask if x.ndim == 2 else ~mask[..., None], 0)  # whatever stands for padding
             if labels is not None:
-                labels = labels.clone()
-                labels[:, 1:][~mask[:, :-1]] = -100
-        hidden = self._read(x, _tokens(mask, trailing=cache is None), cache)
+                labels = _predicted(labels, mask, counted=num_items_in_batch is not None)
+        hidden = self._read(x, mask, cache)
         if mask is not None and labels is None:  # behind a text, what its last token gave: generate reads it there
             last = mask.shape[1] - 1 - _behind(mask).sum(1)
             columns = torch.arange(mask.shape[1], device=mask.device).minimum(last.clamp(min=0)[:, None])
-            hidden = hidden.gather(1, columns[..., None].expand_as(hidden))
+            hidden = _columns(hidden, columns)
         logits = self.model.head(
             hidden[:, slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep]
         )
@@ -293,10 +301,10 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
             raise TypeError(
                 f"past_key_values must be a TitansCache, got {type(cache).__name__}: other caches hold keys."
             )
-        parts: Parts = [(torch.arange(len(x), device=x.device), None)]
-        if cache is not None and cache.parts:
-            parts = cache.parts
-        if cache is not None and cache.batch_size not in (-1, len(x)):
+        if cache is None:
+            return self._hidden(x, None)[0] if tokens is None else self._read_at_once(x, tokens)
+        parts: Parts = cache.parts or [(torch.arange(len(x), device=x.device), None)]
+        if cache.batch_size not in (-1, len(x)):
             raise ValueError(
                 f"past_key_values holds {cache.batch_size} texts, the batch has {len(x)}: go on with the same batch. "
                 "For beam search or several answers from one cache, call its batch_repeat_interleave(n) first."
@@ -308,9 +316,15 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         else:
             tokens = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if tokens is None else tokens
             hidden, parts = self._read_apart(x, tokens, parts)
-        if cache is not None:
-            cache.parts, cache.length = parts, cache.length + x.shape[1]
+        cache.parts, cache.length = parts, cache.length + x.shape[1]
         return hidden
+
+    def _read_at_once(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """As :meth:`_read`, of texts that are not gone on from: padding is put behind them, where it changes nothing
+        before it. It gives 0."""
+        order = (~tokens).byte().argsort(dim=1, stable=True)
+        hidden, _ = self._hidden(_columns(x, order), None)
+        return _columns(hidden, order.argsort(dim=1)).masked_fill(~tokens[..., None], 0)
 
     def _read_apart(self, x: Tensor, tokens: Tensor, parts: Parts) -> tuple[Tensor, Parts]:
         """As :meth:`_read`, texts of unequal length one length after another. Padding gives 0."""
@@ -373,18 +387,27 @@ def _mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
     return None if bool(tokens.all()) else tokens
 
 
-def _tokens(mask: Tensor | None, trailing: bool) -> Tensor | None:
-    """Which columns are read, ``[B, T]``; None: all. ``trailing``: also the padding behind a text, which changes
-    nothing before it, so that a batch that goes nowhere from here is read at once."""
-    if mask is None or not trailing:
-        return mask
-    tokens = mask | _behind(mask)
-    return None if bool(tokens.all()) else tokens
+def _columns(x: Tensor, places: Tensor) -> Tensor:
+    """``[B, T]`` or ``[B, T, .]`` in the order of ``places [B, T]``."""
+    return x.gather(1, places if x.ndim == 2 else places[..., None].expand(-1, -1, x.shape[2]))
 
 
 def _behind(tokens: Tensor) -> Tensor:
     """Columns behind the last token of each row, ``[B, T]``."""
     return tokens.flip(1).cumsum(1).flip(1) == 0
+
+
+def _predicted(labels: Tensor, mask: Tensor, counted: bool) -> Tensor:
+    """Labels without those behind padding. ``counted``: whether somebody has counted them already."""
+    behind_padding = torch.zeros_like(mask)
+    behind_padding[:, 1:] = ~mask[:, :-1]
+    if counted and bool((behind_padding & (labels != -100)).any()):
+        warnings.warn(
+            "num_items_in_batch counts first tokens of texts, or padding, which nothing predicts: the loss is too "
+            "small. In training pad on the right (tokenizer.padding_side = 'right'), with labels of -100 at padding.",
+            stacklevel=3,
+        )
+    return labels.masked_fill(behind_padding, -100)
 
 
 def _refuse_packed(position_ids: Tensor | None, mask: Tensor | None) -> None:

@@ -165,9 +165,26 @@ class TitansLM(Generation, nn.Module):
         return F.cross_entropy(logits, targets, ignore_index=ignore_index, reduction="sum")
 
     def save(self, path: str | Path) -> None:
-        """Write the model to the folder ``path`` (JSON and safetensors)."""
+        """Write the model to the folder ``path`` (JSON and safetensors).
+
+        Raises:
+            ValueError: a model that is no longer what its ``config`` says, as nothing could load it.
+            ArchiveError: a file of this name, or a model of another kind.
+        """
         tensors = {name: t for name, t in self.state_dict().items() if name != "head.weight" or not self._tied}
         config = replace(self.config, tie_embeddings=self._tied)  # which may have been changed since
+        with torch.device("meta"):
+            expected = type(self)(config).state_dict()
+        if self._tied:
+            del expected["head.weight"]
+        names = sorted({*tensors, *expected})
+        changed = [n for n in names if n not in tensors or n not in expected or tensors[n].shape != expected[n].shape]
+        if changed:
+            raise ValueError(
+                f"the model is no longer what its config says, so what is saved could not be loaded: {changed[:4]} "
+                "changed. Set model.config to what it is (dataclasses.replace(model.config, vocab_size=...)), merge "
+                "what was added into the weights, or save its state_dict()."
+            )
         save_archive(path, type(self).__name__, {"config": asdict(config)}, tensors)
 
     @classmethod

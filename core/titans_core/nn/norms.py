@@ -25,6 +25,9 @@ class RMSNorm(nn.RMSNorm):
         super().__init__(dim, eps=eps)
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.dtype != self.weight.dtype == torch.promote_types(x.dtype, self.weight.dtype):
+            # of half precision by wider weights, as under autocast: torch has a kernel of one dtype only
+            return self.forward(x.to(self.weight.dtype)).to(x.dtype)
         if _precise(x) and (x.dtype, x.shape[-1:]) == (self.weight.dtype, self.weight.shape):
             y: Tensor = _RMSNorm.apply(x, self.weight, self.eps)
             return y

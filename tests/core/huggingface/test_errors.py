@@ -19,6 +19,8 @@ def test_wrong_input_is_refused(wrapped, random_ids):
         hf(ids[0])
     with pytest.raises(ValueError, match="neither attentions nor hidden states"):
         hf(ids, output_attentions=True)
+    with pytest.raises(ValueError, match="labels need the logits of all columns"):
+        hf(ids, labels=ids, logits_to_keep=2)
 
 
 def test_a_cache_of_another_model_is_refused(wrapped, random_ids):

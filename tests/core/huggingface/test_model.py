@@ -45,6 +45,22 @@ def test_padding_adds_nothing_to_the_loss(wrapped, random_ids, padded, side):
     torch.testing.assert_close(found.double(), sum(alone) / (8 + 4), rtol=1e-6, atol=1e-6)
 
 
+def test_labels_that_were_counted_and_that_nothing_predicts_are_warned_of(wrapped, random_ids, padded, recwarn):
+    hf, texts = wrapped(), [random_ids(1, 9)[0], random_ids(1, 5)[0]]
+    for side in ("right", "left"):
+        ids, mask = padded(texts, side)
+        labels = ids.masked_fill(mask == 0, -100)
+        items = (labels[:, 1:] != -100).sum()  # as a Trainer counts
+        options = dict(attention_mask=mask, labels=labels)
+        if side == "right":
+            torch.testing.assert_close(hf(ids, num_items_in_batch=items, **options).loss, hf(ids, **options).loss)
+        else:
+            hf(ids, **options)
+            assert not recwarn
+            with pytest.warns(UserWarning, match="pad on the right"):
+                hf(ids, num_items_in_batch=items, **options)
+
+
 def test_what_stands_for_padding_may_be_no_token(wrapped, random_ids):
     hf, ids = wrapped(), random_ids(1, 6)
     mask = torch.ones_like(ids)
@@ -92,17 +108,19 @@ def test_only_the_logits_asked_for_are_made(wrapped, random_ids):
 
 def test_a_tuple_holds_what_the_output_names(wrapped, random_ids):
     hf, ids = wrapped(), random_ids(1, 5)
-    loss, logits, cache = hf(ids, labels=ids, return_dict=False)
-    output = hf(ids, labels=ids)
+    loss, logits, cache = hf(ids, labels=ids, use_cache=True, return_dict=False)
+    output = hf(ids, labels=ids, use_cache=True)
     assert torch.equal(loss, output.loss)
     assert torch.equal(logits, output.logits)
     assert cache.get_seq_length() == output.past_key_values.get_seq_length() == 5
 
 
 def test_training_returns_no_cache_and_reaches_every_weight(wrapped, random_ids, architecture):
-    hf, ids = wrapped(architecture).train(), random_ids(2, 13)
-    output = hf(ids, labels=ids)
-    assert output.past_key_values is None
+    hf, ids = wrapped(architecture), random_ids(2, 13)
+    assert hf(ids).past_key_values is not None
+    assert hf(ids, labels=ids).past_key_values is None
+    output = hf.train()(ids, labels=ids)
+    assert output.past_key_values is hf(ids).past_key_values is None
     output.loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in hf.parameters())
 

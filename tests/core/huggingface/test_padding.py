@@ -17,6 +17,24 @@ def test_padding_changes_nothing(wrapped, random_ids, padded, architecture, side
         torch.testing.assert_close(row[real], hf(text[None]).logits[0], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_padded_batch_that_goes_nowhere_is_read_at_once(wrapped, random_ids, padded, architecture, side, monkeypatch):
+    hf, texts = wrapped(architecture), [random_ids(1, T, seed=T)[0] for T in (11, 4, 7)]
+    weights = list(hf.parameters())
+    loss = sum(hf(text[None], labels=text[None]).loss * (len(text) - 1) for text in texts) / (10 + 3 + 6)
+    expected = torch.autograd.grad(loss, weights)
+    ids, mask = padded(texts, side)
+    x = hf.get_input_embeddings()(ids).masked_fill(mask[..., None] == 0, float("nan"))  # that nothing may see
+    calls, read = [], hf.model.hidden_of
+    monkeypatch.setattr(hf.model, "hidden_of", lambda *args: calls.append(1) or read(*args))
+    for inputs in (dict(input_ids=ids), dict(inputs_embeds=x)):
+        found = hf(**inputs, attention_mask=mask, labels=ids.masked_fill(mask == 0, -100)).loss
+        torch.testing.assert_close(found.double(), loss.double(), rtol=1e-6, atol=1e-6)
+        for one, other in zip(torch.autograd.grad(found, weights), expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-8)
+    assert len(calls) == 2
+
+
 def test_ids_at_padding_are_never_read(wrapped, random_ids, padded):
     hf, (ids, mask) = wrapped(), padded([random_ids(1, T)[0] for T in (9, 4)])
     other = ids.masked_fill(mask == 0, 10**6)

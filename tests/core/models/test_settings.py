@@ -1,8 +1,11 @@
 """What the settings of a model do to it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from titans_core import NeuralMemory, TitansLM
 
@@ -70,3 +73,19 @@ def test_a_loss_checks_ids_as_a_forward_pass_does(make_model):
     ):
         with pytest.raises(error, match=says):
             model.loss(given)
+
+
+def test_what_could_not_be_loaded_is_not_saved(make_model, tmp_path):
+    model = make_model("lmm")
+    model.embedding = nn.Embedding(40, model.config.dim, dtype=torch.float64)
+    model.head.weight = model.embedding.weight
+    with pytest.raises(ValueError, match=r"no longer what its config says.*\['embedding.weight'\]"):
+        model.save(tmp_path / "m")
+    model.config = replace(model.config, vocab_size=40)
+    model.save(tmp_path / "m")
+    ids = torch.arange(30, 40)[None]
+    assert torch.equal(TitansLM.load(tmp_path / "m")(ids)[0], model(ids)[0])
+    nn.utils.parametrizations.weight_norm(model.blocks[0].mlp.out)
+    with pytest.raises(ValueError, match=r"mlp.out.weight'.*state_dict"):
+        model.save(tmp_path / "m")
+    assert torch.equal(TitansLM.load(tmp_path / "m").embedding.weight, model.embedding.weight)

@@ -122,6 +122,23 @@ def test_autocast_does_not_round_the_gradient_of_float32():
     torch.testing.assert_close(found, right, rtol=0, atol=0)
 
 
+def test_half_precision_by_wider_weights_is_rounded_once_and_by_one_kernel(monkeypatch):
+    norm = norm_of(64, torch.float32)
+    x, dy = torch.randn(50, 64).bfloat16().requires_grad_(), torch.randn(50, 64).bfloat16()
+    wide = norm(x.float())
+    right = torch.autograd.grad(wide, (x, norm.weight), dy.float())
+    given = []
+    monkeypatch.setattr(F, "rms_norm", lambda x, *rest: given.append(x.dtype) or torch.rms_norm(x, *rest))
+    for precise in (True, False):  # as on a CPU, and as on other devices
+        monkeypatch.setattr("titans_core.nn.norms.eager_on_cpu", lambda _, precise=precise: precise)
+        with torch.autocast("cpu", torch.bfloat16):
+            y = norm(x)
+        torch.testing.assert_close(y, wide.bfloat16())
+        for found, expected in zip(torch.autograd.grad(y, (x, norm.weight), dy), right, strict=True):
+            torch.testing.assert_close(found, expected)
+    assert given == [torch.float32]
+
+
 def test_functions_can_be_transformed():
     norm, x = norm_of(5), torch.randn(3, 5, dtype=torch.float64)
     each = torch.func.vmap(torch.func.grad(lambda row: unit_silu(norm(row)).pow(3).sum()))(x)
