@@ -162,7 +162,8 @@ def stamps_of(index: pd.Index) -> pd.Index:
     Anything else as it is."""
     if isinstance(index.dtype, pd.ArrowDtype) and pd.api.types.is_datetime64_any_dtype(index.dtype):
         arrow = index.dtype.pyarrow_dtype
-        dtype: Any = f"datetime64[{arrow.unit}]" if arrow.tz is None else pd.DatetimeTZDtype(arrow.unit, arrow.tz)
+        unit, zone = getattr(arrow, "unit", "s"), getattr(arrow, "tz", None)  # a date has neither
+        dtype: Any = f"datetime64[{unit}]" if zone is None else pd.DatetimeTZDtype(unit, zone)
         return pd.DatetimeIndex(index.to_series().astype(dtype), name=index.name)
     return index.astype(np.int64) if pd.api.types.is_integer_dtype(index) and not index.hasnans else index
 
