@@ -82,7 +82,7 @@ def single_beyond(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
 
 def odd_ones(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """Which values of ``[T, N]`` are single ones beyond the limits; of series of which half of the values are the same,
-    such as sales of what sells seldom, those as much as ten ranges beyond, as a sale of three is none beside one of one."""
+    such as sales of what sells seldom, those as much as ten ranges beyond: what it does seldom varies most."""
     found = single_beyond(values, limits)
     return np.where(seldom_other(values), single_beyond(values, _wider(limits)), found)
 
