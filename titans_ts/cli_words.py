@@ -20,6 +20,7 @@ _OPTIONS = {
     "Words are encoded, for instance by pd.get_dummies": "Write words as columns of 0 and 1",
     "Fill the gap (for instance df.resample, or missing='interpolate' or 'mask')": "Fill the gap (or --missing "
     "interpolate or mask)",
+    "freq=pd.offsets.CustomBusinessDay(weekmask='Mon Tue Wed Thu Fri Sat', holidays=[...])": "--missing mask",
     "name the place whose clock it is: ds.dt.tz_localize('Europe/Berlin', ambiguous='infer')": "name the place "
     "whose clock it is: --timezone Europe/Berlin",
     "Fill them (for instance df.interpolate())": "Fill them",

@@ -50,7 +50,8 @@ def read_series(
             their offsets from UTC change.
 
     Raises:
-        ValueError: a column that is not there or is there twice, or stamps that are none or can be read in two ways.
+        ValueError: a column that is not there or is there twice, stamps that are none or can be read in two ways, or a
+            long file whose series no column is named for.
         ImportError: a Parquet file, and no pyarrow.
     """
     table = _without_row_numbers(_table(path, id), path, time, id)
@@ -63,7 +64,13 @@ def read_series(
             f"--target names a column of a long file, and {path} has none that names the series (--id, 'unique_id'). "
             "Of a wide file every column is a series."
         )
-    return _stamped(table, time, (), date_format, timezone).set_index("ds")
+    wide = _stamped(table, time, (), date_format, timezone).set_index("ds")
+    if len(wide) >= 2 * wide.index.nunique():
+        raise ValueError(
+            f"{path} has each time stamp in several rows, as long files have: name the column of the series by --id, "
+            f"and that of the values by --target, of {list(wide.columns)[:8]}."
+        )
+    return wide
 
 
 def read_future_file(

@@ -5,7 +5,7 @@ Streams run through the training rows; their state is carried from one segment t
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -33,7 +33,8 @@ class MemoryReport:
 
     Attributes:
         steps: updates of the outer loop; 0 where the series are too short for a memory.
-        without: validation error of the network alone (absolute, in standard deviations, near steps weighing more).
+        without: validation error of the network alone (in standard deviations, near steps weighing more; absolute, or
+            as ``loss`` counts it where that is "mse" or "huber").
         with_memory: the same with the memory where it was best; None where it was never a number.
         kept: whether the memory is used: if it lowered the error, or if there was no validation to ask.
         least: rows before validation from which on a series has a memory; 0 of models of before this was told.
@@ -121,6 +122,7 @@ class _Streams:
         self, network: Simba, objective: Objective, table: Table, memory: online.OnlineMemory, border: int
     ) -> None:
         self.forecasts, self.table = KeptForecasts(network, objective, table), table
+        self.cost = objective.cost
         self.together = network.config.together
         first = first_rows(table.values)
         # series that are mixed are forecast together, so they are read from where all of them have begun
@@ -160,8 +162,9 @@ class _Streams:
             before, now, asked = (self._cut(values, rows, series, memory.span) for rows in (at - S, at, read))
             correction, state = memory(asked, before, now, state)
             forecast, truth = self._known(read, series)
-            error = (forecast + correction - truth).abs()  # NaN where nothing came that counts
-            yield weighted_mean(error.nan_to_num(0.0), step_weights(memory.h) * truth.isfinite())
+            # NaN where nothing came that counts, which a gradient must not meet
+            error = self.cost((forecast + correction - truth).nan_to_num(0.0))
+            yield weighted_mean(error, step_weights(memory.h) * truth.isfinite())
             state = state.detach()
 
     @staticmethod
@@ -187,6 +190,7 @@ class _Validation:
     origins: Tensor
     forecast: Tensor
     truth: Tensor
+    cost: Callable[[Tensor], Tensor]
 
     @classmethod
     def of(
@@ -205,7 +209,7 @@ class _Validation:
         origins = torch.arange(border, last + 1, step)
         steps = torch.arange(network.config.h)[:, None]
         truth = table.truth.behind(origins[:, None, None], steps, torch.arange(table.values.shape[1]))
-        return cls(table, origins, forecast_rows(network, objective, table, origins).point, truth)
+        return cls(table, origins, forecast_rows(network, objective, table, origins).point, truth, objective.cost)
 
     def error(self, memory: online.OnlineMemory | None) -> float:
         found = self.forecast
@@ -213,8 +217,8 @@ class _Validation:
             mode = memory.training
             found = found + corrections(memory.eval(), self.table, self.origins)
             memory.train(mode)
-        error = (found - self.truth).abs()
-        error = error if self.table.unit is None else error * self.table.unit
+        error = found - self.truth
+        error = self.cost(error if self.table.unit is None else error * self.table.unit)
         known = (self.forecast - self.truth).isfinite()  # whatever the memory says: NaN there is an error of NaN
         error[~known] = 0.0
         return float(weighted_mean(error, step_weights(error.shape[1])[:, None] * known))

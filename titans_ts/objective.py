@@ -50,6 +50,11 @@ class Objective(Protocol):
         """raw ``[..., outputs]`` -> the forecast ``[...]``."""
         ...
 
+    def cost(self, error: Tensor) -> Tensor:
+        """What an error of the point counts, ``[...]``, where it is corrected later: by what is least, it stays what it
+        is, such as a mean."""
+        ...
+
     def score(self, raw: Tensor, error: Tensor, scale: Tensor) -> Tensor:
         """How far off the point a target is, beside what ``raw`` ``[..., outputs]`` says of the spread: from ``error``
         ``[...]`` in window units, and the scale of the windows, ``[...]``, at least 0."""
@@ -79,7 +84,9 @@ class Point:
     widest: float = 0.0
 
     def error(self, raw: Tensor, target: Tensor, scale: Tensor) -> Tensor:
-        error = (raw.squeeze(-1) - target) * scale
+        return self.cost((raw.squeeze(-1) - target) * scale)
+
+    def cost(self, error: Tensor) -> Tensor:
         if self.name == "mae":
             return error.abs()
         return error.square() if self.name == "mse" else F.huber_loss(error, torch.zeros_like(error), reduction="none")
@@ -113,6 +120,9 @@ class Learned(ABC):
     @abstractmethod
     def distance(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
         """The distance of a score of at most 1."""
+
+    def cost(self, error: Tensor) -> Tensor:
+        return error.abs()
 
     def score(self, raw: Tensor, error: Tensor, scale: Tensor) -> Tensor:
         def on(side: int) -> Tensor:

@@ -15,7 +15,7 @@ from titans_ts.column_units import ONCE, ColumnUnits, Moments
 from titans_ts.exogenous import Columns, calendar_features
 from titans_ts.panel import Panel
 from titans_ts.profile import profiles_of, waves_of
-from titans_ts.spikes import limits_of, single_beyond, warn_of_far, without_spikes
+from titans_ts.spikes import limits_of, odd_ones, warn_of_far, without_spikes
 from titans_ts.windows import Table
 from titans_ts.young import Others
 
@@ -225,7 +225,7 @@ class Scaling:
     def _warn_of_spikes(self, panel: Panel, since: int) -> None:
         """Say which single values of the series, in rows from ``since`` on, are so far from those of training that a
         forecast behind them means little."""
-        found = single_beyond(panel.measured, self.units.limits)
+        found = odd_ones(panel.measured, self.units.limits)
         found[:since] = False
         if found.any():
             warn_of_far(panel, found, self.units.limits)

@@ -31,20 +31,31 @@ def spikes_of(values: np.ndarray) -> np.ndarray:
     found = np.zeros_like(known)
     if not most:
         return found
-    middle = np.zeros(values.shape[1])
-    middle[count > 0] = np.nanmedian(values[:, count > 0], axis=0)
-    away = np.where(known, np.abs(values - middle), 0.0)
+    away, least = _away(values)
     outer = np.sort(np.partition(away, len(away) - most - 1, axis=0)[-most - 1 :], axis=0)[::-1]  # the largest first
-    gaps = (outer[:-1] >= GAP * outer[1:]) & (outer[1:] > ROUNDING * np.abs(middle))
+    gaps = (outer[:-1] >= GAP * outer[1:]) & (outer[1:] > least)
     gaps &= np.arange(most)[:, None] < few
     last = most - 1 - gaps[::-1].argmax(axis=0)  # of those beyond the widest gap
-    seldom = 2 * (known & (away > ROUNDING * np.abs(middle))).sum(axis=0) < count
-    for series in np.flatnonzero(gaps.any(axis=0) & ~seldom):
+    for series in np.flatnonzero(gaps.any(axis=0) & ~seldom_other(values)):
         far = away[:, series] >= outer[last[series], series]
         rest = away[known[:, series] & ~far, series]
         own = np.sqrt(np.square(away[:, series]).sum() / count[series])
         found[:, series] = far & (own > FAR * np.sqrt(np.square(rest).mean()))
     return found
+
+
+def _away(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How far values ``[T, N]`` are from the median of their series, 0 for NaN, and what is rounding, ``[N]``."""
+    known = np.isfinite(values)
+    middle, some = np.zeros(values.shape[1]), known.any(axis=0)
+    middle[some] = np.nanmedian(values[:, some], axis=0)
+    return np.where(known, np.abs(values - middle), 0.0), ROUNDING * np.abs(middle)
+
+
+def seldom_other(values: np.ndarray) -> np.ndarray:
+    """Of which series of ``[T, N]`` more than half of the values are the same, ``[N]``."""
+    away, least = _away(values)
+    return 2 * (away > least).sum(axis=0) < np.isfinite(values).sum(axis=0)
 
 
 def without_spikes(values: np.ndarray) -> np.ndarray:
@@ -69,6 +80,20 @@ def single_beyond(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
     return found & (found.sum(axis=0) <= np.maximum(1, few_of(np.isfinite(values).sum(axis=0))))
 
 
+def odd_ones(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Which values of ``[T, N]`` are single ones beyond the limits; of series of which half of the values are the same,
+    such as sales of what sells seldom, those as much as ten ranges beyond: what it does seldom varies most."""
+    found = single_beyond(values, limits)
+    return np.where(seldom_other(values), single_beyond(values, _wider(limits)), found)
+
+
+def _wider(limits: np.ndarray) -> np.ndarray:
+    """Ten ranges beyond limits."""
+    low, high = limits
+    reach = FAR * (high - low) / 3
+    return np.stack((low - reach, high + reach))
+
+
 def wrong_values(values: np.ndarray, border: int) -> tuple[np.ndarray, np.ndarray]:
     """Which values of ``[T, N]`` are taken for wrong in a training on the rows before a border, and the limits of the
     others, ``[2, N]``: spikes among these rows, and single values as much as ten ranges beyond them that came later.
@@ -76,8 +101,7 @@ def wrong_values(values: np.ndarray, border: int) -> tuple[np.ndarray, np.ndarra
     trained = values[:border]
     spikes = spikes_of(trained)
     low, high = limits = limits_of(np.where(spikes, np.nan, trained))
-    reach = FAR * (high - low) / 3
-    found = np.concatenate((spikes, single_beyond(values[border:], np.stack((low - reach, high + reach)))))
+    found = np.concatenate((spikes, single_beyond(values[border:], _wider(limits))))
     within = (values >= low) & (values <= high)
     return found & np.flip(np.maximum.accumulate(np.flip(within, axis=0), axis=0), axis=0), limits
 

@@ -15,6 +15,10 @@ Step = pd.offsets.BaseOffset | int
 FORMS = {"%Y%m": "months", "%Y%m%d": "days", "%Y%m%d%H": "hours", "%Y%m%d%H%M": "minutes", "%Y%m%d%H%M%S": "seconds"}
 FORM_OF = {2 + 2 * form.count("%"): form for form in FORMS}  # by their digits
 MOST_LEFT_OUT = 0.4  # of the rows of an axis, before a reader is asked
+CLOSED = (
+    " If it has no rows of days on which it is closed: "
+    "freq=pd.offsets.CustomBusinessDay(weekmask='Mon Tue Wed Thu Fri Sat', holidays=[...])."
+)
 _OFFSET = re.compile(r":\d\d(?:\.\d+)?\s*(?:[+-]\d\d:?\d\d|Z)$")
 
 
@@ -123,10 +127,12 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
         i = int(wrong[0])
         after = f" after {index[i - 1]}" if i and not gaps else ""
         fill = "Fill the gap (for instance df.resample, or missing='interpolate' or 'mask'), or pass"
+        of_days = isinstance(step, (pd.offsets.Day, pd.offsets.BusinessDay))
+        closed = "" if gaps or not of_days else CLOSED
         raise ValueError(
             f"{where} has irregular time stamps for freq {name_of(step)!r}: "
             f"expected {expected}{after}, got {index[i]}. {'Pass' if gaps else fill} the freq that the data has."
-            + _of_summer_time(index[i : i + 1])
+            + (closed if of_days else _of_summer_time(index[i : i + 1]))
         )
     return axis
 
@@ -162,7 +168,8 @@ def stamps_of(index: pd.Index) -> pd.Index:
     Anything else as it is."""
     if isinstance(index.dtype, pd.ArrowDtype) and pd.api.types.is_datetime64_any_dtype(index.dtype):
         arrow = index.dtype.pyarrow_dtype
-        dtype: Any = f"datetime64[{arrow.unit}]" if arrow.tz is None else pd.DatetimeTZDtype(arrow.unit, arrow.tz)
+        unit, zone = getattr(arrow, "unit", "s"), getattr(arrow, "tz", None)  # a date has neither
+        dtype: Any = f"datetime64[{unit}]" if zone is None else pd.DatetimeTZDtype(unit, zone)
         return pd.DatetimeIndex(index.to_series().astype(dtype), name=index.name)
     return index.astype(np.int64) if pd.api.types.is_integer_dtype(index) and not index.hasnans else index
 

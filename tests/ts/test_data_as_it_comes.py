@@ -301,6 +301,17 @@ def test_time_stamps_of_pyarrow_are_those_of_pandas(tiny, zone):
     np.testing.assert_allclose(found["a"], model.predict()["Titans"][:4], rtol=1e-6)
 
 
+def test_dates_of_pyarrow_are_those_of_pandas(tiny):
+    """As a table with a column of dates comes out of a Parquet file."""
+    pa = pytest.importorskip("pyarrow")
+    frame = long().assign(ds=lambda df: df.groupby("unique_id").cumcount().map(pd.Timedelta("1D").__mul__))
+    frame["ds"] += pd.Timestamp("2024-01-01")
+    expected = tiny().fit(frame).predict()
+    for dates in (pa.date32(), pa.date64()):
+        dated = frame.assign(ds=frame["ds"].astype("timestamp[ms][pyarrow]").astype(pd.ArrowDtype(dates)))
+        pd.testing.assert_frame_equal(tiny().fit(dated).predict(), expected, check_dtype=False)
+
+
 @pytest.mark.parametrize("missing", ["interpolate", "mask"])
 @pytest.mark.parametrize("multivariate", [False, True])
 def test_a_series_that_ended_has_forecasts_and_intervals_and_spoils_no_other(

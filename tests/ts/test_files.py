@@ -218,6 +218,13 @@ def test_a_time_that_cannot_be_read_is_named_with_what_to_do(tmp_path, stamps, o
         read_series(stored(frame, tmp_path, "x.csv", index=False), time="when", **options)
 
 
+def test_a_long_file_under_names_of_its_own_is_asked_for_them(tmp_path):
+    """Its stamps were duplicates, to be aggregated or dropped."""
+    path = stored(LONG.rename(columns={"unique_id": "item", "y": "sold"}), tmp_path, "x.csv", index=False)
+    with pytest.raises(ValueError, match=r"series by --id, and that of the values by --target, of \['item', 'sold'\]"):
+        read_series(path)
+
+
 def test_a_long_file_without_a_time_is_told_so(tmp_path):
     path = stored(LONG[["unique_id", "y"]], tmp_path, "x.csv", index=False)
     with pytest.raises(ValueError, match=r"no column is left for the time \('ds', or as --time .*\['unique_id', 'y'\]"):

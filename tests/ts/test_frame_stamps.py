@@ -161,6 +161,21 @@ def test_a_gap_in_a_series_that_starts_later_is_its_own():
         read_frame(late[(late["unique_id"] == "a") | (late["ds"] != "2024-01-06")])
 
 
+@pytest.mark.parametrize("week", ["Mon Tue Wed Thu Fri Sat", "Mon Tue Wed Thu Fri"])
+def test_where_closed_days_have_no_rows_the_error_names_the_step_that_leaves_them_out(week):
+    """A Sunday, and nothing of summer time; of business days a holiday."""
+    step = pd.offsets.CustomBusinessDay(weekmask=week, holidays=["2024-01-16"])
+    frame = long_frame(pd.date_range("2024-01-01", periods=30, freq=step))
+    with pytest.raises(ValueError, match=r"CustomBusinessDay\(weekmask='Mon Tue Wed Thu Fri Sat', holidays=") as error:
+        read_frame(frame)
+    assert "summer time" not in str(error.value)
+    assert read_frame(frame, step).values.shape == (30, 2)
+    sunday = frame["ds"].replace(pd.Timestamp("2024-01-08"), pd.Timestamp("2024-01-07"))
+    with pytest.raises(ValueError, match=r"expected 2024-01-08 .*, got 2024-01-07") as error:
+        read_frame(frame.assign(ds=sunday), step)
+    assert "summer time" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     "index",
     [pd.period_range("2024", periods=3, freq="D"), pd.to_timedelta([0, 1, 2], "h"), pd.Index([0.5, 1.5, 2.5])],

@@ -8,7 +8,7 @@ import pytest
 
 from titans_datasets import load, protocol_split
 from titans_ts.reading import read_known
-from titans_ts.spikes import limits_of, single_beyond, spikes_of
+from titans_ts.spikes import limits_of, odd_ones, single_beyond, spikes_of
 
 
 def noise(rows=1000):
@@ -63,6 +63,17 @@ def test_what_is_beyond_the_limits_for_long_is_where_a_series_has_moved():
 
 
 @pytest.mark.real_data
+def test_a_sale_of_five_is_not_odd_where_one_is_seldom_enough():
+    """A warning at every call named the largest order of some of thousands of slow items."""
+    trained = np.zeros((200, 2))
+    trained[::5, 0], trained[:, 1] = 1 + np.arange(40) % 2, np.arange(200) / 100  # from 0 to 2, both
+    later = trained.copy()
+    later[150] = 5.0
+    assert odd_ones(later, limits_of(trained)).sum(axis=0).tolist() == [0, 1]
+    later[150] = 50.0
+    assert odd_ones(later, limits_of(trained)).sum(axis=0).tolist() == [1, 1]
+
+
 def test_of_real_series_just_the_known_codes_for_nothing_are_spikes():
     """In weather -9999 stands for what was not measured: in two columns it is far from all that was; in a third, of
     which it is four times the range, it stays."""

@@ -463,3 +463,19 @@ def test_a_memory_that_says_no_numbers_is_never_kept(tiny, wide, monkeypatch):
     assert model.memory_report_.with_memory is None
     with pytest.raises(ValueError, match=r"did not lower the error \(without \d\.\d+, with it no number\)"):
         model.surprise(wide)
+
+
+@pytest.mark.parametrize("missing", ["error", "mask"])
+def test_the_memory_leaves_a_forecast_of_the_mean_one_of_the_mean(tiny, missing):
+    """It was learned by absolute errors with any loss, and drew forecasts of skewed series to their medians."""
+    rng = np.random.default_rng(0)
+    skewed = pd.DataFrame({"a": rng.exponential(size=600), "b": rng.exponential(size=600)})  # mean 1, median 0.69
+    if missing == "mask":
+        skewed = skewed.mask(rng.random(skewed.shape) < 0.05)  # targets that are not known
+    by_loss = {}
+    for loss in ("mae", "mse"):
+        model = tiny(loss=loss, missing=missing, max_epochs=3).fit(skewed, val_size=0)
+        assert model.memory_ is not None
+        by_loss[loss] = model.predict_insample(skewed)["Titans"].mean()
+    assert by_loss["mae"] < 0.8
+    assert abs(by_loss["mse"] - 1) < 0.1
