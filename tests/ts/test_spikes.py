@@ -62,7 +62,6 @@ def test_what_is_beyond_the_limits_for_long_is_where_a_series_has_moved():
     assert not single_beyond(values, limits).any()
 
 
-@pytest.mark.real_data
 def test_a_sale_of_five_is_not_odd_where_one_is_seldom_enough():
     """A warning at every call named the largest order of some of thousands of slow items."""
     trained = np.zeros((200, 2))
@@ -74,6 +73,7 @@ def test_a_sale_of_five_is_not_odd_where_one_is_seldom_enough():
     assert odd_ones(later, limits_of(trained)).sum(axis=0).tolist() == [1, 1]
 
 
+@pytest.mark.real_data
 def test_of_real_series_just_the_known_codes_for_nothing_are_spikes():
     """In weather -9999 stands for what was not measured: in two columns it is far from all that was; in a third, of
     which it is four times the range, it stays."""
