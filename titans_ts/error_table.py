@@ -12,8 +12,8 @@ TOTAL = "(all)"  # the last row, where there are several series
 
 
 def error_table(found: pd.DataFrame, df: Any, freq: Freq | None, levels: list[float]) -> tuple[pd.DataFrame, Season]:
-    """By series: MAE, RMSE, the MAE of :func:`~titans_ts.naive.with_naive`, and the percentage inside each level's interval;
-    and the season that was taken.
+    """By series: MAE, RMSE, the MAE of :func:`~titans_ts.naive.with_naive`, and the percentage inside the interval of
+    each level; and the season that was taken.
 
     ``found`` is of ``cross_validation`` of ``df``.
     """
