@@ -1,12 +1,12 @@
 """Scores of variants in a file, written as they are found, so that a call that was interrupted goes on.
 
-A table, tab-separated: ``number`` (of the variant in the list, from 0), ``chrom, start, ref, alt`` and ``score``, in
-the order in which they were found. Its first line, behind ``#``, says of which call they are.
+A table, tab-separated: ``number`` (of the variant among those that are scored, from 0), ``chrom, start, ref, alt`` and
+``score``, in the order in which they were found. Its first line, behind ``#``, says of which call they are.
 """
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -30,21 +30,23 @@ class KeptScores:
         self.found, self._stream = found, stream
 
     def add(self, number: int, variant: Variant, score: float) -> None:
-        row = (number, variant.chrom, variant.start, variant.ref, variant.alt, repr(score))
-        self._stream.write("\t".join(map(str, row)) + "\n")
+        self._stream.write("\t".join((*_place(number, variant), repr(score))) + "\n")
         self._stream.flush()
 
 
 @contextmanager
-def kept_scores(path: str | os.PathLike[str], identity: Mapping[str, Any], n: int) -> Iterator[KeptScores]:
+def kept_scores(
+    path: str | os.PathLike[str], identity: Mapping[str, Any], variants: Sequence[Variant]
+) -> Iterator[KeptScores]:
     """The file at ``path``, made where there is none; of one that a call of this identity left, the scores are read.
 
     Args:
-        n: variants in the list.
+        variants: those that are scored.
 
     Raises:
         FileNotFoundError, IsADirectoryError: no folder to keep it in, or a folder in its place.
-        ValueError: the file of another call, or no such file; the message says what differs, and what to do.
+        ValueError: the file of another call, or no such file; the message says what differs, and what to do. Or one
+            that another program is writing.
     """
     path = Path(path)
     if path.is_dir():
@@ -52,20 +54,34 @@ def kept_scores(path: str | os.PathLike[str], identity: Mapping[str, Any], n: in
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}: make it first, to keep {path.name} in it.")
     head = f"{_ABOUT}{json.dumps(dict(identity))}\n" + "\t".join(_COLUMNS) + "\n"
-    text = path.read_bytes().decode(errors="surrogateescape") if path.exists() else ""
     found: dict[int, float] = {}
-    if head.startswith(text):  # nothing yet
-        text = head
-    else:
-        _check(path, text.split("\n"), identity)
-        text = text[: text.rfind("\n") + 1]  # of a program that was killed the last line may be cut off
-        found = dict(_row(path, line, n) for line in text.split("\n")[2:-1])
-    with path.open("w" if text == head else "r+", encoding="utf-8", newline="\n") as stream:
-        if text == head:
+    with path.open("a+", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+        _lock(stream, path)
+        stream.seek(0)
+        text = stream.read()
+        if head.startswith(text):  # nothing yet
+            stream.truncate(0)
             stream.write(head)
-        stream.truncate(len(text.encode(errors="surrogateescape")))
-        stream.seek(0, os.SEEK_END)
+        else:
+            _check(path, text.split("\n"), identity)
+            text = text[: text.rfind("\n") + 1]  # of a program that was killed the last line may be cut off
+            found = dict(_row(path, line, variants) for line in text.split("\n")[2:-1])
+            stream.truncate(len(text.encode(errors="surrogateescape")))
         yield KeptScores(stream, found)
+
+
+def _lock(stream: TextIO, path: Path) -> None:
+    """Until the file is closed; where there are no locks (Windows), it is up to the caller."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"another program is writing to {path}: wait for it, or give another file.") from None
+    except OSError:  # some network file systems lock nothing
+        return
 
 
 def _check(path: Path, lines: list[str], identity: Mapping[str, Any]) -> None:
@@ -86,13 +102,18 @@ def _check(path: Path, lines: list[str], identity: Mapping[str, Any]) -> None:
         raise ValueError(f"{path} holds scores of another call: {'; '.join(said)}. {_instead(path)}")
 
 
-def _row(path: Path, line: str, n: int) -> tuple[int, float]:
+def _place(number: int, variant: Variant) -> tuple[str, ...]:
+    return str(number), variant.chrom, str(variant.start), variant.ref, variant.alt
+
+
+def _row(path: Path, line: str, variants: Sequence[Variant]) -> tuple[int, float]:
     try:
-        number, *_, score = line.split("\t")
-        if not 0 <= int(number) < n:
+        *place, score = line.split("\t")
+        number = int(place[0])
+        if number < 0 or tuple(place) != _place(number, variants[number]):
             raise ValueError
-        return int(number), float(score)
-    except ValueError:
+        return number, float(score)
+    except (ValueError, IndexError):
         raise ValueError(f"{path} has a line that is no score, {line!r:.60}. {_instead(path)}") from None
 
 

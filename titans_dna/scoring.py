@@ -53,25 +53,24 @@ def scored(
         warn_caller(
             f"{lengths} of {len(asked)} variants are not scored: insertions and deletions need objective='next'."
         )
-    scores = np.full(len(variants), np.nan)
-    done: dict[int, float] = {}
+    some = [variants[i] for i in asked]
+    done: dict[int, float] = {}  # by their number among these
     with ExitStack() as opened:
         kept = None
         if checkpoint is not None:
-            identity = _identity(model, genome, [variants[i] for i in asked])
+            identity = _identity(model, genome, some)
             identity |= {"context": context, "context_after": context_after}
-            kept = opened.enter_context(kept_scores(checkpoint, identity, len(variants)))
+            kept = opened.enter_context(kept_scores(checkpoint, identity, some))
             done |= kept.found
-        rest = [number for number in asked if number not in done]
+        rest = [number for number in range(len(some)) if number not in done]
         bar = opened.enter_context(
             tqdm(total=len(asked), initial=len(done), desc="Variants", disable=model.verbose < 1)
         )
-        some = [variants[number] for number in rest]
         try:
-            for at, score in _found(model, network, genome, some, context, context_after):
+            for at, score in _found(model, network, genome, [some[i] for i in rest], context, context_after):
                 done[rest[at]] = score
                 if kept is not None:
-                    kept.add(rest[at], some[at], score)
+                    kept.add(rest[at], some[rest[at]], score)
                 bar.update()
         except KeyboardInterrupt:
             what = "nothing is kept. Give checkpoint, a file, and" if kept is None else f"{checkpoint} is kept;"
@@ -79,7 +78,8 @@ def scored(
                 f"scoring was interrupted behind {len(done)} of {len(asked)} variants, and {what} the same call goes "
                 "on."
             ) from None
-    scores[list(done)] = list(done.values())
+    scores = np.full(len(variants), np.nan)
+    scores[[asked[number] for number in done]] = list(done.values())
     return scores
 
 

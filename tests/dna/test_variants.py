@@ -11,6 +11,7 @@ import torch
 
 from titans_dna import Variant, reverse_complement, scoring
 from titans_dna import variants as module
+from titans_dna.kept_scores import kept_scores
 from titans_dna.language import DNALanguageModel
 from titans_dna.reference import compare
 from titans_dna.sources import InMemory
@@ -370,6 +371,35 @@ def test_an_interrupted_call_goes_on_from_its_checkpoint(models, monkeypatch, tm
         pd.testing.assert_frame_equal(found, expected, atol=1e-9)
         assert len(asked.pop()) == left
     assert len(pd.read_csv(path, sep="\t", comment="#")) == 10
+
+
+def test_a_checkpoint_knows_variants_by_what_they_are_not_by_their_place(models, tmp_path):
+    """Those that are not scored were counted: where one stood elsewhere, the others had each other's scores."""
+    good, model, path = some(), models(), tmp_path / "scores.tsv"
+    bad = Variant("0", 900, {"A": "C"}.get(TEXT[900], "A"), "G")
+    source = InMemory([TEXT])
+    scored = {}
+    for at in (0, 4, len(good)):
+        variants = [*good[:at], bad, *good[at:]]
+        with pytest.warns(UserWarning, match="not scored"):
+            found = model.score_variants(variants, source, context=50, mismatch="skip", checkpoint=path)["score"]
+        assert np.flatnonzero(found.isna()).tolist() == [at]
+        scored[at] = found.drop(index=at).to_numpy()
+    np.testing.assert_array_equal(scored[4], scored[0])
+    np.testing.assert_array_equal(scored[len(good)], scored[0])
+
+
+def test_a_checkpoint_that_another_program_writes_is_left_alone(tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    path = tmp_path / "scores.tsv"
+    with path.open("a+") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        with pytest.raises(ValueError, match="another program is writing to "), kept_scores(path, {}, []):
+            pass
+    with kept_scores(path, {"a": 1}, [variant(7, 1, "A")]) as kept:
+        kept.add(0, variant(7, 1, "A"), 0.5)
+    with kept_scores(path, {"a": 1}, [variant(7, 1, "A")]) as kept:
+        assert kept.found == {0: 0.5}
 
 
 def test_without_a_checkpoint_an_interrupted_call_says_what_would_have_kept_it(models, monkeypatch):

@@ -17,7 +17,8 @@ class Activation(NamedTuple):
     """An element-wise function: its value, with its slope, and with the bend of the slope. They share most work."""
 
     value: Callable[[Tensor], Tensor]
-    with_slope: Callable[..., tuple[Tensor, Tensor]]  # phi, phi'; phi is put into ``out``, if that is given
+    # phi, phi'; phi is put into ``out``, if that is given, and phi' into memory of its own: that of z is used again
+    with_slope: Callable[..., tuple[Tensor, Tensor]]
     with_bend: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]  # phi, phi', phi''
 
 
