@@ -36,7 +36,7 @@ from titans_dna.classifier_data import Examples, Reads, reads_of
 from titans_dna.encoder import Encoder, EncoderConfig
 from titans_dna.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, digest_of, network_of
 from titans_dna.kmers import LONGEST
-from titans_dna.labels import class_weights, grouped_cut, read_groups, read_labels, sample_weights, stratified_cut
+from titans_dna.labels import class_weights, read_groups, read_labels, sample_weights, validation_cut
 from titans_dna.parts import in_parts
 from titans_dna.strands import NETWORKS, SequenceNetwork
 
@@ -323,18 +323,14 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         self, weighty: NDArray[np.int64], labels: NDArray[np.int64], groups: NDArray[np.int64] | None, seed: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows to train on, and rows to stop by."""
-        fraction, own = self.validation_fraction, labels[weighty]
-        if groups is None:
-            parts, why = stratified_cut(own, fraction, seed), "rounds to none of each class"
-        else:
-            parts, why = grouped_cut(own, groups[weighty], fraction, seed), "is less than half of any group"
-        rows, cut = (weighty[part] for part in parts)
-        if fraction and not len(cut):
+        together = None if groups is None else groups[weighty]
+        rows, cut, why = validation_cut(labels[weighty], together, self.validation_fraction, seed)
+        if self.validation_fraction and not len(cut):
             warn_caller(
-                f"validation_fraction={fraction} of {len(weighty)} sequences {why}: nothing stops the training early. "
-                "Give validation=, more sequences or a larger fraction."
+                f"validation_fraction={self.validation_fraction} of {len(weighty)} sequences {why}: nothing stops the "
+                "training early. Give validation=, more sequences or a larger fraction."
             )
-        return rows, cut
+        return weighty[rows], weighty[cut]
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Logits ``[n, classes]``."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-__all__ = ["class_weights", "grouped_cut", "read_groups", "read_labels", "sample_weights", "stratified_cut"]
+__all__ = ["class_weights", "read_groups", "read_labels", "sample_weights", "stratified_cut", "validation_cut"]
 
 # what labels are that came as objects, or in one of pandas' own types
 _KINDS = {"integer": np.int64, "boolean": np.bool_, "floating": np.float64}
@@ -98,6 +98,16 @@ def class_weights(given: Any, classes: NDArray[Any], labels: NDArray[np.int64]) 
     return weights
 
 
+def validation_cut(
+    labels: NDArray[np.int64], groups: NDArray[np.int64] | None, fraction: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
+    """Rows to train on, and rows to stop by, of whole groups where there are any; and how the fraction is too small,
+    if it leaves none of these, which does not depend on the seed."""
+    if groups is None:
+        return *stratified_cut(labels, fraction, seed), "rounds to none of each class"
+    return *_grouped_cut(labels, groups, fraction, seed), "is less than half of any group"
+
+
 def stratified_cut(
     labels: NDArray[np.int64], fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -111,7 +121,7 @@ def stratified_cut(
     return np.setdiff1d(np.arange(len(labels)), off), off
 
 
-def grouped_cut(
+def _grouped_cut(
     labels: NDArray[np.int64], groups: NDArray[np.int64], fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """As :func:`stratified_cut`, with each group whole in one of both parts.

@@ -19,7 +19,7 @@ from titans_core.train.tune import Callback, best_of, open_study, plot_history, 
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of
 from titans_dna.fine_tuning import digest_of, network_of
-from titans_dna.labels import grouped_cut, read_groups, read_labels, stratified_cut
+from titans_dna.labels import read_groups, read_labels, validation_cut
 
 if TYPE_CHECKING:
     import optuna
@@ -89,13 +89,10 @@ def tune(
     parts = [(X, y)] if validation is None else [(X, y), validation]
     reads = [reads_of(sequences) for sequences, _ in parts]
     labels = [read_labels(named, len(read), "y") for (_, named), read in zip(parts, reads, strict=True)]
+    together = None if groups is None else read_groups(groups, len(reads[0]))
     if validation is None:
         found = np.unique(labels[0], return_inverse=True)[1]
-        if groups is None:
-            (_, cut), why = stratified_cut(found, base.validation_fraction, 0), "rounds to none of each class"
-        else:
-            together, why = read_groups(groups, len(found)), "is less than half of any group"
-            _, cut = grouped_cut(found, together, base.validation_fraction, base._seed())
+        _, cut, why = validation_cut(found, together, base.validation_fraction, 0)
         if not len(cut):
             raise ValueError(
                 f"nothing to judge trials by: validation_fraction={base.validation_fraction} of {len(found)} sequences "
@@ -107,8 +104,8 @@ def tune(
         "pretrained": base.pretrained is not None,
     }
     arrays = [a for read, names in zip(reads, labels, strict=True) for a in (read.ids, read.ends, names.astype(str))]
-    if groups is not None:
-        arrays.append(read_groups(groups, len(reads[0])))
+    if together is not None:
+        arrays.append(together)
     not_fixed = ("pretrained", "verbose", "device", "random_state")
     identity = {
         "data": digest(*arrays),

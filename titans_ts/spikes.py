@@ -36,7 +36,7 @@ def spikes_of(values: np.ndarray) -> np.ndarray:
     gaps = (outer[:-1] >= GAP * outer[1:]) & (outer[1:] > least)
     gaps &= np.arange(most)[:, None] < few
     last = most - 1 - gaps[::-1].argmax(axis=0)  # of those beyond the widest gap
-    for series in np.flatnonzero(gaps.any(axis=0) & ~seldom_other(values)):
+    for series in np.flatnonzero(gaps.any(axis=0) & ~_seldom(away, least, count)):
         far = away[:, series] >= outer[last[series], series]
         rest = away[known[:, series] & ~far, series]
         own = np.sqrt(np.square(away[:, series]).sum() / count[series])
@@ -52,10 +52,9 @@ def _away(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(known, np.abs(values - middle), 0.0), ROUNDING * np.abs(middle)
 
 
-def seldom_other(values: np.ndarray) -> np.ndarray:
-    """Of which series of ``[T, N]`` more than half of the values are the same, ``[N]``."""
-    away, least = _away(values)
-    return 2 * (away > least).sum(axis=0) < np.isfinite(values).sum(axis=0)
+def _seldom(away: np.ndarray, least: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Of which series more than half of the values are the same, ``[N]``, of so many values each."""
+    return 2 * (away > least).sum(axis=0) < count
 
 
 def without_spikes(values: np.ndarray) -> np.ndarray:
@@ -83,8 +82,13 @@ def single_beyond(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
 def odd_ones(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """Which values of ``[T, N]`` are single ones beyond the limits; of series of which half of the values are the same,
     such as sales of what sells seldom, those as much as ten ranges beyond: what it does seldom varies most."""
-    found = single_beyond(values, limits)
-    return np.where(seldom_other(values), single_beyond(values, _wider(limits)), found)
+    found, far = (single_beyond(values, within) for within in (limits, _wider(limits)))
+    differ = np.flatnonzero((found != far).any(axis=0))  # of few, and medians of all rows take long
+    if len(differ):
+        some = values[:, differ]
+        slow = differ[_seldom(*_away(some), np.isfinite(some).sum(axis=0))]
+        found[:, slow] = far[:, slow]
+    return found
 
 
 def _wider(limits: np.ndarray) -> np.ndarray:
