@@ -34,7 +34,7 @@ class MemoryReport:
     Attributes:
         steps: updates of the outer loop; 0 where the series are too short for a memory.
         without: validation error of the network alone (in standard deviations, near steps weighing more; absolute, or
-            as ``loss`` counts it where that is "mse" or "huber").
+            squared where ``loss`` is "mse" or "normal", or Huber's where it is "huber").
         with_memory: the same with the memory where it was best; None where it was never a number.
         kept: whether the memory is used: if it lowered the error, or if there was no validation to ask.
         least: rows before validation from which on a series has a memory; 0 of models of before this was told.

@@ -473,9 +473,10 @@ def test_the_memory_leaves_a_forecast_of_the_mean_one_of_the_mean(tiny, missing)
     if missing == "mask":
         skewed = skewed.mask(rng.random(skewed.shape) < 0.05)  # targets that are not known
     by_loss = {}
-    for loss in ("mae", "mse"):
+    for loss in ("mae", "mse", "normal"):
         model = tiny(loss=loss, missing=missing, max_epochs=3).fit(skewed, val_size=0)
         assert model.memory_ is not None
         by_loss[loss] = model.predict_insample(skewed)["Titans"].mean()
     assert by_loss["mae"] < 0.8
     assert abs(by_loss["mse"] - 1) < 0.1
+    assert abs(by_loss["normal"] - 1) < 0.1
