@@ -17,6 +17,7 @@ from titans_core.train.tune import open_study
 from titans_ts import TitansForecaster, naive
 from titans_ts.cli import Loss, Missing, app
 from titans_ts.frame import POLICIES
+from titans_ts.model import Model
 from titans_ts.naive import with_naive
 from titans_ts.objective import LOSSES, DecayingError
 
@@ -518,10 +519,13 @@ def test_a_series_that_is_left_out_is_said_and_forecast_from_its_file(run, wide,
     assert "\nb," in run("predict", tmp_path / "x.csv", "--model", tmp_path / "m").output
 
 
-def test_a_forecast_that_is_drawn_too_warns_once(run, wide, tmp_path):
+def test_a_forecast_that_is_drawn_too_is_made_once_and_warns_once(run, wide, tmp_path, monkeypatch):
     wide.to_csv(tmp_path / "x.csv")
     run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, "--val-size", "8")
+    made, behind = [], Model.behind
+    monkeypatch.setattr(Model, "behind", lambda *given, **named: made.append(1) or behind(*given, **named))
     said = run("predict", "--model", tmp_path / "m", "--level", "95", "--plot", tmp_path / "f.png").stderr
     assert said.count("intervals of 95 % need errors") == 1
     assert "Give fit a larger --val-size, or take a probabilistic loss such as --loss student_t." in said
     assert (tmp_path / "f.png").exists()
+    assert len(made) == 1
