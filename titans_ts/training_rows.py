@@ -94,17 +94,23 @@ def needs_all(panel: Panel, forecaster: "TitansForecaster") -> bool:
     return forecaster.multivariate or panel.layout == "matrix"
 
 
-def without_young(panel: Panel, forecaster: "TitansForecaster", val_size: int | None, before: Any = None) -> Panel:
-    """The panel of ``fit``, or of a backtest ``before`` a time, less the series that begin too late to train on, with a
-    warning. That of ``fit`` is whole where it :func:`needs_all`."""
+def without_young(panel: Panel, forecaster: "TitansForecaster", val_size: int | None) -> Panel:
+    """The panel of ``fit``, less the series that begin too late to train on, with a warning; whole where it
+    :func:`needs_all`."""
     h, least = forecaster.h, forecaster.input_size + forecaster.h
     check_length(panel, least, "input_size + h")
-    if before is None and needs_all(panel, forecaster):
+    if needs_all(panel, forecaster):
         return panel
-    found = older(panel, least, lambda rows: border_row(rows, least, h, val_size))
+    found = old_enough(panel, least, h, val_size)
     if young := beyond(panel.ids, found.ids):
-        then = "predict(df) forecasts them, given their rows." if before is None else ""
-        warn_of_young(young, before, smaller_validation(panel.named(young), least, h) + then)
+        enough = smaller_validation(panel.named(young), least, h)
+        warn_of_young(young, then=f"{enough}predict(df) forecasts them, given their rows.")
+    return found
+
+
+def old_enough(panel: Panel, least: int, h: int, val_size: int | None) -> Panel:
+    """The panel of the series that begin early enough for ``fit`` with this ``val_size`` (:func:`older`)."""
+    found = older(panel, least, lambda rows: border_row(rows, least, h, val_size))
     check_length(found, least, "input_size + h")
     return found
 
