@@ -209,7 +209,7 @@ def test_rows_may_be_left_out_between_pieces_as_inside_of_them(waves, tiny, to_l
         (slice(401, 410), ["a", "b"], r"must begin where the known ones end, at 2024-01-17 16:00:00, got .*17:00:00"),
         (slice(399, 410), ["a", "b"], "must begin where the known ones end"),
         (slice(400, 410), ["b"], r"series \['a', 'b'\], got \['b'\] \(without \['a'\]\)\. A series that ended can"),
-        (slice(400, 410), ["a", "b", "c"], r"got .* \(with the new \['c'\]\)\. New ones can be forecast by predict"),
+        (slice(400, 410), ["a", "b", "c"], r"got .* \(with the new \['c'\]\)\. Leave new ones out here: predict"),
     ],
 )
 def test_rows_that_do_not_follow_are_refused_and_nothing_is_changed(fitted, waves, rows, columns, says):
