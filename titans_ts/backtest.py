@@ -61,7 +61,8 @@ def backtest(
     for begin in range(0, len(cutoffs), every):
         mine = cutoffs[begin : begin + every]
         before, known = _known(whole, forecaster, mine[0], val_size)
-        model = clone(forecaster)._fit(before, columns, val_size)
+        model = clone(forecaster)
+        model._take(*model._learned(before, columns, val_size), left_out=[], seconds=None)
         frames.append(backtest_frame(model, known, mine, levels, fitted=len(before.values), library="pandas"))
     return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from titans_core.checks import at_least, below_one, positive
-from titans_core.train import TitansEstimator
+from titans_core.train import History, TitansEstimator
 from titans_ts import online
 from titans_ts.answer import Answer
 from titans_ts.arrays import forecast_arrays
@@ -195,20 +195,18 @@ class TitansForecaster(TitansEstimator):
         begin = time.perf_counter()
         given, columns = self._given(df, static_df)
         panel = without_young(given, self, val_size)
-        self._fit(panel, columns, val_size, checkpoint_dir, on_epoch)
-        self.left_out_ = beyond(given.ids, panel.ids)
-        self.seconds_ = time.perf_counter() - begin
-        return self
+        learned = self._learned(panel, columns, val_size, checkpoint_dir, on_epoch)
+        return self._take(*learned, left_out=beyond(given.ids, panel.ids), seconds=time.perf_counter() - begin)
 
-    def _fit(
+    def _learned(
         self,
         panel: Panel,
         columns: Columns,
         val_size: int | None,
         checkpoint_dir: str | Path | None = None,
         on_epoch: Callable[[int, float], None] | None = None,
-    ) -> Self:
-        """Train on a panel, whose values are filled; until that is done, what was fitted before stays."""
+    ) -> tuple[Model, Position, History, MemoryReport]:
+        """What a panel teaches, whose values are filled."""
         trained = train(self, panel, columns, val_size, checkpoint_dir, on_epoch)
         network, objective, table, border = trained.network, trained.objective, trained.table, trained.border
         memory, report = self._train_memory(
@@ -216,9 +214,20 @@ class TitansForecaster(TitansEstimator):
         )
         widening = widening_of(network, objective, table, border, trained.seed) if self.missing == "mask" else None
         model = Model(network, objective, trained.scaling, memory, widening)
-        self.position_, self.left_out_ = Position.after(model, trained.panel, table, border), []
-        self.model_, self.history_, self.memory_report_ = model, trained.history, report
-        self.n_features_in_ = panel.values.shape[1]
+        return model, Position.after(model, trained.panel, table, border), trained.history, report
+
+    def _take(
+        self,
+        model: Model,
+        position: Position,
+        history: History,
+        report: MemoryReport,
+        left_out: list[Any],
+        seconds: float | None,
+    ) -> Self:
+        """All that ``fit`` sets; until then, what was fitted before stays."""
+        self.model_, self.position_, self.history_, self.memory_report_ = model, position, history, report
+        self.left_out_, self.seconds_, self.n_features_in_ = left_out, seconds, len(self.mean_)
         return self
 
     def predict(

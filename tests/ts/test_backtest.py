@@ -148,7 +148,7 @@ def test_a_step_that_is_none_is_named(tiny_fitted, wide):
     ],
 )
 def test_a_level_that_cannot_be_given_is_told_before_training(tiny, wide, monkeypatch, settings, options, says):
-    monkeypatch.setattr(TitansForecaster, "_fit", lambda *args: pytest.fail("it trained"))
+    monkeypatch.setattr(TitansForecaster, "_learned", lambda *args: pytest.fail("it trained"))
     with pytest.raises(ValueError, match=says):
         tiny(**settings).cross_validation(wide, **options)
 
@@ -185,8 +185,8 @@ def test_a_series_that_is_too_young_for_a_cutoff_is_left_out_there(tiny, wide, t
 @pytest.mark.parametrize(("refit", "trainings"), [(0, 1), (False, 1), (np.False_, 1), (True, 4), (np.True_, 4), (3, 2)])
 def test_how_often_it_is_trained(tiny, wide, monkeypatch, refit, trainings):
     fits = []
-    fit = TitansForecaster._fit
-    monkeypatch.setattr(TitansForecaster, "_fit", lambda *a, **k: fits.append(1) or fit(*a, **k))
+    fit = TitansForecaster._learned
+    monkeypatch.setattr(TitansForecaster, "_learned", lambda *a, **k: fits.append(1) or fit(*a, **k))
     tiny().cross_validation(wide, n_windows=4, step_size=2, refit=refit)
     assert len(fits) == trainings
 
