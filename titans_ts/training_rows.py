@@ -18,7 +18,7 @@ EPOCH, LEAST, MOST = 100, 1200, 2000
 PART = 3
 SEVERAL = 10  # rows of a series that lie so many steps apart are no chance
 # windows of all series together in a batch, at least, where that is not more than so many of one series
-TOGETHER, LANES = 16, 1024
+TOGETHER, APART = 16, 1024
 
 
 def check_length(panel: Panel, least: int, what: str) -> None:
@@ -168,7 +168,7 @@ def warn_of_sparse(panel: Panel) -> None:
 
 def windows_in_batch(batch_size: int, series: int) -> int:
     """Windows of all series together, where ``batch_size`` is the number of windows of one series."""
-    return max(1, batch_size // series, min(TOGETHER, LANES // series))
+    return max(1, batch_size // series, min(TOGETHER, APART // series))
 
 
 def default_epochs(batches: int, together: bool) -> int:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["default_space", "plot_history", "plot_importance", "tune"]
 
-LEAST = 2  # rows of the shortest lookback that is searched
+SHORTEST = 2  # rows of the shortest lookback that is searched
 Space = Callable[["optuna.Trial", Mapping[str, Any]], dict[str, Any]]
 
 
@@ -90,7 +90,7 @@ def tune(
         at_least("val_size", val_size, 0)
         if val_size < base.h:
             raise ValueError(f"val_size={val_size}: trials are judged by at least h={base.h} rows.")
-    judged = _Judged.of(whole, base, val_size, LEAST)
+    judged = _Judged.of(whole, base, val_size, SHORTEST)
     searched = space or default_space
     if space and not _sets_lookback(space, judged.facts(base)):  # each trial has that of the forecaster
         judged = _Judged.of(whole, base, val_size, base.input_size)
@@ -152,7 +152,7 @@ class _Judged(NamedTuple):
             raise ValueError(
                 f"df has {rows} rows, the shortest series {trained + kept_back}: with val_size={kept_back} it has "
                 f"{max(0, trained)} to train on, but {lookback} of a lookback and h={h} are needed. Give more rows, "
-                f"or lower {'h' if lookback == LEAST else 'input_size or h'}."
+                f"or lower {'h' if lookback == SHORTEST else 'input_size or h'}."
             )
         return cls(panel, rows - border(rows), trained)
 

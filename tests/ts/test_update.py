@@ -97,7 +97,7 @@ def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
 
 @pytest.mark.parametrize(("lanes", "series"), [(1 << 15, 2), (30, 5)])
 def test_of_many_rows_at_once_only_the_forecasts_are_made_that_intervals_keep(tiny, waves, monkeypatch, lanes, series):
-    monkeypatch.setattr("titans_ts.intervals.LANES", lanes)
+    monkeypatch.setattr("titans_ts.intervals.SCORES", lanes)
     monkeypatch.setattr("titans_ts.intervals.WINDOWS", 6)
     frame = pd.concat([waves * (i + 1) for i in range(3)], axis=1).set_axis(list("abcdef"), axis=1).iloc[:, :series]
     models = [tiny(max_epochs=3).fit(frame.iloc[:400], val_size=8) for _ in range(2)]
