@@ -13,12 +13,12 @@ from titans_ts.exogenous import read_columns
 from titans_ts.intervals import NO_SCORES, Calibration, check_levels, column_names
 from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
-from titans_ts.panel import Panel, long_frame
+from titans_ts.panel import Panel, beyond, long_frame
 from titans_ts.reading import read_given
 from titans_ts.rolling import beginnings
 from titans_ts.scaling import tensor
 from titans_ts.spikes import without_wrong
-from titans_ts.training_rows import border_row, without_young
+from titans_ts.training_rows import border_row, old_enough, smaller_validation, warn_of_young
 from titans_ts.windows import Table, in_holes
 
 if TYPE_CHECKING:
@@ -57,10 +57,12 @@ def backtest(
     every = int(refit) or len(cutoffs)
     frames = []
     _check_levels(forecaster, levels, cutoffs[0], val_size)
+    _warn_of_young(whole, forecaster, cutoffs[::every], val_size)
     for begin in range(0, len(cutoffs), every):
         mine = cutoffs[begin : begin + every]
         before, known = _known(whole, forecaster, mine[0], val_size)
-        model = clone(forecaster)._fit(before, columns, val_size)
+        model = clone(forecaster)
+        model._take(*model._learned(before, columns, val_size), left_out=[], seconds=None)
         frames.append(backtest_frame(model, known, mine, levels, fitted=len(before.values), library="pandas"))
     return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
 
@@ -79,12 +81,26 @@ def _check_levels(forecaster: "TitansForecaster", levels: list[float], rows: int
     objective.nominal(torch.zeros(1, objective.outputs), levels[-1], 1)
 
 
+def _warn_of_young(whole: Panel, forecaster: "TitansForecaster", cutoffs: list[int], val_size: int | None) -> None:
+    """Says once which series begin too late for the trainings before these cutoffs: they are fewer from one to the
+    next."""
+    h, least = forecaster.h, forecaster.input_size + forecaster.h
+    first, *later = (whole.rows(None, cutoff) for cutoff in cutoffs)
+    young = beyond(first.ids, old_enough(first, least, h, val_size).ids)
+    if young:
+        still = sum(len(old_enough(panel, least, h, val_size).ids) < len(panel.ids) for panel in later)
+        more = f"In {still} of the {len(later)} trainings that follow some still are." if later else ""
+        enough = smaller_validation(first.named(young), least, h)
+        warn_of_young(young, whole.index[cutoffs[0]], enough + more)
+
+
 def _known(whole: Panel, forecaster: "TitansForecaster", cutoff: int, val_size: int | None) -> tuple[Panel, Panel]:
     """What is trained on before a cutoff, filled, of the series that begin early enough; and all rows of these, where
     what counts as wrong in the training counts so in the lookbacks, too."""
-    before = without_young(whole.rows(None, cutoff), forecaster, val_size, before=whole.index[cutoff])
-    rows, least = len(before.values), forecaster.input_size + forecaster.h
-    trained = without_wrong(before.filled(forecaster.missing), border_row(rows, least, forecaster.h, val_size))
+    h, least = forecaster.h, forecaster.input_size + forecaster.h
+    before = old_enough(whole.rows(None, cutoff), least, h, val_size)
+    rows = len(before.values)
+    trained = without_wrong(before.filled(forecaster.missing), border_row(rows, least, h, val_size))
     known = whole.named(before.ids)
     measured = np.where(np.isnan(before.values), np.nan, trained.values)
     return trained, replace(known, values=np.concatenate((measured, known.values[rows:])))

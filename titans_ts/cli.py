@@ -1,7 +1,6 @@
 """The forecaster from the command line, built on typer. ``python -m titans_ts --help`` explains it."""
 
 import json
-import warnings
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -187,13 +186,10 @@ def predict(
     ahead = None if future is None else _by_name(fitted, read_future_file(future, **_as_fitted(future, asked, kept)))
     facts = None if static is None else read_static_file(static, _as_fitted(static, asked, kept)["id"])
     facts = None if facts is None else _by_name(fitted, facts)
-    found = fitted.predict(frame, ahead, level or None, static_df=facts)
-    _write(found, out)
+    answer = fitted._answer(frame, ahead, level or None, facts)
+    _write(answer.frame(), out)
     if plot is not None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what there is to warn of, the forecast has warned of
-            picture = fitted.plot(frame, level=level or None, futr_df=ahead, static_df=facts)
-        _draw(picture, plot)
+        _draw(answer.picture(), plot)
 
 
 @app.command()

@@ -37,6 +37,7 @@ _OPTIONS = {
     "Pass the freq that the data has": "Name the step that the data has, --freq",
     "Pass freq, such as freq='h'": "Name the step, such as --freq h",
     "missing='interpolate' or 'mask'": "--missing interpolate or mask",
+    "missing='mask' or 'interpolate'": "--missing mask or interpolate",
     "missing='interpolate'": "--missing interpolate",
     "missing='mask'": "--missing mask",
     "in futr_df": "in a file, --future",
@@ -59,7 +60,12 @@ _OPTIONS = {
     "+ h =": "+ --horizon =",
     "or h.": "or --horizon.",
     "input_size": "--lookback",
+    "h=": "--horizon ",
+    "lower h.": "lower --horizon.",
     "predict(df) forecasts them, given their rows": "predict forecasts them, given a file of their rows",
+    "only predict(df) takes them": "only predict takes them, given a file of their rows",
+    "give predict(df) the rows of these series": "give predict a file of the rows of these series",
+    "of NaN if need be": "its cells empty if need be",
     "df": "the file",
 }
 # not where it is a part of a name, of a path, or in quotes

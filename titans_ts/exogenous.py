@@ -195,9 +195,10 @@ def read_future(
         known = futr_df["unique_id"].unique().tolist()
         if series not in known:
             more = "" if len(known) <= 8 else f" and {len(known) - 8} more"
+            silent = " Or give one row of each other one, of NaN if need be." if gaps else ""
             raise ValueError(
                 f"futr_df has no rows for series {series!r}: its series are {known[:8]}{more}. To forecast these "
-                "alone, give predict(df) the rows of these series."
+                f"alone, give predict(df) the rows of these series.{silent}"
             )
         lacks = f"finite {names[column]!r}" if wanted[row] in there else "row"
         whose, of_each = ("", "") if shared else (f" for series {series!r}", " of each series")

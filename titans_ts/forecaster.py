@@ -12,13 +12,14 @@ from torch import Tensor
 from typing_extensions import Self
 
 from titans_core.checks import at_least, below_one, positive
-from titans_core.train import TitansEstimator
+from titans_core.train import History, TitansEstimator
 from titans_ts import online
+from titans_ts.answer import Answer
 from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
 from titans_ts.exogenous import Columns, read_columns
 from titans_ts.frame import POLICIES, Freq
-from titans_ts.intervals import check_levels, column_names
+from titans_ts.intervals import check_levels
 from titans_ts.memory_training import MemoryReport, train_memory
 from titans_ts.model import Model, Position
 from titans_ts.objective import Objective, objective_of
@@ -194,20 +195,18 @@ class TitansForecaster(TitansEstimator):
         begin = time.perf_counter()
         given, columns = self._given(df, static_df)
         panel = without_young(given, self, val_size)
-        self._fit(panel, columns, val_size, checkpoint_dir, on_epoch)
-        self.left_out_ = beyond(given.ids, panel.ids)
-        self.seconds_ = time.perf_counter() - begin
-        return self
+        learned = self._learned(panel, columns, val_size, checkpoint_dir, on_epoch)
+        return self._take(*learned, left_out=beyond(given.ids, panel.ids), seconds=time.perf_counter() - begin)
 
-    def _fit(
+    def _learned(
         self,
         panel: Panel,
         columns: Columns,
         val_size: int | None,
         checkpoint_dir: str | Path | None = None,
         on_epoch: Callable[[int, float], None] | None = None,
-    ) -> Self:
-        """Train on a panel, whose values are filled; until that is done, what was fitted before stays."""
+    ) -> tuple[Model, Position, History, MemoryReport]:
+        """What a panel teaches, whose values are filled."""
         trained = train(self, panel, columns, val_size, checkpoint_dir, on_epoch)
         network, objective, table, border = trained.network, trained.objective, trained.table, trained.border
         memory, report = self._train_memory(
@@ -215,9 +214,20 @@ class TitansForecaster(TitansEstimator):
         )
         widening = widening_of(network, objective, table, border, trained.seed) if self.missing == "mask" else None
         model = Model(network, objective, trained.scaling, memory, widening)
-        self.position_, self.left_out_ = Position.after(model, trained.panel, table, border), []
-        self.model_, self.history_, self.memory_report_ = model, trained.history, report
-        self.n_features_in_ = panel.values.shape[1]
+        return model, Position.after(model, trained.panel, table, border), trained.history, report
+
+    def _take(
+        self,
+        model: Model,
+        position: Position,
+        history: History,
+        report: MemoryReport,
+        left_out: list[Any],
+        seconds: float | None,
+    ) -> Self:
+        """All that ``fit`` sets; until then, what was fitted before stays."""
+        self.model_, self.position_, self.history_, self.memory_report_ = model, position, history, report
+        self.left_out_, self.seconds_, self.n_features_in_ = left_out, seconds, len(self.mean_)
         return self
 
     def predict(
@@ -251,11 +261,7 @@ class TitansForecaster(TitansEstimator):
             NotFittedError: before ``fit``.
             ValueError: a bad frame, or levels that the model cannot give.
         """
-        h = self._fitted().h
-        levels = check_levels(level)
-        panel = self._asked(df, static_df)
-        values = self._continue(panel, futr_df, levels, from_start=df is not None)
-        return panel.output(panel.future(h), values, column_names(levels))
+        return self._answer(df, futr_df, level, static_df).frame()
 
     def update(self, new_df: Any) -> Self:
         """Take in new observations: the online memory learns them, and forecasts go on from their end.
@@ -428,35 +434,25 @@ class TitansForecaster(TitansEstimator):
             level: as in ``predict``; drawn as bands.
             futr_df, static_df: as in ``predict``.
         """
-        from titans_ts.plots import plot_forecast
-
-        h = self._fitted().h
+        self._fitted()
         if history is not None:
             at_least("history", history)
-        past = self._asked(df, static_df)
-        levels = check_levels(level)
-        values = self._continue(past, futr_df, levels, from_start=df is not None)
-        truth = None if actual is None else read_actual(self, actual, past)
-        return plot_forecast(past, past.future(h), values, levels, truth, series, history or 2 * h)
+        answer = self._answer(df, futr_df, level, static_df)
+        truth = None if actual is None else read_actual(self, actual, answer.past)
+        return answer.picture(truth, series, history)
 
-    def _asked(self, df: Any, static_df: Any) -> Panel:
-        """What a forecast goes on from: a frame, or what is known since ``fit``."""
-        if df is not None:
-            return read_known(self, df, static_df=static_df)
-        if static_df is not None:
+    def _answer(self, df: Any, futr_df: Any, level: list[float] | None, static_df: Any) -> Answer:
+        """What :meth:`predict` says and :meth:`plot` draws."""
+        config, levels = self._fitted(), check_levels(level)
+        if df is None and static_df is not None:
             raise ValueError("static_df is of the series of df, and df is None: the series of fit keep theirs.")
-        return self.context_
-
-    def _continue(self, panel: Panel, futr_df: Any, levels: list[float], from_start: bool) -> np.ndarray:
-        """The h steps behind a panel, and the bounds of each level: ``[h, N, 1 + 2 * len(levels)]``."""
-        config = self._fitted()
+        past = self.context_ if df is None else read_known(self, df, static_df=static_df)
         if config.together:
-            self._check_series(panel, "a multivariate model")
-        if config.masked:
-            panel = panel.padded_to(config.input_size)
-        check_length(panel, config.input_size, "input_size")
-        futr = ahead_of(panel, futr_df, config.h, self.scaling_.columns.futr, self.missing)
-        return self.model_.behind(panel, futr, levels, self.position_, from_start)
+            self._check_series(past, "a multivariate model")
+        padded = past.padded_to(config.input_size) if config.masked else past
+        check_length(padded, config.input_size, "input_size")
+        futr = ahead_of(padded, futr_df, config.h, self.scaling_.columns.futr, self.missing)
+        return Answer(past, levels, self.model_.behind(padded, futr, levels, self.position_, from_start=df is not None))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to the folder ``path`` (JSON and safetensors).

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-PART = 0.5  # of the lookbacks have one
+HOLED = 0.5  # of the lookbacks have one
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,13 @@ class Holes:
     stop: Tensor
 
     @classmethod
-    def drawn(cls, count: int, series: int, input_size: int, seed: int) -> "Holes":
-        """In :data:`PART` of the lookbacks; short ones are as likely as long ones, each by its order of magnitude. They
-        lie anywhere, and reach beyond either end as often as they would in a longer series."""
+    def at_random(cls, count: int, series: int, input_size: int, seed: int) -> "Holes":
+        """In :data:`HOLED` of the lookbacks; short ones are as likely as long ones, each by its order of magnitude.
+        They lie anywhere, and reach beyond either end as often as they would in a longer series."""
         rng = torch.Generator().manual_seed(seed)
         length = (input_size ** torch.rand(count, series, generator=rng)).round()
         begin = torch.rand(count, series, generator=rng) * (input_size + length) - length
-        length = length.masked_fill(torch.rand(count, series, generator=rng) >= PART, 0)
+        length = length.masked_fill(torch.rand(count, series, generator=rng) >= HOLED, 0)
         start, stop = (x.ceil().clamp(0, input_size).int() for x in (begin, begin + length))
         return cls(start, stop)
 

@@ -24,7 +24,7 @@ from titans_ts.ranks import SharedScores, reached_by_own
 
 VALUES = 1 << 25  # forecast at once to score them
 WINDOWS = 512  # origins whose scores are kept, at most
-LANES = 1 << 15  # scores kept of a step: of many series those of fewer origins
+SCORES = 1 << 15  # scores kept of a step: of many series those of fewer origins
 HALF_LIFE = WINDOWS / 2  # in origins; where fewer are kept, half of these
 SMALL = 5  # steps up to which scored origins are at a fifth of the hours and days or more
 _NEW = ((0, 0), (0, 1))  # one series more
@@ -134,7 +134,7 @@ def weights(ages: np.ndarray, N: int) -> np.ndarray:
 
 def kept_origins(N: int) -> int:
     """Of how many origins the scores of N series are kept."""
-    return max(1, min(WINDOWS, LANES // N))
+    return max(1, min(WINDOWS, SCORES // N))
 
 
 def scored_origins(begin: int, end: int, step: int, phase: int = 0) -> np.ndarray:

@@ -200,7 +200,7 @@ class Panel:
         """
         if newer.ids != self.ids:
             way = (
-                "New ones can be forecast by predict(df), or learned by another fit."
+                "Leave new ones out here: predict(df) forecasts them, given their rows, and another fit learns them."
                 if beyond(newer.ids, self.ids)
                 else "A series that ended can be left out with missing='mask' or 'interpolate'."
             )

@@ -53,8 +53,8 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "loss": model.model_.objective.name,
         "history": {"epochs": model.history_.epochs, "best_epoch": model.history_.best_epoch},
         "memory_report": asdict(model.memory_report_),
-        "left_out": [i.item() if isinstance(i, np.generic) else i for i in getattr(model, "left_out_", [])],
-        "seconds": getattr(model, "seconds_", None),
+        "left_out": [i.item() if isinstance(i, np.generic) else i for i in model.left_out_],
+        "seconds": model.seconds_,
         "calibration": None
         if model.calibration_ is None
         else {"step": model.calibration_.step, "phase": model.calibration_.phase},
@@ -148,10 +148,7 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
     deviation, profile = tensors["deviation"].numpy(), tensors["profile"].numpy()
     units = Units(mean, scale, deviation, profile, limits.numpy(), columns.profile)
     scaling = Scaling(columns, units, _column_units(parts["scaling"], len(mean)))
-    model.model_ = Model(network, objective_of(learned["loss"]), scaling, memory, tensors.get("widening"))
-    model.history_, model.memory_report_ = History(**learned["history"]), MemoryReport(**learned["memory_report"])
-    model.left_out_ = learned.get("left_out", [])
-    model.n_features_in_, model.seconds_ = len(mean), learned["seconds"]
+    found = Model(network, objective_of(learned["loss"]), scaling, memory, tensors.get("widening"))
     calibration = None
     if "calibration" in tensors:
         scores = tensors["calibration"].numpy()
@@ -168,7 +165,9 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         row: _of_all(by, len(mean)) for row, by in known if calibration and len(calibration.origins(row, row + 1))
     }
     stood = [_stream(stream, streams[str(i)]) for i, stream in enumerate(learned["streams"])]
-    model.position_ = Position(panel, learned["rows"], stood, calibration, pending)
+    position = Position(panel, learned["rows"], stood, calibration, pending)
+    history, report = History(**learned["history"]), MemoryReport(**learned["memory_report"])
+    model._take(found, position, history, report, learned.get("left_out", []), learned["seconds"])
 
 
 def _by_series(scores: np.ndarray, step: int, each: int, N: int, last: int) -> Calibration:

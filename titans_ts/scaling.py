@@ -49,7 +49,7 @@ class Units:
     cycles: tuple[str, ...] = ()
 
     @property
-    def told(self) -> np.ndarray:
+    def error_unit(self) -> np.ndarray:
         """What an error in units of the network is multiplied by to be one in units of the deviation, ``[N]``."""
         return self.scale / self.deviation
 

@@ -22,7 +22,7 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
     """
     config = model.network.config
     model.scaling.warn_of(panel)
-    whole, told = model.scaling.table(panel.filled(missing)), tensor(model.scaling.units.told)
+    whole, unit = model.scaling.table(panel.filled(missing)), tensor(model.scaling.units.error_unit)
     (T, N), together = panel.values.shape, config.together
     total = count = 0.0
     origins, steps = torch.arange(config.input_size, T - config.h + 1), torch.arange(config.h)[:, None]
@@ -34,7 +34,7 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
             truth = table.truth.behind(part[:, None, None], steps, torch.arange(len(series)), together)
             point = model.rolling(table, part).point
             begun = beginnings(model.network, table.values) <= part[:, None] - config.input_size
-            error = (point - truth).abs() * told[series]
+            error = (point - truth).abs() * unit[series]
             known = truth.isfinite() & begun[:, None]
             if not error[known].isfinite().all():
                 raise FloatingPointError("some forecasts are not finite, and have no error: fit the model again.")

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from titans_core.train import History, TrainingOptions, borrowed_randomness, digest, train_network
 from titans_core.train.batches import loader
 from titans_ts.exogenous import Columns
-from titans_ts.holes import PART
+from titans_ts.holes import HOLED
 from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.panel import Panel
 from titans_ts.rolling import windows_at_once
@@ -92,7 +92,7 @@ def train(
     scaling.warn_of(panel, since=border)
     table = scaling.table(panel)
     if columns.profile:  # errors are told in one unit, whatever the settings
-        table = replace(table, unit=tensor(scaling.units.told))
+        table = replace(table, unit=tensor(scaling.units.error_unit))
     objective = objective_of(forecaster.loss)
     seed = forecaster._seed()
     with borrowed_randomness(seed):
@@ -145,7 +145,7 @@ def _identity(forecaster: "TitansForecaster", panel: Panel, val_size: int) -> di
     """What else must be the same for a checkpoint to be gone on from."""
     params = {name: getattr(forecaster, name) for name in forecaster._get_param_names() if name not in _NOT_COMPARED}
     data = digest(panel.values, panel.hist, panel.futr, panel.stat)
-    holes = {"holes": PART} if forecaster.missing == "mask" else {}  # it made none up until 2026-11-25
+    holes = {"holes": HOLED} if forecaster.missing == "mask" else {}  # it made none up until 2026-11-25
     return {"data": data, "time": panel.clock(), "val_size": val_size, **params, **holes}
 
 

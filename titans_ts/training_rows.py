@@ -1,12 +1,13 @@
 """Which rows of a panel train, which validate, and for how long."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from titans_core.checks import at_least
 from titans_datasets.warn import warn_caller
-from titans_ts.panel import Panel
+from titans_ts.panel import Panel, beyond
 
 if TYPE_CHECKING:
     from titans_ts.forecaster import TitansForecaster
@@ -17,7 +18,7 @@ EPOCH, LEAST, MOST = 100, 1200, 2000
 PART = 3
 SEVERAL = 10  # rows of a series that lie so many steps apart are no chance
 # windows of all series together in a batch, at least, where that is not more than so many of one series
-TOGETHER, LANES = 16, 1024
+TOGETHER, APART = 16, 1024
 
 
 def check_length(panel: Panel, least: int, what: str) -> None:
@@ -61,19 +62,22 @@ def border_of(panel: Panel, input_size: int, h: int, val_size: int | None) -> in
     return border
 
 
-def old_enough(
-    panel: Panel, input_size: int, h: int, val_size: int | None, before: Any = None, then: str = ""
-) -> list[int]:
-    """The series that begin early enough to train on, by number; all of them where none does: training says then what
-    they lack. Warns of the others as :func:`warn_of_young` does; raises as :func:`border_of` where no panel has enough.
+def older(panel: Panel, least: int, border: Callable[[int], int]) -> Panel:
+    """The panel of the series that have ``least`` rows to train on, and no further than they go; all of it where none
+    has: training says then what they lack.
+
+    Args:
+        panel: whose series are counted from their first values.
+        least: rows, from there to the border.
+        border: of a panel of so many rows, the row that validation begins at.
     """
-    every, least = range(len(panel.ids)), input_size + h
-    border = border_row(len(panel.values), least, h, val_size)
-    old = np.flatnonzero(_rows_before(panel, border) >= least).tolist() or list(every)
-    young = panel.of_series(sorted(set(every) - set(old)))
-    if young.ids:
-        warn_of_young(young.ids, before, smaller_validation(young, least, h) + then)
-    return old
+    rows = len(panel.values)
+    old = np.flatnonzero(_rows_before(panel, border(rows)) >= least).tolist()
+    if len(old) in (0, len(panel.ids)):
+        return panel
+    panel = _of_some(panel, old)
+    # of fewer rows more series are young
+    return panel if len(panel.values) in (rows, *range(least)) else older(panel, least, border)
 
 
 def warn_of_young(ids: list[Any], before: Any = None, then: str = "") -> None:
@@ -90,22 +94,28 @@ def needs_all(panel: Panel, forecaster: "TitansForecaster") -> bool:
     return forecaster.multivariate or panel.layout == "matrix"
 
 
-def without_young(panel: Panel, forecaster: "TitansForecaster", val_size: int | None, before: Any = None) -> Panel:
-    """The panel of ``fit``, or of a backtest ``before`` a time, less the series that begin too late to train on. That
-    of ``fit`` is whole where it :func:`needs_all`."""
-    check_length(panel, forecaster.input_size + forecaster.h, "input_size + h")
-    if before is None and needs_all(panel, forecaster):
+def without_young(panel: Panel, forecaster: "TitansForecaster", val_size: int | None) -> Panel:
+    """The panel of ``fit``, less the series that begin too late to train on, with a warning; whole where it
+    :func:`needs_all`."""
+    h, least = forecaster.h, forecaster.input_size + forecaster.h
+    check_length(panel, least, "input_size + h")
+    if needs_all(panel, forecaster):
         return panel
-    then = "predict(df) forecasts them, given their rows." if before is None else ""
-    old = old_enough(panel, forecaster.input_size, forecaster.h, val_size, before, then)
-    if len(old) == len(panel.ids):
-        return panel
-    rows, panel = len(panel.values), of_some(panel, old)
-    # of fewer rows more series are young
-    return panel if rows == len(panel.values) else without_young(panel, forecaster, val_size, before)
+    found = old_enough(panel, least, h, val_size)
+    if young := beyond(panel.ids, found.ids):
+        enough = smaller_validation(panel.named(young), least, h)
+        warn_of_young(young, then=f"{enough}predict(df) forecasts them, given their rows.")
+    return found
 
 
-def of_some(panel: Panel, series: list[int]) -> Panel:
+def old_enough(panel: Panel, least: int, h: int, val_size: int | None) -> Panel:
+    """The panel of the series that begin early enough for ``fit`` with this ``val_size`` (:func:`older`)."""
+    found = older(panel, least, lambda rows: border_row(rows, least, h, val_size))
+    check_length(found, least, "input_size + h")
+    return found
+
+
+def _of_some(panel: Panel, series: list[int]) -> Panel:
     """The panel of some series, and no further than they go."""
     panel = panel.of_series(series)
     return panel.rows(None, 1 + int(np.flatnonzero(np.isfinite(panel.measured).any(axis=1))[-1]))
@@ -158,7 +168,7 @@ def warn_of_sparse(panel: Panel) -> None:
 
 def windows_in_batch(batch_size: int, series: int) -> int:
     """Windows of all series together, where ``batch_size`` is the number of windows of one series."""
-    return max(1, batch_size // series, min(TOGETHER, LANES // series))
+    return max(1, batch_size // series, min(TOGETHER, APART // series))
 
 
 def default_epochs(batches: int, together: bool) -> int:

@@ -9,9 +9,8 @@ URL of a database server). Past that: Ray Tune by :class:`titans_ts.nixtla.AutoT
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from sklearn.base import clone
 
 from titans_core.checks import at_least
@@ -21,14 +20,14 @@ from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
 from titans_ts.panel import Panel, beyond
 from titans_ts.training import train
-from titans_ts.training_rows import needs_all, of_some, warn_of_young
+from titans_ts.training_rows import needs_all, older, warn_of_young
 
 if TYPE_CHECKING:
     import optuna
 
 __all__ = ["default_space", "plot_history", "plot_importance", "tune"]
 
-LEAST = 2  # rows of the shortest lookback that is searched
+SHORTEST = 2  # rows of the shortest lookback that is searched
 Space = Callable[["optuna.Trial", Mapping[str, Any]], dict[str, Any]]
 
 
@@ -59,8 +58,11 @@ def tune(
         timeout: seconds after which no trial begins.
         space: ``(trial, facts) -> settings``, without ``h`` and ``loss``, by which the error is measured; default
             :func:`default_space`. ``facts`` has ``rows`` (of the shortest series, before the validation rows; one
-            without rows to train on is left out, with a warning), ``h`` and ``may_add_calendar``.
-        val_size: rows at the end that trials are judged by; default: a fifth, at least ``h``.
+            without rows to train on is left out, with a warning), ``h`` and ``may_add_calendar``. It is asked once
+            before the first trial, whether it chooses ``input_size``: if not, that of ``forecaster`` says what is left
+            out.
+        val_size: rows at the end that trials are judged by; default: a fifth, less where too few would be left to train
+            on, at least ``h``.
         static_df: as in ``fit``.
         storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. A study that is there goes on.
         study_name: of the study in the storage.
@@ -88,21 +90,13 @@ def tune(
         at_least("val_size", val_size, 0)
         if val_size < base.h:
             raise ValueError(f"val_size={val_size}: trials are judged by at least h={base.h} rows.")
-    panel, val_size, trained = _judged(whole, base, val_size)
+    judged = _Judged.of(whole, base, val_size, SHORTEST)
+    searched = space or default_space
+    if space and not _sets_lookback(space, judged.facts(base)):  # each trial has that of the forecaster
+        judged = _Judged.of(whole, base, val_size, base.input_size)
+    panel, val_size, facts = judged.panel, judged.val_size, judged.facts(base)
     if young := beyond(whole.ids, panel.ids):
         warn_of_young(young, then="No trial learns from them or is judged by them.")
-    rows = len(panel.values)
-    facts = {
-        "rows": int(trained.min()),
-        "h": base.h,
-        "may_add_calendar": not isinstance(panel.freq, int) and base.exogenous is None,
-    }
-    if facts["rows"] < base.h + LEAST:
-        raise ValueError(
-            f"df has {rows} rows, the shortest series {facts['rows'] + val_size}: with val_size={val_size} and "
-            f"h={base.h} none is left to train on."
-        )
-    searched = space or default_space
     fixed = {k: str(v) for k, v in base.get_params().items() if k not in ("verbose", "device", "random_state")}
     data = digest(whole.values, whole.hist, whole.futr, whole.stat)
     identity = {"data": data, "time": str(whole.clock()), "val_size": str(val_size), **fixed}
@@ -112,7 +106,7 @@ def tune(
     def judge(model: TitansForecaster, trial: "optuna.Trial") -> float:
         given, columns = model._given(df, static_df)
         if young:
-            given = given.named(panel.ids).rows(None, rows)
+            given = given.named(panel.ids).rows(None, len(panel.values))
         return train(model, given, columns, val_size, on_epoch=report_to(trial)).val_loss
 
     best = best_of(
@@ -129,19 +123,50 @@ def tune(
     return best.set_params(verbose=shown)
 
 
-def _judged(panel: Panel, base: TitansForecaster, val_size: int | None) -> tuple[Panel, int, np.ndarray]:
-    """The panel of the series that have rows to train on, and no further than they go; how many rows trials are judged
-    by; and how many each series has before these."""
-    rows = len(panel.values)
-    kept_back = max(base.h, rows // 5) if val_size is None else val_size
-    trained = rows - kept_back - panel.first_rows
-    kept = np.flatnonzero(trained >= base.h + LEAST)
-    if len(kept) in (0, len(trained)) or needs_all(panel, base):
-        return panel, kept_back, trained
-    some = of_some(panel, kept.tolist())
-    if len(some.values) == rows:
-        return some, kept_back, trained[kept]
-    return _judged(some, base, val_size)
+class _Judged(NamedTuple):
+    """What trials are judged on.
+
+    Attributes:
+        panel: the series that have rows to train on, and no further than they go.
+        val_size: rows at the end that trials are judged by.
+        rows: how many the shortest series has before these.
+    """
+
+    panel: Panel
+    val_size: int
+    rows: int
+
+    @classmethod
+    def of(cls, whole: Panel, base: TitansForecaster, val_size: int | None, lookback: int) -> "_Judged":
+        """``val_size`` is a fifth by default, or as much as leaves enough to train on, at least ``h``."""
+        h, least = base.h, lookback + base.h
+
+        def border(rows: int) -> int:
+            return rows - (max(h, min(rows // 5, rows - least)) if val_size is None else val_size)
+
+        panel = whole if needs_all(whole, base) else older(whole, least, border)
+        rows = len(panel.values)
+        trained = int((border(rows) - panel.first_rows).min())
+        if trained < least:
+            kept_back = rows - border(rows)
+            raise ValueError(
+                f"df has {rows} rows, the shortest series {trained + kept_back}: with val_size={kept_back} it has "
+                f"{max(0, trained)} to train on, but {lookback} of a lookback and h={h} are needed. Give more rows, "
+                f"or lower {'h' if lookback == SHORTEST else 'input_size or h'}."
+            )
+        return cls(panel, rows - border(rows), trained)
+
+    def facts(self, base: TitansForecaster) -> dict[str, Any]:
+        """What a space is told."""
+        may = not isinstance(self.panel.freq, int) and base.exogenous is None
+        return {"rows": self.rows, "h": base.h, "may_add_calendar": may}
+
+
+def _sets_lookback(space: Space, facts: Mapping[str, Any]) -> bool:
+    """Whether a space chooses the lookback, by what it says to a trial that is none of the study."""
+    trial = open_study(None, "lookback", {}, random_state=0).ask()
+    settings = _comparable(space(trial, facts))
+    return not isinstance(settings, Mapping) or "input_size" in settings
 
 
 def _comparable(settings: dict[str, Any]) -> dict[str, Any]:

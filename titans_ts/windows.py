@@ -133,7 +133,7 @@ class Windows(Dataset):
     def holed(self, seed: int) -> "Windows":
         """With holes made up in the lookbacks."""
         series = self.table.values.shape[1] if self.series is None else 1
-        holes = Holes.drawn(len(self), series, self.input_size, seed)
+        holes = Holes.at_random(len(self), series, self.input_size, seed)
         return Windows(self.table, self.input_size, self.h, self.origins, self.series, holes)
 
     def __getitem__(self, index: list[int]) -> Batch:

@@ -17,6 +17,7 @@ from titans_core.train.tune import open_study
 from titans_ts import TitansForecaster, naive
 from titans_ts.cli import Loss, Missing, app
 from titans_ts.frame import POLICIES
+from titans_ts.model import Model
 from titans_ts.naive import with_naive
 from titans_ts.objective import LOSSES, DecayingError
 
@@ -330,6 +331,24 @@ def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
     assert "is no series: name it, --time." in said(wide.assign(date="2024-05-01"))
 
 
+def test_series_that_were_added_or_dropped_are_told_of_by_files(run, wide, to_long, tmp_path):
+    long = to_long(wide).assign(warm=np.tile(np.arange(120.0) % 24, 3))
+    ahead = long.assign(ds=long["ds"] + pd.Timedelta("120h"))
+    others = ahead.assign(unique_id=ahead["unique_id"] + "!")
+    rows = {"x": long, "two": ahead[ahead["unique_id"] != "b"], "four": others}
+    for name, frame in rows.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    stored = ["--model", tmp_path / "m"]
+    run("fit", tmp_path / "x.csv", *stored, *SMALL, "--futr", "warm", "--missing", "mask")
+    said = run("predict", *stored, "--future", tmp_path / "two.csv", code=1).stderr
+    assert "To forecast these alone, give predict a file of the rows of these series. Or give one row of each" in said
+    assert said.endswith(" other one, its cells empty if need be.\n")
+    said = run("update", tmp_path / "four.csv", *stored, code=1).stderr
+    assert "Leave new ones out here: predict forecasts them, given a file of their rows, and another fit learns" in said
+    said = run("update", tmp_path / "x.csv", *stored, code=1).stderr
+    assert "rows may be left out with --missing mask or interpolate." in said
+
+
 def test_a_column_that_is_not_read_is_told_how_to_be_named(run, wide, to_long, tmp_path):
     to_long(wide).assign(price=1.0).to_csv(tmp_path / "x.csv", index=False)
     said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL).stderr
@@ -400,6 +419,8 @@ def test_a_backtest_reads_its_frame_once_for_all_that_needs_no_model(run, wide_f
         (["backtest", *SMALL, "--level", "80", "--val-size", "0"], "such as --loss quantile\\."),
         (["fit", *SMALL, "--model", "m", "--checkpoint", "c", "--loss", "mse"], "Give another --checkpoint,"),
         (["tune", *SMALL[:2], "--model", "m", "--storage", "s.db"], "Give another --storage\\."),
+        (["fit", *SMALL, "--model", "m", "--val-size", "2"], "--val-size 2 of 120 rows: .* at least --horizon 4 rows"),
+        (["tune", *SMALL[:2], "--model", "m", "--val-size", "118"], "and --horizon 4 are needed.* lower --horizon\\."),
         (["fit", *SMALL, "--model", "m", "--multivariate"], "--multivariate needs .* or leave out --multivariate\\."),
     ],
     ids=lambda x: x[0] if isinstance(x, list) else "",
@@ -504,7 +525,7 @@ def test_a_warning_is_said_in_words_and_in_the_names_of_options(run, wide, tmp_p
     wide.iloc[:18].to_csv(tmp_path / "short.csv")
     result = run("fit", tmp_path / "short.csv", "--model", tmp_path / "m", *SMALL)
     said = result.stderr
-    assert "Warning: 18 rows are too few to keep h=4 of them for validation" in said
+    assert "Warning: 18 rows are too few to keep --horizon 4 of them for validation" in said
     assert "or --val-size 0 to silence this." in said
     assert ".py" not in said
 
@@ -518,10 +539,13 @@ def test_a_series_that_is_left_out_is_said_and_forecast_from_its_file(run, wide,
     assert "\nb," in run("predict", tmp_path / "x.csv", "--model", tmp_path / "m").output
 
 
-def test_a_forecast_that_is_drawn_too_warns_once(run, wide, tmp_path):
+def test_a_forecast_that_is_drawn_too_is_made_once_and_warns_once(run, wide, tmp_path, monkeypatch):
     wide.to_csv(tmp_path / "x.csv")
     run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, "--val-size", "8")
+    made, behind = [], Model.behind
+    monkeypatch.setattr(Model, "behind", lambda *given, **named: made.append(1) or behind(*given, **named))
     said = run("predict", "--model", tmp_path / "m", "--level", "95", "--plot", tmp_path / "f.png").stderr
     assert said.count("intervals of 95 % need errors") == 1
     assert "Give fit a larger --val-size, or take a probabilistic loss such as --loss student_t." in said
     assert (tmp_path / "f.png").exists()
+    assert len(made) == 1

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from titans_ts import TitansForecaster
-from titans_ts.holes import PART, Holes
+from titans_ts.holes import HOLED, Holes
 from titans_ts.widening import SHARES, widened
 from titans_ts.windows import Table, Windows, stale_parts, unknown_parts
 from titans_ts.young import Others
@@ -32,16 +32,16 @@ def masked(waves):
 
 
 def test_a_part_of_the_lookbacks_has_a_hole_of_any_length_anywhere():
-    holes = Holes.drawn(20_000, 2, 48, seed=3)
+    holes = Holes.at_random(20_000, 2, 48, seed=3)
     length = holes.stop - holes.start
-    assert (length > 0).float().mean() == pytest.approx(PART, abs=0.02)  # a few lie beyond the lookback
+    assert (length > 0).float().mean() == pytest.approx(HOLED, abs=0.02)  # a few lie beyond the lookback
     assert (holes.start >= 0).all()
     assert (holes.stop <= 48).all()
     assert length.unique().tolist()[:48] == list(range(48))
     assert (length[:, 0] != length[:, 1]).float().mean() > 0.5
     at_the_edge = [(edge & (length > 0)).float().mean() for edge in (holes.start == 0, holes.stop == 48)]
     assert all(0.05 < part < 0.2 for part in at_the_edge), at_the_edge
-    again, other = Holes.drawn(20_000, 2, 48, seed=3), Holes.drawn(20_000, 2, 48, seed=4)
+    again, other = Holes.at_random(20_000, 2, 48, seed=3), Holes.at_random(20_000, 2, 48, seed=4)
     assert torch.equal(holes.start, again.start)
     assert not torch.equal(holes.start, other.start)
 

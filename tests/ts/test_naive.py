@@ -43,6 +43,15 @@ def test_each_step_is_as_it_was_whole_seasons_before_the_cutoff(wide):
     np.testing.assert_array_equal(last["SeasonalNaive"], np.repeat(wide.iloc[79].to_numpy(), 30))
 
 
+def test_days_that_are_closed_are_no_rows_of_a_season_where_the_step_says_so():
+    step = CustomBusinessDay(holidays=["2020-01-08"])
+    index = pd.date_range("2020-01-02", periods=40, freq=step, name="ds")
+    frame = pd.DataFrame({"a": np.arange(40.0)}, index=index)
+    found = asked(frame, 5, 3)
+    assert with_naive(found, frame, freq=step)["SeasonalNaive"].tolist() == [1, 2, 3]  # five rows before
+    np.testing.assert_array_equal(with_naive(found, frame)["SeasonalNaive"], [2, 3, np.nan])  # a week, closed days too
+
+
 def meters(freq="h", noise=0.1, weekend=0.0):
     """Six weeks of two offices: a load by day, and how much of it there is on Saturdays and Sundays."""
     steps = pd.date_range("2024-01-01", "2024-02-12", freq=freq, inclusive="left", name="ds")

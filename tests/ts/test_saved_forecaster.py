@@ -265,7 +265,7 @@ def test_of_more_origins_than_are_kept_now_those_a_few_steps_apart_are_read(tiny
     tensors["calibration"] = torch.tensor(scores[:, :, [0, 2]].transpose(0, 2, 1).reshape(-1, 4, 1))
     learned["calibration"], loaded = [1, 2], TitansForecaster()
     monkeypatch.setattr("titans_ts.saved._once_scored", lambda N, count: np.array([0, 2]))
-    monkeypatch.setattr("titans_ts.intervals.LANES", 30)  # ten of three series
+    monkeypatch.setattr("titans_ts.intervals.SCORES", 30)  # ten of three series
     unpack(loaded, learned, tensors)
     kept = loaded.calibration_
     assert (kept.step, kept.origins(80, 117).tolist()[-10:]) == (3, list(range(89, 117, 3)))

@@ -272,7 +272,10 @@ def test_the_default_space_fits_the_data(wide, tiny):
 
 
 def test_what_cannot_be_searched_is_said(tiny, wide):
-    with pytest.raises(ValueError, match="none is left to train on"):
+    with pytest.raises(
+        ValueError,
+        match=r"with val_size=118 it has 2 to train on, but 2 of a lookback and h=4 are needed.* or lower h\.",
+    ):
         tune(wide, tiny(), val_size=118, verbose=0)
     with pytest.raises(ValueError, match="NaN in series 'a'"):
         tune(wide.mask(np.eye(120, 3, dtype=bool)), tiny(), verbose=0)
@@ -327,6 +330,21 @@ def test_a_series_without_rows_to_train_on_is_left_out_of_a_search(tiny, wide, t
     assert [t.value for t in found.study_.trials] == [t.value for t in alone.study_.trials]
     assert found.left_out_ == ["b"]
     pd.testing.assert_frame_equal(found.predict(), alone.predict())
+
+
+def test_where_no_trial_chooses_a_lookback_a_search_takes_what_fit_takes(tiny, wide, to_long):
+    def space(trial, facts):
+        return {"dropout": trial.suggest_float("dropout", 0.0, 0.5)}
+
+    base, long = tiny(max_epochs=1), to_long(wide)
+    frame = long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[88])]  # 8 rows before the last fifth
+    with pytest.warns(UserWarning, match=r"\['b'\]\. No trial learns from them or is judged by them\."):
+        found = tune(frame, base, space=space, n_trials=1, random_state=0, verbose=0)
+    assert (found.left_out_, found.study_.best_trial.number) == (["b"], 0)
+    base.set_params(input_size=24)  # a fifth of the rows, 6, would leave one too few to train on
+    assert tune(wide.iloc[:33], base, space=space, n_trials=1, verbose=0).calibration_ is not None
+    with pytest.raises(ValueError, match=r"it has 27 to train on, but 24 of a lookback and h=4 .* lower input_size or"):
+        tune(wide.iloc[:31], base, space=space, n_trials=1, verbose=0)
 
 
 def test_a_space_is_told_what_the_shortest_series_has_and_whether_a_calendar_may_be_added(tiny, wide, to_long):
@@ -388,7 +406,7 @@ def test_without_young_series_a_search_goes_no_further_than_the_others(tiny, wid
 
     with pytest.warns(UserWarning, match=r"left out: \['c'\]"):
         found = tune(frame, base, n_trials=1, space=space, val_size=31, verbose=0)
-    assert seen == [60]
+    assert seen == [60, 60]  # before the trial it is asked whether it chooses a lookback
     assert found.left_out_ == ["c"]
     alone = tune(frame[frame["unique_id"] != "c"], base, n_trials=1, space=space, val_size=31, verbose=0)
     assert found.study_.best_value == alone.study_.best_value

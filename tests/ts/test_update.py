@@ -97,7 +97,7 @@ def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
 
 @pytest.mark.parametrize(("lanes", "series"), [(1 << 15, 2), (30, 5)])
 def test_of_many_rows_at_once_only_the_forecasts_are_made_that_intervals_keep(tiny, waves, monkeypatch, lanes, series):
-    monkeypatch.setattr("titans_ts.intervals.LANES", lanes)
+    monkeypatch.setattr("titans_ts.intervals.SCORES", lanes)
     monkeypatch.setattr("titans_ts.intervals.WINDOWS", 6)
     frame = pd.concat([waves * (i + 1) for i in range(3)], axis=1).set_axis(list("abcdef"), axis=1).iloc[:, :series]
     models = [tiny(max_epochs=3).fit(frame.iloc[:400], val_size=8) for _ in range(2)]
@@ -209,7 +209,7 @@ def test_rows_may_be_left_out_between_pieces_as_inside_of_them(waves, tiny, to_l
         (slice(401, 410), ["a", "b"], r"must begin where the known ones end, at 2024-01-17 16:00:00, got .*17:00:00"),
         (slice(399, 410), ["a", "b"], "must begin where the known ones end"),
         (slice(400, 410), ["b"], r"series \['a', 'b'\], got \['b'\] \(without \['a'\]\)\. A series that ended can"),
-        (slice(400, 410), ["a", "b", "c"], r"got .* \(with the new \['c'\]\)\. New ones can be forecast by predict"),
+        (slice(400, 410), ["a", "b", "c"], r"got .* \(with the new \['c'\]\)\. Leave new ones out here: predict"),
     ],
 )
 def test_rows_that_do_not_follow_are_refused_and_nothing_is_changed(fitted, waves, rows, columns, says):
