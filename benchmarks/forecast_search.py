@@ -54,6 +54,14 @@ def forecaster(calendar: bool, multivariate: bool, profile: bool, dropout: float
     )
 
 
+def ensemble(profiles: list[bool], recipes: list[int], **settings: Any) -> Any:
+    """The ensemble of a cell: the same forecaster with a profile and without."""
+    from titans_ts import TitansEnsemble
+
+    pairs = zip(profiles, recipes, strict=True)
+    return TitansEnsemble([forecaster(profile=profile, recipe=recipe, **settings) for profile, recipe in pairs])
+
+
 def recipe_of(trainings: int, profile: bool) -> int:
     """The recipe of trainings here (RECIPE) or by default (TRAINED), with a profile or without."""
     return trainings + TOLD * profile
@@ -76,6 +84,17 @@ def chosen(dataset: str) -> dict[str, Any] | None:
     settings, missing = _asked(dataset)
     found = dict(zip(NAMES, settings, strict=True))
     return None if missing else {**found, "recipe": recipe_of(TRAINED, found["profile"])}
+
+
+def of_both(dataset: str) -> dict[str, Any] | None:
+    """The chosen settings, with a profile and without: of an ensemble, which need not choose."""
+    settings = chosen(dataset)
+    if settings is None:
+        return None
+    profiles = [False, True]
+    recipes = [recipe_of(TRAINED, profile) for profile in profiles]
+    kept = {name: settings[name] for name in NAMES if name != "profile"}
+    return {**kept, "profiles": profiles, "recipes": recipes}
 
 
 def chosen_lookback(dataset: str) -> int | None:

@@ -4,7 +4,8 @@
 
 The lookback is 96; with ``--searched``, of the forecaster, the one that ``forecast_search.py --lookbacks`` chose.
 Settings of the forecaster are those that ``forecast_search.py`` chooses on validation rows and in a rehearsal; what it
-has not asked yet is asked first. Peers, models of neuralforecast, have those of public scripts (``table3_peers.py``)
+has not asked yet is asked first. "ensemble" is the mean of two such forecasters, one with a profile of the day and one
+without. Peers, models of neuralforecast, have those of public scripts (``table3_peers.py``)
 and one seed; "last-value" repeats the last value. ``--sets ECL traffic`` runs the forecaster on the large ones, where
 they can be loaded. Cells that are done are skipped, and several processes share the work.
 """
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from cells import work
-from forecast_search import LARGE, LOOKBACKS, SETS, chosen, chosen_lookback, forecaster, search
+from forecast_search import LARGE, LOOKBACKS, SETS, chosen, chosen_lookback, ensemble, forecaster, of_both, search
 from records import RESULTS
 from table3_peers import HORIZONS, SCRIPTS, run_peer
 from table3_peers import settings as settings_of_peer
@@ -24,7 +25,8 @@ from table3_peers import settings as settings_of_peer
 FILE = RESULTS / "forecast_table3.jsonl"
 FIELDS = ("model", "dataset", "input_size", "h", "seed", "settings")
 LAST_VALUE = "last-value"
-MODELS = ("titans", LAST_VALUE, *SCRIPTS)
+OURS = {"titans": (chosen, forecaster), "ensemble": (of_both, ensemble)}  # settings of a set, and what they make
+MODELS = (*OURS, LAST_VALUE, *SCRIPTS)
 
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
@@ -34,9 +36,10 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
     settings = json.loads(text)
     if model == LAST_VALUE:
         return _last_value(dataset, input_size, h)
-    if model != "titans":
+    if model not in OURS:
         return run_peer(model, dataset, input_size, h, seed, settings)
-    found = evaluate_protocol(forecaster(**settings), dataset, input_size=input_size, h=h, seed=seed)
+    made = OURS[model][1](**settings)
+    found = evaluate_protocol(made, dataset, input_size=input_size, h=h, seed=seed)
     return {**{k: v for k, v in found.items() if k not in FIELDS}, "settings": settings}
 
 
@@ -49,8 +52,8 @@ def _last_value(dataset: str, input_size: int, h: int) -> dict[str, Any]:
 
 def settings_of(model: str, dataset: str, h: int) -> dict[str, Any] | None:
     """What a cell is run with; None while the search has not chosen it."""
-    if model == "titans":
-        return chosen(dataset)
+    if model in OURS:
+        return OURS[model][0](dataset)
     return {} if model == LAST_VALUE else settings_of_peer(model, dataset, h)
 
 
@@ -60,7 +63,7 @@ def _key(model: str, dataset: str, input_size: int, h: int, seed: int) -> tuple[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--searched", action="store_true", help="the lookback too, of the forecaster")
+    parser.add_argument("--searched", action="store_true", help="the lookback too, of the forecaster alone")
     parser.add_argument("--models", nargs="+", choices=MODELS)
     parser.add_argument("--seeds", nargs="+", type=int, default=(0, 1, 2))
     parser.add_argument("--sets", nargs="+", choices=(*SETS, *LARGE), default=SETS)
@@ -69,12 +72,12 @@ def main() -> None:
         parser.error("--searched is of the forecaster alone: leave --models out")
     torch.set_num_threads(1)
     for model in ("titans",) if args.searched else args.models or MODELS:
-        for seed in args.seeds if model == "titans" else (0,):
+        for seed in args.seeds if model in OURS else (0,):
             for dataset in args.sets:
                 if model in SCRIPTS and dataset in LARGE:
                     print(f"{dataset}: no settings of {model} are written down for it")
                     continue
-                if model == "titans":
+                if model in OURS:
                     search([dataset], args.searched)
                 lookback = chosen_lookback(dataset) if args.searched else LOOKBACKS[0]
                 if lookback is None or settings_of(model, dataset, HORIZONS[0]) is None:

@@ -7,11 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from titans_ts.ensemble import TitansEnsemble
     from titans_ts.forecaster import TitansForecaster
 
-__all__ = ["TitansForecaster"]
+__all__ = ["TitansEnsemble", "TitansForecaster"]
 
-_HOME = {"TitansForecaster": "titans_ts.forecaster"}
+_HOME = {"TitansEnsemble": "titans_ts.ensemble", "TitansForecaster": "titans_ts.forecaster"}
 
 
 def __getattr__(name: str) -> Any:

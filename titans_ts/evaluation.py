@@ -114,9 +114,9 @@ def evaluate_protocol(
     """Train a model on a benchmark set and score it by the protocol.
 
     Args:
-        model: an estimator such as :class:`~titans_ts.TitansForecaster`, which is cloned and given ``input_size``,
-            ``h`` and ``random_state=seed`` (the one passed in stays untouched), and forecasts from the lookback alone,
-            without its online memory; or "last-value" or "seasonal-naive" (a day ago).
+        model: an estimator such as :class:`~titans_ts.TitansForecaster`, or an ensemble of some, which is cloned and
+            given ``input_size``, ``h`` and ``random_state=seed`` (the one passed in stays untouched), and forecasts
+            from the lookback alone, without its online memory; or "last-value" or "seasonal-naive" (a day ago).
         name: the set, in any case.
         input_size: lookback, in rows.
         h: horizon, in rows.
@@ -144,16 +144,25 @@ def evaluate_protocol(
         predict = naive_predictor(model, h, data.season_length)
     else:
         about["model"] = type(model).__name__
-        estimator = clone(model).set_params(input_size=input_size, h=h, random_state=seed)
+        estimator = _for(model, input_size=input_size, h=h, random_state=seed)
         begin = time.perf_counter()
         estimator.fit(data.training, val_size=data.val_size)
         about["seconds"] = round(time.perf_counter() - begin, 1)
-        about["epochs"] = len(estimator.history_.epochs)
-        about["parameters"] = sum(p.numel() for p in estimator.network_.parameters())
+        members = getattr(estimator, "forecasters_", (estimator,))
+        about["epochs"] = sum(len(each.history_.epochs) for each in members)
+        about["parameters"] = sum(p.numel() for each in members for p in each.network_.parameters())
         predict = estimator.predict_windows
         if getattr(estimator, "has_calendar_", False):
             stamps = data.origins(scored, input_size, h)
     return {**about, **score_windows(predict, *data.windows(scored, input_size, h), origins=stamps)}
+
+
+def _for(model: Any, **params: Any) -> Any:
+    """A clone with these parameters; of an ensemble, in each of its forecasters."""
+    found = clone(model)
+    for each in getattr(found, "forecasters", (found,)):
+        each.set_params(**params)
+    return found
 
 
 def naive_predictor(kind: str, h: int, season_length: int) -> Predictor:

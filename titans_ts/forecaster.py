@@ -315,13 +315,16 @@ class TitansForecaster(TitansEstimator):
         Returns:
             ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level; ``cutoff`` is the last row known.
         """
-        config = self._fitted()
+        return self._insample(df, self._fitted().input_size, step_size, level)
+
+    def _insample(self, df: Any, first: int, step_size: int | None, level: list[float] | None) -> pd.DataFrame:
+        """As :meth:`predict_insample`, from the row ``first`` on."""
+        h = self._fitted().h
         panel = read_scored(self, df)
-        check_length(panel, config.input_size + config.h, "input_size + h")
-        step = config.h if step_size is None else step_size
+        check_length(panel, first + h, "input_size + h")
+        step = h if step_size is None else step_size
         at_least("step_size", step)
-        origins = list(range(config.input_size, len(panel.values) - config.h + 1, step))
-        return backtest_frame(self, panel, origins, check_levels(level))
+        return backtest_frame(self, panel, list(range(first, len(panel.values) - h + 1, step)), check_levels(level))
 
     def cross_validation(
         self,

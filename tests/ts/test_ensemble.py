@@ -1,0 +1,190 @@
+"""The mean of several forecasters, as one."""
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from titans_core.archive import ArchiveError
+from titans_ts import TitansEnsemble, TitansForecaster
+from titans_ts.evaluation import evaluate_protocol
+
+
+@pytest.fixture(scope="module")
+def settings():
+    """Of two forecasters that differ in all that they may."""
+    return {}, {"input_size": 16, "loss": "quantile", "exogenous": {"calendar": "auto"}, "random_state": 1}
+
+
+@pytest.fixture(scope="module")
+def fitted(tiny, settings, long):
+    return TitansEnsemble([tiny(**one) for one in settings]).fit(long)
+
+
+@pytest.fixture(scope="module")
+def alone(tiny, settings, long):
+    """Each of them fitted by itself."""
+    return [tiny(**one).fit(long) for one in settings]
+
+
+@pytest.fixture(scope="module")
+def long():
+    rng = np.random.default_rng(0)
+    t = np.arange(120)
+    waves = {"a": np.sin(t / 3), "b": 50 * np.cos(t / 3) + 200}
+    ds = pd.date_range("2024-01-01", periods=120, freq="h")
+    frames = [pd.DataFrame({"unique_id": i, "ds": ds, "y": y + 0.1 * rng.normal(size=120)}) for i, y in waves.items()]
+    return pd.concat(frames, ignore_index=True)
+
+
+def later(long, hours=24):
+    ends = long.groupby("unique_id").tail(hours)
+    return ends.assign(ds=ends["ds"] + pd.Timedelta(hours=hours))
+
+
+def mean_of(frames, names):
+    return np.mean([frame[names].to_numpy() for frame in frames], axis=0)
+
+
+def test_it_says_the_mean_of_what_each_says(fitted, alone, long):
+    names = ["Titans", "Titans-lo-80", "Titans-hi-80"]
+    for df in (None, long[long["unique_id"] == "b"]):
+        found, each = fitted.predict(df, level=[80]), [one.predict(df, level=[80]) for one in alone]
+        assert list(found.columns) == list(each[0].columns)
+        assert found[["unique_id", "ds"]].equals(each[0][["unique_id", "ds"]])
+        np.testing.assert_allclose(found[names], mean_of(each, names), rtol=1e-9)
+        assert not np.allclose(each[0]["Titans"], each[1]["Titans"])
+
+
+def test_it_takes_in_rows_as_each_does_or_not_at_all(fitted, alone, long):
+    ensemble, before = clone(fitted), fitted.predict()
+    ensemble.forecasters_ = fitted.forecasters_
+    ensemble.update(later(long))
+    after = ensemble.predict()
+    for one in alone:
+        one.update(later(long))
+    assert after["ds"].equals(alone[0].predict()["ds"])
+    np.testing.assert_allclose(after["Titans"], mean_of([one.predict() for one in alone], ["Titans"])[:, 0], rtol=1e-9)
+    pd.testing.assert_frame_equal(fitted.predict(), before)  # what is shared did not move
+
+    def failing(new_df):
+        raise ValueError("not these rows")
+
+    ensemble.forecasters_[1].update = failing  # the first has taken them by then
+    with pytest.raises(ValueError, match="not these rows"):
+        ensemble.update(later(later(long)))
+    pd.testing.assert_frame_equal(ensemble.predict(), after)
+
+
+def test_a_backtest_is_of_origins_that_all_have(fitted, long, tiny, settings):
+    found = fitted.predict_insample(long, step_size=7, level=[80])
+    shortest, longest = (one.predict_insample(long, step_size=1, level=[80]) for one in fitted.forecasters_)
+    assert found["cutoff"].min() == longest["cutoff"].min() > shortest["cutoff"].min()
+    for one in (shortest, longest):  # each row is in both
+        assert found.merge(one, on=["unique_id", "ds", "cutoff"]).shape[0] == len(found)
+    both = [found[["unique_id", "ds", "cutoff"]].merge(one) for one in (shortest, longest)]
+    names = ["y", "Titans", "Titans-lo-80", "Titans-hi-80"]
+    np.testing.assert_allclose(found[names], mean_of(both, names), rtol=1e-6)
+
+    each = [tiny(**one).cross_validation(long, n_windows=2) for one in settings]
+    ensemble = TitansEnsemble([tiny(**one) for one in settings])
+    crossed = ensemble.cross_validation(long, n_windows=2)
+    np.testing.assert_allclose(crossed["Titans"], mean_of(each, ["Titans"])[:, 0], rtol=1e-9)
+    assert not hasattr(ensemble, "forecasters_")
+
+    of_polars = ensemble.cross_validation(polars.from_pandas(long), n_windows=2)
+    assert isinstance(of_polars, polars.DataFrame)
+    np.testing.assert_allclose(of_polars["Titans"], crossed["Titans"], rtol=1e-9)
+
+
+def test_its_score_is_that_of_its_forecasts(fitted, long, tiny):
+    one = TitansEnsemble([tiny()]).fit(long)
+    assert one.score(long) == pytest.approx(one.forecasters_[0].score(long), rel=1e-5)
+    each = [forecaster.score(long) for forecaster in fitted.forecasters_]
+    assert fitted.score(long) > np.mean(each)  # a mean errs less than its parts do on average
+
+
+def test_windows_are_of_the_longest_lookback(tiny):
+    wide = np.random.default_rng(0).normal(size=(120, 2)).cumsum(axis=0)
+    ensemble = TitansEnsemble([tiny(), tiny(input_size=16)]).fit(wide)
+    windows = np.stack([wide[i : i + 16] for i in range(5)])
+    short, long = ensemble.forecasters_
+    expected = (short.predict_windows(windows[:, 4:]) + long.predict_windows(windows)) / 2
+    np.testing.assert_allclose(ensemble.predict_windows(windows), expected, rtol=1e-9)
+    with pytest.raises(ValueError, match=r"\[W, 16, N\]"):
+        ensemble.predict_windows(windows[:, 4:])
+
+
+def test_a_saved_one_says_the_same(fitted, long, tmp_path):
+    fitted.save(tmp_path / "both")
+    loaded = TitansEnsemble.load(tmp_path / "both")
+    pd.testing.assert_frame_equal(loaded.predict(level=[80]), fitted.predict(level=[80]))
+    assert [one.get_params() for one in loaded.forecasters] == [one.get_params() for one in fitted.forecasters]
+    pd.testing.assert_frame_equal(loaded.update(later(long)).predict(), loaded.predict())
+
+    with pytest.raises(ArchiveError, match="TitansEnsemble"):
+        TitansForecaster.load(tmp_path / "both")
+    loaded.forecasters_[1].save(tmp_path / "both" / "1")
+    with pytest.raises(ArchiveError, match="another saving"):
+        TitansEnsemble.load(tmp_path / "both")
+
+
+def test_it_draws_its_forecast(fitted, long):
+    figure = fitted.plot(actual=later(long), series=["b"], level=[80])
+    drawn = next(line for line in figure.axes[0].lines if line.get_label() == "Titans")
+    said = fitted.predict().query("unique_id == 'b'")["Titans"].to_numpy()
+    np.testing.assert_allclose(drawn.get_ydata()[-4:], said)
+
+
+def test_what_makes_no_ensemble_is_refused_before_anything_is_trained(tiny, long, monkeypatch):
+    monkeypatch.setattr(TitansForecaster, "fit", lambda *a, **k: pytest.fail("something was trained"))
+    with pytest.raises(ValueError, match="at least one"):
+        TitansEnsemble([]).fit(long)
+    with pytest.raises(TypeError, match="got str"):
+        TitansEnsemble(["Titans"]).fit(long)
+    with pytest.raises(ValueError, match=r"h of \[4, 8\]"):
+        TitansEnsemble([tiny(), tiny(h=8)]).fit(long)
+    young = long[long["unique_id"] == "a"].tail(48).assign(unique_id="young")
+    with pytest.raises(ValueError, match=r"\['young'\] begin early enough for some"):
+        TitansEnsemble([tiny(input_size=24), tiny()]).fit(pd.concat((long, young)), val_size=24)
+    with pytest.raises(NotFittedError):
+        TitansEnsemble([tiny()]).predict()
+
+
+def test_a_training_goes_on_where_it_was_stopped(tiny, long, tmp_path, monkeypatch):
+    ensemble = TitansEnsemble([tiny(), tiny(random_state=1)])
+    whole = clone(ensemble).fit(long)
+    fit = TitansForecaster.fit
+
+    def stopped(self, *args, **options):
+        if self.random_state == 1:
+            raise KeyboardInterrupt
+        return fit(self, *args, **options)
+
+    monkeypatch.setattr(TitansForecaster, "fit", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        ensemble.fit(long, checkpoint_dir=tmp_path)
+    assert not hasattr(ensemble, "forecasters_")
+    monkeypatch.undo()
+    assert len(list(tmp_path.iterdir())) == 1
+    ensemble.fit(long, checkpoint_dir=tmp_path)
+    pd.testing.assert_frame_equal(ensemble.predict(), whole.predict())
+
+
+def test_the_protocol_takes_one(tiny, monkeypatch):
+    from titans_ts import evaluation
+
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 2)), columns=["a", "b"])
+    frame.index = pd.date_range("2024-01-01", periods=300, freq="h")
+    split = evaluation.Split(slice(0, 200), slice(200, 250), slice(250, 300))
+    data = evaluation.ProtocolData("x", frame.to_numpy(), frame, split, np.zeros(2), np.ones(2), 24)
+    monkeypatch.setattr(evaluation, "load_protocol", lambda name: data)
+    plain, timed = tiny(), tiny(exogenous={"calendar": "auto"})
+    found = evaluate_protocol(TitansEnsemble([plain, timed]), "x", input_size=12, h=4, seed=3)
+    each = [evaluate_protocol(one, "x", input_size=12, h=4, seed=3) for one in (plain, timed)]
+    assert found["mse"] < np.mean([one["mse"] for one in each])
+    assert found["epochs"] == sum(one["epochs"] for one in each)
+    assert found["parameters"] == sum(one["parameters"] for one in each)
+    assert plain.random_state == 0

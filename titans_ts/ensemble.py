@@ -1,0 +1,233 @@
+"""Several forecasters as one: the mean of what they say."""
+
+import hashlib
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+from typing_extensions import Self
+
+from titans_core.archive import ArchiveError, check_kind, load_archive, save_archive
+from titans_core.checks import at_least
+from titans_ts.answer import Answer
+from titans_ts.forecaster import TitansForecaster
+from titans_ts.libraries import from_pandas, to_pandas
+from titans_ts.reading import check_no_y, read_actual
+from titans_ts.training_rows import needs_all, old_enough
+
+ROW = ["unique_id", "ds", "cutoff"]
+
+
+class TitansEnsemble(BaseEstimator):
+    """The mean of several forecasters (Bates & Granger 1969), with the methods of one.
+
+    Forecasters that differ, in their settings, their lookbacks or their seeds, err in different ways, of which a part
+    cancels in the mean; and none has to be chosen. Training and forecasting take as long as all of them one after the
+    other.
+
+    Args:
+        forecasters: of one ``h``. They stay as they are; copies of them are fitted.
+
+    Attributes:
+        forecasters_: fitted.
+
+    Example:
+        >>> from titans_ts import TitansEnsemble, TitansForecaster
+        >>> settings = None, {"profile": ["day"]}
+        >>> ensemble = TitansEnsemble([TitansForecaster(h=24, exogenous=exogenous) for exogenous in settings])
+        >>> ensemble.fit(df).predict(level=[80])
+    """
+
+    def __init__(self, forecasters: Sequence[TitansForecaster]) -> None:
+        self.forecasters = forecasters
+
+    has_calendar_ = property(lambda self: any(each.has_calendar_ for each in self.forecasters_))
+
+    def fit(
+        self,
+        df: Any,
+        y: None = None,
+        *,
+        static_df: Any = None,
+        val_size: int | None = None,
+        checkpoint_dir: str | Path | None = None,
+    ) -> Self:
+        """Train all of them on a frame; arguments as of :meth:`TitansForecaster.fit`, each with a folder of its own in
+        ``checkpoint_dir``. Until all are trained, what was fitted before stays.
+
+        Raises:
+            TypeError, ValueError: no forecasters, or of several horizons; forecasters that would leave out different
+                series; or as of one.
+        """
+        check_no_y(y)
+        copies = [clone(forecaster) for forecaster in self._checked()]
+        if len({(each.input_size, each.multivariate) for each in copies}) > 1:
+            _check_series([_trained_on(each, df, static_df, val_size) for each in copies])
+        for number, each in enumerate(copies):
+            folder = None if checkpoint_dir is None else Path(checkpoint_dir) / str(number)
+            each.fit(df, static_df=static_df, val_size=val_size, checkpoint_dir=folder)
+        self.forecasters_ = copies
+        return self
+
+    def predict(
+        self, df: Any = None, futr_df: Any = None, level: list[float] | None = None, *, static_df: Any = None
+    ) -> Any:
+        """As :meth:`TitansForecaster.predict`. Bounds are means too: those of each forecaster are for its own errors,
+        and so hold rather more around the mean than was asked for."""
+        return self._answer(df, futr_df, level, static_df).frame()
+
+    def plot(
+        self,
+        df: Any = None,
+        *,
+        actual: Any = None,
+        series: list[Any] | None = None,
+        history: int | None = None,
+        level: list[float] | None = None,
+        futr_df: Any = None,
+        static_df: Any = None,
+    ) -> Any:
+        """As :meth:`TitansForecaster.plot`."""
+        if history is not None:
+            at_least("history", history)
+        answer = self._answer(df, futr_df, level, static_df)
+        truth = None if actual is None else read_actual(self.forecasters_[0], actual, answer.past)
+        return answer.picture(truth, series, history)
+
+    def update(self, new_df: Any) -> Self:
+        """As :meth:`TitansForecaster.update`; all of them take in the rows, or none does."""
+        self.forecasters_ = [copy(each).update(new_df) for each in self._fitted()]
+        return self
+
+    def predict_windows(self, windows: np.ndarray, origins: pd.DatetimeIndex | None = None) -> np.ndarray:
+        """As :meth:`TitansForecaster.predict_windows`; windows are of the longest lookback."""
+        fitted = self._fitted()
+        longest = max(each.network_.config.input_size for each in fitted)
+        if np.ndim(windows) == 3 and np.shape(windows)[1] != longest:
+            raise ValueError(f"windows must be [W, {longest}, N], of the longest lookback, got {np.shape(windows)}.")
+        found = []
+        for each in fitted:
+            recent = windows[:, -each.network_.config.input_size :]
+            found.append(each.predict_windows(recent, origins if each.has_calendar_ else None))
+        return np.mean(found, axis=0)
+
+    def predict_insample(self, df: Any, step_size: int | None = None, level: list[float] | None = None) -> Any:
+        """As :meth:`TitansForecaster.predict_insample`, from the first row on that all have a lookback for."""
+        fitted = self._fitted()
+        longest = max(each.network_.config.input_size for each in fitted)
+        return _mean([each._insample(df, longest, step_size, level) for each in fitted])
+
+    def cross_validation(
+        self,
+        df: Any,
+        *,
+        n_windows: int = 1,
+        step_size: int | None = None,
+        refit: bool | int = False,
+        val_size: int | None = None,
+        level: list[float] | None = None,
+        static_df: Any = None,
+    ) -> Any:
+        """As :meth:`TitansForecaster.cross_validation`; of the series that all of them forecast."""
+        options: dict[str, Any] = dict(n_windows=n_windows, step_size=step_size, refit=refit, val_size=val_size)
+        options |= dict(level=level, static_df=static_df)
+        return _mean([each.cross_validation(df, **options) for each in self._checked()])
+
+    def score(self, df: Any, y: None = None) -> float:
+        """As :meth:`TitansForecaster.score`, of the windows that all have a lookback for. It holds all forecasts of the
+        frame at once."""
+        found = to_pandas(self.predict_insample(df, step_size=1))
+        first = self.forecasters_[0]
+        unit = found["unique_id"].map(dict(zip(first.context_.ids, first.scaling_.units.deviation, strict=True)))
+        error = ((found["Titans"] - found["y"]).abs() / unit)[found["y"].notna()]
+        if error.empty:
+            raise ValueError("there is nothing to score: no value is known behind any window.")
+        return -float(error.mean())
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted forecasters to the folder ``path``, each to a folder in it.
+
+        Raises:
+            NotFittedError: before ``fit``.
+        """
+        folder, fitted = Path(path), self._fitted()
+        check_kind(folder, type(self).__name__)
+        for number, each in enumerate(fitted):
+            each.save(folder / str(number))
+        save_archive(folder, type(self).__name__, {"members": [_digest(folder, n) for n in range(len(fitted))]}, {})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """An ensemble from the folder that :meth:`save` wrote. Nothing is unpickled.
+
+        Raises:
+            FileNotFoundError, ArchiveError: as of one forecaster; or one of them is of another saving.
+        """
+        folder = Path(path)
+        content, _ = load_archive(folder, cls.__name__)
+        fitted = []
+        for number, digest in enumerate(content["members"]):
+            fitted.append(TitansForecaster.load(folder / str(number)))
+            if _digest(folder, number) != digest:
+                raise ArchiveError(f"{folder}/{number} is of another saving than {folder}. Save the ensemble again.")
+        found = cls([clone(each) for each in fitted])
+        found.forecasters_ = fitted
+        return found
+
+    def _answer(self, df: Any, futr_df: Any, level: list[float] | None, static_df: Any) -> Answer:
+        found = [each._answer(df, futr_df, level, static_df) for each in self._fitted()]
+        return replace(found[0], values=np.mean([answer.values for answer in found], axis=0))
+
+    def _fitted(self) -> list[TitansForecaster]:
+        check_is_fitted(self, "forecasters_")
+        return self.forecasters_
+
+    def _checked(self) -> list[TitansForecaster]:
+        given = list(self.forecasters)
+        if not given:
+            raise ValueError("forecasters is empty: give at least one TitansForecaster.")
+        for each in given:
+            if not isinstance(each, TitansForecaster):
+                raise TypeError(f"forecasters must be TitansForecaster, got {type(each).__name__}.")
+        if len(horizons := {each.h for each in given}) > 1:
+            raise ValueError(f"forecasters must be of one horizon, got h of {sorted(horizons)}.")
+        return given
+
+
+def _trained_on(forecaster: TitansForecaster, df: Any, static_df: Any, val_size: int | None) -> list[Any]:
+    """The series that ``fit`` would not leave out."""
+    panel, _ = forecaster._given(df, static_df)
+    if needs_all(panel, forecaster):
+        return panel.ids
+    return old_enough(panel, forecaster.input_size + forecaster.h, forecaster.h, val_size).ids
+
+
+def _check_series(ids: list[list[Any]]) -> None:
+    shared = set(ids[0]).intersection(*ids[1:])
+    if apart := [name for name in max(ids, key=len) if name not in shared]:
+        raise ValueError(
+            f"series {apart[:8]} begin early enough for some of the forecasters, and too late for others. Leave them "
+            "out of df, or give all forecasters the shortest input_size."
+        )
+
+
+def _mean(frames: list[Any]) -> Any:
+    """Of the rows that all frames of backtests have."""
+    tables = [to_pandas(frame).set_index(ROW) for frame in frames]
+    rows = reduce(lambda shared, table: shared[shared.isin(table.index)], tables[1:], tables[0].index)
+    tables = [table if table.index.equals(rows) else table.loc[rows] for table in tables]
+    said = tables[0].columns.drop("y")
+    found = tables[0].copy()
+    found[said] = np.mean([table[said].to_numpy() for table in tables], axis=0)
+    return from_pandas(found.reset_index(), "pandas" if isinstance(frames[0], pd.DataFrame) else "polars")
+
+
+def _digest(folder: Path, number: int) -> str:
+    return hashlib.sha256((folder / str(number) / "model.json").read_bytes()).hexdigest()
