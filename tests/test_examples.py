@@ -78,3 +78,11 @@ def test_a_grid_search(short):
     }
     exec(next(block for block in GUIDE if "GridSearchCV" in block), names)
     assert np.isfinite(names["search"].best_score_)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_several_forecasters_as_one(short):
+    names = {"df": frame().reset_index().melt("ds", var_name="unique_id", value_name="y")}
+    exec(next(block for block in GUIDE if "TitansEnsemble" in block), names)
+    with_profile = [forecaster.has_calendar_ for forecaster in names["ensemble"].forecasters_]
+    assert with_profile == [False, True]
