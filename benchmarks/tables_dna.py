@@ -221,7 +221,6 @@ def language(place: Any) -> str:
     return "\n".join(lines)
 
 
-COUNTS = {"gue-counts": gue_counts}
 TABLES = {
     "dna-language": language,
     "dna-speed": speed,
