@@ -44,10 +44,10 @@ def test_counts_are_those_of_both_strands(order):
 def test_short_sequences_read_together_are_each_read_by_itself(joined, monkeypatch):
     texts = [bases(n, n) for n in (50, 1, 90, 2, 300, 3, 40)]
     texts[2] = texts[2][:30] + "N" + texts[2][31:]
-    monkeypatch.setattr(markov, "_SHORT", 0)
+    monkeypatch.setattr(markov, "SHORT", 0)
     apart = fit_markov(texts, 2)
     bits = [apart.bits_per_base([text]).drop(columns="order") * len(text.replace("N", "")) for text in texts]
-    monkeypatch.setattr(markov, "_SHORT", 100)  # one is longer
+    monkeypatch.setattr(markov, "SHORT", 100)  # one is longer
     monkeypatch.setattr(markov, "_JOINED", joined)
     for one, two in zip(apart.counts, fit_markov(texts, 2).counts, strict=True):
         np.testing.assert_array_equal(one, two)

@@ -280,5 +280,5 @@ def test_a_mixture_is_saved_over_no_other_model_and_loads_none_but_its_own(text,
 def test_short_chromosomes_have_the_marks_that_long_ones_would_have(monkeypatch):
     genome = InMemory([chain(n) for n in (1, 7, 40, 300)])
     found = [marks_of(genome, chrom) for chrom in genome.lengths]
-    monkeypatch.setattr(sources, "_SHORT", 0)
+    monkeypatch.setattr(sources, "SHORT", 0)
     assert [marks_of(genome, chrom) for chrom in genome.lengths] == found
