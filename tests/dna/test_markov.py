@@ -4,21 +4,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from random_dna import bases, chain
 
 from titans_dna import Genome, encode, markov, reverse_complement
 from titans_dna.markov import all_orders, fit_markov
-
-
-def bases(n, seed=0):
-    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
-
-
-def chain(n, seed=0):
-    """Each base is the one after its neighbour in ACGTACGT... with probability 0.85: 0.848 bits a base."""
-    rng = np.random.default_rng(seed)
-    steps = np.where(rng.random(n) < 0.85, 1, rng.choice([0, 2, 3], n))
-    return "".join("ACGT"[i] for i in np.cumsum(steps) % 4)
-
 
 TRUE_BITS = -0.85 * np.log2(0.85) - 0.15 * np.log2(0.05)
 

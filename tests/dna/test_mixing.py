@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from random_dna import bases, chain
 from sklearn.exceptions import NotFittedError
 
 from titans_core.archive import ArchiveError
@@ -14,17 +15,6 @@ from titans_dna.pretrain_data import plan
 from titans_dna.sources import InMemory, cut, marks_of, whole, without
 
 SMALL = dict(dim=16, num_layers=1, num_heads=2, chunk_size=8, length=256, device="cpu", verbose=0, random_state=0)
-
-
-def bases(n, seed=0):
-    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
-
-
-def chain(n, seed=0):
-    """Each base is the one after its neighbour in ACGTACGT... with probability 0.85."""
-    rng = np.random.default_rng(seed)
-    steps = np.where(rng.random(n) < 0.85, 1, rng.choice([0, 2, 3], n))
-    return "".join("ACGT"[i] for i in np.cumsum(steps) % 4)
 
 
 def with_repeats(pieces, seed):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from random_dna import bases
 
 from titans_core import NeuralMemory
 from titans_core.nn import momentary_surprise
@@ -17,7 +18,7 @@ from titans_dna.sources import InMemory
 from titans_dna.surprise import surprise_of
 from titans_dna.tracks import plot_track, write_bedgraph
 
-TEXT = "".join(np.random.default_rng(0).choice(list("ACGT"), 400))
+TEXT = bases(400, seed=0)
 
 
 @pytest.fixture(scope="module")

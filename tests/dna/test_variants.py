@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from random_dna import chain
 
 from titans_dna import Variant, reverse_complement, scoring
 from titans_dna import variants as module
@@ -19,12 +20,6 @@ from titans_dna.variants import CELL
 
 ARCHITECTURES = ["lmm", "mac", "mag"]
 AFTER = 20
-
-
-def chain(n, seed=0):
-    rng = np.random.default_rng(seed)
-    steps = np.where(rng.random(n) < 0.85, 1, rng.choice([0, 2, 3], n))
-    return "".join("ACGT"[i] for i in np.cumsum(steps) % 4)
 
 
 TEXT = chain(1000, seed=8)
