@@ -254,6 +254,9 @@ def test_the_holdout_stands_apart(write_fasta, tmp_path):
     table = model.compare(genome, chroms=["two"], max_order=2)
     assert len(table) == 1 + 3 * 2
     assert table["bits_per_base"].is_monotonic_increasing
+    own = model.compare(genome, max_order=0, context=7).set_index("model")["bits_per_base"]["mag"]
+    assert own == model.bits_per_base(genome, chroms=["two"], context=7)
+    assert own != model.bits_per_base(genome, chroms=["two"])
     with pytest.raises(ValueError, match=r"not told to hold out \['one'\]"):
         model.compare(genome, chroms=["one"])
 

@@ -147,6 +147,21 @@ def test_a_plot_shows_the_track_and_the_genes():
         plot_track(pd.concat([frame([1.0]), frame([1.0], chrom="d")]))
 
 
+def test_a_plot_draws_the_column_and_on_the_axes_that_were_named():
+    mpl.use("Agg")
+    _, (above, below) = mpl.pyplot.subplots(2)
+    track = frame([1.0, 2.0]).assign(memory=[3.0, 4.0])
+    genes = [Interval("c", 0, 1, strand) for strand in "+-."]
+    assert plot_track(track, "memory", ax=below, genes=genes) is below
+    np.testing.assert_array_equal(below.lines[0].get_ydata(), [3.0, 4.0])  # of few bases each is drawn
+    assert below.get_ylabel() == "memory"
+    assert not above.lines
+    heights = {bar.get_paths()[0].vertices[0, 1] for bar in below.collections}
+    assert len(heights) == 3  # one for each strand
+    with pytest.raises(ValueError, match="expected chrom, start, end and 'score'"):
+        plot_track(track, "score")
+
+
 def test_genes_of_a_plot_come_in_a_frame_or_a_bed_file_too(tmp_path):
     (tmp_path / "genes.bed").write_text("c\t1\t3\tg\t0\t+\nd\t1\t3\n")
     frame_of_genes = pd.DataFrame({"chrom": ["c", "d"], "start": 1, "end": 3, "strand": ["+", "."]})
