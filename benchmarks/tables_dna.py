@@ -127,8 +127,8 @@ def pretraining(place: Any) -> str:
         lines.append(f"| {task} | " + " | ".join(map(_of_seeds, of)) + " |")
     lines += [
         "",
-        f"Pretrained: {STEPS:,} batches of {BATCH} training sequences of the task, by the next base; fresh: random weights. "
-        f"Some {rows[-1]['parameters'] // 1000} thousand parameters. The default has no language model but "
+        f"Pretrained: {STEPS:,} batches of {BATCH} training sequences of the task, by the next base; fresh: random "
+        f"weights. Some {rows[-1]['parameters'] // 1000} thousand parameters. The default has no language model but "
         f"convolutions. In brackets the number of seeds, one where none is given. {place(rows)}, 1 thread.",
     ]
     return "\n".join(lines)

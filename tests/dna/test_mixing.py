@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from titans_core.archive import ArchiveError
 from titans_dna import DNALanguageModel, Interval, Mixture, encode, fit_markov, fit_mixture, mixing, sources
-from titans_dna.mixing import _read
+from titans_dna.mixing import _read, _tracked
 from titans_dna.pretrain_data import plan
 from titans_dna.sources import InMemory, cut, marks_of, whole, without
 
@@ -163,6 +163,15 @@ def test_bits_are_those_of_a_mixture_by_hand(text):
         share = (1 - 1 / 200) * joint / joint.sum() + np.array([0.9, 0.1]) / 200
         recent += (1 - math.exp(-1 / 32)) * (math.log(4 * p[i, 0, base]) - recent)
     assert mixture.bits_per_base([sequence]) == pytest.approx(total / len(ids), rel=1e-4)
+
+
+def test_another_predictor_takes_over_within_a_few_bases():
+    """One is right for 500 bases and the other for the next 500: a switch costs some bases, whatever went before."""
+    right, wrong = torch.full((500,), 0.9), torch.full((500,), 0.01)
+    chances = torch.stack((torch.cat((right, wrong)), torch.cat((wrong, right))), dim=1)
+    never_wrong = -1000 * math.log(0.9)
+    assert never_wrong < _tracked([chances]) < never_wrong + 12  # nats; without a switch they would be thousands
+    assert _tracked([chances, chances[:300]]) == pytest.approx(_tracked([chances]) + _tracked([chances[:300]]))
 
 
 def test_what_was_in_no_tile_is_left_to_the_expert_that_knows_it():
