@@ -12,8 +12,9 @@ from random_dna import bases
 from titans_core import NeuralMemory
 from titans_core.nn import momentary_surprise
 from titans_core.ops.memory.naive import ACTIVATIONS, read
-from titans_dna import Interval, reverse_complement
+from titans_dna import Interval, encode, reverse_complement
 from titans_dna.language import DNALanguageModel
+from titans_dna.memory_surprise import listening
 from titans_dna.sources import InMemory
 from titans_dna.surprise import surprise_of
 from titans_dna.tracks import plot_track, write_bedgraph
@@ -67,6 +68,16 @@ def test_a_base_surprises_the_memory_when_it_is_read_not_before(models):
     for column in ("bits", "memory"):
         np.testing.assert_allclose(one[column][:200], two[column][:200], atol=1e-6)
         assert abs(one[column][200] - two[column][200]) > 1e-4
+
+
+def test_the_memorys_surprise_is_the_mean_over_memories_and_heads(models):
+    network = models().model_
+    with torch.no_grad(), listening(network) as heard:
+        network.hidden(torch.from_numpy(encode("N" + TEXT)).long()[None])
+    each = np.stack([np.concatenate(calls, axis=1)[0, -len(TEXT) :] for calls in heard])
+    assert each.shape == (2, len(TEXT), 2)
+    track = models().surprise(InMemory([TEXT]), "0", memory=True)
+    np.testing.assert_allclose(track["memory"], each.mean(axis=(0, 2)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("chunk_size", [1, 4])
