@@ -393,6 +393,8 @@ def test_a_checkpoint_that_another_program_writes_is_left_alone(tmp_path):
             pass
     with kept_scores(path, {"a": 1}, [variant(7, 1, "A")]) as kept:
         kept.add(0, variant(7, 1, "A"), 0.5)
+        with pytest.raises(ValueError, match="another program is writing to "), kept_scores(path, {"a": 1}, []):
+            pass
     with kept_scores(path, {"a": 1}, [variant(7, 1, "A")]) as kept:
         assert kept.found == {0: 0.5}
 
