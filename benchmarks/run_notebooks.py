@@ -21,8 +21,8 @@ BAR = re.compile(r"\d+/(\d+|\?) \[.*(it/s|s/it)")
 
 
 def source(book: Any) -> str:
-    """What identifies the cells of a notebook, whatever they showed."""
-    cells = [(cell.cell_type, cell.source) for cell in book.cells]
+    """What identifies the code of a notebook, whatever it showed and whatever is said around it."""
+    cells = [cell.source for cell in book.cells if cell.cell_type == "code"]
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest()[:16]
 
 

@@ -9,44 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from forecast_search import TRAINED
-from records import RESULTS, read
-from tables_dna import COUNTS
+from headlines import TABLES as HEADLINES
 from tables_dna import TABLES as GENOMES
+from tables_fit import TABLES as FIT
 from tables_lm import TABLES as LANGUAGE
-from tables_memory import KERNELS, RANGE
+from tables_memory import KERNELS
 from tables_memory import TABLES as MEMORY
-from tables_ts import TABLE_3
 from tables_ts import TABLES as FORECASTS
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def fit_time(place: Any) -> str:
-    rows = [row for row in read(RESULTS / "fit_time.jsonl") if row["recipe"] in (0, TRAINED)]
-    lines = ["| ETTh1, 96 -> 96 | rounds of ours or epochs: seconds of training, and the test MSE |", "|---|---|"]
-    for model in dict.fromkeys(row["model"] for row in rows):
-        cells = []
-        for row in (row for row in rows if row["model"] == model):
-            cell = f"{row['budget']}: {row['seconds']:.0f} s {row['mse']:.4f}"
-            cells.append(f"**{cell}**" if row["mse"] <= row["goal"] else cell)
-        lines.append(f"| {model} | {'; '.join(cells)} |")
-    last = rows[-1]
-    reached = any(row["mse"] <= row["goal"] for row in rows)
-    said = f"Bold: a test error of at most {last['goal']:.3f}." if reached else f"None reaches {last['goal']:.3f}."
-    lines += ["", f"{said} {place(rows)}, {last['threads']} threads, seed 0."]
-    return "\n".join(lines)
-
-
-def fit_profile(place: Any) -> str:
-    row = read(RESULTS / "fit_profile.jsonl")[-1]
-    whole = sum(row["parts"].values())
-    lines = ["| part of `fit` | share of its time |", "|---|---|"]
-    lines += [
-        f"| {part} | {seconds / whole:.1%} |" for part, seconds in sorted(row["parts"].items(), key=lambda p: -p[1])
-    ]
-    lines += ["", f"ETTh1, 96 -> 96, {row['rounds']} rounds of 100 batches. {place([row])}, 1 thread, seed 0."]
-    return "\n".join(lines)
 
 
 def _place(rows: list[dict[str, Any]]) -> str:
@@ -59,8 +30,8 @@ def _place(rows: list[dict[str, Any]]) -> str:
 
 
 TABLES = {
-    "README.md": {**TABLE_3, **RANGE, "fit-time": fit_time, **COUNTS},
-    "docs/results.md": {**FORECASTS, **MEMORY, "fit-profile": fit_profile, **LANGUAGE},
+    "README.md": HEADLINES,
+    "docs/results.md": {**FORECASTS, **MEMORY, **FIT, **LANGUAGE},
     "docs/results_genomes.md": GENOMES,
     "core/titans_core/ops/memory/README.md": KERNELS,
 }

@@ -43,14 +43,14 @@ def gue(place: Any) -> str:
         cells = [f"{published[task]:.3f}" if task in published else "" for task in TASKS]
         lines.append(f"| {name}, published | " + " | ".join(cells) + " |")
     others = {"DNABERT-2": "DNABERT-2", "the k-mers": "kmers", "the CNN": "cnn", "itself without k-mers": ABLATED}
-    ahead = [f"of {name} {_told(_ahead(rows, other))}" for name, other in others.items()]
+    ahead = [f"{name} {_told(_ahead(rows, other))}" for name, other in others.items()]
     lines += [
         "",
         "Official test sets; in brackets the number of seeds, one where none is given. The clean "
-        "subset are the test sequences that share no 40 bases with the training set, on either strand; rows made "
-        f"before it was scored lack it. {place(rows)}, 1 thread.",
+        "subset has the test sequences that share no 40-mer with the training set, on either strand; "
+        f"earlier rows lack it. {place(rows)}, 1 thread.",
         "",
-        f"{_sizes(rows)} By the means that there are it is ahead {'; '.join(ahead)}. ({ERRORS.capitalize()}.)",
+        f"{_sizes(rows)} By the means over seeds it is better than {'; '.join(ahead)}. ({ERRORS.capitalize()}.)",
     ]
     return "\n".join(lines)
 
@@ -59,7 +59,7 @@ def gue_counts(place: Any) -> str:
     """The same in short: on how many tasks the classifier is ahead of each other model, and on how many behind."""
     rows = read(RESULTS / "dna_gue.jsonl")
     lines = [
-        "| `TitansDNAClassifier` beside | tasks | ahead on | of these clearly | behind on | of these clearly |",
+        "| `TitansDNAClassifier` against | tasks | better on | of these clearly | worse on | of these clearly |",
         "|---|---|---|---|---|---|",
     ]
     for name in (*PUBLISHED, "kmers", "cnn", ABLATED):
@@ -116,8 +116,8 @@ def pretraining(place: Any) -> str:
     rows = read(RESULTS / "dna_pretraining.jsonl")
     from_convolutions = [r for r in read(RESULTS / "dna_gue.jsonl") if r["model"] == "titans"]
     columns = [(weights, told) for told in (True, False) for weights in WEIGHTS]
-    titles = [f"{weights}{'' if told else ', not told where a base is'}" for weights, told in columns]
-    lines = ["| Matthews correlation | " + " | ".join(titles) + " | the classifier as it is |", "|---|" + "---|" * 5]
+    titles = [f"{weights}{'' if told else ', without positions'}" for weights, told in columns]
+    lines = ["| Matthews correlation | " + " | ".join(titles) + " | the default classifier |", "|---|" + "---|" * 5]
     for task in dict.fromkeys(r["task"] for r in rows):
         of = [
             [r["mcc"] for r in rows if (r["task"], r["weights"], r.get("positions", False)) == (task, *column)]
@@ -127,8 +127,8 @@ def pretraining(place: Any) -> str:
         lines.append(f"| {task} | " + " | ".join(map(_of_seeds, of)) + " |")
     lines += [
         "",
-        f"Pretrained: {STEPS:,} batches of {BATCH} training sequences of the task, by the next base; fresh: without. "
-        f"Some {rows[-1]['parameters'] // 1000} thousand parameters. As it is: without a language model, with "
+        f"Pretrained: {STEPS:,} batches of {BATCH} training sequences of the task, by the next base; fresh: random "
+        f"weights. Some {rows[-1]['parameters'] // 1000} thousand parameters. The default has no language model but "
         f"convolutions. In brackets the number of seeds, one where none is given. {place(rows)}, 1 thread.",
     ]
     return "\n".join(lines)
@@ -188,7 +188,7 @@ def speed(place: Any) -> str:
 def language(place: Any) -> str:
     rows = read(RESULTS / "dna_language.jsonl")
     lines = [
-        "| held out | model | bits per base | mixed with Markov models | genes told from what lies between, AUC |",
+        "| held out | model | bits per base | mixed with Markov models | genes or intergenic, AUC |",
         "|---|---|---|---|---|",
     ]
     markov = [r for r in rows if r["model"] == "markov"]
@@ -208,7 +208,7 @@ def language(place: Any) -> str:
             probe = ""
             if "probe_vectors" in own[0]:
                 last, every = (_mean([r[n] for r in own if n in r]) for n in ("probe_vectors", "probe_vectors_all"))
-                probe = f"{last}, of all layers {every}"
+                probe = f"{last}, all layers {every}"
             bits, mixed = (_mean([r[name] for r in own if name in r], 4) for name in ("bits_per_base", "mixed"))
             lines.append(f"| {genome} | {model} ({len(own)}) | {bits} | {mixed} | {probe} |")
     first = learned[0]
@@ -221,7 +221,6 @@ def language(place: Any) -> str:
     return "\n".join(lines)
 
 
-COUNTS = {"gue-counts": gue_counts}
 TABLES = {
     "dna-language": language,
     "dna-speed": speed,

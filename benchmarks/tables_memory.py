@@ -126,5 +126,4 @@ def _needs(rows: list[dict[str, Any]]) -> str:
 
 
 TABLES = {"memory-cpu": memory_cpu, "memory-gates": memory_gates, "memory-scaling": memory_scaling}
-RANGE = {"memory-cpu-range": memory_cpu_range}
 KERNELS = {"memory-kernels": memory_kernels}  # of the README beside them

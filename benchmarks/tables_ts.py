@@ -135,26 +135,36 @@ def _mean_of_four(rows: list[dict[str, Any]]) -> str | None:
     return f"{statistics.mean(means['mse']):.3f} / {statistics.mean(means['mae']):.3f} ({count}{spread})"
 
 
-def online(place: Any) -> str:
+def online_cases() -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Rows of each case of the online memory: set, calendar, lookback and horizon; the longest lookbacks first."""
     cases: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in read(RESULTS / "forecast_online.jsonl"):
         if row.get("recipe") == TRAINED:
             case = tuple(row[name] for name in ("dataset", "calendar", "input_size", "h"))
             cases.setdefault(case, []).append(row)
+    return dict(sorted(cases.items(), key=lambda item: (-item[0][2], item[0][0] == "ecl_sample", item[0][1])))
+
+
+def changes(rows: list[dict[str, Any]]) -> list[float]:
+    """By how many percent the online memory changes the squared error, by seed: 0 where ``fit`` left it out."""
+    return [100 * (row.get("online", row["alone"])["mse"] / row["alone"]["mse"] - 1) for row in rows]
+
+
+def online(place: Any) -> str:
+    cases = online_cases()
     lines = [
         "| set, lookback → horizon (seeds) | network alone | memory read, not written | memory learning on "
         "| change of the MSE, % | one row |",
         "|---|---|---|---|---|---|",
     ]
-    for case, rows in sorted(cases.items(), key=lambda item: (-item[0][2], item[0][0] == "ecl_sample", item[0][1])):
-        dataset, calendar, input_size, h = case
+    for (dataset, calendar, input_size, h), rows in cases.items():
         # a memory that fit left out changes nothing
         errors = [[r.get(name, r["alone"]) for r in rows] for name in ("alone", "frozen", "online")]
         cells = [
             f"{statistics.mean(e['mse'] for e in of):.4f} / {statistics.mean(e['mae'] for e in of):.4f}"
             for of in errors
         ]
-        change = [100 * (after["mse"] / before["mse"] - 1) for before, after in zip(errors[0], errors[2], strict=True)]
+        change = changes(rows)
         spread = f" ±{statistics.stdev(change):.1f}" if len(change) > 1 else ""
         name = f"{dataset}{', calendar' if calendar else ''}, {input_size} → {h} ({len(rows)})"
         took = f"{statistics.median(r['update_ms'] for r in rows):.1f} ms"
@@ -164,12 +174,16 @@ def online(place: Any) -> str:
     return "\n".join(lines)
 
 
+def covered() -> list[dict[str, Any]]:
+    """The rows on intervals that stand."""
+    return [row for row in read(RESULTS / "forecast_coverage.jsonl") if row["recipe"] == TRAINED]
+
+
 def coverage(place: Any) -> str:
     """Of each case and loss the share of values inside, as learned, by the errors of ``fit``, and as they move on."""
     cases: dict[tuple[str, int, int], dict[str, dict[str, Any]]] = {}
-    for row in read(RESULTS / "forecast_coverage.jsonl"):
-        if row["recipe"] == TRAINED:
-            cases.setdefault((row["dataset"], row["input_size"], row["h"]), {})[row["loss"]] = row
+    for row in covered():
+        cases.setdefault((row["dataset"], row["input_size"], row["h"]), {})[row["loss"]] = row
     lines = [
         "| set, lookback → horizon | loss | as learned | by the errors of `fit` | moving on |",
         "|---|---|---|---|---|",
@@ -222,13 +236,18 @@ def limits(place: Any) -> str:
     return "\n".join(lines)
 
 
-def ablation(place: Any) -> str:
+def ablated() -> tuple[list[dict[str, Any]], list[str], set[str]]:
+    """The rows that stand, the sets they are of, and those of them that have the present settings."""
     every = read(RESULTS / "forecast_ablation.jsonl")
     sets = list(dict.fromkeys(r["dataset"] for r in every))
     # as above: cells of earlier settings stand until all of the present ones are there
     standing = {name: _newest_variants([r for r in every if r["dataset"] == name], chosen(name)) for name in sets}
     now = {name for name, settings in standing.items() if settings is not None and settings == chosen(name)}
-    rows = [r for r in every if r.get("settings") == standing[r["dataset"]]]
+    return [r for r in every if r.get("settings") == standing[r["dataset"]]], sets, now
+
+
+def ablation(place: Any) -> str:
+    rows, sets, now = ablated()
     titles = [name if name in now else f"{name}†" for name in sets]
     lines = ["| | " + " | ".join(titles) + " |", "|---|" + "---|" * len(sets)]
     for variant in dict.fromkeys(r["variant"] for r in rows):
@@ -257,8 +276,8 @@ def _mean_of_seeds(rows: list[dict[str, Any]]) -> str:
     return f"{mse:.4f} / {mae:.4f} ({len(rows)}{spread})"
 
 
-TABLE_3 = {"table3": table3}
 TABLES = {
+    "table3": table3,
     "searched": searched,
     "ablation": ablation,
     "online": online,

@@ -178,12 +178,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         """
         begin = time.perf_counter()
         self._check_params()
-        if validation is not None and not (isinstance(validation, tuple | list) and len(validation) == 2):
-            raise TypeError(
-                f"validation must be a pair (X, y), got {validation!r:.40}; for a part of X set validation_fraction."
-            )
-        if validation is not None and groups is not None:
-            raise ValueError("groups say how a part is cut off to stop by, and validation is such a part: give one.")
+        self._check_stopping(validation, groups, checkpoint_dir)
         reads = reads_of(X)
         names = read_labels(y, len(reads), "y")
         together = None if groups is None else read_groups(groups, len(reads))
@@ -196,13 +191,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         weighty = np.flatnonzero(weights)
         if not len(weighty):
             raise ValueError("class_weight and sample_weight together leave no sequence with a weight above 0.")
-        if checkpoint_dir is not None and self.random_state is None and validation is None:
-            raise ValueError(
-                "checkpoint_dir needs an integer random_state: by it is drawn which sequences are cut off to stop by, "
-                "and a run that goes on must leave out the same. Or give validation=."
-            )
         seed = self._seed()
-
         if validation is None:
             rows, cut = self._cut(weighty, labels, together, seed)
             if groups is not None and len(cut):
@@ -216,29 +205,17 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         language = None if self.pretrained is None else network_of(self.pretrained)
         with borrowed_randomness(seed):
             network = self._network(language, len(classes), len(train) * max_epochs)
+        identity = None
+        if checkpoint_dir is not None:
+            data = digest(reads.ids, reads.ends, labels, weights, rows, val.reads.ids, val.labels.numpy())
+            identity = self._identity(data, network.encoder)
         history = train_network(
             network,
             weighted_error,
             train,
             loader(val, self.batch_size, lengths=val.lengths) if len(val) else None,
-            TrainingOptions(
-                learning_rate=self._learning_rate(),
-                weight_decay=_WEIGHT_DECAY,
-                max_epochs=max_epochs,
-                patience=max(3, max_epochs // 2),
-                seed=seed,
-                device=self.device,
-                precision=self.precision,
-                progress=self.verbose > 0,
-                checkpoint_dir=checkpoint_dir,
-            ),
-            identity=None
-            if checkpoint_dir is None
-            else {
-                "data": digest(reads.ids, reads.ends, labels, weights, rows, val.reads.ids, val.labels.numpy()),
-                "pretrained": None if isinstance(network.encoder, Encoder) else digest_of(network.encoder),
-                **{name: getattr(self, name) for name in self._get_param_names() if name not in _NOT_COMPARED},
-            },
+            self._options(max_epochs, seed, checkpoint_dir),
+            identity,
             on_epoch=on_epoch,
         )
         self._settle(network, classes, by_class, history)
@@ -379,11 +356,45 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             return self.learning_rate
         return _FROM_SCRATCH if self.pretrained is None or self.finetune == "frozen" else _FINE_TUNING
 
+    def _options(self, max_epochs: int, seed: int, checkpoint_dir: str | Path | None) -> TrainingOptions:
+        return TrainingOptions(
+            learning_rate=self._learning_rate(),
+            weight_decay=_WEIGHT_DECAY,
+            max_epochs=max_epochs,
+            patience=max(3, max_epochs // 2),
+            seed=seed,
+            device=self.device,
+            precision=self.precision,
+            progress=self.verbose > 0,
+            checkpoint_dir=checkpoint_dir,
+        )
+
+    def _identity(self, data: str, encoder: nn.Module) -> dict[str, Any]:
+        """By which a fit knows a checkpoint as its own; ``data`` is a fingerprint."""
+        return {
+            "data": data,
+            "pretrained": None if isinstance(encoder, Encoder) else digest_of(encoder),
+            **{name: getattr(self, name) for name in self._get_param_names() if name not in _NOT_COMPARED},
+        }
+
     def _settle(
         self, network: SequenceNetwork, classes: NDArray[Any], weights: NDArray[np.float64], history: History
     ) -> None:
         self.network_ = network.requires_grad_(True)
         self.classes_, self.class_weight_, self.history_ = classes, weights, history
+
+    def _check_stopping(self, validation: Any, groups: Any, checkpoint_dir: str | Path | None) -> None:
+        if validation is not None and not (isinstance(validation, tuple | list) and len(validation) == 2):
+            raise TypeError(
+                f"validation must be a pair (X, y), got {validation!r:.40}; for a part of X set validation_fraction."
+            )
+        if validation is not None and groups is not None:
+            raise ValueError("groups say how a part is cut off to stop by, and validation is such a part: give one.")
+        if checkpoint_dir is not None and self.random_state is None and validation is None:
+            raise ValueError(
+                "checkpoint_dir needs an integer random_state: by it is drawn which sequences are cut off to stop by, "
+                "and a run that goes on must leave out the same. Or give validation=."
+            )
 
     def _check_params(self) -> None:
         for name, choices in (("reverse_complement", tuple(NETWORKS)), ("finetune", FINETUNE)):

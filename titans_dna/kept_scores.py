@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from titans_datasets.locks import hold
 from titans_dna.vcf import Variant
 
 __all__ = ["KeptScores", "kept_scores"]
@@ -56,7 +57,10 @@ def kept_scores(
     head = f"{_ABOUT}{json.dumps(dict(identity))}\n" + "\t".join(_COLUMNS) + "\n"
     found: dict[int, float] = {}
     with path.open("a+", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
-        _lock(stream, path)
+        try:
+            hold(stream, wait=False)
+        except BlockingIOError:
+            raise ValueError(f"another program is writing to {path}: wait for it, or give another file.") from None
         stream.seek(0)
         text = stream.read()
         if head.startswith(text):  # nothing yet
@@ -68,20 +72,6 @@ def kept_scores(
             found = dict(_row(path, line, variants) for line in text.split("\n")[2:-1])
             stream.truncate(len(text.encode(errors="surrogateescape")))
         yield KeptScores(stream, found)
-
-
-def _lock(stream: TextIO, path: Path) -> None:
-    """Until the file is closed; where there are no locks (Windows), it is up to the caller."""
-    try:
-        import fcntl
-    except ImportError:
-        return
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ValueError(f"another program is writing to {path}: wait for it, or give another file.") from None
-    except OSError:  # some network file systems lock nothing
-        return
 
 
 def _check(path: Path, lines: list[str], identity: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
-from titans_dna.sources import asked, merged, open_source, part_of, read_regions
+from titans_dna.sources import SHORT, asked, merged, open_source, part_of, read_regions
 from titans_dna.tokenizer import N
 
 __all__ = ["MarkovModels", "fit_markov"]
@@ -29,7 +29,7 @@ MOST = 12
 # choices of both strengths: from none to more than most contexts were seen
 _STRENGTHS = tuple(float(x) for x in np.geomspace(1e-3, 1e3, 19))
 _BLOCK, _PART, _VALIDATION_EVERY = 1 << 20, 1 << 10, 20
-_SHORT, _JOINED = 1 << 12, 1 << 16
+_JOINED = 1 << 16
 # bases that the choice is made on, about
 _ENOUGH = 1 << 18
 # counts of words behind so many bases are of 32 bits
@@ -157,7 +157,7 @@ def _blocks(genome: Genome, regions: Sequence[Interval], order: int) -> Iterator
 
     Short regions, of which there may be very many, come several in one block, an N between them.
     """
-    for short, some in groupby(regions, key=lambda region: len(region) <= _SHORT):
+    for short, some in groupby(regions, key=lambda region: len(region) <= SHORT):
         if short:
             yield from ((ids, 0) for ids in _joined(genome.ids(region) for region in some))
             continue

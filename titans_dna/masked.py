@@ -88,7 +88,7 @@ def variant_scores(
     # alternatives of one place are read once: what differs in them is hidden
     sites: dict[tuple[str, int, int], list[int]] = {}
     for number, v in enumerate(variants):
-        if len(v.ref) != len(v.alt) or "N" in (v.ref + v.alt).upper():
+        if len(v.ref) != len(v.alt) or not v.is_known:
             yield number, float("nan")
         else:
             sites.setdefault((v.chrom, v.start, v.end), []).append(number)

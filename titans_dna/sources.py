@@ -12,6 +12,7 @@ from titans_dna.intervals import Interval, from_frame, only_intervals, read_bed
 from titans_dna.tokenizer import encode, refuse_record, reverse_complement
 
 __all__ = [
+    "SHORT",
     "InMemory",
     "asked",
     "cut",
@@ -29,7 +30,8 @@ __all__ = [
 
 _LETTERS = set("ACGTNRYSWKMBDHV")
 _LONGEST_NAME = 255
-_SHORT = 1 << 12
+# bases of a sequence that may be one of very many
+SHORT = 1 << 12
 
 Source = str | os.PathLike[str] | Genome | Sequence[str]
 
@@ -208,7 +210,7 @@ def marks_of(genome: Genome, chrom: str) -> str:
     """What tells a chromosome from another of its name: its length, and eight stretches of it."""
     size = genome.lengths[chrom]
     places = [(at, min(at + 32, size)) for at in range(0, size, -(-size // 8))]
-    if size <= _SHORT:  # one of many, maybe: read once
+    if size <= SHORT:  # read once
         text = genome.fetch(Interval(chrom, 0, size))
         parts = [text[start:end] for start, end in places]
     else:

@@ -28,6 +28,9 @@ __all__ = ["default_space", "plot_history", "plot_importance", "tune"]
 
 Space = Callable[["optuna.Trial", Mapping[str, Any]], dict[str, Any]]
 
+# arguments in which the calls of one study may differ; a language model is compared by its weights
+_NOT_FIXED = ("pretrained", "verbose", "device", "random_state")
+
 
 def tune(
     X: Any,
@@ -106,12 +109,7 @@ def tune(
     arrays = [a for read, names in zip(reads, labels, strict=True) for a in (read.ids, read.ends, names.astype(str))]
     if together is not None:
         arrays.append(together)
-    not_fixed = ("pretrained", "verbose", "device", "random_state")
-    identity = {
-        "data": digest(*arrays),
-        "pretrained": "None" if base.pretrained is None else digest_of(network_of(base.pretrained)),
-        **{k: str(v) for k, v in base.get_params(deep=False).items() if k not in not_fixed},
-    }
+    identity = _identity(base, digest(*arrays))
     searched = space or default_space
     default = None if space else lambda trial: default_space(trial, facts)
     study = open_study(storage, study_name, identity, random_state, sampler, default)
@@ -151,6 +149,15 @@ def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, 
         "positions": trial.suggest_categorical("positions", [True, False]),
         "kmers": trial.suggest_categorical("kmers", [0, 4, 6]),
         "learning_rate": trial.suggest_float("learning_rate", 5e-4, 6e-3, log=True),
+    }
+
+
+def _identity(base: TitansDNAClassifier, data: str) -> dict[str, str]:
+    """By which a study is known as one of the same data and fixed settings; ``data`` is a fingerprint."""
+    return {
+        "data": data,
+        "pretrained": "None" if base.pretrained is None else digest_of(network_of(base.pretrained)),
+        **{k: str(v) for k, v in base.get_params(deep=False).items() if k not in _NOT_FIXED},
     }
 
 

@@ -160,7 +160,7 @@ def variant_scores(
         context_after: bases behind the variant whose likelihood counts, fewer at the chromosome's end.
         batch_size: sequences read side by side.
     """
-    unknown = [number for number, v in enumerate(variants) if "N" in (v.ref + v.alt).upper()]
+    unknown = [number for number, v in enumerate(variants) if not v.is_known]
     yield from ((number, float("nan")) for number in unknown)
     blocks = sorted(_blocks(genome, variants, set(unknown), context, context_after), key=lambda block: block.place)
     one_strand: dict[int, float] = {}

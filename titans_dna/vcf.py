@@ -62,6 +62,11 @@ class Variant:
         return self.start + len(self.ref)
 
     @property
+    def is_known(self) -> bool:
+        """Whether neither allele has an N: only such have a likelihood."""
+        return "N" not in (self.ref + self.alt).upper()
+
+    @property
     def is_snv(self) -> bool:
         """One base for another; everything else changes or may change the length."""
         return len(self.ref) == len(self.alt) == 1

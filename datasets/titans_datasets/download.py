@@ -9,6 +9,7 @@ from typing import Any
 
 from titans_datasets.checksum import verify
 from titans_datasets.errors import ChecksumError, OfflineError
+from titans_datasets.locks import hold
 from titans_datasets.sources.entries import PublishedFile
 
 __all__ = ["advice", "download"]
@@ -189,17 +190,11 @@ def _progress(label: str, begin: int, total: int | None) -> Iterator[Any]:
 @contextlib.contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
     """Processes queue here: two that append to one part would spoil it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
     path = folder / ".lock"
     try:
         lock = path.open("w")
     except PermissionError:  # it is of another user of a shared folder, and reading it is enough
         lock = path.open()
     with lock:
-        with contextlib.suppress(OSError):  # some network file systems lock nothing
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        hold(lock, wait=True)
         yield

@@ -90,6 +90,18 @@ def test_clean_intervals_touch_no_train_interval():
     assert report.covered == 0
 
 
+def test_an_audit_asks_for_the_cover_it_was_told():
+    # a fifth of the first is covered, half of the second; test is mostly "b", train all "a"
+    train, test = Spans(["x"] * 3, [0, 50, 900], [10, 60, 910]), Spans(["x"] * 3, [8, 55, 500], [18, 65, 510])
+    strict, lax = (audit_intervals(train, list("aaa"), test, list("abb"), min_overlap=part) for part in (0.5, 0.2))
+    assert (strict.min_overlap, strict.covered) == (0.5, pytest.approx(1 / 3))
+    assert (lax.min_overlap, lax.covered) == (0.2, pytest.approx(2 / 3))
+    assert lax.covered_per_class == {"a": 1, "b": 0.5}
+    assert strict.commonest == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match="min_overlap must be from 0 to 1, got 2"):
+        audit_intervals(train, list("aaa"), test, list("abb"), min_overlap=2)
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -123,6 +135,8 @@ def test_scores_on_the_clean_subset():
     assert score.clean_accuracy == pytest.approx(3 / 5)
     assert score.clean_balanced_accuracy == pytest.approx((2 / 3 + 1 / 2) / 2)
     assert "on the 5 clean ones 0.600, balanced 0.583" in str(score)
+    # of a class without a clean row nothing is known, so it has no part in the mean
+    assert score_clean(true, predicted, [True] * 4 + [False] * 2).clean_balanced_accuracy == pytest.approx(3 / 4)
     with pytest.raises(ValueError, match="no test row is clean"):
         score_clean(true, predicted, np.zeros(6, dtype=bool))
     with pytest.raises(ValueError, match="shapes differ"):

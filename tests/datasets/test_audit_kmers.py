@@ -173,6 +173,20 @@ def test_the_kmer_lookup_copies_labels_from_train():
     assert "LEAKS" in str(SplitAudit("made", None, report))
 
 
+def test_the_labels_of_a_kmer_that_train_holds_often_have_one_vote_together():
+    """Five train sequences "b" hold one k-mer of the test sequence, one "a" two others: two votes against one."""
+    unique, common = bases(41, 1), bases(40, 2)
+    train = [unique, *(bases(20, 10 + i) + common for i in range(5))]
+    report = audit_kmers([*train, unique + "N" + common], list("abbbbba"), ["train"] * 6 + ["test"])
+    assert report.lookup_accuracy == 1
+
+
+def test_a_part_that_is_neither_train_nor_test_is_clean_whatever_it_shares():
+    piece = bases(60, 1)
+    report = audit_kmers([piece, piece, piece], [0, 1, 0], ["train", "dev", "test"])
+    assert report.clean.tolist() == [True, True, False]
+
+
 def test_without_a_train_part_nothing_is_said_of_leaks():
     report = SplitAudit("made", None, audit_kmers([bases(60, 1), bases(60, 2)], [0, 1], ["test", "test"]))
     assert report.leaks is None

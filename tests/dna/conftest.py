@@ -2,24 +2,20 @@
 
 import gzip
 
-import numpy as np
 import pytest
+from random_dna import bases
 
 from titans_dna import Genome
 
 WIDTH = 60
 
 
-def random_bases(n, seed=0):
-    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
-
-
 def fasta_text(records, width=WIDTH):
     """FASTA of a dict of name to bases."""
     lines = []
-    for name, bases in records.items():
+    for name, sequence in records.items():
         lines.append(f">{name} described")
-        lines += [bases[i : i + width] for i in range(0, len(bases), width)]
+        lines += [sequence[i : i + width] for i in range(0, len(sequence), width)]
     return "\n".join(lines) + "\n"
 
 
@@ -37,11 +33,11 @@ def write_fasta(tmp_path):
 @pytest.fixture
 def records():
     """Three chromosomes: mixed case, a stretch of N, and one that ends on a full line."""
-    one = random_bases(1000, 1)
+    one = bases(1000, 1)
     return {
         "chrI": one[:300] + one[300:400].lower() + one[400:],
-        "chrII": random_bases(200, 2) + "N" * 100 + random_bases(123, 3),
-        "chrIII": random_bases(2 * WIDTH, 4),
+        "chrII": bases(200, 2) + "N" * 100 + bases(123, 3),
+        "chrIII": bases(2 * WIDTH, 4),
     }
 
 

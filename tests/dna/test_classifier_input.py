@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from titans_dna import Genome, Interval
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import read_sequences, reads_of
-from titans_dna.labels import stratified_cut
+from titans_dna.labels import stratified_cut, validation_cut
 from titans_dna.language import DNALanguageModel
 
 X = ["ACGTTGCA", "TTTACGNNA", "ACG", "GGGTACCA"] * 5
@@ -88,6 +88,15 @@ def test_the_part_that_stops_training_is_of_each_class_and_of_no_sequence_traine
         cut.tolist() == stratified_cut(labels, 0.25, seed=0)[1].tolist() != stratified_cut(labels, 0.25, 1)[1].tolist()
     )
     assert [len(part) for part in stratified_cut(labels, 0, seed=0)] == [64, 0]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_class_is_never_all_in_the_part_that_stops_training(grouped):
+    labels = np.array([0] * 20 + [1] * 4)
+    groups = np.minimum(np.arange(24), 20)  # class 1 is one group
+    rows, cut, _ = validation_cut(labels, groups if grouped else None, 0.9, seed=0)
+    assert len(cut)
+    assert set(labels[rows]) == {0, 1}
 
 
 def test_two_sequences_in_a_tuple_are_two_sequences(fitted):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from random_dna import bases, chain
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -17,17 +18,6 @@ from titans_dna.sources import InMemory
 
 SMALL = dict(dim=16, num_layers=1, num_heads=2, window=16, length=64, batch_size=8, device="cpu", verbose=0)
 TRUE_BITS = -0.85 * np.log2(0.85) - 0.15 * np.log2(0.05)
-
-
-def bases(n, seed=0):
-    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
-
-
-def chain(n, seed=0):
-    """Each base is the one after its neighbour in ACGTACGT... with probability 0.85, on either strand: 0.848 bits."""
-    rng = np.random.default_rng(seed)
-    steps = np.where(rng.random(n) < 0.85, 1, rng.choice([0, 2, 3], n))
-    return "".join("ACGT"[i] for i in np.cumsum(steps) % 4)
 
 
 def small(**changes):
@@ -264,6 +254,9 @@ def test_the_holdout_stands_apart(write_fasta, tmp_path):
     table = model.compare(genome, chroms=["two"], max_order=2)
     assert len(table) == 1 + 3 * 2
     assert table["bits_per_base"].is_monotonic_increasing
+    own = model.compare(genome, max_order=0, context=7).set_index("model")["bits_per_base"]["mag"]
+    assert own == model.bits_per_base(genome, chroms=["two"], context=7)
+    assert own != model.bits_per_base(genome, chroms=["two"])
     with pytest.raises(ValueError, match=r"not told to hold out \['one'\]"):
         model.compare(genome, chroms=["one"])
 
@@ -365,7 +358,7 @@ def test_a_fasta_file_is_embedded_record_by_record(fitted, genome, tmp_path):
 @pytest.mark.parametrize("architecture", ["mac", "mag"])
 def test_settings_reach_the_network(architecture):
     settings = dict(dim=16, num_layers=1, num_heads=2, memory_depth=3, forget_to="zero", chunk_size=4)
-    text = "".join(np.random.default_rng(0).choice(list("ACGT"), 200))
+    text = bases(200, seed=0)
     model = DNALanguageModel(
         architecture,
         **settings,
@@ -401,7 +394,7 @@ def test_unless_told_otherwise_it_is_a_linear_memory_beside_attention_to_512_bas
 
 
 def test_a_transformer_reads_windows_of_its_length_where_no_context_is_asked_for():
-    text = "".join(np.random.default_rng(1).choice(list("ACGT"), 200))
+    text = bases(200, seed=1)
     settings = dict(dim=16, num_layers=1, num_heads=2, length=32, batch_size=4, device="cpu", random_state=0, verbose=0)
     model = DNALanguageModel("transformer", **settings, max_steps=2).fit([text])
     bits = model.bits_per_base([text])

@@ -59,6 +59,12 @@ def test_windows_have_their_length_and_stay_inside_the_regions(long_genome):
     assert len({p.start % LENGTH for p in places}) > 40
 
 
+def test_a_window_is_left_out_where_more_than_half_of_it_is_unknown():
+    half, more = "ACGTA" + 5 * "N", "ACGT" + 6 * "N"
+    train, val = plan(InMemory([half + more + half]), 10, None, [])
+    assert sorted([*train.start, *val.start]) == [0, 20]
+
+
 def test_regions_that_overlap_are_joined():
     regions = [Interval("b", 5, 9, "-"), Interval("a", 7, 12), Interval("a", 3, 7), Interval("a", 20, 21)]
     assert merged(regions) == [Interval("a", 3, 12), Interval("a", 20, 21), Interval("b", 5, 9)]

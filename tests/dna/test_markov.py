@@ -4,21 +4,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from random_dna import bases, chain
 
 from titans_dna import Genome, encode, markov, reverse_complement
 from titans_dna.markov import all_orders, fit_markov
-
-
-def bases(n, seed=0):
-    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
-
-
-def chain(n, seed=0):
-    """Each base is the one after its neighbour in ACGTACGT... with probability 0.85: 0.848 bits a base."""
-    rng = np.random.default_rng(seed)
-    steps = np.where(rng.random(n) < 0.85, 1, rng.choice([0, 2, 3], n))
-    return "".join("ACGT"[i] for i in np.cumsum(steps) % 4)
-
 
 TRUE_BITS = -0.85 * np.log2(0.85) - 0.15 * np.log2(0.05)
 
@@ -44,10 +33,10 @@ def test_counts_are_those_of_both_strands(order):
 def test_short_sequences_read_together_are_each_read_by_itself(joined, monkeypatch):
     texts = [bases(n, n) for n in (50, 1, 90, 2, 300, 3, 40)]
     texts[2] = texts[2][:30] + "N" + texts[2][31:]
-    monkeypatch.setattr(markov, "_SHORT", 0)
+    monkeypatch.setattr(markov, "SHORT", 0)
     apart = fit_markov(texts, 2)
     bits = [apart.bits_per_base([text]).drop(columns="order") * len(text.replace("N", "")) for text in texts]
-    monkeypatch.setattr(markov, "_SHORT", 100)  # one is longer
+    monkeypatch.setattr(markov, "SHORT", 100)  # one is longer
     monkeypatch.setattr(markov, "_JOINED", joined)
     for one, two in zip(apart.counts, fit_markov(texts, 2).counts, strict=True):
         np.testing.assert_array_equal(one, two)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from random_dna import bases
 
 from titans_dna import DNALanguageModel, Genome, TitansDNAClassifier, Variant, masked, reverse_complement
 from titans_dna.masked import masked_base_loss, scores
@@ -11,10 +12,6 @@ from titans_dna.strands import other_strand
 from titans_dna.tokenizer import PAD, N, encode, encode_batch
 
 ARCHITECTURES = ["lmm", "mac", "mag", "mal", "gated-deltanet"]
-
-
-def bases(n, seed=0):
-    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
 
 
 def pairs(n, seed=0):

@@ -5,26 +5,16 @@ import math
 import numpy as np
 import pytest
 import torch
+from random_dna import bases, chain
 from sklearn.exceptions import NotFittedError
 
 from titans_core.archive import ArchiveError
 from titans_dna import DNALanguageModel, Interval, Mixture, encode, fit_markov, fit_mixture, mixing, sources
-from titans_dna.mixing import _read
+from titans_dna.mixing import _read, _tracked
 from titans_dna.pretrain_data import plan
 from titans_dna.sources import InMemory, cut, marks_of, whole, without
 
 SMALL = dict(dim=16, num_layers=1, num_heads=2, chunk_size=8, length=256, device="cpu", verbose=0, random_state=0)
-
-
-def bases(n, seed=0):
-    return "".join(np.random.default_rng(seed).choice(list("ACGT"), n))
-
-
-def chain(n, seed=0):
-    """Each base is the one after its neighbour in ACGTACGT... with probability 0.85."""
-    rng = np.random.default_rng(seed)
-    steps = np.where(rng.random(n) < 0.85, 1, rng.choice([0, 2, 3], n))
-    return "".join("ACGT"[i] for i in np.cumsum(steps) % 4)
 
 
 def with_repeats(pieces, seed):
@@ -175,6 +165,15 @@ def test_bits_are_those_of_a_mixture_by_hand(text):
     assert mixture.bits_per_base([sequence]) == pytest.approx(total / len(ids), rel=1e-4)
 
 
+def test_another_predictor_takes_over_within_a_few_bases():
+    """One is right for 500 bases and the other for the next 500: a switch costs some bases, whatever went before."""
+    right, wrong = torch.full((500,), 0.9), torch.full((500,), 0.01)
+    chances = torch.stack((torch.cat((right, wrong)), torch.cat((wrong, right))), dim=1)
+    never_wrong = -1000 * math.log(0.9)
+    assert never_wrong < _tracked([chances]) < never_wrong + 12  # nats; without a switch they would be thousands
+    assert _tracked([chances, chances[:300]]) == pytest.approx(_tracked([chances]) + _tracked([chances[:300]]))
+
+
 def test_what_was_in_no_tile_is_left_to_the_expert_that_knows_it():
     """Weights that were found without it are far off in a long repeat; tracking the best predictor puts that right."""
     motif, body = "TTAGGG" * 700, bases(1_000_000)
@@ -280,5 +279,5 @@ def test_a_mixture_is_saved_over_no_other_model_and_loads_none_but_its_own(text,
 def test_short_chromosomes_have_the_marks_that_long_ones_would_have(monkeypatch):
     genome = InMemory([chain(n) for n in (1, 7, 40, 300)])
     found = [marks_of(genome, chrom) for chrom in genome.lengths]
-    monkeypatch.setattr(sources, "_SHORT", 0)
+    monkeypatch.setattr(sources, "SHORT", 0)
     assert [marks_of(genome, chrom) for chrom in genome.lengths] == found

@@ -1,7 +1,7 @@
 """What REF says beside the genome, and what explains a difference."""
 
-import numpy as np
 import pytest
+from random_dna import bases
 
 from titans_dna import Genome, Variant, check_reference
 from titans_dna.reference import compare
@@ -75,7 +75,7 @@ def test_a_deletion_is_not_told_as_swapped_for_the_base_that_it_leaves(write_fas
     assert {alleles: compare(Variant("x", 2, *alleles), genome).verdict for alleles in told} == told
 
 
-TEXT = "".join(np.random.default_rng(5).choice(list("ACGT"), 3000))
+TEXT = bases(3000, seed=5)
 SITES = range(10, 2900, 29)
 
 

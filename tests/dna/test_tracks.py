@@ -7,17 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from random_dna import bases
 
 from titans_core import NeuralMemory
 from titans_core.nn import momentary_surprise
 from titans_core.ops.memory.naive import ACTIVATIONS, read
-from titans_dna import Interval, reverse_complement
-from titans_dna import surprise as module
+from titans_dna import Interval, encode, reverse_complement
 from titans_dna.language import DNALanguageModel
+from titans_dna.memory_surprise import listening
 from titans_dna.sources import InMemory
+from titans_dna.surprise import surprise_of
 from titans_dna.tracks import plot_track, write_bedgraph
 
-TEXT = "".join(np.random.default_rng(0).choice(list("ACGT"), 400))
+TEXT = bases(400, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +52,11 @@ def test_the_other_strand_is_read_backwards_and_stands_in_its_place(models):
 
 
 @pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal"])
-def test_a_track_in_pieces_is_the_track_of_one_call(models, architecture, monkeypatch):
-    model = models(architecture)
-    whole = model.surprise(InMemory([TEXT]), "0", memory=True)
-    monkeypatch.setattr(module.surprise_of, "__defaults__", (37,))
-    pieces = model.surprise(InMemory([TEXT]), "0", memory=True)
-    assert whole["memory"].notna().all()
+def test_a_track_in_pieces_is_the_track_of_one_call(models, architecture):
+    network, source, interval = models(architecture).model_, InMemory([TEXT]), Interval("0", 0, len(TEXT))
+    with torch.no_grad():
+        whole, pieces = (surprise_of(network, source, interval, True, piece) for piece in (len(TEXT) + 1, 37))
+    assert np.isfinite(whole["memory"]).all()
     np.testing.assert_allclose(pieces["bits"], whole["bits"], atol=1e-5)
     np.testing.assert_allclose(pieces["memory"], whole["memory"], atol=1e-5)
 
@@ -67,6 +68,16 @@ def test_a_base_surprises_the_memory_when_it_is_read_not_before(models):
     for column in ("bits", "memory"):
         np.testing.assert_allclose(one[column][:200], two[column][:200], atol=1e-6)
         assert abs(one[column][200] - two[column][200]) > 1e-4
+
+
+def test_the_memorys_surprise_is_the_mean_over_memories_and_heads(models):
+    network = models().model_
+    with torch.no_grad(), listening(network) as heard:
+        network.hidden(torch.from_numpy(encode("N" + TEXT)).long()[None])
+    each = np.stack([np.concatenate(calls, axis=1)[0, -len(TEXT) :] for calls in heard])
+    assert each.shape == (2, len(TEXT), 2)
+    track = models().surprise(InMemory([TEXT]), "0", memory=True)
+    np.testing.assert_allclose(track["memory"], each.mean(axis=(0, 2)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("chunk_size", [1, 4])
@@ -145,6 +156,21 @@ def test_a_plot_shows_the_track_and_the_genes():
         plot_track(frame([1.0]), window=0)
     with pytest.raises(ValueError, match="a plot shows one chromosome, the track has 2"):
         plot_track(pd.concat([frame([1.0]), frame([1.0], chrom="d")]))
+
+
+def test_a_plot_draws_the_column_and_on_the_axes_that_were_named():
+    mpl.use("Agg")
+    _, (above, below) = mpl.pyplot.subplots(2)
+    track = frame([1.0, 2.0]).assign(memory=[3.0, 4.0])
+    genes = [Interval("c", 0, 1, strand) for strand in "+-."]
+    assert plot_track(track, "memory", ax=below, genes=genes) is below
+    np.testing.assert_array_equal(below.lines[0].get_ydata(), [3.0, 4.0])  # of few bases each is drawn
+    assert below.get_ylabel() == "memory"
+    assert not above.lines
+    heights = {bar.get_paths()[0].vertices[0, 1] for bar in below.collections}
+    assert len(heights) == 3  # one for each strand
+    with pytest.raises(ValueError, match="expected chrom, start, end and 'score'"):
+        plot_track(track, "score")
 
 
 def test_genes_of_a_plot_come_in_a_frame_or_a_bed_file_too(tmp_path):

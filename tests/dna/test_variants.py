@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from random_dna import chain
 
 from titans_dna import Variant, reverse_complement, scoring
 from titans_dna import variants as module
@@ -19,12 +20,6 @@ from titans_dna.variants import CELL
 
 ARCHITECTURES = ["lmm", "mac", "mag"]
 AFTER = 20
-
-
-def chain(n, seed=0):
-    rng = np.random.default_rng(seed)
-    steps = np.where(rng.random(n) < 0.85, 1, rng.choice([0, 2, 3], n))
-    return "".join("ACGT"[i] for i in np.cumsum(steps) % 4)
 
 
 TEXT = chain(1000, seed=8)
@@ -398,6 +393,8 @@ def test_a_checkpoint_that_another_program_writes_is_left_alone(tmp_path):
             pass
     with kept_scores(path, {"a": 1}, [variant(7, 1, "A")]) as kept:
         kept.add(0, variant(7, 1, "A"), 0.5)
+        with pytest.raises(ValueError, match="another program is writing to "), kept_scores(path, {"a": 1}, []):
+            pass
     with kept_scores(path, {"a": 1}, [variant(7, 1, "A")]) as kept:
         assert kept.found == {0: 0.5}
 

@@ -30,6 +30,11 @@ def test_positions_begin_at_zero_and_alleles_are_split(write):
     assert expected[1].end == 11
 
 
+@pytest.mark.parametrize(("ref", "alt", "known"), [("A", "c", True), ("AN", "A", False), ("A", "an", False)])
+def test_an_allele_with_an_n_in_either_case_is_not_known(ref, alt, known):
+    assert Variant("c", 0, ref, alt).is_known == known
+
+
 def test_reading_is_streamed(write):
     variants = read_vcf(write(["chrI 5 . A C . . .", "chrI five . A C . . ."]))
     assert next(variants).start == 4

@@ -3,9 +3,9 @@
 import copy
 import warnings
 
-import numpy as np
 import pytest
 import torch
+from random_dna import chain
 from sklearn.base import clone
 
 from titans_dna import language
@@ -13,13 +13,6 @@ from titans_dna.language import DNALanguageModel
 from titans_dna.sources import InMemory
 
 SMALL = dict(dim=16, num_layers=1, num_heads=2, window=16, length=64, batch_size=8, device="cpu", verbose=0)
-
-
-def chain(n, seed=0, step=1):
-    """Each base is ``step`` letters behind its neighbour with probability 0.85."""
-    rng = np.random.default_rng(seed)
-    steps = np.where(rng.random(n) < 0.85, step, rng.integers(0, 4, n))
-    return "".join("ACGT"[i] for i in np.cumsum(steps) % 4)
 
 
 @pytest.fixture(scope="module")

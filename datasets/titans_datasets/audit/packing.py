@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from titans_datasets.strands import reverse_complement
+
 __all__ = ["MAX_K", "Words", "sorted_kmers", "whole_sequences"]
 
 Ints = NDArray[np.int64]
@@ -19,7 +21,6 @@ _INVALID = 4  # code of a letter other than A C G T
 _CODES = np.full(256, _INVALID, dtype=np.uint8)
 for _code, _letters_of in enumerate(("Aa", "Cc", "Gg", "TtUu")):
     _CODES[[ord(_letter) for _letter in _letters_of]] = _code
-_COMPLEMENT = str.maketrans("ACGTRYKMBDHV", "TGCAYRMKVHDB")
 
 
 def sorted_kmers(sequences: Sequence[str], k: int) -> Iterator[tuple[Words, Words, NDArray[np.int32]]]:
@@ -52,7 +53,7 @@ def whole_sequences(sequences: Sequence[str], k: int) -> tuple[Ints, NDArray[np.
         holds[owner[: len(known)][known]] = True
     rows = np.flatnonzero(~holds).astype(np.int32)
     texts = [sequences[row].upper().replace("U", "T") for row in rows.tolist()]
-    either = [min(text, text.translate(_COMPLEMENT)[::-1]) for text in texts]
+    either = [min(text, reverse_complement(text)) for text in texts]
     numbers = np.unique(either, return_inverse=True)[1] if either else np.zeros(0, dtype=np.int64)
     order = np.argsort(numbers, kind="stable")
     return numbers[order], rows[order]

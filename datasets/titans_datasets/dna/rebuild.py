@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from titans_datasets.sources.dna import REFERENCES
 from titans_datasets.sources.entries import SequenceInfo
+from titans_datasets.strands import reverse_complement
 from titans_datasets.warn import warn_caller
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["GenomePaths", "cut", "paths_by_class"]
 
 GenomePaths = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
-
-_STRANDS = str.maketrans("ACGTRYKMBVDH", "TGCAYRMKVBHD")
 
 
 def paths_by_class(entry: SequenceInfo, genome: GenomePaths) -> dict[str, Path]:
@@ -56,7 +55,7 @@ def cut(intervals: "pd.DataFrame", paths: Mapping[str, Path], entry: SequenceInf
                         f"bases; the coordinates are of {reference}, this is another assembly."
                     )
                 piece = chromosome[start:end].decode().upper()
-                found[row] = piece.translate(_STRANDS)[::-1] if strand == "-" else piece
+                found[row] = reverse_complement(piece) if strand == "-" else piece
         absent = [region for region, group in rows.items() if group.index[0] not in found]
         if absent:
             near = get_close_matches(absent[0], names, n=3)

@@ -1,0 +1,26 @@
+"""A file held against other processes."""
+
+from typing import IO, Any
+
+__all__ = ["hold"]
+
+
+def hold(stream: IO[Any], *, wait: bool) -> None:
+    """Lock an open file until it is closed. On Windows, and on network file systems without locks, nothing is locked.
+
+    Args:
+        wait: for another process to let go of it.
+
+    Raises:
+        BlockingIOError: another process holds it, and ``wait`` is false.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return
