@@ -1,6 +1,7 @@
 """The one door to the neural memory: checks what came in, chooses a backend, hands over float32 or better."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -88,7 +89,7 @@ def neural_memory(
         out, state = backend_of(backend)(
             q.to(tokens), k.to(tokens), v.to(tokens), alpha, eta, theta.to(dtype), state, chunk_size, activation, base
         )
-    return out.to(v.dtype), state
+    return out.to(v.dtype), replace(state, chunk_size=chunk_size)
 
 
 def read_memory(q: Tensor, memory: tuple[Tensor, ...], activation: str = "silu") -> Tensor:
@@ -239,6 +240,11 @@ def _check_state(state: MemoryState, q: Tensor, weights: tuple[Tensor, ...], chu
                 raise TypeError(f"state.{name} must be {dtype} for inputs of {q.dtype}, got {t.dtype}.")
             if t.device != q.device:
                 raise ValueError(f"state.{name} is on {t.device}, q on {q.device}; use state.to(q.device).")
+    if state.chunk_size is not None and state.chunk_size != chunk_size:
+        raise ValueError(
+            f"state is that of a call with chunk_size={state.chunk_size}, this one has {chunk_size}: "
+            "a sequence must keep one chunk_size in all calls."
+        )
     if not 0 <= state.offset < chunk_size:
         raise ValueError(
             f"state.offset is {state.offset} but chunk_size is {chunk_size}: "
