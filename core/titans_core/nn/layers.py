@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from titans_core.nn.eager import eager_on_cpu
 from titans_core.nn.norms import RMSNorm
+from titans_core.ops.memory.lengths import at_most
 
 
 class CausalConv(nn.Module):
@@ -31,8 +32,8 @@ class CausalConv(nn.Module):
         tail = x.new_zeros(x.shape[0], before, x.shape[2]) if tail is None else tail.to(x.dtype)
         # on a CPU several times faster than conv1d, and no transposes
         y = _Taps.apply(x, tail, weight.to(x.dtype), bias.to(x.dtype))
-        T = x.shape[1]
-        return y, torch.cat((tail[:, min(T, before) :], x[:, max(0, T - before) :]), dim=1)
+        new = at_most(before, x.shape[1])
+        return y, torch.cat((tail[:, new:], x[:, x.shape[1] - new :]), dim=1)
 
 
 class SwiGLU(nn.Module):
@@ -112,7 +113,7 @@ class _Taps(torch.autograd.Function):
 
 def _shifted(x: Tensor, tail: Tensor, y: Tensor, s: int) -> tuple[tuple[Tensor, Tensor], ...]:
     """What stands s tokens before those of y, in x and in its tail, each beside its part of y: views."""
-    early, at = min(s, y.shape[1]), tail.shape[1] - s
+    early, at = at_most(s, y.shape[1]), tail.shape[1] - s
     of_tail = tail[:, at : at + early], y[:, :early]
     if eager_on_cpu(y) and early == y.shape[1]:
         return (of_tail,)
