@@ -10,7 +10,7 @@ from titans_core.models.config import TitansConfig
 from titans_core.nn import NeuralMemoryState
 from titans_core.nn.attention import SegmentAttention, SegmentState
 from titans_core.nn.layers import Gate
-from titans_core.ops.memory.lengths import at_most
+from titans_core.ops.memory.lengths import at_most, is_of_many_lengths
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class MemoryAsContext(nn.Module):
         if state is None:
             memory = self.memory.initial_state(len(x))
             state = ContextState(memory, memory, x.new_zeros(len(x), self.tail, x.shape[2]))
-        # a compiled graph of all segments would be of as many as one text has, and each other number compiled anew
-        return self._segments(x, state) if torch.compiler.is_exporting() else self._segments_apart(x, state)
+        # a graph of all segments is of as many as there are: of texts of many lengths, each is a call of one graph
+        return self._segments_apart(x, state) if is_of_many_lengths(x) else self._segments(x, state)
 
     def _segments(self, x: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:
         outputs, start = [], 0
@@ -76,7 +76,9 @@ class MemoryAsContext(nn.Module):
         return torch.cat(outputs, dim=1), state
 
     _segments_apart = torch.compiler.disable(
-        _segments, recursive=False, reason="MAC compiles its segments one by one: leave fullgraph out"
+        _segments,
+        recursive=False,
+        reason="MAC compiles its segments one by one for texts of many lengths: leave fullgraph out",
     )
 
     def _within(self, seen: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:
