@@ -265,6 +265,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         if labels is not None and not (isinstance(logits_to_keep, int) and logits_to_keep == 0):
             raise ValueError("labels need the logits of all columns: leave logits_to_keep out.")
         x = _input(input_ids, inputs_embeds)
+        _tensors(labels=labels)
         if use_cache is None:
             use_cache = self.config.use_cache and not self.training and labels is None
         cache = past_key_values
@@ -353,6 +354,11 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
     def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any) -> Any:
         super()._prepare_cache_for_generation(generation_config, model_kwargs, *rest)  # type: ignore[misc]
         cache, columns = model_kwargs.get("past_key_values"), model_kwargs.get("attention_mask")
+        if columns is not None and bool((columns == 0).all(dim=1).any()):
+            raise ValueError(
+                "a prompt of the batch holds no token, and nothing says what follows nothing: begin it with one, such "
+                "as that which ends a text, and 1 in attention_mask."
+            )
         if columns is None:  # where nothing is padding
             columns = model_kwargs.get("position_ids")
         if cache is None and generation_config.use_cache is not False:
@@ -369,15 +375,26 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
 def _input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("give either input_ids [B, T] or inputs_embeds [B, T, dim], and not both.")
+    _tensors(input_ids=input_ids, inputs_embeds=inputs_embeds)
     if input_ids is not None and input_ids.ndim != 2:
         raise ValueError(f"input_ids must be [B, T], got shape {tuple(input_ids.shape)}: of one text, input_ids[None].")
     return input_ids if input_ids is not None else inputs_embeds  # type: ignore[return-value]
+
+
+def _tensors(**given: Tensor | None) -> None:
+    for name, x in given.items():
+        if x is not None and not isinstance(x, Tensor):
+            raise TypeError(
+                f"{name} must be a tensor, got {type(x).__name__}: of a list of texts or of dicts, make a batch with "
+                'tokenizer.pad(texts, return_tensors="pt"), and call the model with **batch.'
+            )
 
 
 def _mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
     """Which columns are tokens, ``[B, T]``; None: all."""
     if mask is None:
         return None
+    _tensors(attention_mask=mask)
     if mask.ndim != 2 or len(mask) != len(x) or mask.shape[1] < x.shape[1]:
         raise ValueError(
             f"attention_mask must be [B, T], of 0 and 1, with a column for each of {tuple(x.shape[:2])}, "

@@ -5,8 +5,9 @@ Nothing heavy is imported before a tokenizer is made.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
+from operator import index
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -262,7 +263,10 @@ def _continued(encode: Callable[[str], list[int]], text: str) -> list[int]:
 
 
 def _known(tokenizer: Tokenizer, ids: Iterable[int]) -> list[int]:
-    known = [int(i) for i in ids]
+    try:
+        known = [index(i) for i in ids]
+    except TypeError as error:  # a text, a batch of texts, numbers with a fraction, nothing
+        raise TypeError(f"ids must be the token ids of one text, such as [72, 105], got {ids!r:.80}.") from error
     strange = next((i for i in known if not 0 <= i < tokenizer.vocab_size), None)
     if strange is not None:
         raise ValueError(
@@ -275,6 +279,8 @@ def _known(tokenizer: Tokenizer, ids: Iterable[int]) -> list[int]:
 def _listed(texts: Sequence[str]) -> Sequence[str]:
     if isinstance(texts, str):
         raise TypeError("texts is one string; give a list of texts, or call encode for one.")
+    if isinstance(texts, Mapping) or not isinstance(texts, Iterable):
+        raise TypeError(f"texts must be a list of texts, got {type(texts).__name__}.")
     return texts
 
 

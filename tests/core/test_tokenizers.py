@@ -6,7 +6,9 @@ import subprocess
 import sys
 from importlib import metadata
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -153,6 +155,20 @@ def test_what_is_no_text_or_no_list_of_texts_is_refused(made, kind):
         made[kind].encode(None)
     with pytest.raises(TypeError, match="texts is one string; give a list"):
         made[kind].encode_batch("abc")
+    for texts in (None, {"text": "abc"}):
+        with pytest.raises(TypeError, match=f"texts must be a list of texts, got {type(texts).__name__}"):
+            made[kind].encode_batch(texts)
+    with pytest.raises(TypeError, match="text must be a string, got dict"):
+        made[kind].encode_batch([{"text": "abc"}])
+
+
+@EACH
+def test_what_is_no_list_of_ids_is_refused(made, kind):
+    for ids in ("abc", 65, None, [1.7], [[65, 66]], torch.tensor([[65, 66]])):
+        with pytest.raises(TypeError, match=r"ids must be the token ids of one text, such as \[72, 105\], got"):
+            made[kind].decode(ids)
+    for ids in (torch.tensor([65, 66]), np.array([65, 66])):
+        assert made[kind].decode(ids) == made[kind].decode([65, 66])
 
 
 @EACH

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterator
 from numbers import Real
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,13 +54,10 @@ class Generation:
         """
         _check(max_new_tokens, temperature, top_k, top_p)
         _check_ids(ids)
-        if isinstance(stop, int | str):
-            such = [stop] if isinstance(stop, int) else [257]
-            raise TypeError(f"stop must be a collection of token ids, such as {such}, got {stop!r}.")
+        stops = torch.tensor(_stops(stop), device=ids.device, dtype=ids.dtype)
         if ids.shape[1] > 1:
             state = self.read(ids[:, :-1], state)
         token = ids[:, -1]
-        stops = torch.tensor(sorted(stop or ()), device=ids.device, dtype=ids.dtype)
         ended = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
         for _ in range(max_new_tokens):
             logits, state = self(token[:, None], state)
@@ -121,6 +119,14 @@ def _check_ids(ids: Tensor) -> None:
         raise TypeError(f"ids must be a tensor [B, T], such as torch.tensor([[1, 2]]), got {type(ids).__name__}.")
     if ids.ndim != 2 or ids.shape[1] == 0:
         raise ValueError(f"ids must be [B, T] with at least one token, got shape {tuple(ids.shape)}.")
+
+
+def _stops(stop: Collection[int] | None) -> list[int]:
+    try:
+        return sorted(index(token) for token in ([] if stop is None else stop))
+    except TypeError as error:
+        such = [stop] if isinstance(stop, int) else [257]
+        raise TypeError(f"stop must be a collection of token ids, such as {such}, got {stop!r}.") from error
 
 
 def _check(max_new_tokens: int, temperature: float, top_k: int | None, top_p: float | None) -> None:

@@ -141,6 +141,8 @@ class TitansLM(Generation, nn.Module):
             if ids.shape[1] < 2:
                 raise ValueError("without targets, ids must hold at least two tokens: each is the target of the last.")
             ids, targets = ids[:, :-1], ids[:, 1:]
+        elif not isinstance(targets, Tensor):
+            raise TypeError(f"targets must be a tensor of token ids, got {type(targets).__name__}.")
         elif targets.shape != ids.shape:
             raise ValueError(f"targets must have the shape of ids, {tuple(ids.shape)}, got {tuple(targets.shape)}.")
         if targets.is_floating_point() or targets.dtype == torch.bool:

@@ -10,6 +10,7 @@ from titans_core.models.config import TitansConfig
 from titans_core.nn import NeuralMemoryState
 from titans_core.nn.attention import SegmentAttention, SegmentState
 from titans_core.nn.layers import Gate
+from titans_core.ops.memory.lengths import at_most, is_of_many_lengths
 
 
 @dataclass(frozen=True)
@@ -60,17 +61,29 @@ class MemoryAsContext(nn.Module):
         if state is None:
             memory = self.memory.initial_state(len(x))
             state = ContextState(memory, memory, x.new_zeros(len(x), self.tail, x.shape[2]))
+        # a graph of all segments is of as many as there are: of texts of many lengths, each is a call of one graph
+        return self._segments_apart(x, state) if is_of_many_lengths(x) else self._segments(x, state)
+
+    def _segments(self, x: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:
         outputs, start = [], 0
         while start < x.shape[1]:
-            stop = min(x.shape[1], start + self.segment - state.offset)
-            o, state = self._within(x[:, start:stop], state)
+            stop = at_most(start + self.segment - state.offset, x.shape[1])
+            # made here: its place in memory does not depend on the length of x
+            seen = torch.cat((state.tail.to(x.dtype), x[:, start:stop]), dim=1)
+            o, state = self._within(seen, state)
             outputs.append(o)
             start = stop
         return torch.cat(outputs, dim=1), state
 
-    def _within(self, x: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:
-        """Tokens of one segment."""
-        seen = torch.cat((state.tail.to(x.dtype), x), dim=1)
+    _segments_apart = torch.compiler.disable(
+        _segments,
+        recursive=False,
+        reason="MAC compiles its segments one by one for texts of many lengths: leave fullgraph out",
+    )
+
+    def _within(self, seen: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:
+        """Tokens of one segment, behind those that the convolution of the queries still sees."""
+        x = seen[:, self.tail :]
         h = self.memory.retrieve(seen, replace(state.before, tail=None))[:, self.tail :]
         found, segment = self.attention(x, h, state.segment)
         y = x + found

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from titans_core.nn.layers import CausalConv
 from titans_core.nn.rotary import rotate
+from titans_core.ops.memory.lengths import at_most
 
 
 @dataclass(frozen=True)
@@ -147,14 +148,14 @@ class Attention(_Projections):
         the batch.
         """
         T, before = q.shape[2], k.shape[2] - q.shape[2]
-        block = min(-(-window // 2), T)
+        block = at_most(-(-window // 2), T)
         sight = window - 1 + block
         i, j = torch.arange(block, device=q.device)[:, None], torch.arange(sight, device=q.device)
         band = (j >= i) & (j <= i + window - 1)
         done: list[Tensor] = []
         start = 0
         while start < T and start + before < window:
-            stop = min(start + block, T)
+            stop = at_most(start + block, T)
             keys, missing = stop + before, window - 1 - before - start
             mask = band[: stop - start, missing : missing + keys]
             done.append(self._attend(q[:, :, start:stop], k[:, :, :keys], v[:, :, :keys], mask))

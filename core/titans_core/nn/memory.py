@@ -168,7 +168,7 @@ class NeuralMemory(nn.Module):
     def initial_state(self, batch_size: int) -> NeuralMemoryState:
         """The state before the first token: the learned memory for each of ``batch_size`` sequences."""
         at_least("batch_size", batch_size, 1)
-        return NeuralMemoryState(MemoryState.initial(self._start(), batch_size))
+        return NeuralMemoryState(MemoryState.initial(self._start(), batch_size, self.chunk_size))
 
     def _check(self, x: Tensor, state: NeuralMemoryState | None) -> None:
         if not isinstance(x, Tensor):

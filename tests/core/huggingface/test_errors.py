@@ -17,6 +17,16 @@ def test_wrong_input_is_refused(wrapped, random_ids):
             hf(**inputs)
     with pytest.raises(ValueError, match=r"input_ids must be \[B, T\], got shape \(5,\)"):
         hf(ids[0])
+    row = {"input_ids": ids[0], "labels": ids[0]}
+    for given, name in (
+        (dict(input_ids=[row, row]), "input_ids"),
+        (dict(input_ids=[[1, 2]]), "input_ids"),
+        (dict(inputs_embeds=[row]), "inputs_embeds"),
+        (dict(input_ids=ids, attention_mask=[[1] * 5]), "attention_mask"),
+        (dict(input_ids=ids, labels=ids.tolist()), "labels"),
+    ):
+        with pytest.raises(TypeError, match=rf"{name} must be a tensor, got list: .*tokenizer\.pad"):
+            hf(**given)
     with pytest.raises(ValueError, match="neither attentions nor hidden states"):
         hf(ids, output_attentions=True)
     with pytest.raises(ValueError, match="labels need the logits of all columns"):
@@ -32,3 +42,15 @@ def test_a_cache_of_another_model_is_refused(wrapped, random_ids):
         other(inputs_embeds=embedded, past_key_values=cache)
     with pytest.raises(TypeError, match="must be a TitansCache, got DynamicCache"):
         wrapped("mac")(random_ids(1, 5), past_key_values=transformers.DynamicCache())
+
+
+@pytest.mark.parametrize("options", [{}, dict(num_beams=2), dict(use_cache=False)], ids=["greedy", "beams", "no cache"])
+def test_nothing_is_written_on_from_an_empty_prompt(wrapped, random_ids, padded, options):
+    """Beside others it is a row of padding, whose logits are all 0: the first token would be that with the number 0."""
+    hf, texts = wrapped(), [random_ids(1, 4)[0], random_ids(1, 0)[0]]
+    ids, mask = padded(texts)
+    with pytest.raises(ValueError, match=r"a prompt of the batch holds no token.*begin it with one"):
+        hf.generate(ids, attention_mask=mask, max_new_tokens=2, **options)
+    with pytest.raises(ValueError, match="at least one token"):
+        hf.generate(ids[:1, :0], max_new_tokens=2)
+    assert hf.generate(ids[:1], attention_mask=mask[:1], max_new_tokens=2, **options).shape[1] == 6

@@ -106,6 +106,7 @@ def test_a_state_of_another_model_or_batch_is_refused(make_model):
         ({"temperature": None}, "temperature must be at least 0"),
         ({"temperature": float("nan")}, "temperature must be at least 0"),
         ({"stop": 5}, r"stop must be a collection of token ids, such as \[5\]"),
+        ({"stop": [1.5]}, r"stop must be a collection of token ids, such as \[257\], got \[1\.5\]"),
     ],
 )
 def test_wrong_options_of_generate_are_refused(make_model, options, message):
@@ -228,3 +229,5 @@ def test_targets_are_token_ids(make_model):
     ids = torch.arange(6)[None]
     with pytest.raises(TypeError, match=r"targets must be token ids, integers, got torch\.float32"):
         make_model("lmm").loss(ids, ids.float())
+    with pytest.raises(TypeError, match="targets must be a tensor of token ids, got list"):
+        make_model("lmm").loss(torch.ones(1, 3, dtype=torch.int64), [[1, 2, 3]])

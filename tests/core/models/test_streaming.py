@@ -1,7 +1,11 @@
 """A text cut anywhere and gone on with is the same text; later tokens change nothing before them."""
 
+import re
+
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from titans_core.models.state import LMState, tensors
 from titans_core.nn.attention import Attention
@@ -133,6 +137,18 @@ def test_a_saved_state_is_gone_on_from_alike(make_model, name, tmp_path):
     loaded = LMState.load(tmp_path / "book.safetensors")
     assert loaded.tokens == 21
     assert torch.equal(model(ids, loaded)[0], model(ids, state)[0])
+
+
+def test_a_state_saved_before_states_knew_their_chunks_is_gone_on_from(make_model, tmp_path):
+    model, ids, path = make_model("mac"), ids_of(2, 21), tmp_path / "book.safetensors"
+    state = model.read(ids)
+    state.save(path)
+    with safe_open(path, "pt") as file:
+        said = file.metadata()["titans_state"]
+    old = re.sub(r', "chunk_size": 4}(?=})', "}", said)
+    assert old.count("offset") > old.count("chunk_size") == 1  # of the config
+    save_file(load_file(path), path, {"titans_state": old})
+    assert torch.equal(model(ids, LMState.load(path))[0], model(ids, state)[0])
 
 
 def test_a_state_in_use_does_not_change_when_its_file_does(make_model, tmp_path, monkeypatch):

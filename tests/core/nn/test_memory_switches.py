@@ -248,6 +248,18 @@ def test_a_state_of_another_batch_is_refused_in_words():
         memory(sequence(batch=1), state)
 
 
+@pytest.mark.parametrize("gates", ["token", "chunk"])
+@pytest.mark.parametrize("tokens", [0, 3, 8])  # none yet; in a chunk of either size; at the end of one
+def test_a_state_of_a_layer_with_other_chunks_is_refused_in_words(gates, tokens):
+    """Its place would often fit, and what comes out would be that of neither layer."""
+    small, large = (NeuralMemory(8, num_heads=2, chunk_size=size, gates=gates) for size in (4, 8))
+    x = torch.randn(2, 8, 8)
+    state = small.update(x[:, :tokens]) if tokens else small.initial_state(2)
+    with pytest.raises(ValueError, match="chunk_size=4, this one has 8"):
+        large(x, state)
+    small(x, state)
+
+
 def test_a_read_is_checked_as_a_write_is():
     layer = NeuralMemory(8, num_heads=2, chunk_size=4)
     x = torch.randn(2, 5, 8)

@@ -210,6 +210,27 @@ def test_a_state_of_another_chunk_size_is_refused(arguments, begun, offset):
     refuse(arguments | {"state": replace(begun, offset=offset)}, ValueError, *says)
 
 
+@pytest.mark.parametrize("chunk_size", [1, 3, 5, 8])  # three tokens end a chunk of 3, and have a place in one of 5
+def test_a_state_knows_the_chunks_it_was_made_in(arguments, begun, chunk_size):
+    other = arguments | {"state": begun, "chunk_size": chunk_size}
+    refuse(other, ValueError, "chunk_size=4", f"has {chunk_size}", "one chunk_size in all calls")
+    _, at_an_end = neural_memory(**arguments | {"state": begun, "chunk_size": 4} | last_token(arguments))
+    assert at_an_end.offset == 0
+    refuse(other | {"state": at_an_end}, ValueError, "chunk_size=4", f"has {chunk_size}")
+
+
+def last_token(arguments):
+    return {n: arguments[n][:, -1:] for n in ("q", "k", "v", "alpha", "eta", "theta")}
+
+
+def test_a_state_that_does_not_say_its_chunks_goes_on_in_any_that_its_place_fits(arguments, begun):
+    """One made by hand, or kept by a version that did not say."""
+    out, end = neural_memory(**arguments | {"state": begun})
+    again, state = neural_memory(**arguments | {"state": replace(begun, chunk_size=None)})
+    assert torch.equal(out, again)
+    assert state.chunk_size == end.chunk_size == 4
+
+
 @pytest.mark.parametrize("backend", ["naive", "chunk"])
 @pytest.mark.parametrize("tokens", [1, 2, 3])
 def test_one_token_or_less_than_a_chunk_is_written_and_read(arguments, backend, tokens):

@@ -1,6 +1,7 @@
 """The one door to the neural memory: checks what came in, chooses a backend, hands over float32 or better."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 from titans_core.ops.memory.activations import ACTIVATIONS
 from titans_core.ops.memory.dispatch import backend_of, resolve_backend
 from titans_core.ops.memory.gates import chunks_of, of_tokens
+from titans_core.ops.memory.gradient import refuse_transforms
 from titans_core.ops.memory.naive import read
 from titans_core.ops.memory.state import MemoryState
 
@@ -51,11 +53,12 @@ def neural_memory(
         forget_to: what forgetting draws the memory to: "zero" (Eq. 13), or "start",
             ``M_t = (1 - alpha_t) M_{t-1} + alpha_t M_0 + S_t``. Near zero the inner gradient of a deep memory vanishes,
             and it learns no more; near ``M_0``, where the outer loop has put it, it does.
-        backend: "naive" (the definition, slow; its backward pass follows autocast where that is on, and it has second
-            derivatives), "chunk" (exact and fast in plain PyTorch, on every device; first derivatives only), "triton"
-            (kernels for CUDA, with products of float32 or bf16; first derivatives only), or "auto": "triton" on CUDA
-            where it can run, else "chunk". A memory of one layer that is fresh at every token (``chunk_size=1``) has
-            no kernel: longer calls run blocks in plain PyTorch, for "triton" too.
+        backend: "naive" (the definition, slow; its backward pass follows autocast where that is on, it has second
+            derivatives, and ``torch.func`` can transform it), "chunk" (exact and fast in plain PyTorch, on every
+            device; first derivatives only), "triton" (kernels for CUDA, with products of float32 or bf16; first
+            derivatives only), or "auto": "triton" on CUDA where it can run, else "chunk". A memory of one layer that is
+            fresh at every token (``chunk_size=1``) has no kernel: longer calls run blocks in plain PyTorch, for
+            "triton" too.
 
     Returns:
         out ``[B, T, H, V]`` in the dtype of ``v``, and the :class:`MemoryState` after the last token. Arithmetic and
@@ -66,11 +69,13 @@ def neural_memory(
     Raises:
         ValueError: a shape, device, chunk size, activation or backend that does not fit; the message names it.
         TypeError: an argument of the wrong type or dtype.
+        RuntimeError: a transform of ``torch.func`` over another backend than "naive".
     """
     weights = _layers("weights", weights)
     _check(q, k, v, alpha, eta, theta, weights, state, chunk_size, activation)
     check_forget_to(forget_to)
     backend = resolve_backend(backend, q, v, weights, chunk_size)
+    refuse_transforms(backend)
 
     # float32 or better: bf16 loses the product of many (1 - alpha). The kernels read bf16, and sum up in float32.
     dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
@@ -88,7 +93,7 @@ def neural_memory(
         out, state = backend_of(backend)(
             q.to(tokens), k.to(tokens), v.to(tokens), alpha, eta, theta.to(dtype), state, chunk_size, activation, base
         )
-    return out.to(v.dtype), state
+    return out.to(v.dtype), replace(state, chunk_size=chunk_size)
 
 
 def read_memory(q: Tensor, memory: tuple[Tensor, ...], activation: str = "silu") -> Tensor:
@@ -239,6 +244,11 @@ def _check_state(state: MemoryState, q: Tensor, weights: tuple[Tensor, ...], chu
                 raise TypeError(f"state.{name} must be {dtype} for inputs of {q.dtype}, got {t.dtype}.")
             if t.device != q.device:
                 raise ValueError(f"state.{name} is on {t.device}, q on {q.device}; use state.to(q.device).")
+    if state.chunk_size is not None and state.chunk_size != chunk_size:
+        raise ValueError(
+            f"state is that of a call with chunk_size={state.chunk_size}, this one has {chunk_size}: "
+            "a sequence must keep one chunk_size in all calls."
+        )
     if not 0 <= state.offset < chunk_size:
         raise ValueError(
             f"state.offset is {state.offset} but chunk_size is {chunk_size}: "

@@ -16,6 +16,7 @@ from torch import Tensor
 from titans_core.ops.memory.activations import ACTIVATIONS, Activation
 from titans_core.ops.memory.functions import coefficients, pieces
 from titans_core.ops.memory.inner import rank_one
+from titans_core.ops.memory.lengths import at_most
 from titans_core.ops.memory.online import is_online, online_memory
 from titans_core.ops.memory.pair import join, split, weights
 from titans_core.ops.memory.pieces import Inputs, Layers
@@ -49,7 +50,7 @@ def chunk_memory(
     to = [] if base is None else [w.repeat(B, 1, 1) for w in base]
 
     # the rest of a chunk begun earlier, then whole chunks, then the beginning of one that a later call will finish
-    rest = min(T, -state.offset % chunk_size)
+    rest = at_most(-state.offset % chunk_size, T)
     whole = (T - rest) // chunk_size * chunk_size
     outputs = []
     chunk = 0

@@ -27,19 +27,22 @@ class MemoryState:
         momentum: ``S``, past surprise, same shapes.
         anchor: the weights with which the current chunk started, same shapes: where its gradients are taken (Eq. 16).
         offset: tokens of the current chunk already read; 0 at the start of a chunk, where ``anchor`` is ``weights``.
+        chunk_size: tokens of a chunk, of the call that left the state, which no other goes on with; None: not said, as
+            of a memory that has read nothing yet.
     """
 
     weights: tuple[Tensor, ...]
     momentum: tuple[Tensor, ...]
     anchor: tuple[Tensor, ...]
     offset: int = 0
+    chunk_size: int | None = None
 
     @classmethod
-    def initial(cls, weights: tuple[Tensor, ...], batch_size: int) -> "MemoryState":
+    def initial(cls, weights: tuple[Tensor, ...], batch_size: int, chunk_size: int | None = None) -> "MemoryState":
         """``M_0`` for every sequence of the batch (``weights``: ``[H, d_in, d_out]`` per layer), and ``S_0 = 0``."""
         # of its own: a state does not change when the parameters learn
         start = tuple(w.clone().expand(batch_size, *w.shape) for w in weights)
-        return cls(start, tuple(torch.zeros_like(w) for w in start), start, 0)
+        return cls(start, tuple(torch.zeros_like(w) for w in start), start, 0, chunk_size)
 
     def detach(self) -> "MemoryState":
         """The same state, cut from the graph: for truncated back-propagation through time."""
