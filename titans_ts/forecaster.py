@@ -212,7 +212,7 @@ class TitansForecaster(TitansEstimator):
         memory, report = self._train_memory(
             network, objective, table, border, steps=max(LEAST_MEMORY_STEPS, trained.batches // 4), seed=trained.seed
         )
-        widening = widening_of(network, objective, table, border, trained.seed) if self.missing == "mask" else None
+        widening = widening_of(network, objective, table, border, trained.seed) if self.missing != "error" else None
         model = Model(network, objective, trained.scaling, memory, widening)
         return model, Position.after(model, trained.panel, table, border), trained.history, report
 

@@ -1,4 +1,5 @@
-"""Holes made up in lookbacks, so that a network learns to forecast across those that come later."""
+"""Holes made up in lookbacks: for a network to learn to forecast across those that come later, and to find out how much
+farther off it is then."""
 
 from dataclasses import dataclass
 
@@ -36,3 +37,14 @@ class Holes:
         step = torch.arange(x.shape[1])[:, None]
         start, stop = self.start[chosen, None], self.stop[chosen, None]
         return x.masked_fill((step >= start) & (step < stop), float("nan"))
+
+
+class Lines(Holes):
+    """Holes that lines are drawn through, from the step before one to that behind it, which are in the lookback."""
+
+    def hide(self, x: Tensor, chosen: Tensor) -> Tensor:
+        """Lookbacks ``[B, input_size, M]``, those numbered ``chosen`` ``[B]``, with lines in their holes."""
+        start, stop = (end[chosen, None].long().expand(len(x), 1, x.shape[2]) for end in (self.start, self.stop))
+        part = (torch.arange(x.shape[1])[:, None] - start + 1) / (stop - start + 1)
+        line = torch.lerp(x.gather(1, start - 1), x.gather(1, stop), part)
+        return torch.where(super().hide(x, chosen).isnan(), line, x)

@@ -31,8 +31,8 @@ class Model:
         objective: how its outputs are read.
         scaling: units.
         memory: the online memory, or None.
-        widening: of a network that takes lookbacks with holes and foretells no spread, how much farther off it is then
-            (:func:`~titans_ts.widening.widening_of`); else None.
+        widening: of a network that takes lookbacks with holes, or with lines through them, and foretells no spread, how
+            much farther off it is then (:func:`~titans_ts.widening.widening_of`); else None.
     """
 
     network: Simba

@@ -24,7 +24,7 @@ class Forecasts:
             asked for.
         spread: deviation of the lookbacks, ``[K, N]``.
         stale: part of the lookbacks that lies behind their newest measured value, ``[K, N]``; None for 0.
-        unknown: part that is not known before that, ``[K, N]``; None for 0.
+        unknown: part that was not measured before that, ``[K, N]``; None for 0.
     """
 
     point: Tensor

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from titans_ts.holes import Holes
+from titans_ts.holes import Holes, Lines
 from titans_ts.objective import Objective
 from titans_ts.rolling import forecast_windows
 from titans_ts.simba import FLOOR, Simba
@@ -14,9 +14,9 @@ AT_MOST = 1024  # windows of one series
 
 
 def widening_of(network: Simba, objective: Objective, table: Table, border: int, seed: int) -> Tensor | None:
-    """By how much mean errors, in deviations of what is known of the lookback, are multiplied where these shares of it
-    are hidden, ``[len(SHARES)]``, the first 1; measured on the rows from ``border`` on. None where nothing was measured
-    in them, and of an objective that foretells the spread: its network is told what is not known."""
+    """By how much mean errors, in deviations of the lookback, are multiplied where these shares of it are hidden, or of
+    a network that is not told so, lie on a line, ``[len(SHARES)]``, the first 1; measured on the rows from ``border``
+    on. None where nothing was measured in them, and of an objective that foretells the spread itself."""
     if objective.probabilistic:
         return None
     config, together = network.config, network.config.together
@@ -36,7 +36,10 @@ def widening_of(network: Simba, objective: Objective, table: Table, border: int,
         # the newest step is known; every other hole lies before a series that has only begun
         start = (torch.rand(shape, generator=rng) * (config.input_size - length)).int()
         start[::2] = 0
-        holed = Windows(table, config.input_size, config.h, origins, series, Holes(start, start + length.int()))
+        stop, kind = start + length.int(), Holes if config.masked else Lines
+        if not config.masked:  # a line needs two ends
+            start, stop = start.clamp(min=1), stop.clamp(min=1, max=config.input_size - 1)
+        holed = Windows(table, config.input_size, config.h, origins, series, kind(start, stop))
         found = forecast_windows(network, objective, holed)
         error = (truth - found.point).abs() / found.spread.clamp(min=FLOOR)[:, None]
         errors.append(error.nanmean())

@@ -199,9 +199,7 @@ def stale_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | None
     None where every newest value was.
     """
     start, stop = max(0, int(origins.min()) - input_size), int(origins.max())
-    hidden = table.values[start:stop].isnan()
-    if table.drawn is not None:
-        hidden = hidden | table.drawn[start:stop, :, 0]
+    hidden = _unmeasured(table, start, stop)
     at = origins - 1 - start
     if not hidden[at].any():
         return None
@@ -210,11 +208,17 @@ def stale_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | None
     return ((origins[:, None] - 1 - newest) / input_size).clamp(max=1)
 
 
-def unknown_parts(table: Table, origins: Tensor, input_size: int, stale: Tensor | None) -> Tensor | None:
-    """How much of each lookback is not known, ``[K, N]``, from 0 to 1, but for what lies behind its newest value, which
-    is ``stale`` (:func:`stale_parts`). None where all is."""
-    start, stop = max(0, int(origins.min()) - input_size), int(origins.max())
+def _unmeasured(table: Table, start: int, stop: int) -> Tensor:
+    """What is not known in these rows, or only by a line, ``[stop - start, N]``."""
     hidden = table.values[start:stop].isnan()
+    return hidden if table.drawn is None else hidden | table.drawn[start:stop, :, 0]
+
+
+def unknown_parts(table: Table, origins: Tensor, input_size: int, stale: Tensor | None) -> Tensor | None:
+    """How much of each lookback was not measured, ``[K, N]``, from 0 to 1, but for what lies behind its newest value,
+    which is ``stale`` (:func:`stale_parts`). None where all was."""
+    start, stop = max(0, int(origins.min()) - input_size), int(origins.max())
+    hidden = _unmeasured(table, start, stop)
     if not hidden.any():
         return None
     before = F.pad(hidden.cumsum(dim=0, dtype=torch.int32), (0, 0, 1, 0))

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from titans_ts import TitansForecaster
-from titans_ts.holes import HOLED, Holes
+from titans_ts.holes import HOLED, Holes, Lines
+from titans_ts.panel import interpolated
 from titans_ts.widening import SHARES, widened
 from titans_ts.windows import Table, Windows, stale_parts, unknown_parts
 from titans_ts.young import Others
@@ -22,13 +23,37 @@ def waves():
     return pd.DataFrame(values, index=index, columns=list("abcdef"))
 
 
-@pytest.fixture(scope="module")
-def masked(waves):
+def trained(waves, missing):
     options = dict(h=4, input_size=48, patch_size=12, dim=8, num_layers=1, dropout=0.0, batch_size=64)
     model = TitansForecaster(
-        **options, missing="mask", learning_rate=1e-2, max_epochs=10, random_state=0, verbose=0
+        **options, missing=missing, learning_rate=1e-2, max_epochs=10, random_state=0, verbose=0
     )  # fmt: skip
     return model.fit(waves.iloc[:400], val_size=100)
+
+
+@pytest.fixture(scope="module")
+def masked(waves):
+    return trained(waves, "mask")
+
+
+@pytest.fixture(scope="module")
+def interpolating(waves):
+    return trained(waves, "interpolate")
+
+
+def behind_holes(model, waves, rows):
+    """How many in a hundred of 80 % intervals hold what comes, and the mean error, where so many rows are missing."""
+    held, off = [], []
+    for origin in range(460, 592, 6):
+        known = waves.iloc[origin - 50 : origin].copy()
+        for i in range(6):
+            begin = 2 + np.random.default_rng(10 * origin + i).integers(0, 48 - rows)
+            known.iloc[begin : begin + rows, i] = np.nan
+        found, truth = model.predict(known, level=[80]), waves.iloc[origin : origin + 4]
+        low, high = (found[[f"{c}-{side}-80" for c in waves]].to_numpy() for side in ("lo", "hi"))
+        held.append((low <= truth) & (truth <= high))
+        off.append((found[list(waves)] - truth).abs() / waves.std())
+    return 100 * np.mean(held), np.mean(off)
 
 
 def test_a_part_of_the_lookbacks_has_a_hole_of_any_length_anywhere():
@@ -91,25 +116,40 @@ def test_a_widening_is_that_of_its_share_and_between_shares_in_straight_lines():
 def test_behind_a_hole_intervals_hold_what_comes_and_forecasts_suffer_little(masked, waves, rows, farther):
     assert masked.model_.widening[0] == 1
     assert (masked.model_.widening.diff() >= 0).all()
-    inside, error = {}, {}
-    for hole in (0, rows):
-        held, off = [], []
-        for origin in range(460, 592, 6):
-            known = waves.iloc[origin - 48 : origin].copy()
-            for i in range(6):
-                begin = np.random.default_rng(10 * origin + i).integers(0, 48 - hole)
-                known.iloc[begin : begin + hole, i] = np.nan
-            found, truth = masked.predict(known, level=[80]), waves.iloc[origin : origin + 4]
-            low, high = (found[[f"{c}-{side}-80" for c in waves]].to_numpy() for side in ("lo", "hi"))
-            held.append((low <= truth) & (truth <= high))
-            off.append((found[list(waves)] - truth).abs() / waves.std())
-        inside[hole], error[hole] = 100 * np.mean(held), np.mean(off)
-    assert inside[rows] > 72, inside
-    assert error[rows] < farther * error[0], error
+    inside, error = zip(*(behind_holes(masked, waves, hole) for hole in (0, rows)), strict=True)
+    assert inside[1] > 72, inside
+    assert error[1] < farther * error[0], error
+
+
+@pytest.mark.parametrize("rows", [4, 12, 24, 36])
+def test_behind_a_line_intervals_hold_what_comes_too(interpolating, waves, rows):
+    inside, _ = behind_holes(interpolating, waves, rows)
+    assert 70 < inside < 90, inside  # from 67 down to 9 where a line counts as known
+    # by as much wider as errors are: the line itself, given as values, moves the forecast as much
+    holed = waves.iloc[440:500].copy()
+    holed.iloc[58 - rows : 58] = np.nan
+    found, given = (interpolating.predict(df, level=[80]) for df in (holed, holed.interpolate()))
+    wide, narrow = ((x["a-hi-80"] - x["a"]).to_numpy() for x in (found, given))
+    by = widened(interpolating.model_.widening, torch.tensor(rows / 48)).item()
+    np.testing.assert_allclose(found["a"], given["a"])
+    np.testing.assert_allclose(wide / narrow, by, rtol=1e-4)
+
+
+def test_a_line_made_up_is_that_of_a_frame():
+    values, start, stop = torch.randn(4, 12, 2), torch.full((4, 2), 3), torch.full((4, 2), 3)
+    stop[1:, 0] = torch.tensor([5, 8, 11])
+    x = Lines(start, stop).hide(values, torch.arange(4))
+    holed = Holes(start, stop).hide(values, torch.arange(4))
+    for window, line in zip(holed, x, strict=True):
+        np.testing.assert_allclose(line, interpolated(window.numpy()), rtol=1e-5)
 
 
 def test_a_network_without_gaps_and_one_that_foretells_its_spread_are_not_widened(tiny, waves, masked, tmp_path):
-    for options in (dict(missing="error"), dict(missing="mask", loss="normal")):
+    for options in (
+        dict(missing="error"),
+        dict(missing="mask", loss="normal"),
+        dict(missing="interpolate", loss="normal"),
+    ):
         assert tiny(**options, max_epochs=1).fit(waves.iloc[:200]).model_.widening is None
     masked.save(tmp_path)
     loaded, holed = TitansForecaster.load(tmp_path), waves.iloc[400:460].copy()
