@@ -9,10 +9,10 @@ from records import RESULTS, read
 from tables_dna import gue_counts
 from tables_fit import fit_times
 from tables_memory import memory_cpu_range
-from tables_ts import PUBLISHED, ablated, changes, covered, errors_of_seeds, online_cases, standing
+from tables_ts import OURS, PUBLISHED, ablated, changes, covered, errors_of_seeds, online_cases, standing
 
-# models that were run on every set
-BESIDE = {"titans": "**TitansForecaster**", "iTransformer": "iTransformer, run here", "last-value": "last value"}
+# models that are shown where they were run on every set
+BESIDE = {**OURS, "iTransformer": "iTransformer, run here", "last-value": "last value"}
 PAPER = "Titans, neural memory (2024)³"
 # of lm_niah.py, at the longest haystack
 NEEDLES = ("PK_2048", "N_2048")
@@ -34,11 +34,15 @@ def forecasts(place: Any) -> str:
     published = {name: [tuple(map(float, cell.split("/"))) for cell in cells] for name, cells in PUBLISHED.items()}
     lines = ["| MSE / MAE | " + " | ".join(SETS) + " |", "|---|" + "---|" * len(SETS)]
     for title, cells in (
-        *((title, [means[model, name] for name in SETS]) for model, title in BESIDE.items()),
+        *(
+            (title, [means[model, name] for name in SETS])
+            for model, title in BESIDE.items()
+            if all((model, name) in means for name in SETS)
+        ),
         ("Titans paper, published", published[PAPER]),
     ):
         lines.append(f"| {title} | " + " | ".join(f"{mse:.3f} / {mae:.3f}" for mse, mae in cells) + " |")
-    peers = [[means[m, name] for m in models if m != "titans" and (m, name) in means] for name in SETS]
+    peers = [[means[m, name] for m in models if m not in OURS and (m, name) in means] for name in SETS]
     papers = [[cells[column] for cells in published.values()] for column in range(len(SETS))]
     for title, others in (("models run here", peers), ("published results", papers)):
         counts = [

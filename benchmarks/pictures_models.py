@@ -56,7 +56,7 @@ def forecast_table3() -> plt.Figure | None:
     rows = standing()
     found = {
         (model, name): errors_of_seeds([r for r in rows if (r["model"], r["dataset"]) == (model, name)])
-        for model in ("titans", *SCRIPTS)
+        for model in ("titans", "ensemble", *SCRIPTS)
         for name in SETS
     }
     if not any(found["titans", name]["mse"] for name in SETS):
@@ -71,6 +71,8 @@ def forecast_table3() -> plt.Figure | None:
         for model in SCRIPTS:
             errors = found[model, name]
             axis.scatter(errors["mse"], errors["mae"], 30, "none", "o", edgecolors=PEERS, label="peers, run here")
+        errors = found["ensemble", name]
+        axis.scatter(errors["mse"], errors["mae"], 60, OURS, "P", label="TitansEnsemble, of two")
         errors = found["titans", name]
         axis.scatter(errors["mse"], errors["mae"], 90, OURS, "*", label="TitansForecaster, each seed")
         axis.set(title=name, xlabel="MSE")
