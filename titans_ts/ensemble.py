@@ -197,7 +197,8 @@ class TitansEnsemble(BaseEstimator):
         facts = _to_those(static_df, [bool(each.stat) for each in columns])
         members = zip(fitted, ahead, facts, strict=True)
         found = [each._answer(df, futr, level, static) for each, futr, static in members]
-        return replace(found[0], values=np.mean([answer.values for answer in found], axis=0))
+        past = max((answer.past for answer in found), key=lambda past: len(past.values))  # one may keep more of it
+        return replace(found[0], past=past, values=np.mean([answer.values for answer in found], axis=0))
 
     def _fitted(self) -> list[TitansForecaster]:
         check_is_fitted(self, "forecasters_")

@@ -182,6 +182,10 @@ def test_it_draws_its_forecast(fitted, long):
     drawn = next(line for line in figure.axes[0].lines if line.get_label() == "Titans")
     said = fitted.predict().query("unique_id == 'b'")["Titans"].to_numpy()
     np.testing.assert_allclose(drawn.get_ydata()[-4:], said)
+    by_length = clone(fitted)
+    by_length.forecasters_ = sorted(fitted.forecasters_, key=lambda one: len(one.context_.values))
+    kept = [len(each.context_.values) for each in by_length.forecasters_]
+    assert len(by_length.plot(history=99).axes[0].lines[0].get_xdata()) == kept[1] > kept[0]
 
 
 def test_what_makes_no_ensemble_is_refused_before_anything_is_trained(tiny, long, monkeypatch):
