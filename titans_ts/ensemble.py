@@ -70,9 +70,8 @@ class TitansEnsemble(BaseEstimator):
         check_no_y(y)
         copies = [clone(forecaster) for forecaster in self._checked()]
         facts = _facts(copies, static_df)
-        if len({(each.input_size, each.multivariate) for each in copies}) > 1:
-            pairs = zip(copies, facts, strict=True)
-            _check_series([_trained_on(each, df, static, val_size) for each, static in pairs])
+        pairs = zip(copies, facts, strict=True)  # what one of them lacks is told before another is trained
+        _check_series([_trained_on(each, df, static, val_size) for each, static in pairs])
         for number, (each, static) in enumerate(zip(copies, facts, strict=True)):
             folder = None if checkpoint_dir is None else Path(checkpoint_dir) / str(number)
             each.fit(df, static_df=static, val_size=val_size, checkpoint_dir=folder)
@@ -260,4 +259,8 @@ def _mean(frames: list[Any]) -> Any:
 
 
 def _digest(folder: Path, number: int) -> str:
-    return hashlib.sha256((folder / str(number) / "model.json").read_bytes()).hexdigest()
+    """Of both files: cut off between the two, a saving leaves new numbers beside what they were before."""
+    member = folder / str(number)
+    return hashlib.sha256(
+        b"".join((member / f"model.{end}").read_bytes() for end in ("json", "safetensors"))
+    ).hexdigest()

@@ -1,5 +1,7 @@
 """The mean of several forecasters, as one."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import polars
@@ -177,6 +179,27 @@ def test_a_saved_one_says_the_same(fitted, long, tmp_path):
         TitansEnsemble.load(tmp_path / "both")
 
 
+def test_a_saving_that_was_cut_off_is_told(tiny, long, tmp_path, monkeypatch):
+    older, newer = (TitansEnsemble([tiny(max_epochs=1, random_state=n)] * 2).fit(long) for n in range(2))
+    older.save(tmp_path / "both")
+    moved, replace = [], os.replace
+
+    def cut_off(source, target):
+        moved.append(target)
+        if len(moved) == 2:  # the numbers of the first member are new, and nothing else
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        newer.save(tmp_path / "both")
+    monkeypatch.undo()
+    with pytest.raises(ArchiveError, match="another saving"):
+        TitansEnsemble.load(tmp_path / "both")
+    newer.save(tmp_path / "both")
+    pd.testing.assert_frame_equal(TitansEnsemble.load(tmp_path / "both").predict(), newer.predict())
+
+
 def test_it_draws_its_forecast(fitted, long):
     figure = fitted.plot(actual=later(long), series=["b"], level=[80])
     drawn = next(line for line in figure.axes[0].lines if line.get_label() == "Titans")
@@ -196,6 +219,8 @@ def test_what_makes_no_ensemble_is_refused_before_anything_is_trained(tiny, long
         TitansEnsemble(["Titans"]).fit(long)
     with pytest.raises(TypeError, match="got TitansForecaster"):
         TitansEnsemble(tiny()).fit(long)
+    with pytest.raises(ValueError, match=r"df lacks the columns \['heat'\]"):
+        TitansEnsemble([tiny(), tiny(exogenous={"hist": ["heat"]})]).fit(long)
     with pytest.raises(ValueError, match="multiple of 4"):
         TitansEnsemble([tiny(), tiny(dim=6)]).fit(long)
     with pytest.raises(ValueError, match=r"h of \[4, 8\]"):
