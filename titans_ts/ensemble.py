@@ -31,7 +31,7 @@ class TitansEnsemble(BaseEstimator):
 
     Forecasters that differ, in their settings, their lookbacks or their seeds, err in different ways, of which a part
     cancels in the mean; and none has to be chosen. Training and forecasting take as long as all of them one after the
-    other.
+    other. ``futr_df`` and ``static_df`` go to those that declare such columns.
 
     Args:
         forecasters: of one ``h``. They stay as they are; copies of them are fitted.
