@@ -113,11 +113,13 @@ def backtest_frame(
     levels: list[float],
     fitted: int | None = None,
     library: str | None = None,
+    judged: bool = False,
 ) -> Any:
     """Forecasts of a fitted model at rows of a panel, beside what came, as a long frame.
 
     Of a panel that is not filled, each origin fills what was known before it, and NaN that came stays NaN. With
-    ``fitted``, the number of rows that ``fit`` saw, intervals take in the errors that became known behind them.
+    ``fitted``, the number of rows that ``fit`` saw, intervals take in the errors that became known behind them. With
+    ``judged`` what came is NaN, too, where ``score`` leaves out the forecast: with "interpolate", from inside a hole.
     """
     model._check_series(panel, "a backtest")
     config, T = model._fitted(), len(panel.values)
@@ -141,7 +143,11 @@ def backtest_frame(
         values = model.model_.bounded(at, levels, rolling.known_by(origin))[0]
         rows = slice(origin, min(origin + h, T))
         values = model.scaling_.units.restored(values, panel.index[rows])
-        columns = {"y": given.values[rows], **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
+        came = given.values[rows]
+        if judged and (led := table.truth.foretold) is not None:
+            led = led[origin - 1].numpy()
+            came = np.where(led.any() if config.together else led, np.nan, came)
+        columns = {"y": came, **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
         frame = long_frame(panel.ids, panel.index[rows], columns)
         frame.insert(2, "cutoff", panel.index[origin - 1])
         # without the series that have not begun, or not long enough ago

@@ -317,14 +317,17 @@ class TitansForecaster(TitansEstimator):
         """
         return self._insample(df, self._fitted().input_size, step_size, level)
 
-    def _insample(self, df: Any, first: int, step_size: int | None, level: list[float] | None) -> pd.DataFrame:
-        """As :meth:`predict_insample`, from the row ``first`` on."""
+    def _insample(
+        self, df: Any, first: int, step_size: int | None, level: list[float] | None, judged: bool = False
+    ) -> pd.DataFrame:
+        """As :meth:`predict_insample`, from the row ``first`` on; ``judged`` as of :func:`backtest_frame`."""
         h = self._fitted().h
         panel = read_scored(self, df)
         check_length(panel, first + h, "input_size + h")
         step = h if step_size is None else step_size
         at_least("step_size", step)
-        return backtest_frame(self, panel, list(range(first, len(panel.values) - h + 1, step)), check_levels(level))
+        origins = list(range(first, len(panel.values) - h + 1, step))
+        return backtest_frame(self, panel, origins, check_levels(level), judged=judged)
 
     def cross_validation(
         self,

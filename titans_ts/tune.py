@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["default_space", "plot_history", "plot_importance", "tune"]
 
 SHORTEST = 2  # rows of the shortest lookback that is searched
+ASKED = 16  # times that a space which prunes its trials is asked for settings, at most
 Space = Callable[["optuna.Trial", Mapping[str, Any]], dict[str, Any]]
 
 
@@ -58,7 +59,7 @@ def tune(
         timeout: seconds after which no trial begins.
         space: ``(trial, facts) -> settings``, without ``h`` and ``loss``, by which the error is measured; default
             :func:`default_space`. ``facts`` has ``rows`` (of the shortest series, before the validation rows; one
-            without rows to train on is left out, with a warning), ``h`` and ``may_add_calendar``. It is asked once
+            without rows to train on is left out, with a warning), ``h`` and ``may_add_calendar``. It is asked
             before the first trial, whether it chooses ``input_size``: if not, that of ``forecaster`` says what is left
             out.
         val_size: rows at the end that trials are judged by; default: a fifth, less where too few would be left to train
@@ -163,10 +164,18 @@ class _Judged(NamedTuple):
 
 
 def _sets_lookback(space: Space, facts: Mapping[str, Any]) -> bool:
-    """Whether a space chooses the lookback, by what it says to a trial that is none of the study."""
-    trial = open_study(None, "lookback", {}, random_state=0).ask()
-    settings = _comparable(space(trial, facts))
-    return not isinstance(settings, Mapping) or "input_size" in settings
+    """Whether a space chooses the lookback, by what it says to a trial that is none of the study. One that prunes what
+    does not go together is asked again; where it prunes all, it may choose it."""
+    from optuna import TrialPruned
+
+    study = open_study(None, "lookback", {}, random_state=0)
+    for _ in range(ASKED):
+        try:
+            settings = _comparable(space(study.ask(), facts))
+        except TrialPruned:
+            continue
+        return not isinstance(settings, Mapping) or "input_size" in settings
+    return True
 
 
 def _comparable(settings: dict[str, Any]) -> dict[str, Any]:

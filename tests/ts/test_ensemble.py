@@ -1,5 +1,7 @@
 """The mean of several forecasters, as one."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import polars
@@ -106,6 +108,49 @@ def test_its_score_is_that_of_its_forecasts(fitted, long, tiny):
     assert fitted.score(long) > np.mean(each)  # a mean errs less than its parts do on average
 
 
+@pytest.mark.parametrize("missing", ["interpolate", "mask"])
+def test_it_scores_what_one_scores(missing, long, tiny):
+    holed = long.copy()
+    holed.loc[(long["unique_id"] == "a") & long["ds"].between("2024-01-03", "2024-01-03 08:00"), "y"] = np.nan
+    holed.loc[(long["unique_id"] == "b") & (long["ds"] > "2024-01-05 16:00"), "y"] = np.nan
+    one = TitansEnsemble([tiny(missing=missing, max_epochs=1)]).fit(holed)
+    assert one.score(holed) == pytest.approx(one.forecasters_[0].score(holed), rel=1e-5)
+    if missing == "interpolate":  # what one of them leaves out, all do
+        masked = TitansEnsemble([tiny(missing="mask", max_epochs=1)]).fit(holed).forecasters_
+        one.forecasters_ = [*masked, *one.forecasters_]
+        assert one._insample(holed, 1, judged=True)["y"].isna().sum() > one.predict_insample(holed, 1)["y"].isna().sum()
+
+
+def test_forecasts_that_are_no_numbers_have_no_score(tiny, long):
+    one = TitansEnsemble([tiny(max_epochs=1)]).fit(long)
+    insample = one.forecasters_[0]._insample
+    one.forecasters_[0]._insample = lambda *given: insample(*given).assign(
+        Titans=lambda x: x["Titans"].where(x.index > 9)
+    )
+    with pytest.raises(FloatingPointError, match="not finite"):
+        one.score(long)
+
+
+def test_columns_beside_the_target_go_to_those_that_declare_them(tiny, long):
+    facts = pd.DataFrame({"unique_id": ["a", "b"], "size": [1.0, 2.0]})
+    df = long.assign(heat=np.cos(np.arange(len(long)) / 3))
+    ahead = later(df, 4).drop(columns="y")
+    told = {"futr": ["heat"], "stat": ["size"]}
+    members = [tiny(max_epochs=1), tiny(max_epochs=1, input_size=16, exogenous=told)]
+    both = TitansEnsemble(members).fit(df, static_df=facts)
+    alone = members[0].fit(df), members[1].fit(df, static_df=facts)
+    expected = mean_of([alone[0].predict(), alone[1].predict(futr_df=ahead)], ["Titans"])[:, 0]
+    np.testing.assert_allclose(both.predict(futr_df=ahead)["Titans"], expected, rtol=1e-9)
+    again = both.predict(df, ahead, static_df=facts)["Titans"]
+    np.testing.assert_allclose(again, expected, rtol=1e-4)
+    assert len(both.cross_validation(df, n_windows=1, static_df=facts)) == 8
+    without = TitansEnsemble(members[:1])
+    with pytest.raises(ValueError, match="declares no static columns"):
+        without.fit(df, static_df=facts)
+    with pytest.raises(ValueError, match="declares no future columns"):
+        without.fit(df).predict(futr_df=ahead)
+
+
 def test_windows_are_of_the_longest_lookback(tiny):
     wide = np.random.default_rng(0).normal(size=(120, 2)).cumsum(axis=0)
     ensemble = TitansEnsemble([tiny(), tiny(input_size=16)]).fit(wide)
@@ -115,6 +160,9 @@ def test_windows_are_of_the_longest_lookback(tiny):
     np.testing.assert_allclose(ensemble.predict_windows(windows), expected, rtol=1e-9)
     with pytest.raises(ValueError, match=r"\[W, 16, N\]"):
         ensemble.predict_windows(windows[:, 4:])
+    with pytest.raises(ValueError, match=r"\[W, 16, N\]"):
+        ensemble.predict_windows(windows[0])
+    np.testing.assert_array_equal(ensemble.predict_windows(windows.tolist()), ensemble.predict_windows(windows))
 
 
 def test_a_saved_one_says_the_same(fitted, long, tmp_path):
@@ -131,11 +179,36 @@ def test_a_saved_one_says_the_same(fitted, long, tmp_path):
         TitansEnsemble.load(tmp_path / "both")
 
 
+def test_a_saving_that_was_cut_off_is_told(tiny, long, tmp_path, monkeypatch):
+    older, newer = (TitansEnsemble([tiny(max_epochs=1, random_state=n)] * 2).fit(long) for n in range(2))
+    older.save(tmp_path / "both")
+    moved, replace = [], os.replace
+
+    def cut_off(source, target):
+        moved.append(target)
+        if len(moved) == 2:  # the numbers of the first member are new, and nothing else
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        newer.save(tmp_path / "both")
+    monkeypatch.undo()
+    with pytest.raises(ArchiveError, match="another saving"):
+        TitansEnsemble.load(tmp_path / "both")
+    newer.save(tmp_path / "both")
+    pd.testing.assert_frame_equal(TitansEnsemble.load(tmp_path / "both").predict(), newer.predict())
+
+
 def test_it_draws_its_forecast(fitted, long):
     figure = fitted.plot(actual=later(long), series=["b"], level=[80])
     drawn = next(line for line in figure.axes[0].lines if line.get_label() == "Titans")
     said = fitted.predict().query("unique_id == 'b'")["Titans"].to_numpy()
     np.testing.assert_allclose(drawn.get_ydata()[-4:], said)
+    by_length = clone(fitted)
+    by_length.forecasters_ = sorted(fitted.forecasters_, key=lambda one: len(one.context_.values))
+    kept = [len(each.context_.values) for each in by_length.forecasters_]
+    assert len(by_length.plot(history=99).axes[0].lines[0].get_xdata()) == kept[1] > kept[0]
 
 
 def test_what_makes_no_ensemble_is_refused_before_anything_is_trained(tiny, long, monkeypatch):
@@ -144,6 +217,12 @@ def test_what_makes_no_ensemble_is_refused_before_anything_is_trained(tiny, long
         TitansEnsemble([]).fit(long)
     with pytest.raises(TypeError, match="got str"):
         TitansEnsemble(["Titans"]).fit(long)
+    with pytest.raises(TypeError, match="got TitansForecaster"):
+        TitansEnsemble(tiny()).fit(long)
+    with pytest.raises(ValueError, match=r"df lacks the columns \['heat'\]"):
+        TitansEnsemble([tiny(), tiny(exogenous={"hist": ["heat"]})]).fit(long)
+    with pytest.raises(ValueError, match="multiple of 4"):
+        TitansEnsemble([tiny(), tiny(dim=6)]).fit(long)
     with pytest.raises(ValueError, match=r"h of \[4, 8\]"):
         TitansEnsemble([tiny(), tiny(h=8)]).fit(long)
     young = long[long["unique_id"] == "a"].tail(48).assign(unique_id="young")

@@ -394,6 +394,25 @@ def test_trials_of_unlike_errors_are_not_compared(tiny, wide, name):
         tune(wide, tiny(), n_trials=1, space=lambda trial, facts: {name: {"h": 2, "loss": "mse"}[name]}, verbose=0)
 
 
+def test_a_space_may_prune_settings_that_do_not_go_together(tiny, wide):
+    asked = []
+
+    def picky(trial, facts):
+        asked.append(trial)
+        if trial.number == 0 and len(asked) == 1:
+            raise optuna.TrialPruned
+        return small(trial, facts)
+
+    found = tune(wide, tiny(max_epochs=1), n_trials=1, space=picky, random_state=0, verbose=0)
+    assert [t.state.name for t in found.study_.trials] == ["COMPLETE"]
+
+    def none(trial, facts):
+        raise optuna.TrialPruned
+
+    with pytest.raises(ValueError, match="no trial"):
+        tune(wide, tiny(max_epochs=1), n_trials=2, space=none, random_state=0, verbose=0)
+
+
 def test_without_young_series_a_search_goes_no_further_than_the_others(tiny, wide, to_long):
     long = to_long(wide)
     ended, young = long["ds"] <= wide.index[90], long["ds"] >= wide.index[88]

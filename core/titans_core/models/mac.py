@@ -10,7 +10,7 @@ from titans_core.models.config import TitansConfig
 from titans_core.nn import NeuralMemoryState
 from titans_core.nn.attention import SegmentAttention, SegmentState
 from titans_core.nn.layers import Gate
-from titans_core.ops.memory.lengths import at_most, is_of_many_lengths
+from titans_core.ops.memory.lengths import at_most, between_graphs, is_of_many_lengths
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,8 @@ class MemoryAsContext(nn.Module):
             start = stop
         return torch.cat(outputs, dim=1), state
 
-    _segments_apart = torch.compiler.disable(
-        _segments,
-        recursive=False,
-        reason="MAC compiles its segments one by one for texts of many lengths: leave fullgraph out",
+    _segments_apart = between_graphs(
+        _segments, "MAC compiles its segments one by one for texts of many lengths: leave fullgraph out"
     )
 
     def _within(self, seen: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:

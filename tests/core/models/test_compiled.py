@@ -1,5 +1,8 @@
 """Language models compile to graphs that do not grow with the text."""
 
+import subprocess
+import sys
+
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
@@ -28,3 +31,20 @@ def test_the_graphs_of_a_segment_serve_texts_of_any_number_of_segments(make_mode
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4 * float(b.abs().max()))
         graphs.append(counter.frame_count)
     assert graphs[2:] == [graphs[2]] * 4
+
+
+OF_BEFORE = """
+import torch
+from torch.fx.experimental import symbolic_shapes
+full = torch.compiler.disable
+torch.compiler.disable = lambda fn=None, recursive=True: full(fn, recursive)
+del torch.compiler.is_exporting, symbolic_shapes.has_static_value
+from titans_core import TitansConfig, TitansLM
+model = TitansLM(TitansConfig(architecture="mac", vocab_size=29, dim=16, num_layers=1, num_heads=2, segment=8))
+print(model(torch.arange(20)[None])[0].shape)
+"""
+
+
+def test_mac_runs_on_a_torch_that_cannot_tell_which_lengths_are_open():
+    found = subprocess.run([sys.executable, "-c", OF_BEFORE], capture_output=True, text=True)
+    assert "[1, 20, 29]" in found.stdout, found.stderr
