@@ -4,15 +4,16 @@ import statistics
 from typing import Any
 
 from forecast_search import SETS
+from forecast_table3 import OURS
 from lm_models import FRESH_MAG
 from records import RESULTS, read
 from tables_dna import gue_counts
 from tables_fit import fit_times
 from tables_memory import memory_cpu_range
-from tables_ts import OURS, PUBLISHED, ablated, changes, covered, errors_of_seeds, online_cases, standing
+from tables_ts import PUBLISHED, TITLES, ablated, changes, covered, errors_of_seeds, online_cases, standing
 
 # models that are shown where they were run on every set
-BESIDE = {**OURS, "iTransformer": "iTransformer, run here", "last-value": "last value"}
+BESIDE = {**TITLES, "iTransformer": "iTransformer, run here", "last-value": "last value"}
 PAPER = "Titans, neural memory (2024)³"
 # of lm_niah.py, at the longest haystack
 NEEDLES = ("PK_2048", "N_2048")

@@ -1,12 +1,13 @@
 """The tables of forecasts, from their result files."""
 
+import itertools
 import json
 import statistics
 from typing import Any
 
 from forecast_coverage import LOSSES as COVERED
 from forecast_search import LOOKBACKS, SETS, TRAINED, chosen, chosen_lookback
-from forecast_table3 import HORIZONS, settings_of
+from forecast_table3 import HORIZONS, OURS, settings_of
 from records import RESULTS, read
 
 from titans_ts.training_rows import EPOCH, windows_in_batch
@@ -27,10 +28,10 @@ PUBLISHED = {
     "TimeMixer++ (2025)²": (".419/.432", ".339/.380", ".226/.262", ".369/.378", ".269/.320"),
     "Titans, neural memory (2024)³": (".420/.421", ".336/.382", ".231/.265", ".358/.387", ".261/.309"),
 }
-OURS = {"titans": "**TitansForecaster**", "ensemble": "**TitansEnsemble**, of two"}
+TITLES = {"titans": "**TitansForecaster**", "ensemble": "**TitansEnsemble**, of two"}
 BOTH = (
     "The ensemble is the mean of two forecasters with these settings, one with a profile of the day and one without: "
-    "twice the training. It was thought of late, and judged by the rehearsal alone. "
+    "twice the training. It was thought of late, and tried on the rehearsal first. "
 )
 NO_LOOKBACK = "³ The paper states no lookback."
 NOTES = f"¹ Its test loader drops the last batch. ² Not reproduced by third parties. {NO_LOOKBACK}"
@@ -47,19 +48,13 @@ def standing() -> list[dict[str, Any]]:
     Those of settings that the rule has left since stay in the file; they stand until those of the rule are there.
     """
     every = [r for r in read(RESULTS / "forecast_table3.jsonl") if r["input_size"] == LOOKBACKS[0]]
-    newest = {
-        (model, name): _newest([r for r in every if (r["model"], r["dataset"]) == (model, name)])
-        for model in OURS
-        for name in SETS
-    }
-
-    def stands(row: dict[str, Any]) -> bool:
-        model, name = row["model"], row["dataset"]
-        wanted = newest.get((model, name)) if model in OURS else settings_of(model, name, row["h"])
-        return bool(row["settings"] == wanted)
-
-    # ours first
-    return sorted(filter(stands, every), key=lambda row: list(OURS).index(row["model"]) if row["model"] in OURS else 9)
+    rows = []
+    for of in itertools.product(OURS, SETS):
+        own = [r for r in every if (r["model"], r["dataset"]) == of]
+        newest = _newest(own)
+        rows += [r for r in own if r["settings"] == newest]
+    peers = [r for r in every if r["model"] not in OURS]
+    return rows + [r for r in peers if r["settings"] == settings_of(r["model"], r["dataset"], r["h"])]
 
 
 def table3(place: Any) -> str:
@@ -114,7 +109,7 @@ def _lines(
         complete = [part for part in of if _mean_of_four(part)]
         if complete:
             made_of += [row for part in complete for row in part]
-            shown = OURS.get(model, f"{model}, run here")
+            shown = TITLES.get(model, f"{model}, run here")
             lines.append(f"| {shown} | " + " | ".join(_mean_of_four(part) or "not yet" for part in of) + " |")
     for model, means in published.items():
         cells = [mean.replace("/", " / ").replace(".", "0.") for mean in means]

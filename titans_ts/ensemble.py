@@ -15,23 +15,24 @@ from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
 from titans_core.archive import ArchiveError, check_kind, load_archive, save_archive
-from titans_core.checks import at_least
-from titans_ts.answer import Answer
+from titans_ts.answer import Answer, Answering
 from titans_ts.exogenous import read_columns
 from titans_ts.forecaster import TitansForecaster
 from titans_ts.libraries import from_pandas, to_pandas
+from titans_ts.panel import Panel
 from titans_ts.reading import check_no_y, read_actual
-from titans_ts.training_rows import needs_all, old_enough
+from titans_ts.training_rows import trained_on
 
 ROW = ["unique_id", "ds", "cutoff"]
 
 
-class TitansEnsemble(BaseEstimator):
+class TitansEnsemble(Answering, BaseEstimator):
     """The mean of several forecasters (Bates & Granger 1969), with the methods of one.
 
     Forecasters that differ, in their settings, their lookbacks or their seeds, err in different ways, of which a part
     cancels in the mean; and none has to be chosen. Training and forecasting take as long as all of them one after the
-    other. ``futr_df`` and ``static_df`` go to those that declare such columns.
+    other. ``futr_df`` and ``static_df`` go to those that declare such columns. Bounds of intervals are means too: those
+    of each forecaster are for its own errors, and so hold rather more around the mean than was asked for.
 
     Args:
         forecasters: of one ``h``. They stay as they are; copies of them are fitted.
@@ -71,37 +72,12 @@ class TitansEnsemble(BaseEstimator):
         copies = [clone(forecaster) for forecaster in self._checked()]
         facts = _facts(copies, static_df)
         pairs = zip(copies, facts, strict=True)  # what one of them lacks is told before another is trained
-        _check_series([_trained_on(each, df, static, val_size) for each, static in pairs])
+        _check_series([trained_on(each._given(df, static)[0], each, val_size).ids for each, static in pairs])
         for number, (each, static) in enumerate(zip(copies, facts, strict=True)):
             folder = None if checkpoint_dir is None else Path(checkpoint_dir) / str(number)
             each.fit(df, static_df=static, val_size=val_size, checkpoint_dir=folder)
         self.forecasters_ = copies
         return self
-
-    def predict(
-        self, df: Any = None, futr_df: Any = None, level: list[float] | None = None, *, static_df: Any = None
-    ) -> Any:
-        """As :meth:`TitansForecaster.predict`. Bounds are means too: those of each forecaster are for its own errors,
-        and so hold rather more around the mean than was asked for."""
-        return self._answer(df, futr_df, level, static_df).frame()
-
-    def plot(
-        self,
-        df: Any = None,
-        *,
-        actual: Any = None,
-        series: list[Any] | None = None,
-        history: int | None = None,
-        level: list[float] | None = None,
-        futr_df: Any = None,
-        static_df: Any = None,
-    ) -> Any:
-        """As :meth:`TitansForecaster.plot`."""
-        if history is not None:
-            at_least("history", history)
-        answer = self._answer(df, futr_df, level, static_df)
-        truth = None if actual is None else read_actual(self.forecasters_[0], actual, answer.past)
-        return answer.picture(truth, series, history)
 
     def update(self, new_df: Any) -> Self:
         """As :meth:`TitansForecaster.update`; all of them take in the rows, or none does."""
@@ -199,6 +175,9 @@ class TitansEnsemble(BaseEstimator):
         past = max((answer.past for answer in found), key=lambda past: len(past.values))  # one may keep more of it
         return replace(found[0], past=past, values=np.mean([answer.values for answer in found], axis=0))
 
+    def _actual(self, actual: Any, past: Panel) -> Panel:
+        return read_actual(self._fitted()[0], actual, past)
+
     def _fitted(self) -> list[TitansForecaster]:
         check_is_fitted(self, "forecasters_")
         return self.forecasters_
@@ -227,14 +206,6 @@ def _to_those(frame: Any, take: list[bool]) -> list[Any]:
     """For each forecaster a frame of columns, or None where others declare such and it does not: where none does, each
     is given it, and refuses it."""
     return [frame if takes or not any(take) else None for takes in take]
-
-
-def _trained_on(forecaster: TitansForecaster, df: Any, static_df: Any, val_size: int | None) -> list[Any]:
-    """The series that ``fit`` would not leave out."""
-    panel, _ = forecaster._given(df, static_df)
-    if needs_all(panel, forecaster):
-        return panel.ids
-    return old_enough(panel, forecaster.input_size + forecaster.h, forecaster.h, val_size).ids
 
 
 def _check_series(ids: list[list[Any]]) -> None:

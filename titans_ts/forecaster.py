@@ -14,7 +14,7 @@ from typing_extensions import Self
 from titans_core.checks import at_least, below_one, positive
 from titans_core.train import History, TitansEstimator
 from titans_ts import online
-from titans_ts.answer import Answer
+from titans_ts.answer import Answer, Answering
 from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
 from titans_ts.exogenous import Columns, read_columns
@@ -46,7 +46,7 @@ LEAST_MEMORY_STEPS = 40
 _COUNTS = ("dim", "num_layers", "chunk_size", "batch_size")
 
 
-class TitansForecaster(TitansEstimator):
+class TitansForecaster(Answering, TitansEstimator):
     """Forecasts time series with the Titans neural memory in a Simba-style network.
 
     One network, trained on all series, forecasts ``h`` steps from the ``input_size`` before. Each window is normalised
@@ -230,39 +230,6 @@ class TitansForecaster(TitansEstimator):
         self.left_out_, self.seconds_, self.n_features_in_ = left_out, seconds, len(self.mean_)
         return self
 
-    def predict(
-        self,
-        df: Any = None,
-        futr_df: Any = None,
-        level: list[float] | None = None,
-        *,
-        static_df: Any = None,
-    ) -> Any:
-        """The ``h`` steps that follow a frame.
-
-        Args:
-            df: where to forecast from, in any layout that ``fit`` takes, at least ``input_size`` rows (fewer with
-                ``missing="mask"``, down to one value a series); other series than those of ``fit`` are welcome unless
-                ``multivariate``. All its rows are read by the online memory,
-                from its first. None: from the end of what ``fit`` and :meth:`update` were given.
-            futr_df: the declared future columns in the h steps: ``unique_id, ds`` and them; or ``ds`` alone, of all.
-            level: percentages such as ``[80, 95]``, for intervals. With a point loss they are conformal, from the
-                errors on the validation rows; with a probabilistic loss they are the model's own, drawn wider or
-                narrower by these errors.
-            static_df: the declared static columns of other series than those of ``fit``; with ``df``.
-
-        Returns:
-            In the layout of ``df`` (of the training frame, if None). Long: ``unique_id, ds, Titans``, and
-            ``Titans-lo-80, Titans-hi-80`` for each level. Wide: one column a series, indexed by time, and
-            ``<series>-lo-80`` and so on. Matrix: ``[h, N]``, or with levels ``[h, N, 1 + 2 * len(level)]``: the
-            forecast, lower bounds from the widest level to the narrowest, upper ones from the narrowest to the widest.
-
-        Raises:
-            NotFittedError: before ``fit``.
-            ValueError: a bad frame, or levels that the model cannot give.
-        """
-        return self._answer(df, futr_df, level, static_df).frame()
-
     def update(self, new_df: Any) -> Self:
         """Take in new observations: the online memory learns them, and forecasts go on from their end.
 
@@ -416,39 +383,7 @@ class TitansForecaster(TitansEstimator):
         panel = read_known(self, of_values(df, self.context_.ids), Columns())
         return surprise_frame(self.model_, panel, self.context_, step_size)
 
-    def plot(
-        self,
-        df: Any = None,
-        *,
-        actual: Any = None,
-        series: list[Any] | None = None,
-        history: int | None = None,
-        level: list[float] | None = None,
-        futr_df: Any = None,
-        static_df: Any = None,
-    ) -> Any:
-        """A picture of the forecast behind the end of the past: a matplotlib Figure, one panel a series.
-
-        Backtests, residuals and surprise are drawn by :mod:`titans_ts.plots`.
-
-        Args:
-            df: as in ``predict``.
-            actual: a frame of what really came, or a column of one, drawn beside the forecast; rows of another time
-                are left out. A matrix is of the rows that follow the past.
-            series: which to draw; default: the first six.
-            history: rows of the past to draw; default: ``2 * h``, where the frame has them.
-            level: as in ``predict``; drawn as bands.
-            futr_df, static_df: as in ``predict``.
-        """
-        self._fitted()
-        if history is not None:
-            at_least("history", history)
-        answer = self._answer(df, futr_df, level, static_df)
-        truth = None if actual is None else read_actual(self, actual, answer.past)
-        return answer.picture(truth, series, history)
-
     def _answer(self, df: Any, futr_df: Any, level: list[float] | None, static_df: Any) -> Answer:
-        """What :meth:`predict` says and :meth:`plot` draws."""
         config, levels = self._fitted(), check_levels(level)
         if df is None and static_df is not None:
             raise ValueError("static_df is of the series of df, and df is None: the series of fit keep theirs.")
@@ -459,6 +394,9 @@ class TitansForecaster(TitansEstimator):
         check_length(padded, config.input_size, "input_size")
         futr = ahead_of(padded, futr_df, config.h, self.scaling_.columns.futr, self.missing)
         return Answer(past, levels, self.model_.behind(padded, futr, levels, self.position_, from_start=df is not None))
+
+    def _actual(self, actual: Any, past: Panel) -> Panel:
+        return read_actual(self, actual, past)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to the folder ``path`` (JSON and safetensors).

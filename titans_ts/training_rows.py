@@ -95,17 +95,19 @@ def needs_all(panel: Panel, forecaster: "TitansForecaster") -> bool:
 
 
 def without_young(panel: Panel, forecaster: "TitansForecaster", val_size: int | None) -> Panel:
-    """The panel of ``fit``, less the series that begin too late to train on, with a warning; whole where it
-    :func:`needs_all`."""
-    h, least = forecaster.h, forecaster.input_size + forecaster.h
-    check_length(panel, least, "input_size + h")
-    if needs_all(panel, forecaster):
-        return panel
-    found = old_enough(panel, least, h, val_size)
+    """What ``fit`` trains on (:func:`trained_on`), with a warning of the series that it leaves out."""
+    found = trained_on(panel, forecaster, val_size)
     if young := beyond(panel.ids, found.ids):
-        enough = smaller_validation(panel.named(young), least, h)
+        enough = smaller_validation(panel.named(young), forecaster.input_size + forecaster.h, forecaster.h)
         warn_of_young(young, then=f"{enough}predict(df) forecasts them, given their rows.")
     return found
+
+
+def trained_on(panel: Panel, forecaster: "TitansForecaster", val_size: int | None) -> Panel:
+    """The panel of ``fit``, less the series that begin too late to train on; whole where it :func:`needs_all`."""
+    h, least = forecaster.h, forecaster.input_size + forecaster.h
+    check_length(panel, least, "input_size + h")
+    return panel if needs_all(panel, forecaster) else old_enough(panel, least, h, val_size)
 
 
 def old_enough(panel: Panel, least: int, h: int, val_size: int | None) -> Panel:
