@@ -82,19 +82,19 @@ def table3(place: Any) -> str:
 
 
 def searched(place: Any) -> str:
-    found = [r for r in read(RESULTS / "forecast_table3.jsonl") if r["model"] == "titans"]
+    found = [r for r in read(RESULTS / "forecast_table3.jsonl") if r["model"] in OURS]
     rows, titles = [], []
     for name in SETS:
-        own = [r for r in found if r["dataset"] == name]
+        own = [r for r in found if (r["model"], r["dataset"]) == ("titans", name)]
         longer = [r for r in own if r["input_size"] != LOOKBACKS[0]] or own
-        lookback, settings = chosen_lookback(name), chosen(name)
-        by_the_rule = [r for r in found if (r["dataset"], r["input_size"], r["settings"]) == (name, lookback, settings)]
+        lookback = chosen_lookback(name)
+        by_the_rule = [[r for r in found if _of(r) == (model, name, lookback, OURS[model][0](name))] for model in OURS]
         # as above: what an earlier rule chose stands until what the present one chose is there
-        shown = by_the_rule or [r for r in longer if r["settings"] == _newest(longer)]
-        rows += shown
-        titles.append(name + "†" * (shown != by_the_rule) + (f", {shown[0]['input_size']}" if shown else ""))
+        single = by_the_rule[0] or [r for r in longer if r["settings"] == _newest(longer)]
+        rows += itertools.chain(single, *by_the_rule[1:])
+        titles.append(name + "†" * (single != by_the_rule[0]) + (f", {single[0]['input_size']}" if single else ""))
     lines, shown = _lines("searched lookback", titles, rows, PUBLISHED_LONG)
-    said = f"As at lookback 96, and the lookback by one question more. {NO_LOOKBACK}"
+    said = f"As at lookback 96, and the lookback by one question more, of one forecaster. {NO_LOOKBACK}"
     return "\n".join([*lines, "", f"{said} {place(shown)}, 1 thread."])
 
 
@@ -115,6 +115,10 @@ def _lines(
         cells = [mean.replace("/", " / ").replace(".", "0.") for mean in means]
         lines.append(f"| {model}, published | " + " | ".join(cells) + " |")
     return lines, made_of
+
+
+def _of(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("model", "dataset", "input_size", "settings"))
 
 
 def _newest(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
