@@ -11,8 +11,8 @@ At horizon 96, lookback 96 and seed 0, two questions one after the other: the ca
 profile of a day, each off and on (dropout 0.3); and the dropout. With ``--lookbacks`` a third one behind them, which
 lookback of 96, 336 and 720, for the table of searched lookbacks. An answer stays as the forecaster's default (no
 calendar, no mixing, no profile, dropout 0.5, 96) unless another lowers the error by more than 1 %: less is within what
-seeds do. To keep it short all train for 600 batches, half of the least that the forecaster takes by default, and none
-is damped (``titans_ts.damping``). Cells that are done are skipped, and several processes share the work.
+seeds do. To keep it short all train for 600 batches, half of the least that the forecaster takes by default. Cells that
+are done are skipped, and several processes share the work.
 """
 
 import argparse
@@ -42,15 +42,7 @@ ROUNDS = 6  # of 100 batches
 Settings = tuple[bool, bool, bool, float]
 
 
-def forecaster(
-    calendar: bool,
-    multivariate: bool,
-    profile: bool,
-    dropout: float,
-    recipe: int,
-    damped: bool = False,
-    **options: Any,
-) -> Any:
+def forecaster(calendar: bool, multivariate: bool, profile: bool, dropout: float, recipe: int, **options: Any) -> Any:
     """The forecaster of a cell."""
     if recipe not in (recipe_of(RECIPE, profile), recipe_of(TRAINED, profile)):
         raise ValueError(f"the forecaster is trained by recipe {recipe_of(TRAINED, profile)} now, not by {recipe}.")
@@ -58,7 +50,6 @@ def forecaster(
         exogenous={**({"calendar": "auto"} if calendar else {}), **({"profile": ["day"]} if profile else {})},
         multivariate=multivariate,
         dropout=dropout,
-        damped=damped,
         **options,
     )
 
@@ -76,7 +67,7 @@ def recipe_of(trainings: int, profile: bool) -> int:
     return trainings + TOLD * profile
 
 
-def alone(damped: bool = False, **options: Any) -> Any:
+def alone(**options: Any) -> Any:
     """A forecaster without its online memory: a lookback is all that the protocol allows."""
     from titans_ts import TitansForecaster
     from titans_ts.memory_training import MemoryReport
@@ -84,9 +75,6 @@ def alone(damped: bool = False, **options: Any) -> Any:
     class TitansForecasterAlone(TitansForecaster):
         def _train_memory(self, *args: Any, **kwargs: Any) -> tuple[None, MemoryReport]:
             return None, MemoryReport(0)
-
-        def _damping(self, *args: Any) -> float:
-            return super()._damping(*args) if damped else 1.0
 
     return TitansForecasterAlone(verbose=0, **options)
 
@@ -98,12 +86,6 @@ def chosen(dataset: str) -> dict[str, Any] | None:
     return None if missing else {**found, "recipe": recipe_of(TRAINED, found["profile"])}
 
 
-def of_one(dataset: str) -> dict[str, Any] | None:
-    """The chosen settings as the table takes them: damped, as a forecaster is by default."""
-    settings = chosen(dataset)
-    return None if settings is None else {**settings, "damped": True}
-
-
 def of_both(dataset: str) -> dict[str, Any] | None:
     """The chosen settings, with a profile and without: of an ensemble, which need not choose."""
     settings = chosen(dataset)
@@ -112,7 +94,7 @@ def of_both(dataset: str) -> dict[str, Any] | None:
     profiles = [False, True]
     recipes = [recipe_of(TRAINED, profile) for profile in profiles]
     kept = {name: settings[name] for name in NAMES if name != "profile"}
-    return {**kept, "profiles": profiles, "recipes": recipes, "damped": True}
+    return {**kept, "profiles": profiles, "recipes": recipes}
 
 
 def chosen_lookback(dataset: str) -> int | None:

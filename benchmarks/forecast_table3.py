@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from cells import work
-from forecast_search import LARGE, LOOKBACKS, SETS, chosen_lookback, ensemble, forecaster, of_both, of_one, search
+from forecast_search import LARGE, LOOKBACKS, SETS, chosen, chosen_lookback, ensemble, forecaster, of_both, search
 from records import RESULTS
 from table3_peers import HORIZONS, SCRIPTS, run_peer
 from table3_peers import settings as settings_of_peer
@@ -25,7 +25,7 @@ from table3_peers import settings as settings_of_peer
 FILE = RESULTS / "forecast_table3.jsonl"
 FIELDS = ("model", "dataset", "input_size", "h", "seed", "settings")
 LAST_VALUE = "last-value"
-OURS = {"titans": (of_one, forecaster), "ensemble": (of_both, ensemble)}  # settings of a set, and what they make
+OURS = {"titans": (chosen, forecaster), "ensemble": (of_both, ensemble)}  # settings of a set, and what they make
 MODELS = (*OURS, LAST_VALUE, *SCRIPTS)
 
 

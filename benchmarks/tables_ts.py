@@ -6,7 +6,7 @@ import statistics
 from typing import Any
 
 from forecast_coverage import LOSSES as COVERED
-from forecast_search import LOOKBACKS, SETS, TRAINED, chosen, chosen_lookback, of_one
+from forecast_search import LOOKBACKS, SETS, TRAINED, chosen, chosen_lookback
 from forecast_table3 import HORIZONS, OURS, settings_of
 from records import RESULTS, read
 
@@ -63,7 +63,7 @@ def table3(place: Any) -> str:
         r for r in read(RESULTS / "forecast_table3.jsonl") if (r["model"], r["input_size"]) == ("titans", LOOKBACKS[0])
     ]
     used = {r["dataset"]: r["settings"] for r in rows if r["model"] == "titans"}
-    earlier = {name for name in SETS if used.get(name) != of_one(name)}
+    earlier = {name for name in SETS if used.get(name) != chosen(name)}
     titles = [f"{name}†" if name in earlier else name for name in SETS]
     lines, shown = _lines(f"lookback {LOOKBACKS[0]}", titles, rows, PUBLISHED)
     counts = {name: len({json.dumps(r["settings"]) for r in tested if r["dataset"] == name}) for name in SETS}
@@ -85,20 +85,16 @@ def searched(place: Any) -> str:
     found = [r for r in read(RESULTS / "forecast_table3.jsonl") if r["model"] in OURS]
     rows, titles = [], []
     for name in SETS:
-        lookback, by_the_rule = chosen_lookback(name), True
-        for model in OURS:
-            own = [r for r in found if (r["model"], r["dataset"], r["input_size"]) == (model, name, lookback)]
-            settings = OURS[model][0](name)
-            shown = [r for r in own if r["settings"] == settings]
-            if not shown:  # as above: what an earlier rule chose stands until what the present one chose is there
-                settings = _newest(own)
-                shown = [r for r in own if r["settings"] == settings]
-                by_the_rule = by_the_rule and not shown
-            rows += shown
-        titles.append(f"{name}{'' if by_the_rule else '†'}, {lookback}")
+        own = [r for r in found if (r["model"], r["dataset"]) == ("titans", name)]
+        longer = [r for r in own if r["input_size"] != LOOKBACKS[0]] or own
+        lookback = chosen_lookback(name)
+        by_the_rule = [[r for r in found if _of(r) == (model, name, lookback, OURS[model][0](name))] for model in OURS]
+        # as above: what an earlier rule chose stands until what the present one chose is there
+        single = by_the_rule[0] or [r for r in longer if r["settings"] == _newest(longer)]
+        rows += itertools.chain(single, *by_the_rule[1:])
+        titles.append(name + "†" * (single != by_the_rule[0]) + (f", {single[0]['input_size']}" if single else ""))
     lines, shown = _lines("searched lookback", titles, rows, PUBLISHED_LONG)
-    marked = " († as there)" if any("†" in title for title in titles) else ""
-    said = f"As at lookback 96{marked}, and the lookback by one question more, of one forecaster. {NO_LOOKBACK}"
+    said = f"As at lookback 96, and the lookback by one question more, of one forecaster. {NO_LOOKBACK}"
     return "\n".join([*lines, "", f"{said} {place(shown)}, 1 thread."])
 
 
@@ -119,6 +115,10 @@ def _lines(
         cells = [mean.replace("/", " / ").replace(".", "0.") for mean in means]
         lines.append(f"| {model}, published | " + " | ".join(cells) + " |")
     return lines, made_of
+
+
+def _of(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("model", "dataset", "input_size", "settings"))
 
 
 def _newest(rows: list[dict[str, Any]]) -> dict[str, Any] | None:

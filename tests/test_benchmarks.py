@@ -377,7 +377,7 @@ def test_one_command_searches_and_scores_the_large_sets(benchmarks, tmp_path, mo
         return forecaster(*args, **{**options, **small})
 
     monkeypatch.setattr(forecast_search, "forecaster", in_a_moment)
-    monkeypatch.setitem(forecast_table3.OURS, "titans", (forecast_search.of_one, in_a_moment))
+    monkeypatch.setitem(forecast_table3.OURS, "titans", (forecast_search.chosen, in_a_moment))
     for module in (forecast_search, forecast_table3):
         monkeypatch.setattr(module, "FILE", tmp_path / f"{module.__name__}.jsonl")
     monkeypatch.setattr(forecast_table3, "HORIZONS", (96,))
@@ -391,7 +391,7 @@ def test_one_command_searches_and_scores_the_large_sets(benchmarks, tmp_path, mo
     assert "no settings of DLinear are written down" in capsys.readouterr().out
     row = read(forecast_table3.FILE)[0]
     assert (row["dataset"], row["h"], row["n_windows"]) == ("traffic", 96, 200 - 96 + 1)
-    assert row["settings"] == forecast_search.of_one("traffic")
+    assert row["settings"] == forecast_search.chosen("traffic")
     assert row["mse"] > 0
 
 

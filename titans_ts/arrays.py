@@ -7,7 +7,7 @@ import torch
 from titans_ts.libraries import unusable
 from titans_ts.model import Model
 from titans_ts.panel import Panel
-from titans_ts.rolling import said_of, windows_at_once
+from titans_ts.rolling import windows_at_once
 from titans_ts.scaling import FARTHEST, tensor
 from titans_ts.stamps import around, in_zone
 
@@ -46,6 +46,7 @@ def forecast_arrays(
     found = []
     for part in torch.arange(len(x)).split(windows_at_once(config.input_size + config.h, len(units.mean))):
         still = None if stat is None else stat.expand(len(part), -1, -1)
-        ahead = None if futr is None else futr[part]
-        found.append(said_of(model.network, model.objective, x[part], None, ahead, still)[0])
+        with torch.no_grad():
+            raw, center, scale = model.network.normalised(x[part], None, None if futr is None else futr[part], still)
+        found.append(model.objective.point(raw) * scale + center)
     return torch.cat(found).double().numpy() * units.scale + units.mean + shape[:, config.input_size :]

@@ -1,7 +1,7 @@
 """The estimator: from a frame to forecasts."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from titans_ts import online
 from titans_ts.answer import Answer, Answering
 from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
-from titans_ts.damping import damping_of
 from titans_ts.exogenous import Columns, read_columns
 from titans_ts.frame import POLICIES, Freq
 from titans_ts.intervals import check_levels
@@ -41,7 +40,7 @@ from titans_ts.surprise import surprise_frame
 from titans_ts.training import train
 from titans_ts.training_rows import check_length, without_young
 from titans_ts.widening import widening_of
-from titans_ts.windows import Batch, Table
+from titans_ts.windows import Table
 
 LEAST_MEMORY_STEPS = 40
 _COUNTS = ("dim", "num_layers", "chunk_size", "batch_size")
@@ -99,8 +98,6 @@ class TitansForecaster(Answering, TitansEstimator):
         left_out_: series that began too late to train on; ``update`` and what scores leave them out, too.
         seconds_: that ``fit`` took.
         has_calendar_: whether time stamps are an input.
-        damping_: of a forecast's distance from the newest value of its lookback, the share that is kept, from .7 to 1:
-            half way to what was best on the validation rows.
         mean_, scale_: mean and standard deviation of each series in the training part, less its profile.
         n_features_in_: number of series.
 
@@ -160,7 +157,6 @@ class TitansForecaster(Answering, TitansEstimator):
     mean_ = property(lambda self: self.scaling_.units.mean)
     scale_ = property(lambda self: self.scaling_.units.scale)
     has_calendar_ = property(lambda self: bool(self.scaling_.columns.calendar or self.scaling_.columns.profile))
-    damping_ = property(lambda self: self.network_.config.damping)
     context_ = property(lambda self: self.position_.context)
     calibration_ = property(lambda self: self.position_.calibration)
 
@@ -420,9 +416,6 @@ class TitansForecaster(Answering, TitansEstimator):
 
     def _network(self, config: SimbaConfig) -> Simba:
         return Simba(config)
-
-    def _damping(self, network: Simba, objective: Objective, batches: Iterable[Batch]) -> float:
-        return damping_of(network, objective, batches)
 
     def _train_memory(
         self, network: Simba, objective: Objective, table: Table, border: int, *, steps: int, seed: int

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from titans_ts import online
-from titans_ts.damping import damped
 from titans_ts.objective import Objective
 from titans_ts.simba import Simba
 from titans_ts.windows import Table, Windows, first_rows, stale_parts, unknown_parts
@@ -57,13 +56,6 @@ def windows_at_once(rows: int, lanes: int) -> int:
 
 
 @torch.no_grad()
-def said_of(network: Simba, objective: Objective, x: Tensor, *columns: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Forecasts of windows ``[B, input_size, M]``, ``[B, h, M]``, damped; and, as of :meth:`Simba.normalised`, what the
-    network says of each and the deviation of the windows."""
-    raw, center, scale = network.normalised(x, *columns)
-    return damped(objective.point(raw) * scale + center, x, network.config.damping), raw, scale
-
-
 def forecast_windows(network: Simba, objective: Objective, windows: Windows, whole: bool = False) -> Forecasts:
     """Of each of K windows of M series, in order: point ``[K, h, M]``; ``whole`` keeps all that the network says."""
     lanes = windows.table.values.shape[1] if windows.series is None else 1
@@ -71,8 +63,8 @@ def forecast_windows(network: Simba, objective: Objective, windows: Windows, who
     points, said, spreads = [], [], []
     for index in torch.arange(len(windows)).split(size):
         batch = windows[index]
-        point, raw, scale = said_of(network, objective, batch.x, batch.hist, batch.futr, batch.stat)
-        points.append(point)
+        raw, center, scale = network.normalised(batch.x, batch.hist, batch.futr, batch.stat)
+        points.append(objective.point(raw) * scale + center)
         spreads.append(scale[:, 0])
         if whole and objective.probabilistic:
             said.append(raw)

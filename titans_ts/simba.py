@@ -40,8 +40,6 @@ class SimbaConfig:
         normalise: each window by its own mean and deviation.
         least_variance: what is added to the variance of a window. A likelihood counts in the units of the window, and
             needs one that a flat lookback does not shrink to nothing.
-        damping: of a forecast's distance from the newest value of its window, the share that a forecaster keeps. It is
-            measured when the network is trained (:mod:`titans_ts.damping`); the network itself does not apply it.
     """
 
     h: int
@@ -63,7 +61,6 @@ class SimbaConfig:
     masked: bool = False
     normalise: bool = True
     least_variance: float = 1e-5
-    damping: float = 1.0
 
     @property
     def together(self) -> bool:

@@ -10,7 +10,6 @@ from torch.utils.data import DataLoader
 
 from titans_core.train import History, TrainingOptions, borrowed_randomness, digest, train_network
 from titans_core.train.batches import loader
-from titans_ts.damping import LEAST_HORIZONS
 from titans_ts.exogenous import Columns
 from titans_ts.holes import HOLED
 from titans_ts.objective import DecayingError, Objective, objective_of
@@ -118,8 +117,6 @@ def train(
         None if checkpoint_dir is None else _identity(forecaster, panel, val_size),
         on_epoch=on_epoch,
     )
-    if val is not None and val_size // forecaster.h * table.values.shape[1] >= LEAST_HORIZONS:
-        network.config = replace(network.config, damping=forecaster._damping(network, objective, val))
     return Trained(network, objective, scaling, panel, table, border, history, len(batches) * len(history.epochs), seed)
 
 
