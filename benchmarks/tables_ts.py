@@ -49,10 +49,9 @@ def standing() -> list[dict[str, Any]]:
     """
     every = [r for r in read(RESULTS / "forecast_table3.jsonl") if r["input_size"] == LOOKBACKS[0]]
     rows = []
-    for of in itertools.product(OURS, SETS):
-        own = [r for r in every if (r["model"], r["dataset"]) == of]
-        newest = _newest(own)
-        rows += [r for r in own if r["settings"] == newest]
+    for model, name in itertools.product(OURS, SETS):
+        own = [r for r in every if (r["model"], r["dataset"]) == (model, name)]
+        rows += _those_that_stand(own, OURS[model][0](name))
     peers = [r for r in every if r["model"] not in OURS]
     return rows + [r for r in peers if r["settings"] == settings_of(r["model"], r["dataset"], r["h"])]
 
@@ -85,16 +84,17 @@ def searched(place: Any) -> str:
     found = [r for r in read(RESULTS / "forecast_table3.jsonl") if r["model"] in OURS]
     rows, titles = [], []
     for name in SETS:
-        own = [r for r in found if (r["model"], r["dataset"]) == ("titans", name)]
-        longer = [r for r in own if r["input_size"] != LOOKBACKS[0]] or own
-        lookback = chosen_lookback(name)
-        by_the_rule = [[r for r in found if _of(r) == (model, name, lookback, OURS[model][0](name))] for model in OURS]
-        # as above: what an earlier rule chose stands until what the present one chose is there
-        single = by_the_rule[0] or [r for r in longer if r["settings"] == _newest(longer)]
-        rows += itertools.chain(single, *by_the_rule[1:])
-        titles.append(name + "†" * (single != by_the_rule[0]) + (f", {single[0]['input_size']}" if single else ""))
+        lookback, by_the_rule = chosen_lookback(name), True
+        for model in OURS:
+            own = [r for r in found if (r["model"], r["dataset"], r["input_size"]) == (model, name, lookback)]
+            settings = OURS[model][0](name)
+            shown = _those_that_stand(own, settings)
+            by_the_rule = by_the_rule and all(r["settings"] == settings for r in shown)
+            rows += shown
+        titles.append(f"{name}{'' if by_the_rule else '†'}, {lookback}")
     lines, shown = _lines("searched lookback", titles, rows, PUBLISHED_LONG)
-    said = f"As at lookback 96, and the lookback by one question more, of one forecaster. {NO_LOOKBACK}"
+    marked = " († as there)" if any("†" in title for title in titles) else ""
+    said = f"As at lookback 96{marked}, and the lookback by one question more, of one forecaster. {NO_LOOKBACK}"
     return "\n".join([*lines, "", f"{said} {place(shown)}, 1 thread."])
 
 
@@ -117,8 +117,13 @@ def _lines(
     return lines, made_of
 
 
-def _of(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("model", "dataset", "input_size", "settings"))
+def _those_that_stand(rows: list[dict[str, Any]], settings: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Those of the settings, if all horizons are there; else those of the newest settings that have them."""
+    found = [row for row in rows if row["settings"] == settings]
+    if _mean_of_four(found) is not None:
+        return found
+    newest = _newest(rows)
+    return [row for row in rows if row["settings"] == newest]
 
 
 def _newest(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
