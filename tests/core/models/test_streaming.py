@@ -218,7 +218,7 @@ def test_sequences_are_chosen_by_numbers_of_any_kind(make_model):
 def test_a_state_on_another_device_is_refused_in_words(make_model, name):
     model, ids = make_model(name), torch.arange(6)[None]
     state = model(ids)[1].to("meta")
-    with pytest.raises(ValueError, match=r"state is on meta, the model on cpu: use state\.to\('cpu'\)"):
+    with pytest.raises(ValueError, match=r"state is on meta, but the model is on cpu: use state\.to\('cpu'\)"):
         model(ids, state)
 
 
