@@ -53,11 +53,13 @@ def test_gue_is_read_from_any_layout_of_its_archive(home, put, folder, name):
 @pytest.mark.usefixtures("unchecked")
 def test_a_missing_part_is_named_with_its_place(home, put):
     put("gue/tf_0/train.csv", "sequence,label\nACGT,1\n")
-    with pytest.raises(FileNotFoundError, match=r"tf_0 lacks dev, test in .*gue/tf_0\. Put them there as <part>\.csv"):
+    with pytest.raises(
+        FileNotFoundError, match=r"tf_0: missing parts in .*gue/tf_0: dev, test\. Store them there as <part>\.csv"
+    ):
         load_dna("tf_0", data_home=home, download=False)
-    with pytest.raises(FileNotFoundError, match="ecoli_sigma70 lacks all"):
+    with pytest.raises(FileNotFoundError, match=r"ecoli_sigma70: missing parts in .*: all"):
         load_dna("ecoli_sigma70", data_home=home)
-    with pytest.raises(ValueError, match="genome= serves the sets"):
+    with pytest.raises(ValueError, match="genome= is only for the sets"):
         load_dna("tf_0", genome="x.fa", data_home=home)
 
 
@@ -87,7 +89,7 @@ def test_a_file_that_is_not_the_one_in_the_manifest_is_refused(home, put):
 def test_a_manifest_of_another_form_is_named(home, put, text):
     put("cnnprom/ecoli_sigma70/all.csv", "seq,label\nACGT,1\n")
     put("manifest.json", text)
-    with pytest.raises(ValueError, match=r'manifest\.json is no list of \{"file": \.\.\., "sha256": \.\.\.\}'):
+    with pytest.raises(ValueError, match=r'manifest\.json is not a list of \{"file": \.\.\., "sha256": \.\.\.\}'):
         load_dna("ecoli_sigma70", data_home=home)
 
 
@@ -128,10 +130,10 @@ def test_a_parquet_file_that_is_cut_off_is_named(tmp_path):
     pd.DataFrame({"sequence": ["ACGT"] * 9, "label": [0, 1, 0] * 3}).to_parquet(folder / "train.parquet")
     whole = (folder / "train.parquet").read_bytes()
     (folder / "train.parquet").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"train\.parquet is no whole Parquet file"):
+    with pytest.raises(ValueError, match=r"train\.parquet is not a complete Parquet file"):
         load_dna("tf_0", data_home=tmp_path, download=False)
     folder = tmp_path / "dna" / "gb_intervals"
     folder.mkdir()
     (folder / "human_enhancers_cohn.parquet").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"cohn\.parquet is no whole Parquet file"):
+    with pytest.raises(ValueError, match=r"cohn\.parquet is not a complete Parquet file"):
         load_dna("human_enhancers_cohn", data_home=tmp_path, download=False)

@@ -30,7 +30,7 @@ def test_the_audit_of_nontata_promoters_prints_its_leak(real_data):
     assert "the split LEAKS" in report
     assert "lookup accuracy 99.6%" in report
     assert "negative 94.7%" in report
-    with pytest.raises(ValueError, match=r"no part 'train' here, only test\. All are rebuilt with genome=<path>"):
+    with pytest.raises(ValueError, match=r"no part 'train' here, only test\. To rebuild all, pass genome=<path>"):
         data.part("train")
 
 

@@ -40,7 +40,7 @@ def test_the_audit_is_printed_and_returned(sigma, capsys):
 
 @pytest.mark.parametrize("name", ["ETTh1", "yeast", "gutenberg", "tf_0"])
 def test_a_genome_is_for_sets_that_are_cut_from_one(home, name):
-    with pytest.raises(ValueError, match="genome= serves the sets"):
+    with pytest.raises(ValueError, match="genome= is only for the sets"):
         load(name, genome="genome.fa", data_home=home)
 
 
