@@ -92,7 +92,7 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
             f"reads format {FORMAT}). {then}"
         )
     if head["kind"] != kind:
-        raise ArchiveError(f"{folder} holds a {head['kind']}, not a {kind}.")
+        raise ArchiveError(f"{folder} holds a {head['kind']}, not a {kind}. Load it with that class.")
     if actual != head["tensors_sha256"]:
         raise ArchiveError(
             f"{tensor_file} is truncated or modified: its sha256 is {actual}, expected {head['tensors_sha256']}. "
@@ -101,7 +101,7 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
     try:
         return head["content"], load(blob)
     except SafetensorError as error:
-        raise ArchiveError(f"{tensor_file} cannot be read: {error}.") from error
+        raise ArchiveError(f"{tensor_file} cannot be read: {error}. Save the model again.") from error
 
 
 def _this_version() -> str:

@@ -339,7 +339,7 @@ def _from_hub(name: str) -> Path:
         except EntryNotFoundError as error:
             if isinstance(error, LocalEntryNotFoundError):  # it may exist, but could not be downloaded
                 raise
-    except Exception as error:  # of many kinds: no such name, no access, no network
+    except Exception as error:  # many error types: no such name, no access, no network
         raise FileNotFoundError(
             f"{name} is neither a local file nor folder, and its tokenizer.json could not be downloaded from the "
             f"Hugging Face Hub ({error}). Check the path or the name, and the network."

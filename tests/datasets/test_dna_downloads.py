@@ -65,13 +65,13 @@ def test_coordinates_are_fetched_where_sequences_are_missing(home, server):
                 f"gb_intervals/dummy_mouse_enhancers_ensembl/{part}/{label}.csv.gz", gzip.compress(text.encode())
             )
     server.publish("gb/dummy_mouse_enhancers_ensembl/test.csv", b"seq,label\nACGT,negative\nAAAA,positive\n")
-    with pytest.warns(UserWarning, match="train sequences.* are not here"):
+    with pytest.warns(UserWarning, match="train sequences.* are not available"):
         data = load_dna("dummy_mouse_enhancers_ensembl", data_home=home)
     assert len(data.intervals) == 4
     server.files = {path: content for path, content in server.files.items() if "gb_intervals" not in path}
     for path in (home / "dna" / "gb_intervals").rglob("*.gz"):
         path.unlink()
-    with pytest.warns(UserWarning, match="train sequences.* are not here"):  # offline they are done without
+    with pytest.warns(UserWarning, match="train sequences.* are not available"):  # offline they are done without
         assert load_dna("dummy_mouse_enhancers_ensembl", data_home=home).intervals is None
 
 
@@ -79,7 +79,7 @@ def test_coordinates_are_done_without_where_there_is_no_place_for_them(home, ser
     server.publish("gb_intervals/dummy_mouse_enhancers_ensembl/train/negative.csv.gz", b"")
     put("gb/dummy_mouse_enhancers_ensembl/test.csv", "seq,label\nACGT,negative\nAAAA,positive\n")
     monkeypatch.setattr(cache, "writable", lambda folder: False)
-    with pytest.warns(UserWarning, match="train sequences.* are not here"):
+    with pytest.warns(UserWarning, match="train sequences.* are not available"):
         assert load_dna("dummy_mouse_enhancers_ensembl", data_home=home).intervals is None
     with pytest.raises(PermissionError, match="missing and cannot be stored"):
         load_dna("dummy_mouse_enhancers_ensembl", genome="genome.fa", data_home=home)

@@ -46,7 +46,7 @@ def test_gue_is_read_from_any_layout_of_its_archive(home, put, folder, name):
         "DNADataset('prom_core_tata': 4 sequences of 4 bases; train 2 (0 1, 1 1); dev 1 (0 1, 1 0); test 1 (0 0, 1 1))"
     )
     assert data.audit(k=4).kmers.shared_with_train == 0
-    with pytest.raises(ValueError, match=r"no part 'valid' here, only train, dev, test\."):
+    with pytest.raises(ValueError, match=r"no part 'valid' available, only train, dev, test\."):
         data.part("valid")
 
 
@@ -97,7 +97,9 @@ def test_the_folders_that_genomic_benchmarks_writes_are_read(home, put):
     for part in ("train", "test"):
         for label, piece in (("negative", "ACGT"), ("positive", "GGGG")):
             put(f"gb/human_enhancers_cohn/{part}/{label}/0.txt", piece)
-    with pytest.warns(UserWarning, match=r"20841 of 20843 train sequences, 6946 of 6948 test sequences are not here"):
+    with pytest.warns(
+        UserWarning, match=r"20841 of 20843 train sequences, 6946 of 6948 test sequences are not available"
+    ):
         data = load_dna("human_enhancers_cohn", data_home=home, download=False)
     assert data.classes == ("negative", "positive")
     assert data.part("test")[0] == ["ACGT", "GGGG"]
@@ -106,7 +108,7 @@ def test_the_folders_that_genomic_benchmarks_writes_are_read(home, put):
 
 def test_numbers_of_regulatory_tables_are_not_in_the_order_of_names(home, put):
     put("gb/human_ensembl_regulatory/test.csv", "seq,label\nAA,0\nCC,1\nGG,2\n")
-    with pytest.warns(UserWarning, match="are not here"):
+    with pytest.warns(UserWarning, match="are not available"):
         data = load_dna("human_ensembl_regulatory", data_home=home, download=False)
     assert [data.classes[i] for i in data.labels] == ["promoter", "enhancer", "ocr"]
     assert data.classes == ("enhancer", "ocr", "promoter")

@@ -107,7 +107,7 @@ def train_network(
             devices=devices,
             num_nodes=nodes,
             strategy=strategy,
-            use_distributed_sampler=False,  # the loaders share each batch themselves
+            use_distributed_sampler=False,  # the loaders already split batches between processes
             precision=_precision(options.precision, accelerator),  # type: ignore[arg-type]
             gradient_clip_val=options.clip,
             callbacks=callbacks,

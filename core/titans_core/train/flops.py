@@ -20,7 +20,7 @@ def flops_per_token(model: TitansLM, length: int) -> float:
     config = model.config
     matrices = sum(p.numel() for name, p in model.named_parameters() if p.ndim == 2 and "persistent" not in name)
     if not config.tie_embeddings:
-        matrices -= model.embedding.weight.numel()  # looked up, not multiplied
+        matrices -= model.embedding.weight.numel()  # an embedding is a lookup, not a product
     layers = config.num_layers * (_attention(config, length) + _memory(config))
     return 3 * (2 * matrices + layers)
 
@@ -45,7 +45,7 @@ def _attention(config: TitansConfig, length: int) -> float:
     tokens, beside = (
         (length + config.num_persistent, 0) if config.architecture == "mal" else (length, config.num_persistent)
     )
-    # blocks of half a window; the first ones see from the first token on
+    # blocks of half a window; the first blocks see all tokens from the start
     block = min(-(-config.window // 2), tokens)
     seen = [min(stop, config.window - 1 + block) for stop in range(block, tokens + block, block)]
     return 4 * config.dim * (beside + sum(seen) / len(seen)) * tokens / length

@@ -76,11 +76,11 @@ class IntervalAudit:
     def __str__(self) -> str:
         return (
             f"intervals ({self.n_train} train, {self.n_test} test)\n"
-            f"  {self.touching:.1%} of test shares bases with train; a train interval covers {self.min_overlap:.0%} or "
-            f"more of {self.covered:.1%}\n"
-            f"  so covered per class: {per_class(self.covered_per_class)}\n"
-            f"  lookup accuracy {self.lookup_accuracy:.1%} (where nothing is covered: {self.fallback!r}), "
-            f"{self.touch_accuracy:.1%} where one shared base is enough; commonest class {self.commonest:.1%}"
+            f"  {self.touching:.1%} of test intervals share bases with train; in {self.covered:.1%}, a train interval "
+            f"covers at least {self.min_overlap:.0%} of the test interval\n"
+            f"  covered per class: {per_class(self.covered_per_class)}\n"
+            f"  lookup accuracy {self.lookup_accuracy:.1%} (answer if not covered: {self.fallback!r}), "
+            f"{self.touch_accuracy:.1%} if one shared base is enough; commonest class {self.commonest:.1%}"
         )
 
 

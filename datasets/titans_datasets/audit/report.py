@@ -41,11 +41,11 @@ class SplitAudit:
 
     def __str__(self) -> str:
         if self.gain is None:
-            verdict = "cannot tell what test shares with train: they are not both here"
+            verdict = "unknown whether test shares anything with train: the sequences of both are not available"
         elif self.leaks:
             verdict = (
                 f"the split LEAKS: a lookup in train gains {100 * self.gain:.1f} points over the commonest class. "
-                "Report the clean-subset or a grouped score beside the official one"
+                "Report a clean-subset or grouped score next to the official one"
             )
         else:
             verdict = f"a lookup in train gains {100 * self.gain:.1f} points over the commonest class"

@@ -57,7 +57,7 @@ def load_benchmark(entry: SequenceInfo, genome: GenomePaths | None, home: Path, 
             with contextlib.suppress(OfflineError, PermissionError):
                 intervals = official_intervals(entry, home, download)
         absent = ", ".join(f"{n} of {official[part]} {part} sequences" for part, n in missing.items())
-        warn_caller(f"{name}: {absent} are not here. {how_to_rebuild(name)}")
+        warn_caller(f"{name}: {absent} are not available. {how_to_rebuild(name)}")
     return from_frames(entry, frames, intervals=intervals, missing=missing)
 
 

@@ -51,7 +51,7 @@ class DNADataset:
         if not len(rows):
             here = ", ".join(dict.fromkeys(self.split.tolist()))
             hint = f" {how_to_rebuild(self.name)}" if name in self.missing else ""
-            raise ValueError(f"{self.name} has no part {name!r} here, only {here}.{hint}")
+            raise ValueError(f"{self.name} has no part {name!r} available, only {here}.{hint}")
         return [self.sequences[i] for i in rows], self.labels[rows]
 
     def audit(self, k: int = 40, *, verbose: int = 1) -> SplitAudit:
@@ -86,7 +86,7 @@ class DNADataset:
             counts = np.bincount(self.labels[self.split == part], minlength=len(self.classes))
             of_class = ", ".join(f"{c} {n}" for c, n in zip(self.classes, counts, strict=True))
             parts.append(f"{part} {counts.sum()} ({of_class})")
-        absent = [f"{n} of {part} are not here" for part, n in self.missing.items()]
+        absent = [f"{n} of {part} are not available" for part, n in self.missing.items()]
         return f"DNADataset({self.name!r}: {len(self)} sequences of {bases} bases; {'; '.join(parts + absent)})"
 
 

@@ -12,11 +12,11 @@ __all__ = ["ALIASES", "GB", "REFERENCES", "SEQUENCES", "how_to_rebuild"]
 
 _LEAKY = (
     "The official split LEAKS: copying the label of an overlapping train interval scores {lookup} % on test. "
-    "Report a clean-subset or grouped score beside the official one; see load(...).audit()."
+    "Report a clean-subset or grouped score next to the official one; see load(...).audit()."
 )
 _TOUCHING = (
-    "The official split LEAKS: {touching} % of test shares bases with train, and copying the label of what is touched "
-    "scores {lookup} % on test; see load(...).audit()."
+    "The official split LEAKS: {touching} % of test intervals share bases with train, and copying the label of an "
+    "overlapping train interval scores {lookup} % on test; see load(...).audit()."
 )
 
 

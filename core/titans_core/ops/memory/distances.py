@@ -40,7 +40,7 @@ def distances_backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor]:
     """Gradients of the gates ``[..., 1]``."""
     a, e, g = _powers(alpha, eta, theta, size)
-    dscaled = _diagonals(dG) + dwrite[..., 0].flip(-1)  # of theta g
+    dscaled = _diagonals(dG) + dwrite[..., 0].flip(-1)  # gradient of theta g
     dtheta, dg = _dot(dscaled, g), dscaled * theta
     da = F.pad(dread[..., 0], (1, 0))
     da[..., -1] += dcarry[..., 0]
@@ -51,7 +51,7 @@ def distances_backward(
     db = dread[..., 1].clone()
     db[..., -1] += dcarry[..., 1]
     deta, dg = _dot(db, g), dg + db * eta
-    dshares = dwrite[..., 1].flip(-1)  # of theta e
+    dshares = dwrite[..., 1].flip(-1)  # gradient of theta e
     dtheta = dtheta + _dot(dshares, e[..., :-1])
     keep = None if alpha is None else (1 - alpha).expand_as(g)[..., 1:]
     steps, dsum = decayed_sum_gradient(keep, g.unsqueeze(-1), dg.unsqueeze(-1))

@@ -23,7 +23,7 @@ class Tape(NamedTuple):
     """Pieces that were run, in groups."""
 
     part: slice
-    anchor: Layers  # of the first piece, [P, d, d']
+    anchor: Layers  # anchor of the first piece, [P, d, d']
     WS: list[Layers]  # starting WS of the pieces of each group, [g, P, n d, d']
     errors: Tensor  # of all N pieces in one tensor: many small tensors would waste memory; likewise ``seen``
     seen: ReadTape

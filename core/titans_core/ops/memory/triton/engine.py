@@ -16,7 +16,7 @@ class Tape(NamedTuple):
 
     part: slice
     WS: Layers  # starting WS of each piece, and the final WS, [pieces + 1, P, n, d, d']
-    anchor: Layers  # of the first piece, [P, d, d']
+    anchor: Layers  # anchor of the first piece, [P, d, d']
     delta: Tensor  # errors at the output, [pieces, P, C, V]
     seen: Tensor | None  # queries times keys of the second layer, [pieces, P, C, C]
 

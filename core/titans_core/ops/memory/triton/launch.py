@@ -11,7 +11,7 @@ from titans_core.ops.memory.triton.tiles import INTERPRETED
 from titans_core.ops.memory.triton.widths import tile_size
 
 MAX_CHUNK = 128
-MAX_WIDTH = 128  # of keys and values
+MAX_WIDTH = 128  # maximum width of keys and values
 MAX_HIDDEN = 512
 FULL = 256  # number of programs that fills a device; larger launches reuse the same tuning result
 HOPPER = 232_448  # bytes of shared memory per block on Hopper, for which the kernels were fitted
