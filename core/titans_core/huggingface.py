@@ -88,8 +88,7 @@ class TitansCache(Cache):
     """States of a batch of texts, for ``past_key_values``. It is modified in place, as ``transformers`` expects.
 
     A recurrent model must not read padding. So texts that have read the same number of tokens share one state, and
-    there
-    is one state per length: a padded batch continues exactly as each text would alone.
+    there is one state per length: a padded batch continues exactly as each text would alone.
 
     Attributes:
         parts: list of ``(rows, state)``: ascending row indices of the batch, and their state (None before their first

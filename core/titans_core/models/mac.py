@@ -42,8 +42,7 @@ class MemoryAsContext(nn.Module):
 
     Attention has its own residual connection (section 4.4), so that the memory reads the tokens from the start of
     training. The memory reads y normalised. In the last line, each token reads the memory after its own y is written,
-    but
-    not yet later ones: a language model must not see later tokens.
+    but not yet later ones: a language model must not see later tokens.
     """
 
     def __init__(self, config: TitansConfig) -> None:
@@ -62,7 +61,7 @@ class MemoryAsContext(nn.Module):
         if state is None:
             memory = self.memory.initial_state(len(x))
             state = ContextState(memory, memory, x.new_zeros(len(x), self.tail, x.shape[2]))
-        # a graph of all segments fits one number of segments; with dynamic lengths, compile one graph per segment
+        # one graph of all segments fits only one length; with dynamic lengths, one compiled graph is called per segment
         return self._segments_apart(x, state) if is_of_many_lengths(x) else self._segments(x, state)
 
     def _segments(self, x: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:

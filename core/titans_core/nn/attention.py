@@ -109,8 +109,7 @@ class Attention(_Projections):
         dim: model width; must be a multiple of ``4 * num_heads``.
         num_heads: number of heads.
         window: number of tokens that each token attends to, itself included. None: all earlier tokens.
-        num_persistent: number of learned tokens, without position, that every token attends to in addition (Eq. 19,
-            26).
+        num_persistent: number of learned tokens, without position, that every token also attends to (Eq. 19, 26).
         conv_size: length of a causal convolution over time, added to queries, keys and values (section 4.4). 0: none.
         base: base of the rotary frequencies.
     """

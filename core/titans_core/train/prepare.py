@@ -43,9 +43,8 @@ def prepare(
     """Convert text to the files that :class:`titans_core.train.tokens.PackedTokens` reads.
 
     A text file (``.txt``) is one document; line ends become ``\\n``. In a JSON Lines file (``.jsonl``), each line is
-    one
-    document: an object with the text under ``text_key``. Both may be compressed (``.gz``) and must be UTF-8. Documents
-    are written in input order, each followed by the end-of-text token. Documents without text are skipped.
+    one document: an object with the text under ``text_key``. Both may be compressed (``.gz``) and must be UTF-8.
+    Documents are written in input order, each followed by the end-of-text token. Documents without text are skipped.
 
     ``out`` receives ``train.bin``, ``val.bin`` (if ``val_fraction`` is above 0) and, last, ``tokens.json``. Data
     without ``tokens.json`` does not load, so an interrupted run leaves nothing usable. Earlier data stays until the new
@@ -61,9 +60,9 @@ def prepare(
         text_key: key of the text in JSON Lines objects.
         val_fraction: fraction of the text held out for validation, in [0, 1).
         hold_out: "documents" holds out whole documents, chosen by a hash of ``seed`` and the text, so equal documents
-            are always in the same part. "tails" holds out the end of every document, from the last line end (or else
-            the last space) before the fraction; both parts then count as documents. "auto" uses tails for text files,
-            which are mostly long and few, and documents for JSON Lines.
+            are always in the same part. "tails" holds out the end of every document; both parts then count as
+            documents. The cut is at a line end shortly before the fraction, else at a space, else at the exact
+            character. "auto" uses tails for text files, which are mostly long and few, and documents for JSON Lines.
         seed: seed of the hash.
         overwrite: replace packed tokens that already exist in ``out``.
         verbose: 0 hides the progress bar.

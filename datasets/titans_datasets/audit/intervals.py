@@ -113,7 +113,6 @@ def lookup_labels(train: Spans, train_labels: ArrayLike, test: Spans, *, min_ove
     Args:
         train, test: coordinates. Strands are ignored, because both strands are the same DNA.
         train_labels: [n_train].
-        test: coordinates of the test intervals.
         min_overlap: fraction of the test interval that this train interval must cover, from 0 (one base) to 1; 0.5 is
             that of ``bedtools intersect -f 0.5``. For equal coverage, the train interval that starts first is used.
 

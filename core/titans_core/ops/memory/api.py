@@ -62,14 +62,13 @@ def neural_memory(
               backward pass follows autocast if that is on.
             - "chunk": exact and fast, in plain PyTorch on every device. First derivatives only.
             - "triton": CUDA kernels with float32 or bf16 products. First derivatives only. A one-layer memory with
-              ``chunk_size=1`` has no kernel; long calls then run blocks in plain PyTorch.
+              ``chunk_size=1`` has no kernel for several tokens; such calls run blocks in plain PyTorch.
             - "auto": "triton" on CUDA where it can run, else "chunk".
 
     Returns:
         The output ``[B, T, H, V]`` in the dtype of ``v``, and the :class:`MemoryState` after the last token. Arithmetic
         and state are float32 (float64 for float64 inputs), also under autocast. In the backward pass, parts that
-        autograd
-        differentiates line by line follow autocast: "naive", a one-layer memory with ``chunk_size=1`` or
+        autograd differentiates line by line follow autocast: "naive", a one-layer memory with ``chunk_size=1`` or
         ``forget_to="start"``, and :func:`read_memory`. As PyTorch advises, call ``backward`` outside autocast.
 
     Raises:
