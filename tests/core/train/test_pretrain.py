@@ -269,7 +269,9 @@ def test_a_run_that_goes_on_does_so_by_its_own_arguments(tokens, tmp_path, monke
     arguments = command(tokens, steps=3)[3:]
     main([*arguments, "--trainer.max_steps", "3", "--checkpoint.every_n_train_steps", "1"])
     changed = ["--model.learning_rate", "1e-5", "--model.weight_decay", "0.2", "--model.betas", "[0.8, 0.9]"]
-    with pytest.warns(UserWarning, match=r"made with learning_rate 0\.003.* steps 3; .* learning_rate 1e-05.* steps 6"):
+    with pytest.warns(
+        UserWarning, match=r"saved with learning_rate 0\.003.* steps 3; .* learning_rate 1e-05.* steps 6"
+    ):
         main([*arguments, "--trainer.max_steps", "6", *changed, "--ckpt_path", "last"])
     assert len(seen) == 6
     fresh = LanguageModelTraining(TitansConfig(**CONFIG), 1e-5, 0.2, (0.8, 0.9), warmup_steps=3)
