@@ -1,6 +1,6 @@
-"""The Titans neural long-term memory (arXiv:2501.00663): one exact, fast, streaming core.
+"""Neural long-term memory and language models of the Titans paper (arXiv:2501.00663).
 
-Attributes are imported when first used, so that ``import titans_core`` alone does not load torch.
+Public names are imported on first access, so ``import titans_core`` alone does not load torch.
 """
 
 from importlib import import_module

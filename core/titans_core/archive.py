@@ -1,4 +1,4 @@
-"""A saved model: a folder with ``model.json`` (what it is) and ``model.safetensors`` (its numbers).
+"""Saved models: a folder with ``model.json`` (description) and ``model.safetensors`` (tensors).
 
 Nothing is unpickled.
 """
@@ -23,24 +23,25 @@ PACKAGE = "titans-suite"
 
 
 class ArchiveError(ValueError):
-    """A saved model that is incomplete, changed, or of another kind."""
+    """A saved model is incomplete, modified, or of another kind."""
 
 
 def check_kind(path: str | Path, kind: str) -> None:
-    """Raises ArchiveError where a file is, or a folder that holds a model of another kind, which would be replaced."""
+    """Raise an ArchiveError if ``path`` is a file, or holds a model of another kind, which would be overwritten."""
     if Path(path).exists() and not Path(path).is_dir():
-        raise ArchiveError(f"{path} is a file; a model is saved as a folder.")
+        raise ArchiveError(f"{path} is a file, but a model is saved as a folder: choose another path.")
     there = _kind_of(Path(path))
     if there not in (None, kind):
-        raise ArchiveError(f"{path} holds a {there}, which would be lost: name another folder, or delete it.")
+        raise ArchiveError(f"{path} holds a {there}, which would be lost: choose another folder, or delete it.")
 
 
 def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write a model to the folder ``path``. An older one of its kind there is replaced, once the new one is written
-    whole; other files stay.
+    """Write a model to the folder ``path``.
+
+    An older model of the same kind is replaced once the new one is completely written. Other files stay.
 
     Raises:
-        ArchiveError: a file of this name, or a model of another kind.
+        ArchiveError: if ``path`` is a file, or holds a model of another kind.
     """
     folder = Path(path)
     check_kind(folder, kind)
@@ -53,65 +54,65 @@ def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: 
         "content": content,
         "tensors_sha256": hashlib.sha256(blob).hexdigest(),
     }
-    head = json.loads(json.dumps(head, default=_plain))  # as it will be read
+    head = json.loads(json.dumps(head, default=_plain))  # as it will be read back
     head["sha256"] = _digest(head)
     _finish(folder)
     written = {"model.safetensors": blob, "model.json": json.dumps(head, indent=1).encode()}
     for name, data in written.items():
         (folder / f"{name}.part").write_bytes(data)
-    for name in written:  # cut off between the two, what belongs to the new tensors lies beside the old
+    for name in written:  # if interrupted between the two, model.json.part still matches the new tensors
         os.replace(folder / f"{name}.part", folder / name)
 
 
 def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read what :func:`save_archive` wrote.
+    """Read a model written by :func:`save_archive`.
 
     Raises:
-        FileNotFoundError: no saved model there.
-        ArchiveError: a truncated or changed file, another kind of model, or a newer format.
+        FileNotFoundError: if there is no saved model.
+        ArchiveError: if a file is truncated or modified, or the model is of another kind or format.
     """
     folder = Path(path)
     if folder.is_file():
-        raise FileNotFoundError(f"{folder} is a file: give the folder that save() wrote, such as {folder.parent}.")
+        raise FileNotFoundError(f"{folder} is a file: pass the folder written by save(), such as {folder.parent}.")
     head_file, tensor_file = folder / "model.json", folder / "model.safetensors"
     for file in (head_file, tensor_file):
         if not file.is_file():
             raise FileNotFoundError(
-                f"no saved model at {folder}: {file.name} is missing. Give the folder that save() wrote."
+                f"no saved model at {folder}: {file.name} is missing. Pass the folder written by save()."
             )
     blob = tensor_file.read_bytes()
     actual = hashlib.sha256(blob).hexdigest()
     head = _cut_off(folder, actual) or _head(head_file)
     if head["format"] != FORMAT:
         newer = head["format"] > FORMAT
-        by, then = ("a newer", "Upgrade.") if newer else ("an older", "Load it with that version, or fit it again.")
+        by, then = ("a newer", "Upgrade.") if newer else ("an older", "Load it with that version, or train it again.")
         saved_by = f"{head['saved_by']}, " if "saved_by" in head else ""
         raise ArchiveError(
             f"{folder} was saved by {by} version ({saved_by}format {head['format']}; this is {_this_version()}, which "
             f"reads format {FORMAT}). {then}"
         )
     if head["kind"] != kind:
-        raise ArchiveError(f"{folder} holds a {head['kind']}, not a {kind}.")
+        raise ArchiveError(f"{folder} holds a {head['kind']}, not a {kind}. Load it with that class.")
     if actual != head["tensors_sha256"]:
         raise ArchiveError(
-            f"{tensor_file} is truncated or changed: sha256 is {actual}, {head['tensors_sha256']} was saved. "
+            f"{tensor_file} is truncated or modified: its sha256 is {actual}, expected {head['tensors_sha256']}. "
             "Save the model again."
         )
     try:
         return head["content"], load(blob)
     except SafetensorError as error:
-        raise ArchiveError(f"{tensor_file} cannot be read: {error}.") from error
+        raise ArchiveError(f"{tensor_file} cannot be read: {error}. Save the model again.") from error
 
 
 def _this_version() -> str:
     try:
         return f"{PACKAGE} {metadata.version(PACKAGE)}"
-    except metadata.PackageNotFoundError:  # run from its source
+    except metadata.PackageNotFoundError:  # run from source, not installed
         return PACKAGE
 
 
 def _cut_off(folder: Path, actual: str) -> dict[str, Any] | None:
-    """What belongs to the tensors of checksum ``actual``, where it was written but not yet put in its place."""
+    """The description for tensors of checksum ``actual``, if an interrupted save left it in model.json.part."""
     with contextlib.suppress(ArchiveError, FileNotFoundError):
         head = _head(folder / "model.json.part")
         return head if head.get("tensors_sha256") == actual else None
@@ -119,14 +120,14 @@ def _cut_off(folder: Path, actual: str) -> dict[str, Any] | None:
 
 
 def _finish(folder: Path) -> None:
-    """Puts in its place what a saving that was cut off left beside it."""
+    """Complete an interrupted save by moving model.json.part into place."""
     tensors, part = folder / "model.safetensors", folder / "model.json.part"
     if tensors.is_file() and part.is_file() and _cut_off(folder, hashlib.sha256(tensors.read_bytes()).hexdigest()):
         os.replace(part, folder / "model.json")
 
 
 def _kind_of(folder: Path) -> str | None:
-    """Of the model in a folder; None of no model, or a damaged one."""
+    """Kind of the model in a folder; None if there is no model, or a damaged one."""
     try:
         kind: str = json.loads((folder / "model.json").read_text())["kind"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -142,7 +143,7 @@ def _head(file: Path) -> dict[str, Any]:
         raise ArchiveError(f"{file} is truncated or damaged ({error}). Save the model again.") from error
     if found != _digest(head):
         raise ArchiveError(
-            f"{file} was changed after it was saved: its content does not fit its checksum. Save the model again."
+            f"{file} was modified after it was saved: its content does not match its checksum. Save the model again."
         )
     return head
 
@@ -152,15 +153,17 @@ def _digest(head: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know, as what it does: numpy's numbers as Python's, pandas' offsets and devices by name,
-    time spans in nanoseconds."""
+    """Convert values that JSON does not support.
+
+    NumPy numbers become Python's, pandas offsets and devices their names, and time spans nanoseconds.
+    """
     if isinstance(value, torch.device):
         return str(value)
     if hasattr(value, "freqstr"):
         return value.freqstr
     if isinstance(value, np.timedelta64):
         return f"{value.astype('timedelta64[ns]').astype(int)}ns"
-    if isinstance(value, timedelta):  # those of pandas too, which go below a microsecond
+    if isinstance(value, timedelta):  # also pandas.Timedelta, which has nanoseconds
         return f"{1000 * (value // timedelta(microseconds=1)) + getattr(value, 'nanoseconds', 0)}ns"
     if hasattr(value, "item"):
         return value.item()

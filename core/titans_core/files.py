@@ -1,4 +1,4 @@
-"""A file that is written whole, or not at all."""
+"""Write a file completely, or not at all."""
 
 import os
 import uuid
@@ -11,14 +11,15 @@ __all__ = ["written_whole"]
 
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A file of another name and the same ending, to write: renamed to ``path`` when all went well, and gone when not.
+    """Context manager that yields a temporary path to write to, and renames it to ``path`` on success.
 
-    Until then what is at ``path`` stays as it is; several may write at once, each its own. A link stays one, to a new
-    file. What is no file, such as ``/dev/stdout``, is written itself.
+    If an exception is raised, the temporary file is deleted. An existing file at ``path`` stays until the rename.
+    Several processes may write at once, each to its own temporary file. A symbolic link stays, and its target is
+    replaced. Something that is not a regular file, such as ``/dev/stdout``, is written directly.
 
     Raises:
-        IsADirectoryError: a folder.
-        FileNotFoundError: the folder to write in is not there.
+        IsADirectoryError: if ``path`` is a folder.
+        FileNotFoundError: if the parent folder does not exist.
     """
     path = Path(path)
     if path.is_dir():

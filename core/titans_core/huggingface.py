@@ -1,6 +1,6 @@
-"""Titans language models in Hugging Face's ``transformers``: ``AutoModelForCausalLM``, ``generate``.
+"""Titans language models for Hugging Face ``transformers``: ``AutoModelForCausalLM``, ``generate``.
 
-Importing this file registers them. The network is :class:`~titans_core.TitansLM` itself, held and not copied::
+Importing this module registers the classes. They wrap a :class:`~titans_core.TitansLM` without copying it::
 
     TitansForCausalLM.from_titans(model, eos_token_id=2).save_pretrained("folder")
     AutoModelForCausalLM.from_pretrained("folder").generate(ids, max_new_tokens=100, num_beams=3)
@@ -25,25 +25,25 @@ try:
     from transformers.modeling_utils import PreTrainedModel
 except ImportError as error:
     raise ImportError(
-        f"titans_core.huggingface needs transformers, version 5: pip install 'titans-suite[hf]' ({error})"
+        f"titans_core.huggingface needs transformers 5: pip install 'titans-suite[hf]' ({error})"
     ) from error
 
 __all__ = ["TitansCache", "TitansForCausalLM", "TitansHFConfig", "hf_tokenizer"]
 
 
 class TitansHFConfig(PreTrainedConfig):
-    """The settings of a :class:`~titans_core.TitansConfig`, by the same names, and those of ``transformers``.
+    """The settings of :class:`~titans_core.TitansConfig`, under the same names, and those of ``transformers``.
 
     Args:
-        bos_token_id: begins a text; None: nothing does.
-        eos_token_id: ends a text; ``generate`` stops there.
-        pad_token_id: fills up the texts of a batch.
-        use_cache: whether a forward pass returns a :class:`TitansCache` in evaluation mode and without labels, unless
-            the call says.
-        options: settings of ``TitansConfig``, and whatever else ``transformers`` keeps in a configuration.
+        bos_token_id: token that begins a text. None: no such token.
+        eos_token_id: token that ends a text; ``generate`` stops there.
+        pad_token_id: padding token.
+        use_cache: default of ``forward``'s ``use_cache``: whether a forward pass in evaluation mode and without labels
+            returns a :class:`TitansCache`.
+        options: settings of ``TitansConfig``, and any other settings of a ``transformers`` configuration.
 
     Raises:
-        ValueError, TypeError: what ``TitansConfig`` refuses.
+        ValueError, TypeError: as for ``TitansConfig``.
     """
 
     model_type = "titans"
@@ -77,7 +77,7 @@ class TitansHFConfig(PreTrainedConfig):
         super().__init__(**options)
 
     def titans(self) -> TitansConfig:
-        """The settings of the network."""
+        """Return the network's settings as a ``TitansConfig``."""
         return TitansConfig(**{f.name: getattr(self, f.name) for f in fields(TitansConfig)})
 
 
@@ -85,14 +85,15 @@ Parts = list[tuple[Tensor, LMState | None]]
 
 
 class TitansCache(Cache):
-    """Where the texts of a batch stand, for ``past_key_values``. As ``transformers`` expects, it changes in place.
+    """States of a batch of texts, for ``past_key_values``. It is modified in place, as ``transformers`` expects.
 
     A recurrent model must not read padding. So texts that have read the same number of tokens share one state, and
-    each other length has its own: a padded batch goes on exactly as its texts would alone.
+    there is one state per length: a padded batch continues exactly as each text would alone.
 
     Attributes:
-        parts: ``(rows, state)``, ascending rows of the batch and their state; None before their first token.
-        length: columns of the batch that were read, padding included.
+        parts: list of ``(rows, state)``: ascending row indices of the batch, and their state (None before their first
+            token).
+        length: number of columns of the batch that were read, padding included.
     """
 
     def __init__(self) -> None:
@@ -102,7 +103,7 @@ class TitansCache(Cache):
 
     @property
     def batch_size(self) -> int:
-        """Number of texts; -1 before the first."""
+        """Number of texts; -1 before anything was read."""
         return sum(len(rows) for rows, _ in self.parts) if self.parts else -1
 
     @property
@@ -112,34 +113,34 @@ class TitansCache(Cache):
 
     @property
     def is_croppable(self) -> bool:
-        """A memory cannot go back."""
+        """False: a memory cannot unlearn tokens."""
         return False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "TitansCache":
-        """A cache to go on from on its own. States are never changed, so both may hold them."""
+        """An independent cache. It shares the states, which are immutable."""
         return copy.copy(self)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Columns that were read: the same for every layer."""
+        """Number of columns read, the same for every layer."""
         return self.length
 
     def get_max_length(self, layer_idx: int | None = None) -> int:
-        """No end: -1."""
+        """-1: there is no maximum."""
         return -1
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Clear the cache."""
         self.parts, self.length = [], 0
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Refused: what was learned cannot be taken back."""
+        """Not supported: a memory cannot unlearn tokens."""
         raise NotImplementedError(
-            "a Titans memory cannot unlearn its last tokens, so a TitansCache cannot be cropped: generate without an "
-            "assistant or prompt lookup; to try several continuations, keep a copy.deepcopy of the cache."
+            "a Titans memory cannot unlearn its last tokens, so a TitansCache cannot be cropped. Generate without an "
+            "assistant model or prompt lookup. To try several continuations, keep a copy.deepcopy of the cache."
         )
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Text i becomes what text ``beam_idx[i]`` was."""
+        """Replace text i by text ``beam_idx[i]``."""
         parts: Parts = []
         for rows, state in self.parts:
             new, old = (beam_idx.to(rows.device)[:, None] == rows).nonzero(as_tuple=True)
@@ -148,22 +149,22 @@ class TitansCache(Cache):
         self.parts = parts
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """As :meth:`reorder_cache`."""
+        """Same as :meth:`reorder_cache`."""
         self.reorder_cache(indices)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Each text ``repeats`` times: what a batch that begins beam search with a cache needs."""
+        """Repeat each text ``repeats`` times, as needed to start beam search from a cache."""
         self.reorder_cache(torch.arange(max(self.batch_size, 0)).repeat_interleave(repeats))
 
 
 class TitansForCausalLM(PreTrainedModel, GenerationMixin):
-    """A :class:`~titans_core.TitansLM` with the face of a causal language model of ``transformers``.
+    """A :class:`~titans_core.TitansLM` with the interface of a ``transformers`` causal language model.
 
-    Padding, wherever ``attention_mask`` has 0, is left out rather than masked, and changes nothing.
+    Padding, wherever ``attention_mask`` is 0, is not read at all, so it does not change the results.
 
     Args:
-        config: what it is built from.
-        model: the network, if it exists already; see :meth:`from_titans`.
+        config: model configuration.
+        model: an existing network to wrap; see :meth:`from_titans`.
     """
 
     config_class = TitansHFConfig
@@ -178,20 +179,22 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.model = TitansLM(config.titans()) if model is None else model
         for parameter in self.model.parameters():
-            # the network starts by itself; on the meta device it has no numbers yet
+            # the network initialises itself; on the meta device it has no values yet
             parameter._is_hf_initialized = not parameter.is_meta
         self.post_init()
 
     @classmethod
     def from_titans(cls, model: TitansLM, **options: Any) -> "TitansForCausalLM":
-        """The same network, not a copy, in the mode it is in. ``options`` go to :class:`TitansHFConfig`:
-        ``eos_token_id=2``."""
+        """Wrap a network without copying it; its training mode is kept.
+
+        ``options`` are passed to :class:`TitansHFConfig`, for example ``eos_token_id=2``.
+        """
         config = TitansHFConfig(**asdict(model.config), dtype=model.embedding.weight.dtype, **options)
         return cls(config, model).train(model.training)
 
     @torch.no_grad()
     def initialize_weights(self) -> None:
-        """Weights that a checkpoint lacks start as in a new network."""
+        """Initialise weights that are missing in a checkpoint as in a new network."""
         lacking = {
             name: parameter
             for name, parameter in self.model.named_parameters()
@@ -215,7 +218,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         self.model.head = new_embeddings
 
     def resize_token_embeddings(self, *args: Any, **options: Any) -> nn.Embedding:
-        """As in ``transformers``. A cache of before belongs to another model from then on."""
+        """As in ``transformers``. Earlier caches belong to another model afterwards and cannot be continued."""
         embedding = super().resize_token_embeddings(*args, **options)
         self.model.config = self.config.titans()
         return embedding
@@ -236,34 +239,35 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         position_ids: Tensor | None = None,
         **options: Any,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
-        """Logits of the token that follows each, and with ``labels`` the loss.
+        """Compute next-token logits, and with ``labels`` the loss.
 
         Args:
-            input_ids: ``[B, T]``; or ``inputs_embeds``, ``[B, T, dim]``.
-            attention_mask: 1 at tokens, 0 at padding; its last T columns are those of ``input_ids``.
-            past_key_values: to go on from; it is brought up to date.
-            labels: ``[B, T]``, ``input_ids`` with -100 where no loss is wanted. They are shifted here. A token behind
-                padding counts as the first of a text, which nothing predicts; a ``Trainer`` does not know that when it
-                counts labels, so pad on the right in training.
-            use_cache: whether to return the cache, which is what the next tokens need; None: as the configuration says,
-                in evaluation mode and without labels. Without it a batch is read at once, however it is padded; with it
-                texts of each length apart.
-            logits_to_keep: only the last so many columns, or these; 0: all.
-            num_items_in_batch: what the sum of losses is divided by; None: the labels that count.
-            position_ids: of no use here, where tokens are read in their order.
-            options: what ``generate`` and tokenizers hand to every model, such as ``token_type_ids``; of no use either.
+            input_ids: ``[B, T]``. Pass either this or ``inputs_embeds``, ``[B, T, dim]``.
+            attention_mask: 1 for tokens, 0 for padding. Its last T columns belong to ``input_ids``.
+            past_key_values: cache to continue from; updated in place.
+            labels: ``[B, T]``, ``input_ids`` with -100 where no loss is wanted. They are shifted internally. A token
+                right after padding counts as the first of a text, and its label is ignored. A ``Trainer`` still counts
+                such labels, so pad on the right in training.
+            use_cache: whether to return the cache, which is needed to continue. None: as set in the configuration, in
+                evaluation mode and without labels. Without a cache, a padded batch is read at once; with a cache, texts
+                of each length are read separately.
+            logits_to_keep: number of last columns, or indices of columns, to compute logits for. 0: all.
+            num_items_in_batch: divisor of the summed loss. None: the number of labels that count.
+            position_ids: not used, because tokens are read in order; only checked for packed texts.
+            options: other arguments that ``generate`` and tokenizers pass to every model, such as ``token_type_ids``;
+                ignored.
 
         Raises:
-            ValueError, TypeError: input or a cache of another kind, a cache of another batch or model, positions that
-                begin anew within a row, or labels with ``logits_to_keep``.
+            ValueError, TypeError: if the input or cache has the wrong type, the cache belongs to another batch or
+                model, positions restart within a row, or labels are combined with ``logits_to_keep``.
         """
         if output_attentions or output_hidden_states:
             raise ValueError(
-                "Titans models return neither attentions nor hidden states: leave these options out. What the output "
-                "layer reads of each token is TitansForCausalLM.model.hidden(input_ids)[0]."
+                "Titans models do not return attentions or hidden states: remove output_attentions and "
+                "output_hidden_states. For the input of the output layer, use model.model.hidden(input_ids)[0]."
             )
         if labels is not None and not (isinstance(logits_to_keep, int) and logits_to_keep == 0):
-            raise ValueError("labels need the logits of all columns: leave logits_to_keep out.")
+            raise ValueError("labels need the logits of all columns: do not pass logits_to_keep.")
         x = _input(input_ids, inputs_embeds)
         _tensors(labels=labels)
         if use_cache is None:
@@ -274,11 +278,11 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         mask = _mask(attention_mask, x)
         _refuse_packed(position_ids, mask)
         if mask is not None:
-            x = x.masked_fill(~mask if x.ndim == 2 else ~mask[..., None], 0)  # whatever stands for padding
+            x = x.masked_fill(~mask if x.ndim == 2 else ~mask[..., None], 0)  # padding ids may be out of range
             if labels is not None:
                 labels = _predicted(labels, mask, counted=num_items_in_batch is not None)
         hidden = self._read(x, mask, cache)
-        if mask is not None and labels is None:  # behind a text, what its last token gave: generate reads it there
+        if mask is not None and labels is None:  # generate reads the last column: repeat each text's last output there
             last = mask.shape[1] - 1 - _behind(mask).sum(1)
             columns = torch.arange(mask.shape[1], device=mask.device).minimum(last.clamp(min=0)[:, None])
             hidden = _columns(hidden, columns)
@@ -297,18 +301,19 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         return output if (self.config.return_dict if return_dict is None else return_dict) else output.to_tuple()
 
     def _read(self, x: Tensor, tokens: Tensor | None, cache: TitansCache | None) -> Tensor:
-        """Ids ``[B, T]`` or embeddings ``[B, T, dim]``, of which ``tokens`` are read -> ``[B, T, dim]``."""
+        """Read ids ``[B, T]`` or embeddings ``[B, T, dim]`` where ``tokens`` is True -> ``[B, T, dim]``."""
         if cache is not None and not isinstance(cache, TitansCache):
             raise TypeError(
-                f"past_key_values must be a TitansCache, got {type(cache).__name__}: other caches hold keys."
+                f"past_key_values must be a TitansCache, got {type(cache).__name__}: Titans models cannot use "
+                "key-value caches."
             )
         if cache is None:
             return self._hidden(x, None)[0] if tokens is None else self._read_at_once(x, tokens)
         parts: Parts = cache.parts or [(torch.arange(len(x), device=x.device), None)]
         if cache.batch_size not in (-1, len(x)):
             raise ValueError(
-                f"past_key_values holds {cache.batch_size} texts, the batch has {len(x)}: go on with the same batch. "
-                "For beam search or several answers from one cache, call its batch_repeat_interleave(n) first."
+                f"past_key_values holds {cache.batch_size} texts, but the batch has {len(x)}: continue with the same "
+                "batch. For beam search or several answers from one cache, call its batch_repeat_interleave(n) first."
             )
         if tokens is None and len(parts) == 1:
             rows, state = parts[0]
@@ -321,14 +326,13 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         return hidden
 
     def _read_at_once(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """As :meth:`_read`, of texts that are not gone on from: padding is put behind them, where it changes nothing
-        before it. It gives 0."""
+        """As :meth:`_read`, without a cache: padding is moved behind the texts, and its output is 0."""
         order = (~tokens).byte().argsort(dim=1, stable=True)
         hidden, _ = self._hidden(_columns(x, order), None)
         return _columns(hidden, order.argsort(dim=1)).masked_fill(~tokens[..., None], 0)
 
     def _read_apart(self, x: Tensor, tokens: Tensor, parts: Parts) -> tuple[Tensor, Parts]:
-        """As :meth:`_read`, texts of unequal length one length after another. Padding gives 0."""
+        """As :meth:`_read`, one text length after another. The output of padding is 0."""
         hidden = self.model.norm.weight.new_zeros(*x.shape[:2], self.config.dim)
         after: Parts = []
         for rows, state in parts:
@@ -356,28 +360,28 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         cache, columns = model_kwargs.get("past_key_values"), model_kwargs.get("attention_mask")
         if columns is not None and bool((columns == 0).all(dim=1).any()):
             raise ValueError(
-                "a prompt of the batch holds no token, and nothing says what follows nothing: begin it with one, such "
-                "as that which ends a text, and 1 in attention_mask."
+                "a prompt of the batch has no token (its attention_mask is 0 everywhere): start it with a token, such "
+                "as the end-of-text token, and set attention_mask to 1 there."
             )
-        if columns is None:  # where nothing is padding
+        if columns is None:  # no padding
             columns = model_kwargs.get("position_ids")
         if cache is None and generation_config.use_cache is not False:
             model_kwargs["past_key_values"] = TitansCache()
-        # what is read twice or left out, a cache of keys could show; a memory never
+        # a memory cannot detect that tokens were skipped or read twice, so check here
         elif isinstance(cache, TitansCache) and columns is not None and columns.shape[1] <= cache.length:
             raise ValueError(
-                f"past_key_values has read {cache.length} tokens and the prompt has {columns.shape[1]}: give the whole "
-                "text, those that were read and at least one more; or what follows them alone, with an attention_mask "
-                f"[B, {cache.length} + T] of both."
+                f"past_key_values has read {cache.length} tokens, but the prompt has only {columns.shape[1]}: pass the "
+                "whole text, with at least one new token, or only the T new tokens with an attention_mask "
+                f"[B, {cache.length} + T] for both."
             )
 
 
 def _input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
     if (input_ids is None) == (inputs_embeds is None):
-        raise ValueError("give either input_ids [B, T] or inputs_embeds [B, T, dim], and not both.")
+        raise ValueError("pass either input_ids [B, T] or inputs_embeds [B, T, dim], not both or neither.")
     _tensors(input_ids=input_ids, inputs_embeds=inputs_embeds)
     if input_ids is not None and input_ids.ndim != 2:
-        raise ValueError(f"input_ids must be [B, T], got shape {tuple(input_ids.shape)}: of one text, input_ids[None].")
+        raise ValueError(f"input_ids must be [B, T], got shape {tuple(input_ids.shape)}. Try input_ids[None].")
     return input_ids if input_ids is not None else inputs_embeds  # type: ignore[return-value]
 
 
@@ -385,8 +389,8 @@ def _tensors(**given: Tensor | None) -> None:
     for name, x in given.items():
         if x is not None and not isinstance(x, Tensor):
             raise TypeError(
-                f"{name} must be a tensor, got {type(x).__name__}: of a list of texts or of dicts, make a batch with "
-                'tokenizer.pad(texts, return_tensors="pt"), and call the model with **batch.'
+                f"{name} must be a tensor, got {type(x).__name__}: make a batch with "
+                'batch = tokenizer.pad(texts, return_tensors="pt"), and call the model with **batch.'
             )
 
 
@@ -397,7 +401,7 @@ def _mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
     _tensors(attention_mask=mask)
     if mask.ndim != 2 or len(mask) != len(x) or mask.shape[1] < x.shape[1]:
         raise ValueError(
-            f"attention_mask must be [B, T], of 0 and 1, with a column for each of {tuple(x.shape[:2])}, "
+            f"attention_mask must be [B, T] with values 0 and 1, and cover the input of shape {tuple(x.shape[:2])}, "
             f"got shape {tuple(mask.shape)}."
         )
     tokens = mask[:, mask.shape[1] - x.shape[1] :].to(x.device).bool()
@@ -405,23 +409,24 @@ def _mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
 
 
 def _columns(x: Tensor, places: Tensor) -> Tensor:
-    """``[B, T]`` or ``[B, T, .]`` in the order of ``places [B, T]``."""
+    """Reorder ``[B, T]`` or ``[B, T, .]`` by column indices ``places [B, T]``."""
     return x.gather(1, places if x.ndim == 2 else places[..., None].expand(-1, -1, x.shape[2]))
 
 
 def _behind(tokens: Tensor) -> Tensor:
-    """Columns behind the last token of each row, ``[B, T]``."""
+    """Columns after the last token of each row, ``[B, T]``."""
     return tokens.flip(1).cumsum(1).flip(1) == 0
 
 
 def _predicted(labels: Tensor, mask: Tensor, counted: bool) -> Tensor:
-    """Labels without those behind padding. ``counted``: whether somebody has counted them already."""
+    """Set labels right after padding to -100. ``counted``: whether the caller has already counted the labels."""
     behind_padding = torch.zeros_like(mask)
     behind_padding[:, 1:] = ~mask[:, :-1]
     if counted and bool((behind_padding & (labels != -100)).any()):
         warnings.warn(
-            "num_items_in_batch counts first tokens of texts, or padding, which nothing predicts: the loss is too "
-            "small. In training pad on the right (tokenizer.padding_side = 'right'), with labels of -100 at padding.",
+            "num_items_in_batch counts labels of padding or of the first token of a text, which are not predicted, so "
+            "the loss is too small. In training, pad on the right (tokenizer.padding_side = 'right') and set labels to "
+            "-100 at padding.",
             stacklevel=3,
         )
     return labels.masked_fill(behind_padding, -100)
@@ -435,8 +440,8 @@ def _refuse_packed(position_ids: Tensor | None, mask: Tensor | None) -> None:
         anew = anew & mask[:, 1:] & mask[:, :-1]
     if bool(anew.any()):
         raise ValueError(
-            "position_ids begin anew within a row: texts that are packed into one row would be read as one. Give each "
-            "text a row of its own."
+            "position_ids restart within a row: texts packed into one row would be read as a single text. Put each "
+            "text in its own row."
         )
 
 

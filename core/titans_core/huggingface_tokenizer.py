@@ -1,4 +1,4 @@
-"""The project's tokenizers for Hugging Face's ``transformers``."""
+"""The project's tokenizers for Hugging Face ``transformers``."""
 
 from pathlib import Path
 from typing import Any
@@ -13,36 +13,37 @@ try:
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 except ImportError as error:
     raise ImportError(
-        f"titans_core.huggingface needs transformers, version 5: pip install 'titans-suite[hf]' ({error})"
+        f"titans_core.huggingface needs transformers 5: pip install 'titans-suite[hf]' ({error})"
     ) from error
 
 
 def hf_tokenizer(spec: str | Path) -> Any:
-    """A tokenizer for ``transformers`` with the ids of :func:`titans_core.tokenizers.load_tokenizer`: those that
-    pretraining wrote. Save it beside the model with ``save_pretrained``.
+    """A ``transformers`` tokenizer with the same ids as :func:`titans_core.tokenizers.load_tokenizer`.
 
-    Begin and end of a document are what that tokenizer has; the end also pads, on the left, so that a batch can be gone
-    on from. It adds neither by itself, as pretraining begins no document; and what looks like either in a text is
-    ordinary text.
+    Save it next to the model with ``save_pretrained``.
+
+    It has the begin and end tokens of the original tokenizer. The end token is also the padding token, and padding is
+    on the left, so that a batch can be continued. Neither token is added automatically, because pretraining begins no
+    document with one. Text that looks like a special token is encoded as ordinary text.
 
     Args:
         spec: as in ``load_tokenizer``.
 
     Raises:
-        FileNotFoundError, ImportError: as ``load_tokenizer``.
-        ValueError: as ``load_tokenizer``, or a SentencePiece model of a kind that ``tokenizers`` does not reproduce.
+        FileNotFoundError, ImportError: as for ``load_tokenizer``.
+        ValueError: as for ``load_tokenizer``, or if ``tokenizers`` cannot reproduce this kind of SentencePiece model.
     """
     known = load_tokenizer(spec)
     if isinstance(known, HuggingFaceTokenizer):
         backend = known.backend()
-        backend.post_processor = processors.Sequence([])  # it would begin each text
+        backend.post_processor = processors.Sequence([])  # it would add a begin token to each text
     else:
         backend = _bytes(known) if isinstance(known, ByteTokenizer) else _sentencepiece(Path(known.spec))
     found = backend.encode(_PROBE, add_special_tokens=False).ids
     if found != known.encode(_PROBE):
         raise ValueError(
-            f"{spec} is no SentencePiece model of the kind of Llama 2 (BPE with bytes to fall back on, text as it is, "
-            "a space before it), and its ids would change. Convert it to a tokenizer.json and give that folder."
+            f"{spec} is not a SentencePiece model of the Llama 2 kind (BPE with byte fallback, no normalisation, a "
+            "space before the text), so its ids would change. Convert it to a tokenizer.json and pass that folder."
         )
     ids = {"bos_token": known.bos_id, "eos_token": known.eos_id, "pad_token": known.eos_id}
     special = {name: backend.id_to_token(i) for name, i in ids.items() if i is not None}
@@ -55,14 +56,14 @@ def hf_tokenizer(spec: str | Path) -> Any:
     )
 
 
-# spaces in runs and at both ends, lines, rare words, letters and pictures beyond the vocabulary, compositions
+# runs of spaces, spaces at both ends, newlines, rare words, characters outside the vocabulary, combining characters
 _PROBE = (
     "  Two  spaces,   three;\n\n\tTab: Überraschung 1234.5 🙂 ﬁ Ⅳ é e\u0301 漢字 antidisestablishmentarianism </s> _▁ "
 )
 
 
 def _bytes(known: Tokenizer) -> Backend:
-    """Each byte a token, under the printable character that byte-level models write for it."""
+    """One token per byte, named by the printable character that byte-level models use for it."""
     vocab = {character: byte for byte, character in bytes_to_unicode().items()}
     backend = Backend(BPE(vocab | {"<s>": known.bos_id, "</s>": known.eos_id}, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -71,8 +72,11 @@ def _bytes(known: Tokenizer) -> Backend:
 
 
 def _sentencepiece(path: Path) -> Backend:
-    """The BPE of a SentencePiece model. It joins the two neighbours whose union has the highest score: so every way to
-    put a piece together is a merge, ranked by the piece's score."""
+    """The BPE of a SentencePiece model.
+
+    SentencePiece merges the two neighbours whose union has the highest score. So every way to split a piece in two
+    known pieces is a merge, ranked by the score of the piece.
+    """
     from sentencepiece import SentencePieceProcessor
 
     model = SentencePieceProcessor(str(path))

@@ -1,6 +1,6 @@
-"""Text to token ids and back: bytes, SentencePiece and Hugging Face tokenizers behind one small interface.
+"""Convert text to token ids and back: byte, SentencePiece and Hugging Face tokenizers with one small interface.
 
-Nothing heavy is imported before a tokenizer is made.
+Heavy packages are imported only when a tokenizer is created.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ _BOS = ("<s>", "<|endoftext|>", "<|begin_of_text|>", "<bos>")
 
 
 class Tokenizer(Protocol):
-    """What the library asks of a tokenizer.
+    """Interface of a tokenizer.
 
     Attributes:
-        spec: what :func:`load_tokenizer` takes to load it again.
-        fingerprint: the same for two tokenizers that give the same ids.
+        spec: what :func:`load_tokenizer` needs to load it again.
+        fingerprint: equal for two tokenizers that produce the same ids.
         vocab_size: ids are in ``[0, vocab_size)``.
-        bos_id: the id that begins a document, or None where there is none.
-        eos_id: the id that ends a document.
+        bos_id: id that begins a document, or None.
+        eos_id: id that ends a document.
     """
 
     spec: str
@@ -41,31 +41,32 @@ class Tokenizer(Protocol):
     eos_id: int
 
     def encode(self, text: str, bos: bool = False, eos: bool = False, *, continued: bool = False) -> list[int]:
-        """Ids of ``text``; what looks like a special token in it is ordinary text.
+        """Return the ids of ``text``. Text that looks like a special token is ordinary text.
 
         Args:
-            bos: begin with ``bos_id``.
-            eos: end with ``eos_id``.
-            continued: the text goes on after a line end, rather than beginning a document. Tokenizers that put a space
-                before a document then put none, so that pieces of a long text decode to it when joined.
+            text: the text.
+            bos: prepend ``bos_id``.
+            eos: append ``eos_id``.
+            continued: the text follows a line end instead of starting a document. Tokenizers that put a space before a
+                document then add none, so that the joined pieces of a long text decode to that text.
         """
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, without bos and eos."""
+        """Return the ids of each text, without bos and eos."""
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ``ids``; special tokens have none.
+        """Return the text of ``ids``; special tokens are skipped.
 
         Raises:
-            ValueError: for an id outside the vocabulary.
+            ValueError: if an id is outside the vocabulary.
         """
 
 
 class ByteTokenizer:
-    """The UTF-8 bytes of a text: ids 0 to 255 are bytes, 256 is bos, 257 is eos, and ``vocab_size`` is 258.
+    """The UTF-8 bytes of a text. Ids 0 to 255 are bytes, 256 is bos, 257 is eos, and ``vocab_size`` is 258.
 
-    Every text comes back exactly. Ids that are no UTF-8, such as those of a text cut within a character, decode with
-    the replacement character.
+    Decoding restores every text exactly. Ids that are not valid UTF-8, such as those of a text cut within a character,
+    decode with the replacement character.
     """
 
     spec = "bytes"
@@ -76,7 +77,7 @@ class ByteTokenizer:
 
     def encode(self, text: str, bos: bool = False, eos: bool = False, *, continued: bool = False) -> list[int]:
         _check_kind(text)
-        # surrogatepass: a lone surrogate, which JSON can hold, is three bytes rather than an error
+        # surrogatepass: a lone surrogate, which JSON allows, becomes three bytes instead of an error
         return _framed(self, list(text.encode("utf-8", "surrogatepass")), bos, eos)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -93,16 +94,15 @@ class ByteTokenizer:
 class SentencePieceTokenizer:
     """A SentencePiece model, such as Llama 2's ``tokenizer.model``.
 
-    Most models are not one to one: SentencePiece itself writes a space as "▁", so a text that holds that character
-    comes back with a space.
+    Most models are not lossless: SentencePiece writes a space as "▁", so a "▁" in a text decodes to a space.
 
     Args:
-        path: of the ``.model`` file.
+        path: path of the ``.model`` file.
 
     Raises:
-        FileNotFoundError: if there is no such file.
+        FileNotFoundError: if the file does not exist.
         ImportError: if sentencepiece is not installed.
-        ValueError: if the file is no SentencePiece model, or has no eos.
+        ValueError: if the file is not a SentencePiece model, or has no eos.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -114,9 +114,9 @@ class SentencePieceTokenizer:
         try:
             loaded = self._model.LoadFromSerializedProto(data)
         except RuntimeError as error:
-            raise ValueError(f"{path} is no SentencePiece model, or it is damaged ({error}).") from error
+            raise ValueError(f"{path} is not a SentencePiece model, or is damaged ({error}).") from error
         if not loaded or self._model.eos_id() < 0:
-            raise ValueError(f"{path} has no token that ends a document (eos): train it with one (eos_id).")
+            raise ValueError(f"{path} has no end-of-document token (eos): train the model with an eos_id.")
         self.spec = str(path)
         self.fingerprint = f"sha256:{hashlib.sha256(data).hexdigest()}"
         self.vocab_size: int = self._model.vocab_size()
@@ -142,18 +142,18 @@ class SentencePieceTokenizer:
 class HuggingFaceTokenizer:
     """A ``tokenizer.json`` of Hugging Face's ``tokenizers``.
 
-    What ends and begins a document is what ``tokenizer_config.json`` beside it names (``eos_token``, ``bos_token``);
-    without that file, a special token with a common name, such as ``</s>`` or ``<|endoftext|>``. Truncation and padding
-    that the file may ask for are switched off.
+    The end and begin tokens are those named in ``tokenizer_config.json`` next to it (``eos_token``, ``bos_token``).
+    Without a name there, a special token with a common name is used, such as ``</s>`` or ``<|endoftext|>``. Truncation
+    and padding set in the file are disabled.
 
     Args:
-        path_or_name: a ``tokenizer.json``, a folder that holds one, or the name of a repository on the Hugging Face Hub
-            ("owner/name"), from which only these files are downloaded.
+        path_or_name: a ``tokenizer.json``, a folder that contains one, or the name of a repository on the Hugging Face
+            Hub ("owner/name"), from which only these two files are downloaded.
 
     Raises:
-        FileNotFoundError: if there is no such file, folder or repository.
+        FileNotFoundError: if the file, folder or repository does not exist.
         ImportError: if tokenizers is not installed.
-        ValueError: if the file cannot be read, or names no eos.
+        ValueError: if the file cannot be read, or there is no eos.
     """
 
     def __init__(self, path_or_name: str | Path) -> None:
@@ -165,17 +165,17 @@ class HuggingFaceTokenizer:
         try:
             self._model = Backend.from_str(data.decode("utf-8"))
         except Exception as error:  # tokenizers raises plain Exception
-            raise ValueError(f"{path} is no tokenizer.json, or it is damaged ({error}).") from error
+            raise ValueError(f"{path} is not a tokenizer.json, or is damaged ({error}).") from error
         self._model.no_truncation()
         self._model.no_padding()
-        # a document that holds "</s>" holds five characters, not its end
+        # "</s>" in a document is ordinary text, not its end
         self._model.encode_special_tokens = True
         named = _config(path.with_name("tokenizer_config.json"))
         eos = self._special(named.get("eos_token"), _EOS)
         if eos is None:
             raise ValueError(
-                f"{path}: nothing says which token ends a document. Name it in tokenizer_config.json beside it, as "
-                f'{{"eos_token": "..."}}; found there: {named.get("eos_token")!r}.'
+                f"{path}: no token that ends a document is known. Set it in tokenizer_config.json in the same folder, "
+                f'as {{"eos_token": "..."}}; found there: {named.get("eos_token")!r}.'
             )
         self.spec = str(path_or_name)
         self.vocab_size: int = max(self._model.get_vocab().values()) + 1
@@ -200,9 +200,9 @@ class HuggingFaceTokenizer:
         return self._model.encode(text, add_special_tokens=False).ids
 
     def backend(self) -> Any:
-        """A ``tokenizers.Tokenizer`` of one's own, with the same ids."""
+        """Return a new ``tokenizers.Tokenizer`` with the same ids."""
         found = type(self._model).from_str(self._model.to_str())
-        found.encode_special_tokens = self._model.encode_special_tokens  # the only setting that its text leaves out
+        found.encode_special_tokens = self._model.encode_special_tokens  # the only setting that to_str() omits
         return found
 
     def _special(self, named: Any, common: tuple[str, ...]) -> int | None:
@@ -213,16 +213,16 @@ class HuggingFaceTokenizer:
 
 
 def load_tokenizer(spec: str | Path) -> Tokenizer:
-    """The tokenizer that ``spec`` names.
+    """Load the tokenizer named by ``spec``.
 
     Args:
-        spec: "bytes", a SentencePiece ``.model`` file, a ``tokenizer.json`` or a folder with either of them in it
-            (``tokenizer.json`` goes first), or the name of a repository on the Hugging Face Hub ("owner/name").
+        spec: "bytes", a SentencePiece ``.model`` file, a ``tokenizer.json``, a folder that contains either (preferring
+            ``tokenizer.json``), or the name of a repository on the Hugging Face Hub ("owner/name").
 
     Raises:
-        FileNotFoundError: if there is no such file, folder or repository.
-        ImportError: if the package that reads it is not installed; the message names the command to install it.
-        ValueError: if it is none of these, or cannot be read.
+        FileNotFoundError: if the file, folder or repository does not exist.
+        ImportError: if the required package is not installed; the message has the install command.
+        ValueError: if ``spec`` is none of these, or cannot be read.
     """
     if str(spec) == "bytes":
         return ByteTokenizer()
@@ -237,9 +237,9 @@ def load_tokenizer(spec: str | Path) -> Tokenizer:
 
 
 def require(package: str, what: str, extra: str = "lm") -> None:
-    """Refuses to go on without a package of an extra.
+    """Raise an ImportError if a package of an extra is not installed.
 
-    Asked of the installed packages, not of ``import``: a folder named ``datasets`` can be imported too.
+    Checks the installed packages instead of ``import``, because a local folder named ``datasets`` can be imported too.
     """
     try:
         metadata.version(package)
@@ -249,36 +249,36 @@ def require(package: str, what: str, extra: str = "lm") -> None:
 
 def _framed(tokenizer: Tokenizer, ids: list[int], bos: bool, eos: bool) -> list[int]:
     if bos and tokenizer.bos_id is None:
-        raise ValueError(f"the tokenizer {tokenizer.spec} has no token that begins a document: leave bos=False.")
+        raise ValueError(f"the tokenizer {tokenizer.spec} has no token that begins a document: use bos=False.")
     before = [tokenizer.bos_id] if bos and tokenizer.bos_id is not None else []
     return [*before, *ids, *([tokenizer.eos_id] if eos else [])]
 
 
 def _continued(encode: Callable[[str], list[int]], text: str) -> list[int]:
-    """Ids of a text that goes on after a line end: encoded behind one, whose ids are then left out."""
+    """Ids of a text after a line end: encode it behind a line end, and drop the ids of that."""
     line_end = encode("\n")
     ids = encode("\n" + text)
-    # where a line end is no token of its own it is white space, and the text begins a word as a document does
+    # if a line end is not a separate token, it counts as white space, and the text is encoded like a new document
     return ids[len(line_end) :] if line_end and ids[: len(line_end)] == line_end else encode(text)
 
 
 def _known(tokenizer: Tokenizer, ids: Iterable[int]) -> list[int]:
     try:
         known = [index(i) for i in ids]
-    except TypeError as error:  # a text, a batch of texts, numbers with a fraction, nothing
+    except TypeError as error:  # a string, a batch, floats or None
         raise TypeError(f"ids must be the token ids of one text, such as [72, 105], got {ids!r:.80}.") from error
     strange = next((i for i in known if not 0 <= i < tokenizer.vocab_size), None)
     if strange is not None:
         raise ValueError(
             f"the tokenizer {tokenizer.spec} has ids 0 to {tokenizer.vocab_size - 1}, got {strange}: "
-            "decode with the tokenizer that the ids come from."
+            "decode with the tokenizer that produced the ids."
         )
     return known
 
 
 def _listed(texts: Sequence[str]) -> Sequence[str]:
     if isinstance(texts, str):
-        raise TypeError("texts is one string; give a list of texts, or call encode for one.")
+        raise TypeError("texts is a single string: pass a list of texts, or call encode for one text.")
     if isinstance(texts, Mapping) or not isinstance(texts, Iterable):
         raise TypeError(f"texts must be a list of texts, got {type(texts).__name__}.")
     return texts
@@ -295,14 +295,14 @@ def _check_text(text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"the text holds half a surrogate pair ({text[error.start]!r} at {error.start}), which is no character: "
-            "remove or replace it."
+            f"the text has an unpaired surrogate ({text[error.start]!r} at {error.start}), which is not a valid "
+            "character: remove or replace it."
         ) from error
 
 
 def _read(path: Path, what: str) -> bytes:
     if not path.is_file():
-        raise FileNotFoundError(f"{what} was expected at {path}, and no such file is there. Check the path.")
+        raise FileNotFoundError(f"no such file: {path} (expected {what}). Check the path.")
     return path.read_bytes()
 
 
@@ -312,7 +312,7 @@ def _config(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON ({error}). Mend it, or delete it.") from error
+        raise ValueError(f"{path} is not valid JSON ({error}). Fix or delete it.") from error
     return found if isinstance(found, dict) else {}
 
 
@@ -321,7 +321,7 @@ def _tokenizer_json(path_or_name: str | Path) -> Path:
     if path.is_dir():
         return path / "tokenizer.json"
     like_a_name = len(path.parts) == 2 and path.suffix != ".json" and not name.startswith(".")
-    # below a folder that is here, a missing name is a mistake rather than something to ask the network for
+    # if the parent folder exists, a missing name is a mistake, not a repository to download
     if path.exists() or not like_a_name or path.is_absolute() or path.parent.exists():
         return path
     return _from_hub(name)
@@ -337,11 +337,11 @@ def _from_hub(name: str) -> Path:
         try:
             huggingface_hub.hf_hub_download(name, "tokenizer_config.json")
         except EntryNotFoundError as error:
-            if isinstance(error, LocalEntryNotFoundError):  # it may be there, and could not be had
+            if isinstance(error, LocalEntryNotFoundError):  # it may exist, but could not be downloaded
                 raise
-    except Exception as error:  # of many kinds: no such name, no access, no network
+    except Exception as error:  # many error types: no such name, no access, no network
         raise FileNotFoundError(
-            f"{name} is neither a file nor a folder here, and the Hugging Face Hub does not give its tokenizer.json "
-            f"({error}). Check the path or the name, and the network."
+            f"{name} is neither a local file nor folder, and its tokenizer.json could not be downloaded from the "
+            f"Hugging Face Hub ({error}). Check the path or the name, and the network."
         ) from error
     return found

@@ -1,4 +1,4 @@
-"""Public data sets by name: fetched once, checked byte for byte, handed over as published.
+"""Public data sets by name: downloaded once, verified byte for byte, returned as published.
 
     from titans_datasets import list_datasets, load, protocol_split
     frame = load("ETTh1")                                   # time series: wide, DatetimeIndex "ds", float64
@@ -9,7 +9,8 @@
     load("gutenberg")[0]["text"]                            # text: records
     list_datasets("dna")                                    # names; without "dna", of all kinds
 
-Files lie in the folder ``data_home()``. Importing loads neither numpy nor pandas nor torch and touches no network.
+Files are stored in the folder ``data_home()``. Importing this package loads neither NumPy, pandas nor torch, and does
+not use the network.
 """
 
 from titans_datasets.cache import data_home

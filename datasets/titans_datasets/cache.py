@@ -1,4 +1,4 @@
-"""Where files live on this machine, and how one gets there."""
+"""Where data files are stored locally, and how to obtain one."""
 
 import os
 from pathlib import Path
@@ -12,38 +12,38 @@ __all__ = ["data_home", "obtain", "user_cache", "writable"]
 
 
 def user_cache() -> Path:
-    """``$XDG_CACHE_HOME/titans_datasets``, or ``~/.cache/titans_datasets`` where that is not set."""
+    """``$XDG_CACHE_HOME/titans_datasets``, or ``~/.cache/titans_datasets`` if that is not set."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "titans_datasets"
 
 
 def data_home(path: str | os.PathLike[str] | None = None) -> Path:
-    """The folder under which data files are looked for: time series in its ``ts/``, DNA in ``dna/``, text in ``lm/``.
+    """The folder for data files: time series in its ``ts/``, DNA in ``dna/``, text in ``lm/``.
 
     Args:
-        path: taken where given; else the environment variable ``TITANS_DATA_HOME``; else
+        path: the folder. None: the environment variable ``TITANS_DATA_HOME``, or if that is not set,
             ``titans_datasets`` in the user's cache (``$XDG_CACHE_HOME``, ``~/.cache``).
 
     Returns:
-        Absolute path, ``~`` expanded. It need not exist; nothing is created.
+        Absolute path with ``~`` expanded. It need not exist; nothing is created.
     """
     chosen = path if path is not None else os.environ.get("TITANS_DATA_HOME") or user_cache()
     return Path(chosen).expanduser().absolute()
 
 
 def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> Path:
-    """Path of one verified file, fetched first where it is missing.
+    """Return the path of a verified file, and download it if it is missing.
 
-    It is looked for in ``home`` as ``<place>`` and ``<place>.gz``. Where ``home`` cannot be written to, the user's
-    cache serves as a second place: looked in too, and downloaded to, with a warning that says so.
+    The file is looked for in ``home`` as ``<place>`` and ``<place>.gz``. If ``home`` is not writable, the user's cache
+    is searched too, and downloads go there, with a warning.
 
     Raises:
-        FileNotFoundError: missing, and ``allow_download`` is false or it is published nowhere as one file.
-        OfflineError: missing, and cannot be fetched.
-        ChecksumError: there, or fetched, but not the published bytes.
-        PermissionError: missing, and neither ``home`` nor the user's cache can be written to.
+        FileNotFoundError: if it is missing, and ``allow_download`` is False or it is not published as a single file.
+        OfflineError: if it is missing and cannot be downloaded.
+        ChecksumError: if the local or downloaded file does not have the published bytes.
+        PermissionError: if it is missing, and neither ``home`` nor the user's cache is writable.
     """
-    # written down under the name it is published by: weather.csv.gz holds weather.csv
+    # stored under its published name: weather.csv.gz contains weather.csv
     packed = file.url is not None and file.url.endswith(f"{file.file}.gz")
     published = f"{file.file}.gz" if packed else file.file
     homes = [home] if writable(home / file.folder) else [home, user_cache()]
@@ -56,9 +56,9 @@ def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> P
     if file.url is None or not allow_download:
         places = " or ".join(str(place / file.folder) for place in homes)
         why = (
-            "it is published nowhere as one file"
+            "it is not published as a single file"
             if file.url is None
-            else "download=False. Load it with download=True once"
+            else "download=False. Load it once with download=True"
         )
         raise FileNotFoundError(
             f"{file.name} is not in {places}, and {why}.\n{advice(file, homes[-1] / file.folder / published)}"
@@ -69,29 +69,29 @@ def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> P
 
 
 def place_for(file: PublishedFile, homes: list[Path]) -> Path:
-    """The first of the homes that a file can be put in, with a warning where that is not the first of all.
+    """Return the first of the homes that is writable, with a warning if it is not ``homes[0]``.
 
     Raises:
-        PermissionError: none can be written to.
+        PermissionError: if none is writable.
     """
     found = next((place for place in homes if writable(place / file.folder)), None)
     if found is None:
         raise PermissionError(
-            f"{file.name} is missing, and there is nowhere to put it: "
-            f"{' and '.join(map(str, homes))} cannot be written to. Set TITANS_DATA_HOME to a folder that can."
+            f"{file.name} is missing and cannot be stored: "
+            f"{' and '.join(map(str, homes))} cannot be written to. Set TITANS_DATA_HOME to a writable folder."
         )
     if found != homes[0]:
         warn_caller(
             f"{homes[0]} cannot be written to; {file.name} is downloaded to {found / file.place} instead. "
-            "Later loads with this data home find it there."
+            "Later loads with this data home will find it there."
         )
     return found
 
 
 def writable(folder: Path) -> bool:
-    """Whether ``folder`` could be made and written to: decided by the nearest folder above it that exists."""
+    """Whether ``folder`` can be created and written to, judged by its nearest existing parent folder."""
     while not folder.exists() and folder != folder.parent:
-        if folder.is_symlink():  # to a place that is not there, such as a disk that is not mounted
+        if folder.is_symlink():  # a broken link, for example to a disk that is not mounted
             return False
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

@@ -1,4 +1,4 @@
-"""Is this file, byte for byte, the published one?"""
+"""Verify that a file has exactly the published bytes."""
 
 import gzip
 import hashlib
@@ -11,12 +11,12 @@ from titans_datasets.errors import ChecksumError
 __all__ = ["digest", "is_packed", "verify"]
 
 _BLOCK = 1 << 20
-# (path, size, mtime, checksum) of files found right in this process, so that a second load does not read twice
+# (path, size, mtime, checksum) of files verified in this process, so that a second load does not read them again
 _verified: set[tuple[str, int, int, str]] = set()
 
 
 def is_packed(path: Path, file: str) -> bool:
-    """Whether ``path`` holds a gzip of the registered ``file`` rather than ``file`` itself."""
+    """Whether ``path`` is a gzip of the registered ``file`` rather than ``file`` itself."""
     return path.name.removesuffix(".part") == f"{file}.gz"
 
 
@@ -27,37 +27,41 @@ def _blocks(path: Path, unpack: bool) -> Iterator[bytes]:
 
 
 def digest(path: Path, kind: str, *, unpack: bool = False) -> str:
-    """Checksum of a file, written ``"<kind>:<hex>"``.
+    """Checksum of a file, as ``"<kind>:<hex>"``.
 
     Args:
-        kind: ``"sha256"``, or ``"git"`` for git's blob id, sha1 of ``b"blob <size>\\0"`` and the bytes.
-        unpack: sum the bytes inside the gzip instead of the gzip.
+        path: the file.
+        kind: ``"sha256"``, or ``"git"`` for git's blob id, the sha1 of ``b"blob <size>\\0"`` and the bytes.
+        unpack: compute the checksum of the decompressed bytes instead of the gzip file.
 
     Raises:
-        ValueError: another ``kind``.
-        EOFError, gzip.BadGzipFile, zlib.error: ``unpack`` on a damaged gzip.
+        ValueError: for another ``kind``.
+        EOFError, gzip.BadGzipFile, zlib.error: for ``unpack`` on a damaged gzip.
     """
     if kind == "sha256":
         state = hashlib.sha256()
     elif kind == "git":
-        # the size stands before the bytes: read twice rather than hold the file
+        # the size precedes the bytes: read the file twice instead of holding it in memory
         size = sum(map(len, _blocks(path, unpack)))
         state = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     else:
-        raise ValueError(f"Checksums are 'sha256:<hex>' or 'git:<hex>', got kind {kind!r}.")
+        raise ValueError(f"kind must be 'sha256' or 'git', got {kind!r}.")
     for block in _blocks(path, unpack):
         state.update(block)
     return f"{kind}:{state.hexdigest()}"
 
 
 def verify(path: Path, file: str, checksum: str, what_to_do: str = "Delete the file and load again.") -> None:
-    """Check ``path`` against the checksum registered for ``file``; once per process while it does not change.
+    """Check ``path`` against the checksum registered for ``file``, once per process unless the file changes.
 
     Args:
-        what_to_do: last line of the error.
+        path: the local file.
+        file: registered file name.
+        checksum: registered checksum.
+        what_to_do: last line of the error message.
 
     Raises:
-        ChecksumError: the sums differ, or ``path`` is a gzip that does not unpack.
+        ChecksumError: if the checksums differ, or ``path`` is a damaged gzip.
     """
     stat = path.stat()
     fact = (str(path), stat.st_size, stat.st_mtime_ns, checksum)
@@ -67,9 +71,9 @@ def verify(path: Path, file: str, checksum: str, what_to_do: str = "Delete the f
     try:
         found = digest(path, checksum.partition(":")[0], unpack=unpack)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        found = f"none, the gzip is cut short or damaged ({error})"
+        found = f"none, the gzip is truncated or damaged ({error})"
     if found != checksum:
-        what = "unpacked bytes" if unpack else "bytes"
+        what = "decompressed bytes" if unpack else "bytes"
         raise ChecksumError(
             f"{path} is not the published {file}: its {what} have the wrong checksum.\n"
             f"  expected {checksum}\n"

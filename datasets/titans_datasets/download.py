@@ -1,4 +1,4 @@
-"""One file over HTTP: resumable, checked before it takes its place."""
+"""Download one file over HTTP: resumable, and verified before it is moved into place."""
 
 import contextlib
 import sys
@@ -16,82 +16,82 @@ __all__ = ["advice", "download"]
 
 _BLOCK = 1 << 16
 _TIMEOUT = 30.0  # seconds without a byte
-_ATTEMPTS = 4  # at a transfer that began and broke off
-_BUSY = (408, 429, 500, 502, 503, 504)  # answers of a server that may give the file a little later
-_PAUSE = 1.0  # seconds before the second attempt, doubled before each further one
+_ATTEMPTS = 4  # for a transfer that started and was interrupted
+_BUSY = (408, 429, 500, 502, 503, 504)  # status codes after which a retry may succeed
+_PAUSE = 1.0  # seconds before the second attempt; doubled before each further one
 
 
 class _BrokenOffError(Exception):
-    """The connection ended before the last byte, or the server is busy: what came is kept, and the rest asked for."""
+    """The connection ended early, or the server is busy. What was received is kept, and the rest is requested again."""
 
 
 class _RefusedError(Exception):
-    """An answer that is not the file: asking again will not help."""
+    """A response that is not the file; retrying will not help."""
 
 
 class _UnreachableError(_RefusedError):
-    """No connection at all: worth asking again only where there was one a moment ago."""
+    """No connection at all; worth retrying only if there was a connection just before."""
 
 
 def advice(file: PublishedFile, target: Path) -> str:
-    """How to bring the file by hand: the end of every message about a missing file."""
+    """Explain how to provide the file by hand; the end of every message about a missing file."""
     command = "git hash-object --no-filters" if file.checksum.startswith("git:") else "sha256sum"
-    of = "" if target.name == file.file else ", of the unpacked bytes"
-    where = f"fetch {file.url} where there is a network and " if file.url else ""
+    of = "" if target.name == file.file else ", of the decompressed bytes"
+    where = f"download {file.url} on a machine with network access and " if file.url else ""
     return (
-        f"To bring it by hand, {where}put it at\n"
+        f"To provide it by hand, {where}put it at\n"
         f"  {target}\n"
         f"  checksum {file.checksum} (`{command}`{of})\n"
-        f"or set TITANS_DATA_HOME to a folder that holds {file.place}."
+        f"or set TITANS_DATA_HOME to a folder that contains {file.place}."
     )
 
 
 def download(file: PublishedFile, target: Path) -> None:
-    """Fetch ``file.url`` to ``target``.
+    """Download ``file.url`` to ``target``.
 
-    Bytes are collected in ``<target>.part``; a part left by a transfer that broke off is continued where the server
-    can do that (HTTP Range), else begun again. The part is checked, then renamed into place in one step: ``target`` is
-    never half a file. Processes that download into one folder wait for each other. A progress bar is drawn when
-    standard error is a terminal.
+    Bytes are written to ``<target>.part``. A part left by an interrupted transfer is continued if the server supports
+    it (HTTP Range), otherwise the download starts again. The part is verified and then renamed, so ``target`` is never
+    incomplete. Processes that download to the same folder wait for each other. A progress bar is shown if standard
+    error is a terminal.
 
     Raises:
-        OfflineError: the address cannot be reached, refuses, or keeps breaking off.
-        ChecksumError: what came is not the published file; it is deleted.
-        OSError: the folder cannot be written to.
+        OfflineError: if the address cannot be reached, refuses, or the transfer keeps being interrupted.
+        ChecksumError: if the downloaded file is not the published one; it is deleted.
+        OSError: if the folder is not writable.
     """
     part = target.with_name(f"{target.name}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(target.parent):
         if target.exists():
-            return  # fetched by another process while this one waited
+            return  # downloaded by another process while this one waited
         found_a_part = part.exists()
         try:
             _collect(file, part, target)
         except ChecksumError:
             if not found_a_part:
                 raise
-            # the part found here may have been the wrong one: once more, from the first byte
+            # the existing part may have been wrong: download again from the first byte
             _collect(file, part, target)
         part.replace(target)
 
 
 def _collect(file: PublishedFile, part: Path, target: Path) -> None:
-    """Every byte into ``part``, and the right ones: a part with wrong bytes is deleted."""
+    """Download all bytes into ``part`` and verify them; a part with wrong bytes is deleted."""
     if file.url is None:
-        raise ValueError(f"{file.name} is published nowhere as one file.\n{advice(file, target)}")
+        raise ValueError(f"{file.name} is not published as a single file.\n{advice(file, target)}")
     try:
         _transfer_patiently(file.url, part)
     except (_BrokenOffError, _RefusedError) as error:
         raise OfflineError(
             f"Could not download {file.name} from {file.url}: {error}.\n{advice(file, target)}"
-        ) from None  # the message holds the cause; a chain of socket errors would bury it
+        ) from None  # the message contains the cause; a chain of socket errors would hide it
     try:
         verify(
             part,
             file.file,
             file.checksum,
-            what_to_do=f"It came from {file.url} and is deleted. Load again; if this repeats, the address (or a proxy "
-            f"in between) serves another file.\n{advice(file, target)}",
+            what_to_do=f"It was downloaded from {file.url} and is now deleted. Load again; if this repeats, the "
+            f"address (or a proxy) serves another file.\n{advice(file, target)}",
         )
     except ChecksumError:
         part.unlink()
@@ -109,16 +109,16 @@ def _transfer_patiently(url: str, part: Path) -> None:
 
 
 def _transfer(url: str, part: Path) -> None:
-    """One request: the bytes that ``part`` lacks, appended to it; all of them where the server knows no Range."""
+    """Send one request and append the bytes that ``part`` lacks; all bytes if the server does not support Range."""
     from http.client import HTTPException
 
     begin = part.stat().st_size if part.exists() else 0
     with _open(url, begin) as response:
         if response.status == 206 and not response.headers.get("Content-Range", "").startswith(f"bytes {begin}-"):
             part.unlink()
-            raise _BrokenOffError("the server sent another range than the one asked for")
+            raise _BrokenOffError("the server sent another range than requested")
         if response.status == 416:
-            return  # the file ends here, or before: its checksum will tell
+            return  # the part already has the whole file, or too much; the checksum will show which
         if response.status != 206:
             begin = 0
         length = response.headers.get("Content-Length")
@@ -141,13 +141,13 @@ def _transfer(url: str, part: Path) -> None:
 
 def _broken_off(received: int, total: int | None, why: object) -> str:
     return (
-        f"the transfer broke off after {received} of {total if total is not None else 'unknown'} bytes ({why}); "
-        "what came is kept, the next load continues there"
+        f"the transfer was interrupted after {received} of {total if total is not None else 'unknown'} bytes ({why}); "
+        "the received bytes are kept, and the next load continues from there"
     )
 
 
 def _open(url: str, begin: int) -> Any:
-    """Response of status 200, 206 (from byte ``begin`` on) or 416 (there is no byte ``begin``)."""
+    """Response with status 200, 206 (from byte ``begin`` on) or 416 (there is no byte ``begin``)."""
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
     from urllib.request import Request, urlopen
@@ -189,11 +189,11 @@ def _progress(label: str, begin: int, total: int | None) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Processes queue here: two that append to one part would spoil it."""
+    """Make processes wait for each other: two that append to one part would corrupt it."""
     path = folder / ".lock"
     try:
         lock = path.open("w")
-    except PermissionError:  # it is of another user of a shared folder, and reading it is enough
+    except PermissionError:  # in a shared folder it may belong to another user; read access is enough
         lock = path.open()
     with lock:
         hold(lock, wait=True)

@@ -1,17 +1,17 @@
-"""What can go wrong between asking for a data set and holding it."""
+"""Errors raised while a data set is obtained."""
 
 __all__ = ["ChecksumError", "OfflineError"]
 
 
 class ChecksumError(ValueError):
-    """A file is not the published one: its checksum differs, or it is a gzip that does not unpack.
+    """A file is not the published one: its checksum differs, or it is a damaged gzip.
 
-    The message names the file, the checksum expected, the one found, and what to do.
+    The message has the file, the expected and the found checksum, and what to do.
     """
 
 
 class OfflineError(OSError):
-    """A file could not be fetched: no network, a refusing server, or a transfer that kept breaking off.
+    """A file could not be downloaded: no network, a refusing server, or a transfer that was interrupted repeatedly.
 
-    The message names the address, the path to put the file at by hand, and its checksum.
+    The message has the address, the path to put the file at by hand, and its checksum.
     """

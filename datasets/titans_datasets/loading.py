@@ -1,4 +1,4 @@
-"""One door to every set: the name says which loader opens it."""
+"""Load any data set by name."""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -18,28 +18,33 @@ def load(
     data_home: str | os.PathLike[str] | None = None,
     download: bool = True,
 ) -> Any:
-    """One data set, complete and as published.
+    """Load a data set, complete and as published.
 
     Args:
-        name: one of ``list_datasets()``, in any case; GUE promoters also without ``prom_``.
-        genome: of GenomicBenchmarks, a reference FASTA to cut the sequences from; see
+        name: one of ``list_datasets()``; case is ignored. GUE promoters also without ``prom_``.
+        genome: for GenomicBenchmarks, a reference FASTA to cut the sequences from; see
             ``titans_datasets.dna.load_dna``.
-        data_home: folder that holds ``ts/``, ``dna/`` and ``lm/``; default ``TITANS_DATA_HOME``, else the user's cache.
-        download: fetch files that are missing; they stay in the data home.
+        data_home: folder that contains ``ts/``, ``dna/`` and ``lm/``. None: ``TITANS_DATA_HOME``, else the user's
+            cache.
+        download: download missing files; they are kept in the data home.
 
     Returns:
-        By ``info(name).kind``: ``"ts"``, a wide frame (``titans_datasets.ts.load_series``); ``"dna"``, a
-        ``DNADataset`` with sequences, labels, split and ``audit()`` (``titans_datasets.dna.load_dna``); ``"genome"``,
-        ``GenomeFiles``, paths (``titans_datasets.dna.load_genome``); ``"text"``, a list of records, each a dict
-        (``titans_datasets.text.load_text``). The caller owns it.
+        Depends on ``info(name).kind``:
+
+        - ``"ts"``: a wide frame (``titans_datasets.ts.load_series``).
+        - ``"dna"``: a ``DNADataset`` with sequences, labels, split and ``audit()`` (``titans_datasets.dna.load_dna``).
+        - ``"genome"``: a ``GenomeFiles`` with paths (``titans_datasets.dna.load_genome``).
+        - ``"text"``: a list of records, each a dict (``titans_datasets.text.load_text``).
+
+        The caller may modify it.
 
     Raises:
-        ValueError: unknown name; the message lists the known ones and the closest. Or ``genome`` for a set that is
-            not cut from one.
-        ChecksumError: a file is not the published one, or is cut short.
-        OfflineError: a file is missing and cannot be fetched; the message says where to put it by hand.
-        FileNotFoundError: a file is missing and ``download`` is false, or it is published nowhere; same advice.
-        PermissionError: a file is missing and there is no place to write it to.
+        ValueError: if the name is unknown (the message lists known names and the closest), or ``genome`` is given for a
+            set that is not cut from a genome.
+        ChecksumError: if a file is not the published one, or is truncated.
+        OfflineError: if a file is missing and cannot be downloaded; the message says where to put it by hand.
+        FileNotFoundError: if a file is missing, and ``download`` is False or it is not published; same advice.
+        PermissionError: if a file is missing and no folder is writable.
     """
     kind = registry.info(name).kind
     if kind == "dna":
@@ -47,7 +52,7 @@ def load(
 
         return load_dna(name, genome=genome, data_home=data_home, download=download)
     if genome is not None:
-        raise ValueError(f"{name} is not cut from a genome; genome= serves the sets of GenomicBenchmarks.")
+        raise ValueError(f"{name} is not cut from a genome; genome= is only for the sets of GenomicBenchmarks.")
     if kind == "genome":
         from titans_datasets.dna import load_genome
 

@@ -1,4 +1,4 @@
-"""A file held against other processes."""
+"""Lock a file against other processes."""
 
 from typing import IO, Any
 
@@ -6,13 +6,14 @@ __all__ = ["hold"]
 
 
 def hold(stream: IO[Any], *, wait: bool) -> None:
-    """Lock an open file until it is closed. On Windows, and on network file systems without locks, nothing is locked.
+    """Lock an open file until it is closed. On Windows, and on network file systems without locks, this does nothing.
 
     Args:
-        wait: for another process to let go of it.
+        stream: the open file.
+        wait: wait until another process releases it.
 
     Raises:
-        BlockingIOError: another process holds it, and ``wait`` is false.
+        BlockingIOError: if another process holds it and ``wait`` is False.
     """
     try:
         import fcntl

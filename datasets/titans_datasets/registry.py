@@ -1,4 +1,4 @@
-"""The data sets this package knows, by name. Looking one up reads no file."""
+"""Registry of all data sets by name. Looking one up reads no file."""
 
 from difflib import get_close_matches
 from typing import Any
@@ -18,58 +18,58 @@ _KINDS: dict[Kind, str] = {"ts": "time-series set", "dna": "DNA set", "genome": 
 
 
 def list_datasets(kind: Kind | None = None) -> list[str]:
-    """Names that ``load`` and ``info`` accept, as the literature writes them.
+    """Names that ``load`` and ``info`` accept, spelled as in the literature.
 
     Args:
-        kind: only ``"ts"``, ``"dna"``, ``"genome"`` or ``"text"``; default all.
+        kind: ``"ts"``, ``"dna"``, ``"genome"`` or ``"text"``. None: all.
 
     Raises:
-        ValueError: another kind.
+        ValueError: if the kind is unknown.
     """
     if kind is not None and kind not in _KINDS:
-        raise ValueError(f"kind is one of {', '.join(map(repr, _KINDS))}, or None for all; got {kind!r}.")
+        raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}, or None for all; got {kind!r}.")
     return [entry.name for entry in _REGISTRY.values() if kind in (None, entry.kind)]
 
 
 def info(name: str) -> Any:
-    """What is known of one set without loading it: source, checksum, licence, shape, remarks.
+    """Information about a set without loading it: source, checksum, licence, shape, notes.
 
     Args:
-        name: one of ``list_datasets()``, in any case; GUE promoters also without ``prom_``.
+        name: one of ``list_datasets()``; case is ignored. GUE promoters also without ``prom_``.
 
     Returns:
-        A ``DatasetInfo``; which fields it has beyond name, licence, citation and note depends on its ``kind``:
-        ``SeriesInfo``, ``SequenceInfo``, ``GenomeInfo`` or ``TextInfo`` of ``titans_datasets.sources.entries``.
+        A ``DatasetInfo``. Its ``kind`` determines the fields beyond name, licence, citation and note: ``SeriesInfo``,
+        ``SequenceInfo``, ``GenomeInfo`` or ``TextInfo`` of ``titans_datasets.sources.entries``.
 
     Raises:
-        ValueError: the name is unknown; the message lists the known ones and the closest.
+        ValueError: if the name is unknown; the message lists known names and the closest.
     """
     return _find(name)
 
 
 def series_info(name: str) -> SeriesInfo:
-    """``info`` of a time-series set; a set of another kind is a ValueError, as an unknown name is."""
+    """``info`` of a time-series set. Raises a ValueError for an unknown name or another kind of set."""
     entry = _find(name, "ts")
     assert isinstance(entry, SeriesInfo)
     return entry
 
 
 def sequence_info(name: str) -> SequenceInfo:
-    """``info`` of a DNA set; a set of another kind is a ValueError, as an unknown name is."""
+    """``info`` of a DNA set. Raises a ValueError for an unknown name or another kind of set."""
     entry = _find(name, "dna")
     assert isinstance(entry, SequenceInfo)
     return entry
 
 
 def genome_info(name: str) -> GenomeInfo:
-    """``info`` of a genome; a set of another kind is a ValueError, as an unknown name is."""
+    """``info`` of a genome. Raises a ValueError for an unknown name or another kind of set."""
     entry = _find(name, "genome")
     assert isinstance(entry, GenomeInfo)
     return entry
 
 
 def text_info(name: str) -> TextInfo:
-    """``info`` of a text set; a set of another kind is a ValueError, as an unknown name is."""
+    """``info`` of a text set. Raises a ValueError for an unknown name or another kind of set."""
     entry = _find(name, "text")
     assert isinstance(entry, TextInfo)
     return entry
@@ -84,7 +84,7 @@ def _find(name: str, kind: Kind | None = None) -> DatasetInfo:
         return entry
     what, known = _KINDS[kind] if kind else "data set", list_datasets(kind)
     if entry is not None:
-        raise ValueError(f"{entry.name!r} is a {_KINDS[entry.kind]}, no {what}; those are {', '.join(known)}.")
+        raise ValueError(f"{entry.name!r} is a {_KINDS[entry.kind]}, not a {what}; known are {', '.join(known)}.")
     names = {of_kind.lower(): of_kind for of_kind in known}
     names |= {alias: alias for alias, full in ALIASES.items() if full in names}
     close = get_close_matches(key, names, n=1)

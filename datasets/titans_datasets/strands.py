@@ -1,11 +1,11 @@
-"""The other strand of a sequence."""
+"""The reverse complement of a sequence."""
 
 __all__ = ["reverse_complement"]
 
-# S, W and N are their own complements
+# S, W and N are self-complementary
 _COMPLEMENT = str.maketrans("ACGTRYKMBVDH", "TGCAYRMKVBHD")
 
 
 def reverse_complement(sequence: str) -> str:
-    """The other strand of upper-case bases and IUPAC codes, read in its own direction. Other letters stay."""
+    """Reverse complement of upper-case bases and IUPAC codes. Other letters are kept."""
     return sequence.translate(_COMPLEMENT)[::-1]

@@ -1,4 +1,4 @@
-"""Time-series sets as wide pandas frames: one row per stamp, one column per variate."""
+"""Time-series sets as wide pandas frames: one row per time stamp, one column per variate."""
 
 import os
 from pathlib import Path
@@ -14,37 +14,37 @@ __all__ = ["load_series"]
 
 
 def load_series(name: str, *, data_home: str | os.PathLike[str] | None = None, download: bool = True) -> "pd.DataFrame":
-    """One time-series set, complete and as published.
+    """Load a time-series set, complete and as published.
 
     Args:
-        name: one of ``list_datasets("ts")``, in any case.
-        data_home: folder that holds ``ts/<file>``; default ``TITANS_DATA_HOME``, else the user's cache.
-        download: fetch the file where it is missing; it stays in the data home.
+        name: one of ``list_datasets("ts")``; case is ignored.
+        data_home: folder that contains ``ts/<file>``. None: ``TITANS_DATA_HOME``, else the user's cache.
+        download: download the file if it is missing; it is kept in the data home.
 
     Returns:
-        Wide frame of shape ``info(name).shape``, float64, rows in time order. The index is a DatetimeIndex named
-        ``ds`` (nanoseconds, no zone) that carries its ``freq``; of ``weather`` it has none, as a stamp repeats and
-        some are missing. Nothing is scaled, filled or dropped. The caller owns the frame.
+        Wide float64 frame of shape ``info(name).shape``, rows in time order. The index is a DatetimeIndex named ``ds``
+        (nanoseconds, without time zone) with ``freq`` set. ``weather`` has no ``freq``, because one stamp is repeated
+        and some are missing. Nothing is scaled, filled or dropped. The caller may modify the frame.
 
     Raises:
-        ValueError: unknown name; the message lists the known ones and the closest.
-        ChecksumError: the file is not the published one, or is cut short.
-        OfflineError: the file is missing and cannot be fetched; the message says where to put it by hand.
-        FileNotFoundError: the file is missing and ``download`` is false; same advice.
-        PermissionError: the file is missing and there is no place to write it to.
+        ValueError: if the name is unknown; the message lists known names and the closest.
+        ChecksumError: if the file is not the published one, or is truncated.
+        OfflineError: if the file is missing and cannot be downloaded; the message says where to put it by hand.
+        FileNotFoundError: if the file is missing and ``download`` is False; same advice.
+        PermissionError: if the file is missing and no folder is writable.
     """
     info = registry.series_info(name)
     path = cache.obtain(info.published, cache.data_home(data_home), allow_download=download)
     frame = _read_matrix(path, info) if info.layout == "matrix" else _read_csv(path)
     _check(frame, path, info)
     if info.regular:
-        # pandas checks every step against the frequency here
+        # pandas checks every step against the frequency in this assignment
         frame.index.freq = info.freq  # type: ignore[attr-defined]
     return frame
 
 
 def _read_csv(path: Path) -> "pd.DataFrame":
-    """A header, and ISO 8601 stamps in the first column, whatever it is called."""
+    """Read a CSV with a header and ISO 8601 stamps in the first column, whatever its name."""
     import pandas as pd
 
     raw = pd.read_csv(path, encoding="utf-8", **_exactly())
@@ -54,7 +54,7 @@ def _read_csv(path: Path) -> "pd.DataFrame":
 
 
 def _read_matrix(path: Path, info: SeriesInfo) -> "pd.DataFrame":
-    """Numbers only: names and stamps are those of the registry."""
+    """Read a file of numbers only; names and stamps come from the registry."""
     import pandas as pd
 
     frame: pd.DataFrame = pd.read_csv(path, header=None, dtype="float64", **_exactly())
@@ -65,10 +65,10 @@ def _read_matrix(path: Path, info: SeriesInfo) -> "pd.DataFrame":
 
 
 def _exactly() -> dict[str, Any]:
-    """Options by which ``read_csv`` gives the float64 nearest to the text, as Python's ``float()`` does."""
+    """Options with which ``read_csv`` returns the float64 nearest to the text, like Python's ``float()``."""
     import pandas as pd
 
-    # from 3.1 on there is no other way to read, and the option is deprecated; before, the default may miss the last bit
+    # from pandas 3.1 on this is the only way to read, and the option is deprecated; before, the last bit may be wrong
     major, minor = (int(part) for part in pd.__version__.split(".")[:2])
     return {} if (major, minor) >= (3, 1) else {"float_precision": "round_trip"}
 
@@ -76,7 +76,7 @@ def _exactly() -> dict[str, Any]:
 def _check(frame: "pd.DataFrame", path: Path, info: SeriesInfo) -> None:
     if frame.shape != info.shape or tuple(frame.columns) != info.columns:
         raise ValueError(
-            f"{path} has the checksum registered for {info.name} but was read as {frame.shape[0]} rows x "
-            f"{frame.shape[1]} columns, where {info.shape[0]} x {info.shape[1]} with the registered column names are "
-            "expected. The registry of titans_datasets is wrong here; please report it."
+            f"{path} has the checksum registered for {info.name}, but was read as {frame.shape[0]} rows x "
+            f"{frame.shape[1]} columns instead of {info.shape[0]} x {info.shape[1]} with the registered column names. "
+            "This is an error in the registry of titans_datasets; please report it."
         )

@@ -1,4 +1,4 @@
-"""Warnings that point at the caller's line, however many of these packages' functions lie between."""
+"""Warnings that point at the caller's line, outside these packages."""
 
 import sys
 import warnings
@@ -9,7 +9,7 @@ PACKAGES = ("titans_core", "titans_datasets", "titans_dna", "titans_ts")
 
 
 def warn_caller(message: str) -> None:
-    """A UserWarning at the innermost line outside these packages."""
+    """Issue a UserWarning at the innermost line outside these packages."""
     depth, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in PACKAGES:
         depth, frame = depth + 1, frame.f_back

@@ -118,7 +118,7 @@ def test_one_changed_byte_of_the_tensors_is_noticed_and_both_sums_are_named(save
     data = bytearray((path / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (path / "model.safetensors").write_bytes(data)
-    with pytest.raises(ArchiveError, match=r"sha256 is [0-9a-f]{64}, [0-9a-f]{64} was saved"):
+    with pytest.raises(ArchiveError, match=r"sha256 is [0-9a-f]{64}, expected [0-9a-f]{64}"):
         load_archive(path, "Thing")
 
 
@@ -127,7 +127,7 @@ def test_a_changed_setting_is_noticed(saved):
     head = json.loads((path / "model.json").read_text())
     head["content"]["params"]["h"] = 5
     (path / "model.json").write_text(json.dumps(head))
-    with pytest.raises(ArchiveError, match="was changed after it was saved"):
+    with pytest.raises(ArchiveError, match="was modified after it was saved"):
         load_archive(path, "Thing")
 
 
@@ -138,7 +138,7 @@ def test_a_missing_file_another_kind_and_another_format_are_named(saved, monkeyp
     now = re.escape(f"titans-suite {metadata.version('titans-suite')}")
     for here, says in (
         (0, rf"a newer version \({now}, format {FORMAT}; this is {now}, which reads format 0\). Upgrade"),
-        (99, rf"an older version \({now}, .*reads format 99\).*fit it again"),
+        (99, rf"an older version \({now}, .*reads format 99\).*train it again"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr("titans_core.archive.FORMAT", here)
@@ -154,10 +154,10 @@ def test_a_missing_file_another_kind_and_another_format_are_named(saved, monkeyp
 def test_a_model_of_another_kind_is_not_lost(saved):
     path, _ = saved
     before = {file.name: file.read_bytes() for file in path.iterdir()}
-    with pytest.raises(ArchiveError, match="holds a Thing, which would be lost: name another folder"):
+    with pytest.raises(ArchiveError, match="holds a Thing, which would be lost: choose another folder"):
         save_archive(path, "Forecaster", {}, {"w": torch.ones(1)})
     assert {file.name: file.read_bytes() for file in path.iterdir()} == before
-    with pytest.raises(FileNotFoundError, match=r"model\.json is a file: give the folder"):
+    with pytest.raises(FileNotFoundError, match=r"model\.json is a file: pass the folder"):
         load_archive(path / "model.json", "Thing")
     (path / "model.json").write_text("{")  # what is damaged is no loss
     save_archive(path, "Forecaster", {}, {"w": torch.ones(1)})

@@ -107,8 +107,8 @@ def test_an_audit_asks_for_the_cover_it_was_told():
     [
         (Spans(["x"], [5], [5]), "test has 1 intervals without 0 <= start < end, first in row 0: 5 to 5"),
         (Spans(["x"], [-1], [5]), "first in row 0: -1 to 5"),
-        (Spans(["x", "y"], [1], [5]), "of one length"),
-        (Spans([], [], []), "of one length, 1 or more"),
+        (Spans(["x", "y"], [1], [5]), "of the same length"),
+        (Spans([], [], []), "of the same length, at least 1"),
     ],
 )
 def test_bad_intervals_are_named(bad, message):
@@ -121,9 +121,9 @@ def test_bad_intervals_are_named(bad, message):
 )
 def test_other_numbers_of_labels_than_of_intervals_are_refused(train, test, what):
     spans = Spans(["x", "x"], [0, 10], [5, 20])
-    with pytest.raises(ValueError, match=f"one label per interval is needed; {what} has 2 intervals"):
+    with pytest.raises(ValueError, match=f"one label per interval is needed, but {what} has 2 intervals"):
         audit_intervals(spans, list(train), spans, list(test))
-    with pytest.raises(ValueError, match="train has 2 intervals, and labels of shape"):
+    with pytest.raises(ValueError, match="train has 2 intervals and labels of shape"):
         lookup_labels(spans, ["a"], spans)
 
 
@@ -147,7 +147,7 @@ def test_scores_on_the_clean_subset():
 def test_labels_that_are_text_on_one_side_only_are_told(as_read):
     text, numbers = as_read(["0", "1"]), as_read([0, 1])
     assert score_clean(text, ["0", "1"], [True, True]).accuracy == 1
-    with pytest.raises(ValueError, match=r"two kinds.*y_true text \('0'\) and y_pred numbers \(0\)"):
+    with pytest.raises(ValueError, match=r"two types.*y_true text \('0'\) and y_pred numbers \(0\)"):
         score_clean(text, numbers, [True, True])
     with pytest.raises(ValueError, match=r"y_true numbers \(0\) and y_pred text \('0'\)"):
         score_clean(numbers, text, [True, True])
@@ -156,7 +156,7 @@ def test_labels_that_are_text_on_one_side_only_are_told(as_read):
 def test_one_chromosome_under_two_names_is_told():
     train, test = Spans(["chr1", "chr2"], [0, 0], [10, 10]), Spans(["2", "3"], [0, 0], [10, 10])
     for one, other, name, there in ((train, test, "chr2", "2"), (test, train, "2", "chr1")):
-        with pytest.raises(ValueError, match=f"train names a chromosome '{name}', and test has '{there}'"):
+        with pytest.raises(ValueError, match=f"train names a chromosome '{name}', but test has '{there}'"):
             audit_intervals(one, ["a", "b"], other, ["a", "b"])
     apart = audit_intervals(train, ["a", "b"], Spans(["chr3"], [0], [10]), ["a"])
     assert apart.clean.all()

@@ -190,7 +190,7 @@ def test_a_part_that_is_neither_train_nor_test_is_clean_whatever_it_shares():
 def test_without_a_train_part_nothing_is_said_of_leaks():
     report = SplitAudit("made", None, audit_kmers([bases(60, 1), bases(60, 2)], [0, 1], ["test", "test"]))
     assert report.leaks is None
-    assert "cannot tell" in str(report)
+    assert "unknown whether test shares anything with train" in str(report)
 
 
 def test_the_audit_of_36131_sequences_of_251_bases_takes_seconds():
@@ -223,7 +223,7 @@ def test_columns_of_unequal_length_are_refused():
 
 @pytest.mark.parametrize(
     ("sequences", "message"),
-    [("ACGT", "is one string"), (["ACGT", None], r"sequence 1 \(0-based\) is no string: None")],
+    [("ACGT", "is a single string"), (["ACGT", None], r"sequence 1 \(0-based\) is not a string: None")],
 )
 def test_what_is_no_list_of_strings_is_refused(sequences, message):
     with pytest.raises(TypeError, match=message):
@@ -234,16 +234,16 @@ def test_a_reference_that_is_no_list_of_strings_is_refused():
     """A genome as one string would be read as sequences of one letter, of which nothing shares any."""
     piece = bases(60, 0)
     for sequences, reference, message in (
-        ([piece], bases(20, 1) + piece, "reference is one string"),
-        (piece, [piece], "sequences is one string"),
-        ([piece], [piece, None], r"reference 1 \(0-based\) is no string: None"),
+        ([piece], bases(20, 1) + piece, "reference is a single string"),
+        (piece, [piece], "sequences is a single string"),
+        ([piece], [piece, None], r"reference 1 \(0-based\) is not a string: None"),
     ):
         with pytest.raises(TypeError, match=message):
             shared_kmers(sequences, reference, k=40)
 
 
 def test_parts_by_other_names_are_told_not_left_out():
-    with pytest.raises(ValueError, match=r"split has the parts \['Test', 'Train'\]; .* 'train' and 'test'"):
+    with pytest.raises(ValueError, match=r"split has the parts \['Test', 'Train'\]: rename .* 'train' and 'test'"):
         audit_kmers(["ACGT", "ACGT"], [0, 1], ["Train", "Test"], k=4)
 
 

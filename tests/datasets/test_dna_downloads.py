@@ -65,13 +65,13 @@ def test_coordinates_are_fetched_where_sequences_are_missing(home, server):
                 f"gb_intervals/dummy_mouse_enhancers_ensembl/{part}/{label}.csv.gz", gzip.compress(text.encode())
             )
     server.publish("gb/dummy_mouse_enhancers_ensembl/test.csv", b"seq,label\nACGT,negative\nAAAA,positive\n")
-    with pytest.warns(UserWarning, match="train sequences.* are not here"):
+    with pytest.warns(UserWarning, match="train sequences.* are not available"):
         data = load_dna("dummy_mouse_enhancers_ensembl", data_home=home)
     assert len(data.intervals) == 4
     server.files = {path: content for path, content in server.files.items() if "gb_intervals" not in path}
     for path in (home / "dna" / "gb_intervals").rglob("*.gz"):
         path.unlink()
-    with pytest.warns(UserWarning, match="train sequences.* are not here"):  # offline they are done without
+    with pytest.warns(UserWarning, match="train sequences.* are not available"):  # offline they are done without
         assert load_dna("dummy_mouse_enhancers_ensembl", data_home=home).intervals is None
 
 
@@ -79,9 +79,9 @@ def test_coordinates_are_done_without_where_there_is_no_place_for_them(home, ser
     server.publish("gb_intervals/dummy_mouse_enhancers_ensembl/train/negative.csv.gz", b"")
     put("gb/dummy_mouse_enhancers_ensembl/test.csv", "seq,label\nACGT,negative\nAAAA,positive\n")
     monkeypatch.setattr(cache, "writable", lambda folder: False)
-    with pytest.warns(UserWarning, match="train sequences.* are not here"):
+    with pytest.warns(UserWarning, match="train sequences.* are not available"):
         assert load_dna("dummy_mouse_enhancers_ensembl", data_home=home).intervals is None
-    with pytest.raises(PermissionError, match="nowhere to put it"):
+    with pytest.raises(PermissionError, match="missing and cannot be stored"):
         load_dna("dummy_mouse_enhancers_ensembl", genome="genome.fa", data_home=home)
 
 
@@ -102,7 +102,7 @@ def test_a_packed_file_is_checked_by_what_it_holds(home, server, put):
     put("genomes/drosophila_1pct.fa.gz", ">2L\nACGT\n")
     assert load_genome("drosophila_1pct", data_home=home).fasta.suffix == ".gz"
     put("genomes/drosophila_1pct.fa.gz", ">2L\nACG\n")
-    with pytest.raises(ChecksumError, match="unpacked bytes have the wrong checksum"):
+    with pytest.raises(ChecksumError, match="decompressed bytes have the wrong checksum"):
         load_genome("drosophila_1pct", data_home=home)
 
 
@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_written_to_is_said(home, server, monkeypatch):
         assert cache.user_cache() in load_genome("drosophila_1pct", data_home=home).fasta.parents
     (cache.user_cache() / "dna" / "genomes" / "drosophila_1pct.fa").unlink()
     monkeypatch.setattr(cache, "writable", lambda folder: False)
-    with pytest.raises(PermissionError, match="nowhere to put it"):
+    with pytest.raises(PermissionError, match="missing and cannot be stored"):
         load_genome("drosophila_1pct", data_home=home)
 
 
@@ -139,7 +139,7 @@ def test_what_cannot_be_fetched_says_where_to_put_it(home, server):
     with pytest.raises(OfflineError, match="answered 404") as caught:
         load_dna("tf_1", data_home=home)
     assert str(home / "dna" / "gue" / "tf_1" / "train.csv") in str(caught.value)
-    assert "a folder that holds dna/gue/tf_1/train.csv" in str(caught.value)
+    assert "a folder that contains dna/gue/tf_1/train.csv" in str(caught.value)
 
 
 def test_another_file_than_the_published_one_is_refused(home, server):
@@ -147,7 +147,7 @@ def test_another_file_than_the_published_one_is_refused(home, server):
     server.files["/gue/tf_1/train.csv"] = b"sequence,label\nACGT,0\n"
     with pytest.raises(ChecksumError, match="wrong checksum") as caught:
         load_dna("tf_1", data_home=home)
-    assert "a folder that holds dna/gue/tf_1/train.csv" in str(caught.value)
+    assert "a folder that contains dna/gue/tf_1/train.csv" in str(caught.value)
     assert not list(home.rglob("*.csv*"))
 
 

@@ -46,18 +46,20 @@ def test_gue_is_read_from_any_layout_of_its_archive(home, put, folder, name):
         "DNADataset('prom_core_tata': 4 sequences of 4 bases; train 2 (0 1, 1 1); dev 1 (0 1, 1 0); test 1 (0 0, 1 1))"
     )
     assert data.audit(k=4).kmers.shared_with_train == 0
-    with pytest.raises(ValueError, match=r"no part 'valid' here, only train, dev, test\."):
+    with pytest.raises(ValueError, match=r"no part 'valid' available, only train, dev, test\."):
         data.part("valid")
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_missing_part_is_named_with_its_place(home, put):
     put("gue/tf_0/train.csv", "sequence,label\nACGT,1\n")
-    with pytest.raises(FileNotFoundError, match=r"tf_0 lacks dev, test in .*gue/tf_0\. Put them there as <part>\.csv"):
+    with pytest.raises(
+        FileNotFoundError, match=r"tf_0: missing parts in .*gue/tf_0: dev, test\. Store them there as <part>\.csv"
+    ):
         load_dna("tf_0", data_home=home, download=False)
-    with pytest.raises(FileNotFoundError, match="ecoli_sigma70 lacks all"):
+    with pytest.raises(FileNotFoundError, match=r"ecoli_sigma70: missing parts in .*: all"):
         load_dna("ecoli_sigma70", data_home=home)
-    with pytest.raises(ValueError, match="genome= serves the sets"):
+    with pytest.raises(ValueError, match="genome= is only for the sets"):
         load_dna("tf_0", genome="x.fa", data_home=home)
 
 
@@ -87,7 +89,7 @@ def test_a_file_that_is_not_the_one_in_the_manifest_is_refused(home, put):
 def test_a_manifest_of_another_form_is_named(home, put, text):
     put("cnnprom/ecoli_sigma70/all.csv", "seq,label\nACGT,1\n")
     put("manifest.json", text)
-    with pytest.raises(ValueError, match=r'manifest\.json is no list of \{"file": \.\.\., "sha256": \.\.\.\}'):
+    with pytest.raises(ValueError, match=r'manifest\.json is not a list of \{"file": \.\.\., "sha256": \.\.\.\}'):
         load_dna("ecoli_sigma70", data_home=home)
 
 
@@ -95,7 +97,9 @@ def test_the_folders_that_genomic_benchmarks_writes_are_read(home, put):
     for part in ("train", "test"):
         for label, piece in (("negative", "ACGT"), ("positive", "GGGG")):
             put(f"gb/human_enhancers_cohn/{part}/{label}/0.txt", piece)
-    with pytest.warns(UserWarning, match=r"20841 of 20843 train sequences, 6946 of 6948 test sequences are not here"):
+    with pytest.warns(
+        UserWarning, match=r"20841 of 20843 train sequences, 6946 of 6948 test sequences are not available"
+    ):
         data = load_dna("human_enhancers_cohn", data_home=home, download=False)
     assert data.classes == ("negative", "positive")
     assert data.part("test")[0] == ["ACGT", "GGGG"]
@@ -104,7 +108,7 @@ def test_the_folders_that_genomic_benchmarks_writes_are_read(home, put):
 
 def test_numbers_of_regulatory_tables_are_not_in_the_order_of_names(home, put):
     put("gb/human_ensembl_regulatory/test.csv", "seq,label\nAA,0\nCC,1\nGG,2\n")
-    with pytest.warns(UserWarning, match="are not here"):
+    with pytest.warns(UserWarning, match="are not available"):
         data = load_dna("human_ensembl_regulatory", data_home=home, download=False)
     assert [data.classes[i] for i in data.labels] == ["promoter", "enhancer", "ocr"]
     assert data.classes == ("enhancer", "ocr", "promoter")
@@ -128,10 +132,10 @@ def test_a_parquet_file_that_is_cut_off_is_named(tmp_path):
     pd.DataFrame({"sequence": ["ACGT"] * 9, "label": [0, 1, 0] * 3}).to_parquet(folder / "train.parquet")
     whole = (folder / "train.parquet").read_bytes()
     (folder / "train.parquet").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"train\.parquet is no whole Parquet file"):
+    with pytest.raises(ValueError, match=r"train\.parquet is not a complete Parquet file"):
         load_dna("tf_0", data_home=tmp_path, download=False)
     folder = tmp_path / "dna" / "gb_intervals"
     folder.mkdir()
     (folder / "human_enhancers_cohn.parquet").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"cohn\.parquet is no whole Parquet file"):
+    with pytest.raises(ValueError, match=r"cohn\.parquet is not a complete Parquet file"):
         load_dna("human_enhancers_cohn", data_home=tmp_path, download=False)

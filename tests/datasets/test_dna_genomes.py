@@ -62,7 +62,7 @@ def chromosomes():
     return pieces | {"chr2": pieces["chr2"].lower()}
 
 
-@pytest.mark.filterwarnings("ignore:.*From another assembly")
+@pytest.mark.filterwarnings("ignore:.*from another assembly")
 @pytest.mark.parametrize("suffix", [".fa", ".fa.gz"])
 @pytest.mark.parametrize(
     "naming",
@@ -87,7 +87,7 @@ def test_a_set_is_cut_from_a_genome_at_its_coordinates(home, tmp_path, chromosom
     )
 
 
-@pytest.mark.filterwarnings("ignore:.*From another assembly")
+@pytest.mark.filterwarnings("ignore:.*from another assembly")
 @pytest.mark.parametrize("name", ["human_nontata_promoters", "human_enhancers_ensembl", "human_ocr_ensembl"])
 def test_other_sets_are_cut_from_a_genome_too(home, tmp_path, chromosomes, name):
     frame = made_intervals(home, name, SIZES, ["negative", "positive"])
@@ -98,7 +98,7 @@ def test_other_sets_are_cut_from_a_genome_too(home, tmp_path, chromosomes, name)
     assert not data.missing
 
 
-@pytest.mark.filterwarnings("ignore:.*From another assembly")
+@pytest.mark.filterwarnings("ignore:.*from another assembly")
 def test_on_a_random_genome_sequences_share_a_40mer_where_intervals_share_40_bases(home, tmp_path, chromosomes):
     made_intervals(home, "human_enhancers_cohn", SIZES, ["negative", "positive"])
     data = load_dna("human_enhancers_cohn", genome=write_genome(tmp_path / "g.fa", chromosomes), data_home=home)
@@ -111,7 +111,7 @@ def test_on_a_random_genome_sequences_share_a_40mer_where_intervals_share_40_bas
     assert 0 < report.kmers.shared_with_train < report.intervals.touching
 
 
-@pytest.mark.filterwarnings("ignore:.*From another assembly")
+@pytest.mark.filterwarnings("ignore:.*from another assembly")
 def test_without_a_strand_the_forward_one_is_read(home, tmp_path, chromosomes):
     frame = made_intervals(home, "human_ensembl_regulatory", SIZES, ["enhancer", "ocr", "promoter"])
     frame.assign(strand=np.nan).to_parquet(home / "dna" / "gb_intervals" / "human_ensembl_regulatory.parquet")
@@ -134,9 +134,9 @@ def test_a_set_of_two_references_takes_a_genome_for_each(home, tmp_path, chromos
     data = load_dna(name, genome={"coding_seqs": cdna, "intergenomic_seqs": genome}, data_home=home)
     rows = pd.concat([frame[frame["split"] == part] for part in ("train", "test")])
     assert data.sequences == [cut(chromosomes | transcripts, row) for row in rows.itertuples()]
-    with pytest.raises(ValueError, match=r"two references; give genome= as a dict .*'coding_seqs': GRCh38 transcripts"):
+    with pytest.raises(ValueError, match=r"two references: pass genome= as a dict .*'coding_seqs': GRCh38 transcripts"):
         load_dna(name, genome=genome, data_home=home)
-    with pytest.raises(ValueError, match=r"genome= has the classes \['coding'\]; .* needs \['coding_seqs', 'inter"):
+    with pytest.raises(ValueError, match=r"genome= has the classes \['coding'\], but .* needs \['coding_seqs', 'inter"):
         load_dna(name, genome={"coding": cdna}, data_home=home)
 
 
@@ -147,7 +147,7 @@ def test_a_genome_that_does_not_fit_is_refused(home, tmp_path, chromosomes):
     def load(changed, name="g.fa"):
         return load_dna("human_enhancers_cohn", genome=write_genome(tmp_path / name, changed), data_home=home)
 
-    with pytest.warns(UserWarning, match="chr1 has 900 bases, in GRCh38 it has 248956422"):
+    with pytest.warns(UserWarning, match="chr1 has 900 bases, but 248956422 in GRCh38"):
         load(chromosomes)
     with (
         pytest.warns(UserWarning, match="another assembly"),
@@ -157,18 +157,18 @@ def test_a_genome_that_does_not_fit_is_refused(home, tmp_path, chromosomes):
     with (
         pytest.warns(UserWarning, match="another assembly"),
         pytest.raises(
-            ValueError, match=rf"chr2:\d+-{last} ends beyond that chromosome of .*, which has {last - 1} bases"
+            ValueError, match=rf"chr2:\d+-{last} ends beyond that chromosome in .*, which has {last - 1} bases"
         ),
     ):
         load(chromosomes | {"chr2": chromosomes["chr2"][: last - 1]})
     (tmp_path / "text.fa").write_text("no FASTA\n")
-    with pytest.raises(ValueError, match="is no FASTA: it begins with b'no FASTA"):
+    with pytest.raises(ValueError, match="is not a FASTA: it starts with b'no FASTA"):
         load_dna("human_enhancers_cohn", genome=tmp_path / "text.fa", data_home=home)
-    with pytest.raises(FileNotFoundError, match="no genome FASTA"):
+    with pytest.raises(FileNotFoundError, match="no such genome FASTA"):
         load_dna("human_enhancers_cohn", genome=tmp_path / "absent.fa", data_home=home)
 
 
-@pytest.mark.filterwarnings("ignore:.*From another assembly")
+@pytest.mark.filterwarnings("ignore:.*from another assembly")
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
 def test_a_packed_genome_that_is_cut_off_or_damaged_is_named(home, tmp_path, chromosomes, damage):
     made_intervals(home, "human_enhancers_cohn", SIZES, ["negative", "positive"])
@@ -176,7 +176,7 @@ def test_a_packed_genome_that_is_cut_off_or_damaged_is_named(home, tmp_path, chr
     whole = path.read_bytes()
     middle = len(whole) // 2
     path.write_bytes(whole[:middle] + (b"" if damage == "cut" else b"\xff" * 8 + whole[middle + 8 :]))
-    with pytest.raises(ValueError, match=r"genome\.fa\.gz is no whole gzip .* Fetch it again"):
+    with pytest.raises(ValueError, match=r"genome\.fa\.gz is not a complete gzip .* Download it again"):
         load_dna("human_enhancers_cohn", genome=path, data_home=home)
 
 

@@ -22,15 +22,15 @@ def test_gue_tasks_load_in_full(real_data, name):
 
 @pytest.mark.real_data
 def test_the_audit_of_nontata_promoters_prints_its_leak(real_data):
-    with pytest.warns(UserWarning, match="27097 of 27097 train sequences are not here"):
+    with pytest.warns(UserWarning, match="27097 of 27097 train sequences are not available"):
         data = load_dna("Human_Nontata_Promoters", data_home=real_data, download=False)
     assert len(data) == 9034
-    assert "27097 of train are not here" in repr(data)
+    assert "27097 of train are not available" in repr(data)
     report = str(data.audit())
     assert "the split LEAKS" in report
     assert "lookup accuracy 99.6%" in report
     assert "negative 94.7%" in report
-    with pytest.raises(ValueError, match=r"no part 'train' here, only test\. All are rebuilt with genome=<path>"):
+    with pytest.raises(ValueError, match=r"no part 'train' available, only test\. To rebuild all, pass genome=<path>"):
         data.part("train")
 
 

@@ -259,7 +259,7 @@ def test_a_damaged_gzip_is_a_clear_error(register, home, damage):
     path.write_bytes(
         {"cut": packed[:middle], "cut in the header": packed[:5], "flipped": flipped, "no gzip": text}[damage]
     )
-    with pytest.raises(ChecksumError, match="cut short or damaged") as caught:
+    with pytest.raises(ChecksumError, match="truncated or damaged") as caught:
         load("AirPassengers", data_home=home)
     for part in (str(path), entry.checksum, "Delete the file and load again"):
         assert part in str(caught.value)
@@ -280,9 +280,9 @@ def test_a_transfer_cut_short_is_continued_where_it_broke(traffic, server, home,
 
 def test_a_part_left_by_an_earlier_process_is_continued(traffic, server, home):
     server.cuts = [100, 100, 100, 100]
-    with pytest.raises(OfflineError, match=f"broke off after 400 of {len(server.content)} bytes") as caught:
+    with pytest.raises(OfflineError, match=f"interrupted after 400 of {len(server.content)} bytes") as caught:
         load("traffic", data_home=home)
-    assert "continues there" in str(caught.value)
+    assert "continues from there" in str(caught.value)
     assert files(home) == ["traffic.txt.gz.part"]
     server.ranges.clear()
     load("traffic", data_home=home)
@@ -319,7 +319,7 @@ def test_a_corrupted_download_leaves_nothing_behind(traffic, server, home):
     server.content = server.content[:-1] + b"?"
     with pytest.raises(ChecksumError) as caught:
         load("traffic", data_home=home)
-    for part in (traffic.checksum, git_blob(server.content), traffic.url, "is deleted"):
+    for part in (traffic.checksum, git_blob(server.content), traffic.url, "is now deleted"):
         assert part in str(caught.value)
     assert files(home) == []
     assert len(server.ranges) == 1
@@ -383,7 +383,7 @@ def test_a_silent_server_is_given_up(traffic, server, home, monkeypatch):
 def test_the_advice_for_a_packed_csv_speaks_of_the_unpacked_bytes(server, register, home):
     server.status = 503
     register("weather", url=f"{server.url}/weather.csv.gz")
-    with pytest.raises(OfflineError, match="of the unpacked bytes") as caught:
+    with pytest.raises(OfflineError, match="of the decompressed bytes") as caught:
         load("weather", data_home=home)
     assert str(home / "ts" / "weather.csv.gz") in str(caught.value)
 

@@ -40,7 +40,7 @@ def test_the_audit_is_printed_and_returned(sigma, capsys):
 
 @pytest.mark.parametrize("name", ["ETTh1", "yeast", "gutenberg", "tf_0"])
 def test_a_genome_is_for_sets_that_are_cut_from_one(home, name):
-    with pytest.raises(ValueError, match="genome= serves the sets"):
+    with pytest.raises(ValueError, match="genome= is only for the sets"):
         load(name, genome="genome.fa", data_home=home)
 
 
@@ -55,14 +55,14 @@ def test_warnings_point_at_the_caller_through_either_door(home):
     folder.mkdir(parents=True)
     (folder / "test.csv").write_text("seq,label\nACGT,0\n")
     for loader in (load, titans_datasets.dna.load_dna):
-        with pytest.warns(UserWarning, match="are not here") as warned:
+        with pytest.warns(UserWarning, match="are not available") as warned:
             loader("human_enhancers_cohn", data_home=home, download=False)
         assert warned[0].filename == __file__
 
 
 @pytest.mark.real_data
 def test_every_kind_loads_from_the_data_home(real_data):
-    with pytest.warns(UserWarning, match="train sequences are not here"):
+    with pytest.warns(UserWarning, match="train sequences are not available"):
         data = load("human_nontata_promoters", data_home=real_data, download=False)
     assert "the split LEAKS" in str(data.audit(verbose=0))
     assert len(load("Core_TATA", data_home=real_data, download=False)) > 5000

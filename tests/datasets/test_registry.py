@@ -79,7 +79,9 @@ def test_list_datasets_names_those_of_one_kind(kind, names):
 
 
 def test_an_unknown_kind_is_answered_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"kind is one of 'ts', 'dna', 'genome', 'text', or None for all; got 'lm'"):
+    with pytest.raises(
+        ValueError, match=r"kind must be one of 'ts', 'dna', 'genome', 'text', or None for all; got 'lm'"
+    ):
         list_datasets("lm")
 
 
@@ -104,9 +106,9 @@ def test_gue_promoters_are_known_without_their_prefix():
 
 
 def test_a_set_of_another_kind_is_told_apart_from_an_unknown_name():
-    with pytest.raises(ValueError, match="'yeast' is a genome, no time-series set; those are ETTh1"):
+    with pytest.raises(ValueError, match="'yeast' is a genome, not a time-series set; known are ETTh1"):
         protocol_split("Yeast")
-    with pytest.raises(ValueError, match="'ETTh1' is a time-series set, no DNA set; those are tf_0"):
+    with pytest.raises(ValueError, match="'ETTh1' is a time-series set, not a DNA set; known are tf_0"):
         sequence_info("etth1")
 
 

@@ -51,7 +51,7 @@ def test_n_rows_moves_the_borders_of_ratio_sets_only():
     assert protocol_split("ETTh1", n_rows=14400) == protocol_split("ETTh1")
 
 
-@pytest.mark.parametrize(("name", "n_rows", "says"), [("ETTh1", 14399, "first 14400 rows"), ("ECL", 3, "too few")])
+@pytest.mark.parametrize(("name", "n_rows", "says"), [("ETTh1", 14399, "at least 14400 rows"), ("ECL", 3, "too few")])
 def test_too_few_rows_are_refused(name, n_rows, says):
     with pytest.raises(ValueError, match=says):
         protocol_split(name, n_rows=n_rows)
@@ -97,11 +97,11 @@ def test_window_count_is_the_number_of_windows_one_can_cut():
 
 
 def test_impossible_windows_are_refused_with_the_numbers():
-    with pytest.raises(ValueError, match="6 rows hold no window of input_size=4 and h=3; 7 are needed"):
+    with pytest.raises(ValueError, match="6 rows are too few for a window of input_size=4 and h=3; 7 are needed"):
         n_windows(6, 3, 4)
     with pytest.raises(ValueError, match="h=0"):
         n_windows(6, 0)
-    with pytest.raises(ValueError, match="only rows 0:100 lie before val"):
+    with pytest.raises(ValueError, match="only rows 0:100 precede val"):
         protocol_split("AirPassengers").rows("val", 101)
     with pytest.raises(ValueError, match="'train', 'val' or 'test', got 'valid'"):
         protocol_split("ETTh1").rows("valid", 96)

@@ -75,7 +75,7 @@ def test_a_gzip_serves_for_the_file_and_is_summed_unpacked(home, register):
     assert load_text("babi", data_home=home, download=False) == [{"part": part, "text": "1 Mary moved.\n"}]
     assert text_files("babi", data_home=home) == {part: packed}
     packed.write_bytes(gzip.compress(b"1 Mary stayed.\n"))
-    with pytest.raises(ChecksumError, match="unpacked bytes have the wrong checksum"):
+    with pytest.raises(ChecksumError, match="decompressed bytes have the wrong checksum"):
         load_text("babi", data_home=home)
 
 
@@ -94,23 +94,23 @@ def test_what_cannot_be_fetched_says_where_to_put_it(home, register, server):
     with pytest.raises(OfflineError, match="answered 404") as caught:
         load_text("tinyshakespeare", data_home=home)
     target = home / "lm" / "tinyshakespeare" / "input.txt"
-    for piece in (url, str(target), "a folder that holds lm/tinyshakespeare/input.txt"):
+    for piece in (url, str(target), "a folder that contains lm/tinyshakespeare/input.txt"):
         assert piece in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["gutenberg", "siqa", "wikitext2_raw"])
 def test_what_is_published_nowhere_is_not_looked_for_there(home, name):
     (file,) = info(name).files.values()
-    with pytest.raises(FileNotFoundError, match="it is published nowhere as one file") as caught:
+    with pytest.raises(FileNotFoundError, match="it is not published as a single file") as caught:
         load_text(name, data_home=home)
-    for piece in (str(home / file.place), file.checksum, f"a folder that holds {file.place}"):
+    for piece in (str(home / file.place), file.checksum, f"a folder that contains {file.place}"):
         assert piece in str(caught.value)
     assert "download=True" not in str(caught.value)
     assert not home.exists()
 
 
 def test_a_name_of_another_kind_is_refused():
-    with pytest.raises(ValueError, match="'ETTh1' is a time-series set, no text set"):
+    with pytest.raises(ValueError, match="'ETTh1' is a time-series set, not a text set"):
         load_text("ETTh1")
     with pytest.raises(ValueError, match=r"Unknown text set 'gutenburg'.*Did you mean 'gutenberg'"):
         load_text("gutenburg")

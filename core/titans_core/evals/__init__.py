@@ -1,6 +1,6 @@
 """Long-context evaluations: recall of pairs (MQAR), a needle in a haystack (S-NIAH), facts in a book (BABILong).
 
-Each is a module of free functions that makes seeded samples and scores answers; :func:`evaluate` puts a model between.
+Each module has functions that create seeded samples and score answers. :func:`evaluate` runs a model on the samples.
 """
 
 from importlib import import_module

@@ -4,8 +4,8 @@
     2 John went to the hallway.
     3 Where is Mary? <tab>bathroom<tab>1
 
-A line is a number, a space and a fact, or a question with its answer and the numbers of the lines that support it. A
-number 1 begins a new story.
+A line is a number, a space and a fact, or a question with its answer and the numbers of the supporting lines. Number 1
+starts a new story.
 
 Source: Weston et al. 2015, "Towards AI-complete question answering" (arXiv:1502.05698).
 """
@@ -18,12 +18,13 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Story:
-    """One question, and all that was told before it.
+    """A question with all facts before it.
 
     Attributes:
-        facts: sentences in their order, without earlier questions.
+        facts: sentences in order, without earlier questions.
+        question: the question.
         answer: one word in tasks 1 to 5.
-        support: 0-based places in ``facts`` of those that the answer follows from.
+        support: 0-based indices in ``facts`` of the facts that the answer follows from.
     """
 
     facts: tuple[str, ...]
@@ -33,10 +34,10 @@ class Story:
 
 
 def read_task(path: str | Path) -> list[Story]:
-    """The stories of a task file, one for each question, in the order of the file. ``.gz`` is unpacked.
+    """Read the stories of a task file, one per question, in file order. ``.gz`` files are decompressed.
 
     Raises:
-        ValueError: for a line that is not as above, with file and line number, or a file without a question.
+        ValueError: if a line does not have this format (the message has file and line), or there is no question.
     """
     path = Path(path)
     data = path.read_bytes()
@@ -44,19 +45,19 @@ def read_task(path: str | Path) -> list[Story]:
     stories = list(_stories(text.splitlines(), path))
     if not stories:
         raise ValueError(
-            f"{path} holds no question: a question line is 'number question<tab>answer<tab>supporting lines'."
+            f"{path} contains no question: a question line is 'number question<tab>answer<tab>supporting lines'."
         )
     return stories
 
 
 def labels(stories: Iterable[Story]) -> frozenset[str]:
-    """Everything that is an answer in some story: what :func:`titans_core.evals.babilong.score` looks for."""
+    """All answers that occur in the stories, as needed by :func:`titans_core.evals.babilong.score`."""
     return frozenset(story.answer for story in stories)
 
 
 def _stories(lines: Iterable[str], path: Path) -> Iterator[Story]:
     facts: list[str] = []
-    places: dict[int, int] = {}  # the number of a fact's line -> its place in `facts`
+    places: dict[int, int] = {}  # line number of a fact -> its index in `facts`
     number = 0
     for at, line in enumerate(lines, start=1):
         came = f"{path}, line {at}: got {line!r}, expected"

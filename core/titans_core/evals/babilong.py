@@ -1,13 +1,13 @@
-"""bAbI's facts at random places between the sentences of a book: BABILong.
+"""bAbI facts at random places between the sentences of a book: BABILong.
 
     stories = babi.read_task("qa1_single-supporting-fact_test.txt")
     asked = babilong.samples(stories, 4096, encode, background=book)
     babilong.score(said, asked[0].answer, babi.labels(stories), asked[0].story.question)
 
-Source: Kuratov et al. 2024, BABILong (arXiv:2406.10149): facts keep their order, each place between two sentences is as
-likely as another, the score is that of its fine-tuned models. What differs: background is whole sentences, so a
-sample may be shorter than its length by less than one; question and answer count within the length; the prompt is
-plain, without instructions or examples, for models trained on it.
+Source: Kuratov et al. 2024, BABILong (arXiv:2406.10149). As there, facts keep their order, every place between two
+sentences is equally likely, and scoring is that of its fine-tuned models. Differences: the background consists of whole
+sentences, so a sample may be up to one sentence shorter than its length; question and answer count towards the length;
+the prompt has no instructions or examples, because it is meant for models trained on it.
 """
 
 import re
@@ -19,7 +19,7 @@ import numpy as np
 from titans_core.evals.babi import Story
 from titans_core.evals.haystack import Encode, Haystack, most_that_fit, sentences
 
-# Shorter ones are headings and exclamations, which would tell a fact from its background by length alone.
+# Shorter sentences are headings and exclamations, which would differ from the background by length alone.
 MIN_WORDS = 5
 
 
@@ -28,9 +28,9 @@ class Sample:
     """A story in its background.
 
     Attributes:
-        story: what is asked and told; ``story.facts`` stand in the prompt in this order.
+        story: facts, question and answer. The prompt contains ``story.facts`` in order.
         prompt: context, question, and "Answer:".
-        length: tokens of :attr:`text`.
+        length: number of tokens of :attr:`text`.
     """
 
     story: Story
@@ -43,7 +43,7 @@ class Sample:
 
     @property
     def text(self) -> str:
-        """Prompt, a space and the answer: what a model can be trained on."""
+        """Prompt, a space and the answer, for training."""
         return f"{self.prompt} {self.answer}"
 
 
@@ -55,28 +55,30 @@ def samples(
     background: str = "",
     seed: int = 0,
 ) -> list[Sample]:
-    """One sample for each story, in their order, of at most ``length`` tokens; one more sentence would not fit.
+    """Create one sample per story, in order, with as many sentences as fit in ``length`` tokens.
 
-    Background begins at a random sentence of the book, and goes round at its end. Sample i depends on the seed, i and
-    its story alone.
+    The background starts at a random sentence of the book and wraps around at its end. Sample i depends only on the
+    seed, i and its story.
 
     Args:
-        stories: of :func:`titans_core.evals.babi.read_task`.
-        length: tokens as ``encode`` counts them on the whole text of a sample, answer included. None is the story
-            without background, however long. Of several, each sample draws one: a stage of :func:`curriculum`.
-        encode: text to token ids; ``str.encode`` for bytes.
-        background: the text of a book; sentences of fewer than 5 words are left out.
+        stories: stories from :func:`titans_core.evals.babi.read_task`.
+        length: maximum number of tokens of a sample, counted by ``encode`` on its whole text, including the answer.
+            None: the story without background. If several are given, each sample draws one, as in a stage of
+                :func:`curriculum`.
+        encode: function from text to token ids; ``str.encode`` for bytes.
+        background: text of a book. Sentences of fewer than 5 words are skipped.
+        seed: seed of the samples.
 
     Raises:
-        ValueError: for a story that alone is longer than its length, or a length without background.
+        ValueError: if a story alone is longer than its length, or a length is given without background.
     """
     lengths = [length] if length is None or isinstance(length, int) else list(length)
     if not lengths:
-        raise ValueError("length is an empty sequence: give at least one, or None for no background.")
+        raise ValueError("length is an empty sequence: pass at least one length, or None for no background.")
     pieces = sentences(background, MIN_WORDS)
     if not pieces and any(limit is not None for limit in lengths):
         raise ValueError(
-            f"background has no sentence of at least {MIN_WORDS} words, and length is {length}. Give the text of a "
+            f"background has no sentence of at least {MIN_WORDS} words, but length is {length}. Pass the text of a "
             "book, or length=None for the stories alone."
         )
     haystack = Haystack([[piece] for piece in pieces], " ", encode)
@@ -93,10 +95,10 @@ def samples(
 
 
 def curriculum(longest: int, shortest: int) -> list[list[int | None]]:
-    """The lengths to mix at each stage of training: no background first, then one length more at each, doubled.
+    """Lengths to mix at each stage of training: first no background, then one more length per stage, each doubled.
 
-    ``curriculum(2000, 500)`` is ``[[None], [None, 500], [None, 500, 1000], [None, 500, 1000, 2000]]``. Stages that keep
-    what came before are the paper's; doubling, and beginning with the stories alone, is ours.
+    ``curriculum(2000, 500)`` is ``[[None], [None, 500], [None, 500, 1000], [None, 500, 1000, 2000]]``. Keeping earlier
+    lengths is the paper's method; doubling, and starting without background, is ours.
     """
     if not 1 <= shortest <= longest:
         raise ValueError(f"shortest must be at least 1 and at most longest, got {shortest} and {longest}.")
@@ -112,25 +114,28 @@ def curriculum(longest: int, shortest: int) -> list[list[int | None]]:
 
 
 def score(prediction: str, answer: str, labels: Iterable[str], question: str = "") -> float:
-    """1 where the prediction's first sentence names the answer and no other label, else 0; case does not matter.
+    """1 if the prediction's first sentence contains the answer and no other label, else 0. Case is ignored.
 
-    Labels that the question names do not count: a sentence may repeat the question, and bAbI never asks for what
-    its question names. A label is looked for as a whole word.
+    Labels in the question do not count, because a sentence may repeat the question, and bAbI never asks for something
+    that its question names. Labels are matched as whole words.
 
     Args:
-        labels: all answers of the task, of :func:`titans_core.evals.babi.labels`.
-        question: of the story; without it, a label of the question in the prediction counts as a second answer.
+        prediction: the model's continuation.
+        answer: the correct answer.
+        labels: all answers of the task, from :func:`titans_core.evals.babi.labels`.
+        question: question of the story. Without it, a label of the question in the prediction counts as a second
+            answer.
 
     Raises:
-        ValueError: where no prediction could be right: the answer is not a label, or the question names it.
+        ValueError: if no prediction could be correct: the answer is not a label, or the question contains it.
     """
     words = {label.casefold() for label in labels}
     target = answer.casefold()
     if target not in words:
-        raise ValueError(f"answer {answer!r} is none of the labels {sorted(words)}: give the labels of its task.")
+        raise ValueError(f"answer {answer!r} is not one of the labels {sorted(words)}: pass the labels of its task.")
     asked = _named(words, question)
     if target in asked:
-        raise ValueError(f"the question {question!r} names the answer {answer!r}: give the question of this answer.")
+        raise ValueError(f"the question {question!r} contains the answer {answer!r}: pass the question of this answer.")
     first, _, _ = prediction.partition(".")
     return float(_named(words, first) - asked == {target})
 
@@ -140,7 +145,7 @@ def _named(words: Iterable[str], text: str) -> set[str]:
 
 
 def _prompt(story: Story, pieces: Sequence[str], places: Sequence[int]) -> str:
-    """Fact j stands before piece ``places[j]``; places do not fall."""
+    """Build the prompt: fact j precedes piece ``places[j]``; places are in ascending order."""
     context: list[str] = []
     done = 0
     for fact, place in zip(story.facts, places, strict=True):
@@ -163,8 +168,8 @@ def _sample(rng: np.random.Generator, i: int, story: Story, haystack: Haystack, 
     bare = len(encode(whole(0)))
     if bare > length:
         raise ValueError(
-            f"story {i} takes {bare} tokens with its {len(story.facts)} facts, question and answer, and length is "
-            f"{length}. Give a greater length, or only stories with fewer facts."
+            f"story {i} takes {bare} tokens with its {len(story.facts)} facts, question and answer, but length is "
+            f"{length}. Use a greater length, or only stories with fewer facts."
         )
     k, total = most_that_fit(whole, bare, tokens, length, encode)
     return Sample(story, prompt(k), total)

@@ -23,7 +23,7 @@ __all__ = ["TABLE_1", "TASKS", "evaluate_harness", "table_1"]
 TASKS = Path(__file__).parent / "tasks"
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
-# the columns of Table 1: task and metric
+# columns of Table 1: task and metric
 TABLE_1 = {
     "wiki_ppl": ("titans_wikitext", "word_perplexity"),
     "lambada_ppl": ("titans_lambada_openai", "perplexity"),
@@ -50,33 +50,34 @@ def evaluate_harness(
     add_bos_token: bool = False,
     bootstrap_iters: int = 1000,
 ) -> dict[str, Any]:
-    """Run tasks through the harness's own adapter for ``transformers``.
+    """Run tasks with the harness's own adapter for ``transformers``.
 
     Args:
-        model: a folder that ``save_pretrained`` wrote, loaded to a GPU where there is one; or a
-            :class:`~titans_core.TitansLM` or any causal language model of ``transformers``, which stays where it is
-            and comes back in the mode it had.
-        tasks: names, as the files in ``tasks`` have them; None: all of Table 1.
-        data: folder with ``commonsense`` and ``wikitext2`` in it; None: ``$TITANS_DATA_HOME/lm``, or where that is not
-            set ``~/.cache/titans_datasets/lm``.
-        limit: only so many examples of each task, the first.
-        tokenizer: what :func:`titans_core.huggingface.hf_tokenizer` takes ("bytes", a ``.model`` file, a folder), or a
-            tokenizer of ``transformers``; None: that in the model's folder.
-        batch_size: texts at a time. Scores do not depend on it.
-        max_length: tokens that the model sees at once: longer contexts lose their beginning, and WikiText is read in
-            windows of it. 4096 is the paper's training length.
-        add_bos_token: begin each text with bos. This library's pretraining writes no bos, and ends documents with eos:
-            False reads a text as it is, and predicts the first token of one without context from eos.
-        bootstrap_iters: resamples for the standard error of a perplexity; 0: no standard errors at all.
+        model: a folder written by ``save_pretrained``, which is loaded to a GPU if there is one; or a
+            :class:`~titans_core.TitansLM` or causal language model of ``transformers``. A model object stays on its
+            device, and its training mode is restored.
+        tasks: names of the files in ``tasks``. None: all of Table 1.
+        data: folder that contains ``commonsense`` and ``wikitext2``. None: ``$TITANS_DATA_HOME/lm``, or if that is not
+            set, ``titans_datasets/lm`` in the user's cache (``$XDG_CACHE_HOME`` or ``~/.cache``).
+        limit: maximum number of examples per task; the first ones are used.
+        tokenizer: a spec for :func:`titans_core.huggingface.hf_tokenizer` ("bytes", a ``.model`` file, a folder), or a
+            tokenizer of ``transformers``. None: the one in the model's folder.
+        batch_size: number of texts per batch. Scores do not depend on it.
+        max_length: maximum number of tokens in the context. Longer contexts are cut at the beginning, and WikiText is
+            read in windows of this length. 4096 is the paper's training length.
+        add_bos_token: start each text with the begin token. This library's pretraining writes no begin token and ends
+            documents with the end token. False reads a text unchanged and predicts its first token, if it has no
+            context, from the end token.
+        bootstrap_iters: number of resamples for the standard error of a perplexity. 0: no standard errors at all.
 
     Returns:
-        ``results`` by task, with ``versions``, ``n-samples`` and more as the harness reports them, and under
-        ``config`` what was evaluated.
+        ``results`` by task, with ``versions``, ``n-samples`` and other entries of the harness's report, and the
+        evaluation settings under ``config``.
 
     Raises:
-        ValueError: an unknown task, a number below 1, or a tokenizer with more tokens than the model.
-        FileNotFoundError: no such file of data, or no tokenizer.
-        ImportError: a package is missing; the message names the command to install it.
+        ValueError: if a task is unknown, a number is below 1, or the tokenizer has more tokens than the model.
+        FileNotFoundError: if a data file or the tokenizer is missing.
+        ImportError: if a package is missing; the message has the install command.
     """
     names = _names(tasks)
     for name, number in (("limit", limit), ("batch_size", batch_size), ("max_length", max_length)):
@@ -93,8 +94,8 @@ def evaluate_harness(
     coder = _tokenizer(tokenizer, loaded.name_or_path)
     if len(coder) > loaded.config.vocab_size:
         raise ValueError(
-            f"the tokenizer has {len(coder)} tokens and the model {loaded.config.vocab_size}: give the one that the "
-            "model was trained with."
+            f"the tokenizer has {len(coder)} tokens, but the model only {loaded.config.vocab_size}: use the tokenizer "
+            "that the model was trained with."
         )
     manager = TaskManager(
         include_path=TASKS, include_defaults=False, metadata={"data": str(data)} if data is not None else None
@@ -118,7 +119,7 @@ def evaluate_harness(
         )
     finally:
         loaded.train(was_training)
-    # what is left out holds functions and paths of this machine
+    # the omitted entries hold functions and local paths
     about = {name: value for name, value in results.items() if name not in ("configs", "samples")}
     about["config"] = {
         "parameters": loaded.num_parameters(),
@@ -133,8 +134,10 @@ def evaluate_harness(
 
 
 def table_1(results: Mapping[str, Any]) -> dict[str, float]:
-    """The columns of Table 1 that :func:`evaluate_harness` found: perplexities, and accuracies in percent; with all
-    eight tasks also ``avg``, their mean."""
+    """Columns of Table 1 found by :func:`evaluate_harness`: perplexities, and accuracies in percent.
+
+    With all eight accuracy tasks, also ``avg``, their mean.
+    """
     found = {}
     for column, (task, metric) in TABLE_1.items():
         if task in results["results"]:
@@ -159,12 +162,12 @@ def _load(folder: str | Path, dtype: str = "auto", device: str = "auto") -> Any:
     from titans_core.huggingface import AutoModelForCausalLM
 
     if not Path(folder).is_dir():
-        raise FileNotFoundError(f"{folder} is no folder: give one that save_pretrained wrote.")
+        raise FileNotFoundError(f"{folder} is not a folder: pass a folder written by save_pretrained.")
     if (Path(folder) / "model.json").is_file() and not (Path(folder) / "config.json").is_file():
         raise ValueError(
-            f"{folder} holds a model as TitansLM.save and pretraining leave it. For the harness write it as "
-            "transformers does: TitansForCausalLM.from_titans(TitansLM.load(folder)).save_pretrained(other), and its "
-            'tokenizer beside it: hf_tokenizer("bytes").save_pretrained(other).'
+            f"{folder} holds a model in the format of TitansLM.save, but the harness needs that of transformers. "
+            "Convert it with TitansForCausalLM.from_titans(TitansLM.load(folder)).save_pretrained(other), and save its "
+            'tokenizer there too: hf_tokenizer("bytes").save_pretrained(other).'
         )
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -173,7 +176,7 @@ def _load(folder: str | Path, dtype: str = "auto", device: str = "auto") -> Any:
 
 
 def _wrapped(model: str | Path | nn.Module) -> Any:
-    """The model as ``transformers`` wants it."""
+    """Load or wrap the model as a ``transformers`` model."""
     from titans_core.huggingface import TitansForCausalLM
 
     if isinstance(model, (str, Path)):
@@ -186,33 +189,33 @@ def _tokenizer(tokenizer: Any, folder: str) -> Any:
 
     if tokenizer is None:
         if not folder or not (Path(folder) / "tokenizer_config.json").exists():
-            raise FileNotFoundError("the model came with no tokenizer: give 'bytes', a .model file, or a folder.")
+            raise FileNotFoundError("the model has no tokenizer: set tokenizer to 'bytes', a .model file or a folder.")
         tokenizer = folder
     return hf_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m titans_core.evals.harness", description=__doc__)
-    parser.add_argument("--model", required=True, help="folder that save_pretrained wrote")
-    parser.add_argument("--tasks", nargs="+", metavar="TASK", help=f"of {', '.join(_names(None))}; default: all")
-    parser.add_argument("--tokenizer", help='"bytes", a .model file or a folder; default: that in the model\'s folder')
-    parser.add_argument("--data", help="folder with commonsense and wikitext2 in it; default: lm of the data home")
-    parser.add_argument("--limit", type=int, help="only so many examples of each task")
+    parser.add_argument("--model", required=True, help="folder written by save_pretrained")
+    parser.add_argument("--tasks", nargs="+", metavar="TASK", help=f"any of {', '.join(_names(None))}; default: all")
+    parser.add_argument("--tokenizer", help='"bytes", a .model file or a folder; default: the model\'s own')
+    parser.add_argument("--data", help="folder with commonsense and wikitext2; default: lm in the data home")
+    parser.add_argument("--limit", type=int, help="maximum number of examples per task")
     parser.add_argument("--batch-size", type=int, default=1)
-    parser.add_argument("--max-length", type=int, default=4096, help="tokens that the model sees at once")
-    parser.add_argument("--add-bos-token", action="store_true", help="begin each text with bos")
+    parser.add_argument("--max-length", type=int, default=4096, help="maximum context in tokens")
+    parser.add_argument("--add-bos-token", action="store_true", help="start each text with the begin token")
     parser.add_argument("--dtype", default="auto", help=f"{', '.join(DTYPES[1:])}; default: as saved")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, ...; default: a GPU where there is one")
-    parser.add_argument("--out", type=Path, help="JSON file to write the results to")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, ...; default: a GPU if available")
+    parser.add_argument("--out", type=Path, help="JSON file for the results")
     given = parser.parse_args(arguments)
     if given.dtype not in DTYPES:
         raise ValueError(f"--dtype must be one of {DTYPES}, got {given.dtype!r}.")
-    if given.out is not None:  # before hours of evaluation
+    if given.out is not None:  # check before hours of evaluation
         given.out.parent.mkdir(parents=True, exist_ok=True)
         if given.out.is_dir():
-            raise ValueError(f"--out {given.out} is a folder: name a file.")
-    _names(given.tasks)  # before the model is loaded
+            raise ValueError(f"--out {given.out} is a folder: set it to a file.")
+    _names(given.tasks)  # check before loading the model
     results = evaluate_harness(
         _load(given.model, given.dtype, given.device),
         given.tasks,

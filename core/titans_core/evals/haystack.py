@@ -1,4 +1,4 @@
-"""Text that fills a context: cut in pieces, counted once, and as many as fit."""
+"""Text that fills a context: split into pieces, counted once, with as many pieces as fit."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Text to token ids; `str.encode` counts bytes.
+# Function from text to token ids; `str.encode` counts bytes.
 Encode = Callable[[str], Sequence[int]]
 
 _PARAGRAPH = re.compile(r"\n\s*\n")
@@ -18,10 +18,11 @@ _SENTENCE = re.compile(
 
 
 def sentences(text: str, min_words: int = 1) -> list[str]:
-    """The sentences of a text in their order, white space made single; a paragraph's end is a sentence's end.
+    """Split a text into sentences, in order, with single spaces. The end of a paragraph ends a sentence.
 
-    Rules, no model: a stop, perhaps a closing quote, a space, and a capital or digit; not after Mr., Mrs., Ms., Dr.,
-    St. Sentences of fewer than ``min_words`` words (headings, mostly) are left out.
+    A sentence ends at a full stop, exclamation or question mark, optionally with a closing quote or bracket, if a space
+    and a capital or digit follow; not after Mr., Mrs., Ms., Dr. or St. Sentences of fewer than ``min_words`` words
+    (mostly headings) are skipped.
     """
     found = []
     for paragraph in _PARAGRAPH.split(text):
@@ -32,7 +33,7 @@ def sentences(text: str, min_words: int = 1) -> list[str]:
 
 
 class Window(NamedTuple):
-    """A stretch of haystack: ``pieces``, the tokens of each, and the places in ``pieces`` where a sentence begins."""
+    """A stretch of haystack: ``pieces``, their token counts, and the indices in ``pieces`` at which sentences start."""
 
     pieces: list[str]
     tokens: list[int]
@@ -40,12 +41,12 @@ class Window(NamedTuple):
 
 
 class Haystack:
-    """Sentences in pieces that are added one by one; each different piece is counted once, when first needed.
+    """Sentences made of pieces. Each distinct piece is tokenised once, when first needed.
 
     Args:
-        sentences: at least one, of at least one piece each. After the last comes the first: a haystack has no end.
-        joint: what stands between two pieces.
-        encode: text to token ids.
+        sentences: at least one, each of at least one piece. The first follows the last, so a haystack has no end.
+        joint: separator between two pieces.
+        encode: function from text to token ids.
     """
 
     def __init__(self, sentences: Sequence[Sequence[str]], joint: str, encode: Encode) -> None:
@@ -53,11 +54,11 @@ class Haystack:
         self.joint = joint
         self._encode = encode
         self._tokens: dict[str, int] = {}
-        # counted behind a full stop: tokens that open any text (a begin mark, SentencePiece's space) cancel
+        # pieces are counted after a full stop, so that tokens added to every text (begin token, space) cancel out
         self._opening = len(encode("."))
 
     def window(self, start: int, tokens: int) -> Window:
-        """Sentences from number ``start`` on, until together they have more than ``tokens``."""
+        """Sentences from index ``start`` on, until they have more than ``tokens`` tokens in total."""
         window, total = Window([], [], []), 0
         while total <= tokens:
             window.begins.append(len(window.pieces))
@@ -78,15 +79,17 @@ class Haystack:
 def most_that_fit(
     build: Callable[[int], str], bare: int, counts: Sequence[int], limit: int, encode: Encode
 ) -> tuple[int, int]:
-    """How many pieces a text can hold within ``limit`` tokens, and the tokens it then has.
+    """How many pieces fit within ``limit`` tokens, and the number of tokens of the resulting text.
 
-    The counts of the pieces say where to look; the whole text is encoded to be sure, and where tokens run across
-    pieces the search goes on from what was measured. Two or three whole texts are encoded at most, as a rule one.
+    The counts of the pieces give a first guess. The whole text is then encoded to check it. If tokens span pieces, the
+    search continues from the measured length. At most two or three whole texts are encoded, usually one.
 
     Args:
-        build: the text with its first k pieces.
-        bare: the tokens of ``build(0)``, at most ``limit``.
-        counts: tokens of each piece, about.
+        build: returns the text with its first k pieces.
+        bare: number of tokens of ``build(0)``, at most ``limit``.
+        counts: approximate number of tokens of each piece.
+        limit: maximum number of tokens.
+        encode: function from text to token ids.
     """
     totals = np.concatenate(([0], np.cumsum(counts)))
 

@@ -1,12 +1,12 @@
-"""Multi-query associative recall: a list of pairs, then keys asked again after gaps of many lengths.
+"""Multi-query associative recall: a list of key-value pairs, then each key queried once after gaps of many lengths.
 
     inputs   k1 v1 k2 v2 k3 v3  .  . k2  . k1  .  .  . k3  .
     labels    .  .  .  .  .  .  .  . v2  . v1  .  .  . v3  .
 
 Source: Arora et al. 2023, "Zoology" (arXiv:2312.04927), section 4 and its synthetic data. As there, keys and values
-come from the two halves of the vocabulary, each drawn without replacement, each key is asked once, and the slots (of
-two tokens) to ask in are drawn without replacement, the s-th with weight ``s ** (gap_power - 1)``. Unlike there, random
-filler never shows a key of its own sequence, so that nothing but its value follows a key before it is asked.
+come from the two halves of the vocabulary, each drawn without replacement; each key is queried once; and the slots (of
+two tokens) for queries are drawn without replacement, the s-th with weight ``s ** (gap_power - 1)``. Unlike there,
+random filler never contains a key of its own sequence, so before its query a key is only ever followed by its value.
 """
 
 import numpy as np
@@ -27,27 +27,27 @@ def examples(
     random_filler: bool = True,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Sequences and what is to be recalled in them.
+    """Create sequences and their recall targets.
 
     Args:
-        num_examples: sequences, N.
-        length: tokens per sequence, T; at least ``4 * num_pairs`` (a pair, and a slot of two tokens to ask it in).
-        num_pairs: pairs per sequence; at most ``vocab_size // 2 - 1``, the number of keys there are.
+        num_examples: number of sequences, N.
+        length: tokens per sequence, T; at least ``4 * num_pairs`` (a pair, and a slot of two tokens for its query).
+        num_pairs: pairs per sequence; at most ``vocab_size // 2 - 1``, the number of keys.
         vocab_size: keys are ``1 .. vocab_size // 2 - 1``, values ``vocab_size // 2 .. vocab_size - 1``; 0 is blank.
-        gap_power: exponent a of the weight ``s ** (a - 1)`` of the s-th slot after the pairs: near 0 most are asked
-            soon, 1 is uniform. 0.01 in Zoology.
-        random_filler: fill what is neither pair nor query with random tokens other than the keys of the sequence; False
-            leaves blanks, as in Zoology's Figure 2.
+        gap_power: exponent a of the weight ``s ** (a - 1)`` of the s-th slot after the pairs. Near 0, most queries come
+            early; 1 is uniform. 0.01 in Zoology.
+        random_filler: fill all other positions with random tokens that are not keys of the sequence. False leaves
+            blanks, as in Zoology's Figure 2.
         seed: the same seed and arguments give the same examples.
 
     Returns:
-        inputs ``[N, T]`` int64, and labels ``[N, T]`` int64: ``labels[:, t]`` is the token that should follow
-        ``inputs[:, t]`` where that is a key asked again, and -100 elsewhere. Labels are shifted already:
+        inputs ``[N, T]`` and labels ``[N, T]``, both int64. ``labels[:, t]`` is the token that should follow
+        ``inputs[:, t]`` if that is a query, and -100 elsewhere. Labels are already shifted:
         ``cross_entropy(logits.flatten(0, 1), labels.flatten())`` compares the output at t with the label at t. The
         value itself is not shown after the query.
 
     Raises:
-        ValueError: for sizes that do not fit together.
+        ValueError: if the sizes do not fit together.
     """
     _check(num_examples, length, num_pairs, vocab_size, gap_power)
     rng = np.random.default_rng(seed)
@@ -69,10 +69,10 @@ def examples(
 
 
 def recall(logits: Tensor, labels: Tensor) -> float:
-    """The fraction of queries whose most likely next token is the value: logits ``[N, T, V]``, labels ``[N, T]``.
+    """Fraction of queries whose most likely next token is the value, for logits ``[N, T, V]`` and labels ``[N, T]``.
 
     Raises:
-        ValueError: for shapes that do not belong together, or labels without a query.
+        ValueError: if the shapes do not match, or the labels contain no query.
     """
     if logits.ndim != labels.ndim + 1 or logits.shape[:-1] != labels.shape:
         raise ValueError(
@@ -80,7 +80,7 @@ def recall(logits: Tensor, labels: Tensor) -> float:
         )
     asked = labels != IGNORE
     if not asked.any():
-        raise ValueError(f"labels hold no query: all are {IGNORE}. Give the labels that examples() returned.")
+        raise ValueError(f"labels contain no query: all are {IGNORE}. Pass the labels returned by examples().")
     return (logits[asked].argmax(-1) == labels[asked]).double().mean().item()
 
 
@@ -90,20 +90,20 @@ def _check(num_examples: int, length: int, num_pairs: int, vocab_size: int, gap_
             raise ValueError(f"{name} must be at least 1, got {value}.")
     if length < 4 * num_pairs:
         raise ValueError(
-            f"length must be at least 4 * num_pairs = {4 * num_pairs} to show each pair and ask each key, got "
-            f"{length}. Give longer sequences or fewer pairs."
+            f"length must be at least 4 * num_pairs = {4 * num_pairs} to show each pair and query each key, got "
+            f"{length}. Use longer sequences or fewer pairs."
         )
     if vocab_size // 2 - 1 < num_pairs:
         raise ValueError(
             f"vocab_size must be at least {2 * num_pairs + 2} for {num_pairs} distinct keys (1 .. vocab_size // 2 - "
-            f"1), got {vocab_size}. Give a larger vocabulary or fewer pairs."
+            f"1), got {vocab_size}. Use a larger vocabulary or fewer pairs."
         )
     if not gap_power > 0:
         raise ValueError(f"gap_power must be above 0 (1 is uniform, 0.01 in Zoology), got {gap_power}.")
 
 
 def _distinct(rng: np.random.Generator, rows: int, count: int, below: int) -> np.ndarray:
-    """``[rows, count]`` numbers under ``below``, without replacement in each row, in random order (Floyd's way)."""
+    """``[rows, count]`` integers below ``below``, without replacement per row, in random order (Floyd's algorithm)."""
     chosen = np.empty((rows, count), dtype=np.int64)
     for i, last in enumerate(range(below - count, below)):
         new = rng.integers(0, last + 1, size=rows)
@@ -113,16 +113,16 @@ def _distinct(rng: np.random.Generator, rows: int, count: int, below: int) -> np
 
 
 def _slots(rng: np.random.Generator, rows: int, count: int, slots: int, power: float) -> np.ndarray:
-    """``[rows, count]`` distinct slots; the largest of log weight plus Gumbel noise are a draw without replacement."""
+    """``[rows, count]`` distinct slots. The largest of log weight plus Gumbel noise are a draw without replacement."""
     noisy = (power - 1) * np.log(np.arange(1, slots + 1)) + rng.gumbel(size=(rows, slots))
     return np.argsort(-noisy, axis=1)[:, :count]
 
 
 def _others(rng: np.random.Generator, keys: np.ndarray, count: int, vocab_size: int) -> np.ndarray:
-    """``[rows, count]`` random tokens, in no row one of its keys.
+    """``[rows, count]`` random tokens; no row contains one of its keys.
 
-    Token r of those left over is token r plus the number of keys under it: those whose value less their rank is at
-    most r. All rows are searched at once by shifting each to a range of its own.
+    The r-th token that is not a key is r plus the number of keys below it, that is, of keys whose value minus rank is
+    at most r. All rows are searched at once, each shifted to its own range.
     """
     rows, num_keys = keys.shape
     own = np.arange(rows)[:, None]

@@ -1,4 +1,4 @@
-"""What stands around a haystack and is hidden in it: RULER's words, and shorter ones of ours."""
+"""Texts around a haystack and the needle hidden in it: RULER's template, and a shorter one of ours."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ NOISE = ("The grass is green.", "The sky is blue.", "The sun is yellow.", "Here 
 
 @dataclass(frozen=True)
 class Template:
-    """The words of a task; ``{kind}``, ``{key}`` and, in the needle, ``{value}`` are filled in.
+    """The texts of a task. ``{kind}``, ``{key}`` and, in the needle, ``{value}`` are filled in.
 
     Attributes:
-        head: before the haystack.
+        head: text before the haystack.
         needle: the sentence that hides the value.
-        tail: after the haystack: the question, and the beginning of the answer.
-        noise: the pieces between which a needle may stand in noise, said again and again.
-        joint: what stands between two pieces of noise.
+        tail: text after the haystack: the question, and the beginning of the answer.
+        noise: pieces of noise, which are repeated; a needle can stand between any two.
+        joint: separator between two pieces of noise.
     """
 
     head: str
@@ -32,7 +32,7 @@ class Template:
         )
 
 
-# RULER's, in the singular that it turns its plural template into when there is one needle.
+# RULER's template, in the singular form that it uses for one needle.
 RULER = Template(
     head="A special magic {kind} is hidden within the following text. Make sure to memorize it. "
     "I will quiz you about the {kind} afterwards.\n",
@@ -43,5 +43,5 @@ RULER = Template(
     joint="\n",
 )
 
-# Ours, not RULER's: with needle and answer some 120 bytes, where RULER's take some 350; for models of bytes at 256.
+# Ours, not RULER's: about 120 bytes with needle and answer instead of 350, for byte models with a context of 256.
 SHORT = Template(head="", needle=RULER.needle, tail="\nThe special magic {kind} for {key} is:", noise=NOISE, joint=" ")

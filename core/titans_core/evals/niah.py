@@ -6,9 +6,9 @@
     niah_single_3    W       essays     uuid     samples(500, length, encode, text=book, value="uuid")
 
 Source: Hsieh et al. 2024, RULER (arXiv:2404.06654): its templates, noise, forty depths and score. As there, essays are
-cut at a word, and a needle stands between sentences, or between lines of noise. What differs: essays are the text
-given, begun at a random sentence; noise too has its needle at one of the forty depths; words come from a list of ours;
-the answer's own tokens count within the length, where RULER sets 128 aside (for that, give ``length - 128``).
+cut at a word, and a needle stands between sentences, or between lines of noise. Differences: the essays are the given
+text, from a random sentence on; needles in noise also use the forty depths; the word list is ours; and the answer's own
+tokens count towards the length, where RULER reserves 128 (to match that, pass ``length - 128``).
 """
 
 from bisect import bisect_left
@@ -32,13 +32,13 @@ _ATTEMPTS = 100
 
 @dataclass(frozen=True)
 class Sample:
-    """What is asked, and what should be said.
+    """A prompt and its expected answer.
 
     Attributes:
-        prompt: up to where the answer begins.
-        answers: the values asked for: one.
-        depth: of the needle: the percent of the haystack's sentences (RULER's noise: lines) that stand before it.
-        length: tokens of :attr:`text`.
+        prompt: text up to the start of the answer.
+        answers: the expected values: one.
+        depth: depth of the needle: the percentage of the haystack's sentences (RULER's noise: lines) before it.
+        length: number of tokens of :attr:`text`.
     """
 
     prompt: str
@@ -48,7 +48,7 @@ class Sample:
 
     @property
     def text(self) -> str:
-        """Prompt, a space and the answer: what a model can be trained on."""
+        """Prompt, a space and the answer, for training."""
         return f"{self.prompt} {self.answers[0]}"
 
 
@@ -63,21 +63,23 @@ def samples(
     template: Template = RULER,
     seed: int = 0,
 ) -> list[Sample]:
-    """Samples of at most ``length`` tokens, answer included; one more word (of noise: line or sentence) would not fit.
+    """Create samples that fill ``length`` tokens, answer included, up to one more word (in noise: line or sentence).
 
-    Sample i depends on the seed and i alone, not on how many are asked for.
+    Sample i depends only on the seed and i, not on the number of samples.
 
     Args:
-        length: tokens as ``encode`` counts them on the whole text of a sample, answer included.
-        encode: text to token ids; ``str.encode`` for bytes.
-        text: the haystack, begun again at its end if it is short; None is RULER's noise.
-        value: what is hidden: "number", "word" or "uuid".
-        digits: of a number, 1 to 18; the first is not 0.
-        template: :data:`RULER`, or :data:`SHORT` for models of bytes.
+        num_samples: number of samples.
+        length: maximum number of tokens, counted by ``encode`` on the whole text of a sample, including the answer.
+        encode: function from text to token ids; ``str.encode`` for bytes.
+        text: the haystack, repeated if it is too short. None: RULER's noise.
+        value: kind of hidden value: "number", "word" or "uuid".
+        digits: number of digits of a number, 1 to 18; the first is not 0.
+        template: :data:`RULER`, or :data:`SHORT` for byte models.
+        seed: seed of the samples.
 
     Raises:
-        ValueError: for arguments out of range, a text without a sentence, a length that leaves no room for a haystack,
-            or a haystack that holds every value drawn.
+        ValueError: if arguments are out of range, the text has no sentence, the length leaves no room for a haystack,
+            or the haystack already contains every value drawn.
     """
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
@@ -92,7 +94,7 @@ def samples(
     else:
         haystack = Haystack([sentence.split() for sentence in sentences(text)], " ", encode)
     if not haystack.sentences:
-        raise ValueError("text has no words: give the text of a book, or None for RULER's noise.")
+        raise ValueError("text has no words: pass the text of a book, or None for RULER's noise.")
     draw = {"number": lambda rng: _number(rng, digits), "word": word, "uuid": _uuid}[value]
 
     made = []
@@ -110,7 +112,7 @@ def samples(
 
 
 def score(prediction: str, answers: Sequence[str]) -> float:
-    """The share of answers that the prediction contains, whatever their case (RULER's ``string_match_all``)."""
+    """Fraction of the answers that the prediction contains, ignoring case (RULER's ``string_match_all``)."""
     if isinstance(answers, str) or not answers:
         raise ValueError(f"answers must be a sequence of at least one string, got {answers!r}.")
     said = prediction.casefold()
@@ -126,11 +128,11 @@ def _hide(
     length: int,
     encode: Encode,
 ) -> Sample:
-    """As much of the window as fits, with head, needle and tail."""
+    """Build a sample with as much of the window as fits, plus head, needle and tail."""
     head, needle, tail = filled
 
     def prompt(k: int) -> str:
-        # of the sentences begun within k pieces, `depth` percent stand before the needle
+        # `depth` percent of the sentences that start within k pieces precede the needle
         begun = bisect_left(window.begins, k)
         before = begun * depth // 100
         at = window.begins[before] if before < begun else k
@@ -144,20 +146,20 @@ def _hide(
     if k == 0:
         raise ValueError(
             f"length {length} leaves no room for a haystack: needle, question and answer take {bare} tokens, and its "
-            f"first piece {window.tokens[0]} more. Give a greater length, or for few tokens template=SHORT."
+            f"first piece {window.tokens[0]} more. Use a greater length, or template=SHORT."
         )
     return Sample(prompt(k), (answer,), depth, tokens)
 
 
 def _fresh(rng: np.random.Generator, draw: Callable[[np.random.Generator], str], around: str, what: str) -> str:
-    """A drawn string that does not stand in ``around``."""
+    """Draw a string that does not occur in ``around``."""
     for _ in range(_ATTEMPTS):
         drawn = draw(rng)
         if drawn.casefold() not in around:
             return drawn
     raise ValueError(
-        f"the haystack already holds each of {_ATTEMPTS} values drawn as a {what}, the last {drawn!r}: the needle "
-        "would not be the only one. Use more digits, another kind of value or another text."
+        f"the haystack already contains all {_ATTEMPTS} values drawn as a {what}, the last {drawn!r}, so the needle "
+        "would not be unique. Use more digits, another kind of value or another text."
     )
 
 

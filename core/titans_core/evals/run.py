@@ -1,11 +1,11 @@
-"""A model between samples and their score."""
+"""Run a model on samples and score it."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 
 class Asked(Protocol):
-    """A sample that is asked by its prompt."""
+    """A sample with a prompt."""
 
     @property
     def prompt(self) -> str: ...
@@ -17,16 +17,16 @@ SampleT = TypeVar("SampleT", bound=Asked)
 def evaluate(
     generate: Callable[[str], str], samples: Iterable[SampleT], score: Callable[[str, SampleT], float]
 ) -> float:
-    """The mean score of what a model says to each prompt, in [0, 1].
+    """Mean score of a model's continuations, in [0, 1].
 
     Args:
-        generate: the model: a prompt in, its continuation out (without the prompt).
-        samples: of :func:`titans_core.evals.niah.samples` or :func:`titans_core.evals.babilong.samples`.
-        score: a continuation and its sample in, 0 to 1 out; for needles
+        generate: the model: takes a prompt and returns its continuation (without the prompt).
+        samples: from :func:`titans_core.evals.niah.samples` or :func:`titans_core.evals.babilong.samples`.
+        score: takes a continuation and its sample and returns a score from 0 to 1; for needles
             ``lambda said, sample: niah.score(said, sample.answers)``.
 
     Raises:
-        ValueError: for no samples.
+        ValueError: if there are no samples.
     """
     scores = [score(generate(sample.prompt), sample) for sample in samples]
     if not scores:

@@ -1,4 +1,4 @@
-"""Keys and word values for needles: an adjective and a noun with a hyphen, as RULER has them; the lists are ours."""
+"""Keys and word values for needles: an adjective and a noun with a hyphen, as in RULER; the lists are ours."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What every architecture shares: a residual block, and layers behind persistent tokens."""
+"""Parts shared by all architectures: the residual block and persistent tokens."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,14 +21,14 @@ class Block(nn.Module):
         self.mlp_norm, self.mlp = norm(config), SwiGLU(config.dim, config.hidden)
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """x ``[B, T, dim]`` -> the same shape, and the mixer's state after it."""
+        """Apply the block to ``x [B, T, dim]``. Returns an output of the same shape and the mixer's new state."""
         y, state = self.mixer(self.mixer_norm(x), state)
         x = x + y
         return x + self.mlp(self.mlp_norm(x)), state
 
 
 def memory_of(config: TitansConfig) -> NeuralMemory:
-    """The neural memory of a block."""
+    """Build the neural memory of a block."""
     return NeuralMemory(
         config.dim,
         config.num_heads,
@@ -44,7 +44,7 @@ def memory_of(config: TitansConfig) -> NeuralMemory:
 
 
 def norm(config: TitansConfig) -> RMSNorm:
-    """RMSNorm with learned weights."""
+    """Build an RMSNorm with learned weights."""
     return RMSNorm(config.dim)
 
 
@@ -56,7 +56,7 @@ def persistent_of(config: TitansConfig) -> nn.Parameter | None:
 def behind(
     persistent: Tensor | None, layer: Callable[[Tensor, Any], tuple[Tensor, Any]], x: Tensor, state: Any
 ) -> tuple[Tensor, Any]:
-    """``layer([p_1 .. p_N | x])`` without the first N outputs (Eq. 26, 29). A continued sequence has read p already."""
+    """``layer([p_1 .. p_N | x])`` without the first N outputs (Eq. 26, 29); with a state, p has been read already."""
     if state is not None or persistent is None:
         return layer(x, state)
     y, state = layer(torch.cat((persistent.to(x.dtype).expand(len(x), -1, -1), x), dim=1), None)

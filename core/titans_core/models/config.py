@@ -1,4 +1,4 @@
-"""What a language model is built from, and the sizes of the paper."""
+"""Configuration of a language model, and the model sizes of the paper."""
 
 import math
 from collections.abc import Mapping
@@ -13,30 +13,30 @@ ARCHITECTURES = ("lmm", "mac", "mag", "mal", "transformer")
 
 @dataclass(frozen=True)
 class TitansConfig:
-    """Everything a :class:`~titans_core.TitansLM` is built from.
+    """Configuration of a :class:`~titans_core.TitansLM`.
 
     Attributes:
-        architecture: "lmm" (memory alone), "mac" (memory as a context, Fig. 2), "mag" (memory as a gate, Fig. 4),
-            "mal" (memory as a layer, Fig. 5), or "transformer" (attention alone: the baseline Transformer++).
-        vocab_size: tokens of the vocabulary.
-        dim: width.
-        num_layers: blocks.
-        num_heads: heads of attention and of memory.
-        hidden: width of the SwiGLU of each block.
-        window: tokens that sliding-window attention sees ("mag", "mal").
-        segment: tokens of a segment ("mac").
-        num_persistent: learned tokens before every sequence (Eq. 19), in each block; not in "transformer".
-        memory_depth: layers of the memory; 1 is linear.
-        memory_expansion: hidden width of a deep memory, in multiples of a head's width.
-        chunk_size: tokens that share one gradient point of the memory.
-        conv_size: length of the convolutions over queries, keys and values, of memory and of the attention beside it
-            (section 4.4); 0: none. Not in "transformer".
-        momentum: whether the memory has past surprise.
-        forget: whether the memory forgets.
-        forget_to: what forgetting draws the memory to: "zero" (Eq. 13), or "start", what it was before the sequence. In
-            streams much longer than what was trained on, a deep memory that is drawn to zero stops to learn.
-        rope_base: of the rotary positions of attention.
-        tie_embeddings: whether the output layer has the embedding's weights.
+        architecture: "lmm" (memory alone), "mac" (memory as a context, Fig. 2), "mag" (memory as a gate, Fig. 4), "mal"
+            (memory as a layer, Fig. 5), or "transformer" (attention alone: the Transformer++ baseline).
+        vocab_size: number of tokens in the vocabulary.
+        dim: model width; must be a multiple of ``4 * num_heads``.
+        num_layers: number of blocks.
+        num_heads: number of heads, for attention and memory.
+        hidden: width of the SwiGLU in each block.
+        window: number of tokens that sliding-window attention sees ("mag", "mal").
+        segment: number of tokens per segment ("mac").
+        num_persistent: number of learned tokens before every sequence, in each block (Eq. 19). Unused in "transformer".
+        memory_depth: number of layers of the memory; 1 is linear.
+        memory_expansion: hidden width of a deep memory, as a multiple of the head width.
+        chunk_size: number of tokens whose inner gradients are taken at the same memory weights.
+        conv_size: length of the convolutions over queries, keys and values, in the memory and in the attention next to
+            it (section 4.4). 0: none. Unused in "transformer".
+        momentum: whether the memory uses past surprise.
+        forget: whether the memory has a forget gate.
+        forget_to: what forgetting pulls the memory towards: "zero" (Eq. 13), or "start", the initial memory. On streams
+            much longer than the training sequences, a deep memory pulled towards zero stops learning.
+        rope_base: base of the rotary frequencies of attention.
+        tie_embeddings: whether the output layer shares the embedding's weights.
     """
 
     architecture: str = "mac"
@@ -70,7 +70,7 @@ class TitansConfig:
                     raise TypeError(f"{field.name} must be an integer, got {value!r}.")
                 if value < least.get(field.name, 1):
                     raise ValueError(f"{field.name} must be at least {least.get(field.name, 1)}, got {value}.")
-                object.__setattr__(self, field.name, int(value))  # numpy's too: they come from grids and searches
+                object.__setattr__(self, field.name, int(value))  # NumPy integers too, as from parameter grids
         for name in ("momentum", "forget", "tie_embeddings"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}.")
@@ -86,32 +86,33 @@ class TitansConfig:
 
     @classmethod
     def saved(cls, settings: Mapping[str, Any]) -> "TitansConfig":
-        """A configuration that was saved.
+        """Build a configuration from saved settings.
 
         Raises:
-            ValueError: settings that this version does not know.
+            ValueError: if there are settings that this version does not know.
         """
         unknown = sorted({*settings} - {field.name for field in fields(cls)})
         if unknown:
-            raise ValueError(f"it was saved by a newer version, whose models have the settings {unknown}: upgrade.")
+            raise ValueError(f"saved by a newer version, with the unknown settings {unknown}: upgrade titans-suite.")
         return cls(**settings)
 
     def differences(self, here: "TitansConfig") -> str:
-        """In words, where this configuration ("there") is not the other ("here")."""
+        """Describe the settings in which this configuration ("there") differs from ``here``."""
         pairs = ((f.name, getattr(self, f.name), getattr(here, f.name)) for f in fields(self))
         return ", ".join(f"{name} {a!r} there and {b!r} here" for name, a, b in pairs if a != b)
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "TitansConfig":
-        """A configuration of the paper's section 5.1 by name: ``"mac-340m"``.
+        """Build a configuration of the paper's section 5.1 by name, such as ``"mac-340m"``.
 
         Args:
-            name: architecture and size: lmm, mac, mag, mal, transformer or gated-deltanet; 170m, 340m, 400m or 760m.
-                Sizes are parameters in all, tied embeddings counted once, within 3 %.
-            changes: settings to replace.
+            name: architecture and size, joined by a hyphen. Architectures: lmm, mac, mag, mal, transformer,
+                gated-deltanet. Sizes: 170m, 340m, 400m, 760m. The size is the total number of parameters within 3 %,
+                with tied embeddings counted once.
+            changes: settings to override.
 
         Raises:
-            ValueError: an unknown name; the message lists those there are.
+            ValueError: if the name is unknown; the message lists the known names.
         """
         if not isinstance(name, str):
             raise TypeError(f"preset must be a name such as 'mac-340m', got {name!r}.")
@@ -127,13 +128,15 @@ class TitansConfig:
 
 
 def presets() -> tuple[str, ...]:
-    """The names that :meth:`TitansConfig.preset` knows."""
+    """Return the names that :meth:`TitansConfig.preset` accepts."""
     return tuple(f"{architecture}-{size}" for architecture in _HIDDEN for size in _SIZES)
 
 
 def gated_deltanet(config: TitansConfig) -> TitansConfig:
-    """The baseline Gated DeltaNet: a linear memory without momentum, a fresh gradient at each token, no persistent
-    memory. It equals Gated DeltaNet's update with its values scaled by ``1 - alpha`` (Appendix C)."""
+    """The Gated DeltaNet baseline: a linear memory without momentum or persistent memory, and with ``chunk_size=1``.
+
+    It equals Gated DeltaNet's update with values scaled by ``1 - alpha`` (Appendix C).
+    """
     return replace(
         config,
         architecture="lmm",
@@ -147,7 +150,7 @@ def gated_deltanet(config: TitansConfig) -> TitansConfig:
 
 # width, blocks, heads
 _SIZES = {"170m": (768, 12, 12), "340m": (1024, 16, 16), "400m": (1024, 20, 16), "760m": (1280, 24, 20)}
-# the SwiGLU's width by size, so that every architecture of a size has as many parameters
+# SwiGLU width by size, chosen so that all architectures of a size have the same number of parameters
 _HIDDEN: dict[str, tuple[int, int, int, int]] = {
     "lmm": (3840, 4416, 4160, 5568),
     "mac": (2816, 3072, 2816, 3840),

@@ -1,4 +1,4 @@
-"""Writing on: token after token from a state of constant size."""
+"""Text generation from a recurrent state."""
 
 import math
 from collections.abc import Collection, Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Generation:
-    """``read``, ``stream`` and ``generate`` for a model with ``model(ids, state) -> (logits, state)``."""
+    """Mixin with ``read``, ``stream`` and ``generate`` for a model with ``model(ids, state) -> (logits, state)``."""
 
     if TYPE_CHECKING:
         training: bool
@@ -27,7 +27,10 @@ class Generation:
 
     @torch.no_grad()
     def read(self, ids: Tensor, state: "LMState | None" = None, piece: int = 4096) -> "LMState":
-        """Read ``ids [B, T]`` of any length in pieces, in the memory of one piece, and return the state after them."""
+        """Read ``ids [B, T]`` of any length and return the state after them.
+
+        Tokens are read in pieces of ``piece`` tokens, so memory use does not grow with T.
+        """
         _check_ids(ids)
         at_least("piece", piece, 1)
         for part in ids.split(piece, dim=1):
@@ -48,9 +51,9 @@ class Generation:
         state: "LMState | None" = None,
         generator: torch.Generator | None = None,
     ) -> "Iterator[tuple[Tensor, LMState]]":
-        """Yield each new token ``[B]`` and the state before it is read: what :meth:`generate` does, step by step.
+        """Yield each new token ``[B]`` and the state before that token is read: :meth:`generate` step by step.
 
-        A sequence that has ended goes on with its stop token; iteration ends where all have.
+        A finished sequence repeats its stop token. Iteration ends when all sequences are finished.
         """
         _check(max_new_tokens, temperature, top_k, top_p)
         _check_ids(ids)
@@ -69,22 +72,24 @@ class Generation:
                 return
 
     def generate(self, ids: Tensor, max_new_tokens: int = 100, **options: Any) -> Tensor:
-        """Continue ``ids [B, T]``: the prompt and up to ``max_new_tokens`` more tokens, ``[B, T + n]``.
+        """Continue ``ids [B, T]``. Returns the prompt and up to ``max_new_tokens`` new tokens, ``[B, T + n]``.
 
-        The model is put into evaluation mode meanwhile. The memory of a step does not grow with what was read.
+        The model is in evaluation mode during the call. For all architectures but "transformer", memory per step does
+        not grow with the text read.
 
         Args:
-            ids: the prompt; with ``state``, what follows the text that the state has read.
-            max_new_tokens: at most; fewer when every sequence met a stop token.
-            temperature: 0 (the default) always takes the likeliest token; else logits are divided by it.
-            top_k: draw from the k likeliest tokens only.
-            top_p: draw from the fewest tokens that hold this probability together.
-            stop: token ids at which a sequence ends; from then on it repeats that token.
-            state: an :class:`LMState` to go on from. It stays as it is, and can be asked again.
-            generator: of random numbers, on the model's device.
+            ids: the prompt, or with ``state``, the text that follows what the state has read.
+            max_new_tokens: maximum number of new tokens; fewer if every sequence reaches a stop token.
+            temperature: 0 (the default) always takes the most likely token; otherwise logits are divided by it.
+            top_k: sample only from the k most likely tokens.
+            top_p: sample only from the smallest set of most likely tokens whose total probability reaches this value.
+            stop: token ids that end a sequence. A finished sequence repeats its stop token.
+            state: an :class:`LMState` to continue from. It is not modified and can be reused.
+            generator: random number generator on the model's device.
 
         Raises:
-            ValueError: an empty prompt, ids out of range, a state of another model or batch size, options out of range.
+            ValueError: if the prompt is empty, ids or options are out of range, or the state belongs to another model
+                or batch size.
         """
         was_training = self.training
         self.train(False)
@@ -98,17 +103,17 @@ class Generation:
 def draw(
     logits: Tensor, temperature: float, top_k: int | None, top_p: float | None, generator: torch.Generator | None
 ) -> Tensor:
-    """One token for each row of logits ``[B, V]``."""
-    if temperature < torch.finfo(torch.float32).tiny:  # where 0 / 0 would stand
+    """Draw one token for each row of logits ``[B, V]``."""
+    if temperature < torch.finfo(torch.float32).tiny:  # dividing by it could give 0 / 0
         return logits.argmax(-1)
-    logits = (logits - logits.amax(-1, keepdim=True)) / temperature  # of a low one, nothing becomes infinite but less
+    logits = (logits - logits.amax(-1, keepdim=True)) / temperature  # max is 0, so nothing overflows to +inf
     if top_k is not None and top_k < logits.shape[-1]:
         least = logits.topk(top_k, dim=-1).values[:, -1:]
         logits = logits.masked_fill(logits < least, float("-inf"))
-    if top_p is not None and top_p < 1:  # a sum of all may come to 1 too early
+    if top_p is not None and top_p < 1:  # at 1, a rounded cumulative sum could exclude tokens
         ordered, order = logits.sort(dim=-1, descending=True)
         probability = ordered.softmax(-1)
-        # a token stays where those before it do not hold top_p yet: so the likeliest always does
+        # keep a token while the more likely ones sum to less than top_p; the most likely is always kept
         beyond = probability.cumsum(-1) - probability >= top_p
         logits = logits.masked_fill(torch.zeros_like(beyond).scatter(-1, order, beyond), float("-inf"))
     return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(-1)
@@ -132,7 +137,7 @@ def _stops(stop: Collection[int] | None) -> list[int]:
 def _check(max_new_tokens: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
     at_least("max_new_tokens", max_new_tokens, 1)
     if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
-        raise ValueError(f"temperature must be at least 0 (0 takes the likeliest token), got {temperature!r}.")
+        raise ValueError(f"temperature must be at least 0 (0 takes the most likely token), got {temperature!r}.")
     if top_k is not None:
         at_least("top_k", top_k, 1)
     if top_p is not None and (not isinstance(top_p, Real) or not 0 < top_p <= 1):

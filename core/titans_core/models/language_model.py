@@ -34,14 +34,14 @@ MIXERS: dict[str, Any] = {
 
 
 class TitansLM(Generation, nn.Module):
-    """A Titans language model (section 4), or a baseline from the same blocks.
+    """A Titans language model (section 4), or a baseline built from the same blocks.
 
-    Cut a text anywhere and go on with the state: logits are those of one call. Except for "transformer", neither the
-    state nor the time of a step grows with what was read.
+    A text can be split anywhere and continued with the state: the logits equal those of a single call. Except for
+    "transformer", neither the state nor the time per step grows with the text read.
 
     Attributes:
-        gradient_checkpointing: whether training runs each block again in the backward pass, rather than keep what it
-            made: several times less memory, for about a third more time.
+        gradient_checkpointing: whether training recomputes each block in the backward pass instead of keeping its
+            activations: several times less memory for about a third more time.
 
     Example:
         >>> model = TitansLM(TitansConfig.preset("mac-170m"))
@@ -50,15 +50,15 @@ class TitansLM(Generation, nn.Module):
     """
 
     gradient_checkpointing = False
-    # by the names that transformers sets
+    # attribute names that transformers sets
     _gradient_checkpointing_func = staticmethod(partial(checkpoint, use_reentrant=False))
 
     def __init__(self, config: TitansConfig) -> None:
         super().__init__()
         if not isinstance(config, TitansConfig):
             raise TypeError(
-                f"config must be a TitansConfig, got {type(config).__name__}: TitansConfig(...), or by the name of a "
-                "preset TitansConfig.preset('mac-170m')."
+                f"config must be a TitansConfig, got {type(config).__name__}: use TitansConfig(...) or a preset, "
+                "TitansConfig.preset('mac-170m')."
             )
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.dim)
@@ -73,10 +73,10 @@ class TitansLM(Generation, nn.Module):
 
     @torch.no_grad()
     def _start(self) -> None:
-        """Where training starts: all of it in one place, but for the memory's gates.
+        """Initialise all weights in one place, except the memory's gates.
 
-        Matrices keep the scale of what they read; those that write to the residual stream are smaller, as there are two
-        in each block; embeddings give logits of about 0.5. A memory starts with little to say of its own.
+        Matrices preserve the scale of their input. Those that write to the residual stream are smaller, because each
+        block has two. Embeddings give logits of about 0.5. A memory initially contributes little.
         """
         deep = (2 * self.config.num_layers) ** -0.5
         for name, parameter in self.named_parameters():
@@ -89,22 +89,30 @@ class TitansLM(Generation, nn.Module):
                 module.weights[-1].mul_(0.1)
 
     def forward(self, ids: Tensor, state: LMState | None = None) -> tuple[Tensor, LMState]:
-        """Token ids ``[B, T]`` -> logits ``[B, T, vocab_size]`` of the token that follows each, and the state.
+        """Compute next-token logits.
+
+        Args:
+            ids: token ids ``[B, T]``.
+            state: state returned by an earlier call, to continue from.
+
+        Returns:
+            Logits ``[B, T, vocab_size]`` for the token after each position, and the new state.
 
         Raises:
-            ValueError: ids that are not ``[B, T]``, empty, out of range, or a state of another model or batch size.
-            TypeError: ids that are no integers.
+            ValueError: if ids are not ``[B, T]``, are empty or out of range, or the state belongs to another model or
+                batch size.
+            TypeError: if ids are not integers.
         """
         hidden, state = self.hidden(ids, state)
         return self.head(hidden), state
 
     def hidden(self, ids: Tensor, state: LMState | None = None) -> tuple[Tensor, LMState]:
-        """Token ids ``[B, T]`` -> what the output layer reads ``[B, T, dim]``, and the state after them."""
+        """Input of the output layer ``[B, T, dim]`` for token ids ``[B, T]``, and the state after them."""
         self._check(ids)
         return self.hidden_of(self.embedding(ids), state)
 
     def hidden_of(self, x: Tensor, state: LMState | None = None) -> tuple[Tensor, LMState]:
-        """As :meth:`hidden`, from embeddings ``[B, T, dim]``."""
+        """Same as :meth:`hidden`, but from embeddings ``[B, T, dim]``."""
         self._check_state(x, state)
         states = []
         again = self.gradient_checkpointing and self.training and torch.is_grad_enabled()
@@ -123,37 +131,38 @@ class TitansLM(Generation, nn.Module):
         ignore_index: int = -100,
         chunk: int = 4096,
     ) -> Tensor:
-        """Mean cross-entropy in nats. The logits of all tokens are never held at once.
+        """Mean cross-entropy in nats, without holding the logits of all tokens at once.
 
         Args:
-            ids: ``[B, T]``.
-            targets: ``[B, T]``, the token that should follow each; None: the next of ``ids``.
-            state: to go on from.
-            ignore_index: a target that does not count; where none counts, the loss is NaN.
-            chunk: tokens whose logits are made at a time, and again in the backward pass.
+            ids: token ids ``[B, T]``.
+            targets: target token ids ``[B, T]``. None: each token's target is the next token of ``ids``.
+            state: state to continue from.
+            ignore_index: target value to ignore. If all targets are ignored, the loss is NaN.
+            chunk: number of tokens whose logits are computed at a time, and recomputed in the backward pass.
 
         Raises:
-            ValueError, TypeError: as :meth:`forward`, or targets of another shape, kind or vocabulary.
+            ValueError, TypeError: as for :meth:`forward`, or if targets have another shape or dtype or are out of
+                range.
         """
         at_least("chunk", chunk, 1)
         self._check(ids)
         if targets is None:
             if ids.shape[1] < 2:
-                raise ValueError("without targets, ids must hold at least two tokens: each is the target of the last.")
+                raise ValueError("without targets, ids must have at least two tokens: each one's target is the next.")
             ids, targets = ids[:, :-1], ids[:, 1:]
         elif not isinstance(targets, Tensor):
             raise TypeError(f"targets must be a tensor of token ids, got {type(targets).__name__}.")
         elif targets.shape != ids.shape:
             raise ValueError(f"targets must have the shape of ids, {tuple(ids.shape)}, got {tuple(targets.shape)}.")
         if targets.is_floating_point() or targets.dtype == torch.bool:
-            raise TypeError(f"targets must be token ids, integers, got {targets.dtype}.")
+            raise TypeError(f"targets must be integer token ids, got {targets.dtype}.")
         targets = targets.flatten().long()
         if not torch.compiler.is_compiling():
             wrong = (targets != ignore_index) & ((targets < 0) | (targets >= self.config.vocab_size))
             if wrong.any():
                 raise ValueError(
-                    f"targets must be in 0..{self.config.vocab_size - 1}, below the vocab_size, or ignore_index, which "
-                    f"is {ignore_index}; got {int(targets[wrong][0])}."
+                    f"targets must be in 0..{self.config.vocab_size - 1} (below vocab_size) or equal ignore_index="
+                    f"{ignore_index}, got {int(targets[wrong][0])}."
                 )
         hidden = self.hidden_of(self.embedding(ids), state)[0].flatten(0, 1)
         total = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
@@ -170,11 +179,11 @@ class TitansLM(Generation, nn.Module):
         """Write the model to the folder ``path`` (JSON and safetensors).
 
         Raises:
-            ValueError: a model that is no longer what its ``config`` says, as nothing could load it.
-            ArchiveError: a file of this name, or a model of another kind.
+            ValueError: if the model no longer matches its ``config``, so that it could not be loaded.
+            ArchiveError: if ``path`` is a file, or holds a model of another kind.
         """
         tensors = {name: t for name, t in self.state_dict().items() if name != "head.weight" or not self._tied}
-        config = replace(self.config, tie_embeddings=self._tied)  # which may have been changed since
+        config = replace(self.config, tie_embeddings=self._tied)  # tying may have changed since construction
         with torch.device("meta"):
             expected = type(self)(config).state_dict()
         if self._tied:
@@ -183,24 +192,24 @@ class TitansLM(Generation, nn.Module):
         changed = [n for n in names if n not in tensors or n not in expected or tensors[n].shape != expected[n].shape]
         if changed:
             raise ValueError(
-                f"the model is no longer what its config says, so what is saved could not be loaded: {changed[:4]} "
-                "changed. Set model.config to what it is (dataclasses.replace(model.config, vocab_size=...)), merge "
-                "what was added into the weights, or save its state_dict()."
+                f"the model no longer matches its config and could not be loaded again: {changed[:4]} changed. Update "
+                "model.config (dataclasses.replace(model.config, vocab_size=...)), merge added modules into the "
+                "weights, or save model.state_dict() instead."
             )
         save_archive(path, type(self).__name__, {"config": asdict(config)}, tensors)
 
     @classmethod
     def load(cls, path: str | Path, config: TitansConfig | None = None) -> Self:
-        """A model from the folder that :meth:`save` wrote, on the CPU and of the same dtype. Nothing is unpickled.
+        """Load a model from a folder written by :meth:`save`, on the CPU and in the saved dtype. Nothing is unpickled.
 
         Args:
             path: the folder.
-            config: what the model should be; None takes what is there.
+            config: expected configuration. None accepts any.
 
         Raises:
-            FileNotFoundError: no saved model there.
-            ArchiveError: a truncated or changed file, or another kind of model.
-            ValueError: a model of another configuration than ``config``; the message says what differs.
+            FileNotFoundError: if there is no saved model.
+            ArchiveError: if a file is truncated or modified, or holds another kind of model.
+            ValueError: if the saved configuration differs from ``config``; the message lists the differences.
         """
         content, tensors = load_archive(path, cls.__name__)
         try:
@@ -208,16 +217,16 @@ class TitansLM(Generation, nn.Module):
         except ValueError as error:
             raise ArchiveError(f"{path}: {error}") from error
         if config is not None and config != found:
-            raise ValueError(f"{path} holds another model: {found.differences(config)}.")
+            raise ValueError(f"{path} holds a model with another configuration: {found.differences(config)}.")
         with torch.device("meta"):
             model = cls(found)
         missing = sorted({*model.state_dict()} - {*tensors} - ({"head.weight"} if found.tie_embeddings else set()))
         surplus = sorted({*tensors} - {*model.state_dict()})
         if missing or surplus:
             raise ArchiveError(
-                f"{path} does not hold the tensors of its configuration: {missing} are missing, {surplus} too many."
+                f"{path} does not match its configuration: missing tensors {missing}, unexpected tensors {surplus}."
             )
-        model.load_state_dict(tensors, strict=False, assign=True)  # of the names, a tied head.weight may be missing
+        model.load_state_dict(tensors, strict=False, assign=True)  # strict=False: a tied head.weight is not saved
         if found.tie_embeddings:
             model.head.weight = model.embedding.weight
         return model.eval()
@@ -227,7 +236,7 @@ class TitansLM(Generation, nn.Module):
         return self.head.weight is self.embedding.weight
 
     def num_parameters(self, embeddings: bool = True) -> int:
-        """Numbers that are trained: all, tied embeddings counted once; or without embedding and output layer."""
+        """Number of trained parameters, tied embeddings counted once; optionally without embedding and output layer."""
         count = sum(p.numel() for p in self.parameters())
         if embeddings:
             return count
@@ -240,30 +249,30 @@ class TitansLM(Generation, nn.Module):
         if ids.ndim != 2:
             raise ValueError(f"ids must be [B, T], got shape {tuple(ids.shape)}.")
         if ids.numel() == 0:
-            raise ValueError(f"ids must hold at least one token, got shape {tuple(ids.shape)}.")
+            raise ValueError(f"ids must contain at least one token, got shape {tuple(ids.shape)}.")
         if not torch.compiler.is_compiling():
             low, high = (int(x) for x in ids.aminmax())
             if low < 0 or high >= self.config.vocab_size:
                 wrong = low if low < 0 else high
                 raise ValueError(
-                    f"ids must be in 0..{self.config.vocab_size - 1}, below the vocab_size, got {wrong}: is this "
-                    "the tokenizer that the model was trained with?"
+                    f"ids must be in 0..{self.config.vocab_size - 1} (below vocab_size), got {wrong}: use the "
+                    "tokenizer that the model was trained with."
                 )
 
     def _check_state(self, x: Tensor, state: LMState | None) -> None:
         if state is None:
             return
         if not isinstance(state, LMState):
-            raise TypeError(f"state must be an LMState, as an earlier call returned it, got {type(state).__name__}.")
+            raise TypeError(f"state must be an LMState returned by an earlier call, got {type(state).__name__}.")
         if state.config != self.config:
-            raise ValueError(f"state is that of another model: {state.config.differences(self.config)}.")
+            raise ValueError(f"state comes from a model with another config: {state.config.differences(self.config)}.")
         if torch.compiler.is_compiling():
             return
         if state.batch_size != len(x):
             raise ValueError(
-                f"state is that of {state.batch_size} sequences, ids has {len(x)}: go on with the same batch, or "
-                "take the rows that you want with state.select(rows)."
+                f"state holds {state.batch_size} sequences, but ids has {len(x)}: continue with the same batch, or "
+                "choose rows with state.select(rows)."
             )
-        at = next(tensors(state.blocks)).device  # a state that was loaded is on the CPU
+        at = next(tensors(state.blocks)).device  # loaded states are on the CPU
         if at != x.device:
-            raise ValueError(f"state is on {at}, the model on {x.device}: use state.to({str(x.device)!r}).")
+            raise ValueError(f"state is on {at}, but the model is on {x.device}: use state.to({str(x.device)!r}).")

@@ -8,7 +8,7 @@ from titans_core.nn import NeuralMemoryState
 
 
 class MemoryAlone(nn.Module):
-    """``o = M([p | x])``: memory reads the persistent tokens, then the sequence."""
+    """``o = M([p | x])``: the memory reads the persistent tokens, then the sequence."""
 
     def __init__(self, config: TitansConfig) -> None:
         super().__init__()
@@ -16,5 +16,5 @@ class MemoryAlone(nn.Module):
         self.persistent = persistent_of(config)
 
     def forward(self, x: Tensor, state: NeuralMemoryState | None = None) -> tuple[Tensor, NeuralMemoryState]:
-        """x ``[B, T, dim]`` -> the same shape, and the state after it."""
+        """Apply the layer to ``x [B, T, dim]``. Returns an output of the same shape and the new state."""
         return behind(self.persistent, self.memory, x, state)

@@ -15,14 +15,14 @@ from titans_core.ops.memory.lengths import at_most, between_graphs, is_of_many_l
 
 @dataclass(frozen=True)
 class ContextState:
-    """Where a sequence stands, in the middle of a segment or at its beginning.
+    """State of a sequence, at the start or in the middle of a segment.
 
     Attributes:
-        before: the memory as the last whole segment left it, which the segment at hand queries.
-        memory: the memory now.
-        tail: inputs that the convolution of the next queries still sees, ``[B, conv_size - 1, dim]``.
-        segment: keys and values of the segment at hand; None before the first token.
-        offset: tokens of the segment at hand already read.
+        before: the memory after the last complete segment, which the current segment queries.
+        memory: the current memory.
+        tail: inputs that the convolution of the next queries still needs, ``[B, conv_size - 1, dim]``.
+        segment: keys and values of the current segment; None before the first token.
+        offset: number of tokens already read in the current segment.
     """
 
     before: NeuralMemoryState
@@ -35,14 +35,14 @@ class ContextState:
 class MemoryAsContext(nn.Module):
     """Eq. 21-25, for segment t:
 
-    h = M*_{t-1}(q)             what memory says to each token, as the last segment left it
+    h = M*_{t-1}(q)             what the memory after the last segment retrieves for each token
     y = x + Attn([p | h | x])   causal, see :class:`~titans_core.nn.attention.SegmentAttention`
-    M_t = M_{t-1}(y)            memory reads what attention found
+    M_t = M_{t-1}(y)            the memory reads the output of attention
     o = y (x) M*_t(y)           the gated product of :class:`~titans_core.nn.layers.Gate`
 
-    Attention has a residual connection of its own (section 4.4), so that memory reads the tokens from the start of
-    training on; it reads y normalised. In the last line each token reads the memory as its own y left it, not yet those
-    behind it: a model of language must not see later tokens.
+    Attention has its own residual connection (section 4.4), so that the memory reads the tokens from the start of
+    training. The memory reads y normalised. In the last line, each token reads the memory after its own y is written,
+    but not yet later ones: a language model must not see later tokens.
     """
 
     def __init__(self, config: TitansConfig) -> None:
@@ -57,18 +57,18 @@ class MemoryAsContext(nn.Module):
         self.gate = Gate(config.dim)
 
     def forward(self, x: Tensor, state: ContextState | None = None) -> tuple[Tensor, ContextState]:
-        """x ``[B, T, dim]`` -> the same shape, and the state after it."""
+        """Apply the layer to ``x [B, T, dim]``. Returns an output of the same shape and the new state."""
         if state is None:
             memory = self.memory.initial_state(len(x))
             state = ContextState(memory, memory, x.new_zeros(len(x), self.tail, x.shape[2]))
-        # a graph of all segments is of as many as there are: of texts of many lengths, each is a call of one graph
+        # one graph of all segments fits only one length; with dynamic lengths, one compiled graph is called per segment
         return self._segments_apart(x, state) if is_of_many_lengths(x) else self._segments(x, state)
 
     def _segments(self, x: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:
         outputs, start = [], 0
         while start < x.shape[1]:
             stop = at_most(start + self.segment - state.offset, x.shape[1])
-            # made here: its place in memory does not depend on the length of x
+            # a new tensor: its memory layout does not depend on the length of x
             seen = torch.cat((state.tail.to(x.dtype), x[:, start:stop]), dim=1)
             o, state = self._within(seen, state)
             outputs.append(o)
@@ -76,11 +76,11 @@ class MemoryAsContext(nn.Module):
         return torch.cat(outputs, dim=1), state
 
     _segments_apart = between_graphs(
-        _segments, "MAC compiles its segments one by one for texts of many lengths: leave fullgraph out"
+        _segments, "with dynamic lengths, MAC compiles its segments one by one: do not use fullgraph=True"
     )
 
     def _within(self, seen: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:
-        """Tokens of one segment, behind those that the convolution of the queries still sees."""
+        """Process tokens of one segment, preceded by the inputs that the query convolution still needs."""
         x = seen[:, self.tail :]
         h = self.memory.retrieve(seen, replace(state.before, tail=None))[:, self.tail :]
         found, segment = self.attention(x, h, state.segment)

@@ -13,14 +13,14 @@ from titans_core.nn.layers import Gate
 
 @dataclass(frozen=True)
 class GatedState:
-    """What both branches carry."""
+    """States of both branches."""
 
     attention: AttentionState
     memory: NeuralMemoryState
 
 
 class MemoryAsGate(nn.Module):
-    """Eq. 26-28, both branches behind the same persistent tokens p:
+    """Eq. 26-28. Both branches read the same persistent tokens p first:
 
     y = SW-Attn*([p | x])
     o = y (x) M([p | x])        the gated product of :class:`~titans_core.nn.layers.Gate`
@@ -35,7 +35,7 @@ class MemoryAsGate(nn.Module):
         self.gate = Gate(config.dim)
 
     def forward(self, x: Tensor, state: GatedState | None = None) -> tuple[Tensor, GatedState]:
-        """x ``[B, T, dim]`` -> the same shape, and the state after it."""
+        """Apply the layer to ``x [B, T, dim]``. Returns an output of the same shape and the new state."""
         y, attention = self.attention(x, None if state is None else state.attention)
         m, memory = behind(self.attention.persistent, self.memory, x, None if state is None else state.memory)
         return self.gate(y, m), GatedState(attention, memory)

@@ -13,7 +13,7 @@ from titans_core.nn.attention import Attention, AttentionState
 
 @dataclass(frozen=True)
 class LayeredState:
-    """What both layers carry."""
+    """States of both layers."""
 
     memory: NeuralMemoryState
     attention: AttentionState
@@ -37,7 +37,7 @@ class MemoryAsLayer(nn.Module):
         )
 
     def forward(self, x: Tensor, state: LayeredState | None = None) -> tuple[Tensor, LayeredState]:
-        """x ``[B, T, dim]`` -> the same shape, and the state after it."""
+        """Apply the layer to ``x [B, T, dim]``. Returns an output of the same shape and the new state."""
         return behind(self.persistent, self._layers, x, state)
 
     def _layers(self, x: Tensor, state: Any) -> tuple[Tensor, LayeredState]:

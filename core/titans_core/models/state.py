@@ -1,4 +1,4 @@
-"""Where a language model stands in a text: to go on from, to branch, to keep on disk."""
+"""State of a language model in a text: to continue from, to branch, and to save to disk."""
 
 import dataclasses
 import json
@@ -31,13 +31,14 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class LMState:
-    """What a :class:`~titans_core.TitansLM` carries from one call to the next. Immutable: one state can be gone on
-    from many times ("read a book once, ask many times").
+    """State that a :class:`~titans_core.TitansLM` carries from one call to the next.
+
+    It is immutable, so generation can continue from the same state many times ("read a book once, ask many times").
 
     Attributes:
-        config: of the model that left it.
+        config: configuration of the model that returned it.
         blocks: the state of each block.
-        tokens: how many tokens of each sequence were read.
+        tokens: number of tokens read per sequence.
     """
 
     config: TitansConfig
@@ -51,74 +52,76 @@ class LMState:
 
     @property
     def nbytes(self) -> int:
-        """Memory that the state takes, in bytes; a tensor that is there twice counts once."""
+        """Size of the state in bytes; shared tensors count once."""
         return sum({(t.data_ptr(), t.shape): t.numel() * t.element_size() for t in tensors(self.blocks)}.values())
 
     def detach(self) -> "LMState":
-        """The same state, cut from the graph."""
+        """Return the state detached from the graph."""
         return map_state(Tensor.detach, self)
 
     def to(self, device: torch.device | str) -> "LMState":
-        """The same state on another device."""
+        """Return the state on another device."""
         return map_state(lambda t: t.to(device), self)
 
     def select(self, rows: Tensor | Sequence[int]) -> "LMState":
-        """The sequences of these numbers ``[N]``, in this order; a sequence may come twice or not at all.
+        """Select sequences by index ``[N]``, in this order. An index may be repeated or left out.
 
         Raises:
-            ValueError: no numbers of sequences.
+            ValueError: if ``rows`` are not valid indices of sequences.
         """
         chosen = torch.as_tensor(rows)
         if chosen.ndim != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool or not len(chosen):
-            raise ValueError(f"rows must be numbers of sequences, such as [0, 2], got {rows!r}.")
-        on_cpu = chosen.device.type == "cpu"  # elsewhere it would have to be waited for
+            raise ValueError(f"rows must be integer indices of sequences, such as [0, 2], got {rows!r}.")
+        on_cpu = chosen.device.type == "cpu"  # on a GPU the check would synchronise
         if on_cpu and (chosen.min() < 0 or chosen.max() >= self.batch_size):
             raise ValueError(f"rows must be from 0 to {self.batch_size - 1}, got {chosen.tolist()[:8]}.")
         return map_state(lambda t: t.index_select(0, chosen.to(t.device)), self)
 
     def save(self, path: str | Path) -> None:
-        """Write it to one safetensors file; its folder is made."""
+        """Write the state to one safetensors file. The parent folder is created if needed."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         kept: dict[str, Tensor] = {}
         tree = _pack(self.blocks, kept, {})
         about = {"format": FORMAT, "tokens": self.tokens, "config": asdict(self.config), "tree": tree}
-        with written_whole(path) as part:  # the state that is there stays whole until then
+        with written_whole(path) as part:  # an existing file stays intact until the new one is complete
             save_file(kept, part, metadata={"titans_state": json.dumps(about)})
 
     @classmethod
     def load(cls, path: str | Path) -> "LMState":
-        """Read what :meth:`save` wrote.
+        """Load a state written by :meth:`save`.
 
         Raises:
-            FileNotFoundError: no such file.
-            ValueError: no state of this library, or a damaged one.
+            FileNotFoundError: if the file does not exist.
+            ValueError: if the file is not a saved state, is damaged, or has another format.
         """
         if not Path(path).is_file():
-            raise FileNotFoundError(f"there is no file {path}: give the one that save() wrote.")
+            raise FileNotFoundError(f"no such file: {path}. Pass the path given to LMState.save().")
         try:
             with safe_open(path, "pt") as file:
                 about = json.loads((file.metadata() or {}).get("titans_state", "null"))
-                # copies: the file may be written anew while this state is used
+                # clone: the file may be overwritten while this state is in use
                 kept = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, json.JSONDecodeError) as error:
             raise ValueError(f"{path} cannot be read as a saved state: {error}") from error
         if about is None or about.get("format") != FORMAT:
-            raise ValueError(f"{path} is not a state that this version saved (format {FORMAT}); read the text again.")
+            raise ValueError(f"{path} is not a saved state of format {FORMAT}: compute the state again from the text.")
         try:
             return cls(TitansConfig.saved(about["config"]), _unpack(about["tree"], kept), about["tokens"])
         except (KeyError, TypeError) as error:
-            raise ValueError(f"{path} is damaged, or of another version: {error!r}. Read the text again.") from error
+            raise ValueError(
+                f"{path} is damaged or from another version ({error!r}): compute the state again from the text."
+            ) from error
 
 
 def tensors(state: Any) -> Iterator[Tensor]:
-    """All tensors of a state."""
+    """Iterate over all tensors of a state."""
     found: list[Tensor] = []
     map_state(lambda t: found.append(t) or t, state)  # type: ignore[func-returns-value]
     return iter(found)
 
 
 def _pack(x: Any, kept: dict[str, Tensor], names: dict[int, str]) -> Any:
-    """A state as JSON, its tensors by number in ``kept``; ``names`` has the numbers of those that are there by id."""
+    """Convert a state to JSON. Tensors go to ``kept`` by number; ``names`` maps tensor ids to those numbers."""
     if isinstance(x, Tensor):
         if id(x) not in names:
             names[id(x)] = str(len(kept))

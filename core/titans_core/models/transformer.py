@@ -7,5 +7,5 @@ from titans_core.nn.attention import Attention
 
 
 def full_attention(config: TitansConfig) -> nn.Module:
-    """Attention over everything; its state grows with the context."""
+    """Attention over all tokens. Its state grows with the context."""
     return Attention(config.dim, config.num_heads, base=config.rope_base)

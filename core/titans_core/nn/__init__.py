@@ -1,4 +1,4 @@
-"""Layers: the neural memory as a module, and what it is built from."""
+"""The neural memory as a PyTorch module, and the layers it is built from."""
 
 from titans_core.nn.memory import NeuralMemory
 from titans_core.nn.state import NeuralMemoryState

@@ -1,6 +1,7 @@
-"""Causal attention that streams: over everything, over a sliding window, or inside a segment, behind persistent tokens.
+"""Streaming causal attention: full, sliding-window, or within a segment, each with persistent tokens.
 
-The products are PyTorch's ``scaled_dot_product_attention``; here are projections, masks and what is kept between calls.
+The attention product itself is PyTorch's ``scaled_dot_product_attention``. This module adds the projections, the masks
+and the state kept between calls.
 """
 
 from dataclasses import dataclass
@@ -16,13 +17,13 @@ from titans_core.ops.memory.lengths import at_most
 
 @dataclass(frozen=True)
 class AttentionState:
-    """Keys and values that later tokens will still see.
+    """Keys and values that later tokens can still attend to.
 
     Attributes:
-        keys: ``[B, H, n, d]``, rotated to their positions.
+        keys: ``[B, H, n, d]``, already rotated to their positions.
         values: ``[B, H, n, d]``.
-        tail: the last inputs of the convolution, ``[B, conv_size - 1, 3 dim]``; or None.
-        position: of the next token.
+        tail: last inputs of the convolution, ``[B, conv_size - 1, 3 dim]``, or None.
+        position: position of the next token.
     """
 
     keys: Tensor
@@ -33,8 +34,13 @@ class AttentionState:
 
 @dataclass(frozen=True)
 class SegmentState:
-    """Keys and values of the segment at hand, ``[B, H, n, d]``: of its tokens, and of what was retrieved for them; and
-    the last inputs of the convolution, ``[B, conv_size - 1, 3 dim]``, or None."""
+    """Keys and values of the current segment.
+
+    Attributes:
+        context_keys, context_values: those of the retrieved context, ``[B, H, n, d]``.
+        keys, values: those of the segment's tokens, ``[B, H, n, d]``.
+        tail: last inputs of the convolution, ``[B, conv_size - 1, 3 dim]``, or None.
+    """
 
     context_keys: Tensor
     context_values: Tensor
@@ -43,20 +49,20 @@ class SegmentState:
     tail: Tensor | None
 
     def ended(self) -> "SegmentState":
-        """The state at the beginning of the next segment."""
+        """Return the state at the start of the next segment."""
         empty = self.keys.new_empty(*self.keys.shape[:2], 0, self.keys.shape[3])
         return SegmentState(empty, empty, empty, empty, self.tail)
 
 
 class _Projections(nn.Module):
-    """Queries, keys and values of heads, those of the persistent tokens, and the way back."""
+    """Query, key, value and output projections, rotary positions and persistent tokens."""
 
     def __init__(self, dim: int, num_heads: int, num_persistent: int, conv_size: int, base: float) -> None:
         super().__init__()
         if dim % (4 * num_heads):
             raise ValueError(
-                f"each head must be a multiple of 4 wide (half of it is rotated in pairs), got dim={dim} and "
-                f"num_heads={num_heads}."
+                f"dim must be a multiple of 4 * num_heads (rotary positions rotate half of each head in pairs), "
+                f"got dim={dim} and num_heads={num_heads}."
             )
         self.num_heads, self.base = num_heads, base
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
@@ -65,7 +71,7 @@ class _Projections(nn.Module):
         self.persistent = nn.Parameter(torch.randn(num_persistent, dim)) if num_persistent else None
 
     def _tokens(self, x: Tensor, position: int, tail: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Tokens ``[B, T, dim]``, the first at ``position`` -> q, k, v ``[B, H, T, d]``, and the convolution's tail."""
+        """Project tokens ``[B, T, dim]`` from ``position`` on: q, k, v ``[B, H, T, d]`` and the convolution tail."""
         qkv = self.qkv(x)
         if self.conv is not None:
             near, tail = self.conv(qkv, tail)
@@ -73,39 +79,39 @@ class _Projections(nn.Module):
         return *self._heads(qkv, position), tail
 
     def _heads(self, qkv: Tensor, position: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Projected tokens ``[B, T, 3 dim]`` -> q, k, v ``[B, H, T, d]``, with their positions."""
+        """Split projected tokens ``[B, T, 3 dim]`` into q, k, v ``[B, H, T, d]`` and rotate q and k."""
         q, k, v = qkv.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         positions = torch.arange(qkv.shape[1], device=qkv.device) + position
-        # a view would keep queries and keys in memory as long as a state has the values
+        # clone: a view of v would keep q and k in memory for as long as a state holds v
         return rotate(q, positions, self.base), rotate(k, positions, self.base), v.clone()
 
     def _prefixed(self, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Puts the persistent tokens before keys and values, seen by every query."""
+        """Prepend the persistent tokens to keys and values; every query sees them."""
         if self.persistent is None:
             return k, v, mask
         _, pk, pv = self.qkv(self.persistent.to(k.dtype)).unflatten(-1, (3, self.num_heads, -1)).permute(1, 2, 0, 3)
-        # no position: of their keys only the half counts that is never rotated
+        # persistent tokens have no position, so only the half of their keys that is never rotated is used
         pk = torch.cat((torch.zeros_like(pk[..., : pk.shape[-1] // 2]), pk[..., pk.shape[-1] // 2 :]), dim=-1)
         k, v = (torch.cat((p.to(x.dtype).expand(len(x), -1, -1, -1), x), dim=2) for p, x in ((pk, k), (pv, v)))
         return k, v, None if mask is None else F.pad(mask, (pk.shape[1], 0), value=True)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Heads ``[B, H, T, d]`` -> ``[B, T, dim]``; in the mask, True may be seen."""
+        """Attend with heads ``[B, H, T, d]`` and return ``[B, T, dim]``. True in the mask means visible."""
         k, v, mask = self._prefixed(k, v, mask)
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.out(y.transpose(1, 2).flatten(2))
 
 
 class Attention(_Projections):
-    """Causal attention over all tokens, or over the last ``window`` of them (Eq. 27 and 31; Fig. 3b).
+    """Causal attention over all tokens, or over the last ``window`` tokens (Eq. 27 and 31; Fig. 3b).
 
     Args:
-        dim: width; a multiple of ``4 * num_heads``.
-        num_heads: heads.
-        window: how many tokens a token sees, itself included; None: all.
-        num_persistent: learned tokens that every token sees beside the window (Eq. 19, 26), without a position.
-        conv_size: length of a causal convolution over tokens, added to queries, keys and values (section 4.4); 0: none.
-        base: of the rotary positions.
+        dim: model width; must be a multiple of ``4 * num_heads``.
+        num_heads: number of heads.
+        window: number of tokens that each token attends to, itself included. None: all earlier tokens.
+        num_persistent: number of learned tokens, without position, that every token also attends to (Eq. 19, 26).
+        conv_size: length of a causal convolution over time, added to queries, keys and values (section 4.4). 0: none.
+        base: base of the rotary frequencies.
     """
 
     def __init__(
@@ -123,29 +129,29 @@ class Attention(_Projections):
         self.window = window
 
     def forward(self, x: Tensor, state: AttentionState | None = None) -> tuple[Tensor, AttentionState]:
-        """x ``[B, T, dim]`` -> the same shape, and the state after it."""
+        """Attend over ``x [B, T, dim]``. Returns an output of the same shape and the state after the last token."""
         position = 0 if state is None else state.position
         q, k, v, tail = self._tokens(x, position, None if state is None else state.tail)
         if state is not None:
             k, v = torch.cat((state.keys.to(k.dtype), k), dim=2), torch.cat((state.values.to(v.dtype), v), dim=2)
         y = self._all(q, k, v) if self.window is None else self._windows(q, k, v, self.window)
         dropped = 0 if self.window is None else max(0, k.shape[2] - self.window + 1)
-        if dropped:  # a view would keep all that was read in memory
+        if dropped:  # clone: a view would keep all earlier keys and values in memory
             k, v = k[:, :, dropped:].clone(), v[:, :, dropped:].clone()
         return y, AttentionState(k, v, tail, position + x.shape[1])
 
     def _all(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         T, before = q.shape[2], k.shape[2] - q.shape[2]
-        if T > 1 and before == 0 and self.persistent is None:  # the form that has fast kernels
+        if T > 1 and before == 0 and self.persistent is None:  # is_causal=True selects the fast kernels
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
             return self.out(y.transpose(1, 2).flatten(2))
         return self._attend(q, k, v, None if T == 1 else causal(T, before, q.device))
 
     def _windows(self, q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-        """Blocks of half a window of queries, each with the keys that its tokens see: linear in T.
+        """Attend in blocks of half a window of queries, each with the keys its tokens can see: linear in T.
 
-        Blocks with fewer keys than fill their sight go one by one, all others, which share one mask, side by side in
-        the batch.
+        The first blocks, which see fewer keys than a full block, run one by one. All others share one mask and run side
+        by side in the batch.
         """
         T, before = q.shape[2], k.shape[2] - q.shape[2]
         block = at_most(-(-window // 2), T)
@@ -173,15 +179,15 @@ class Attention(_Projections):
 
 
 class SegmentAttention(_Projections):
-    """Causal attention inside a segment, behind persistent tokens and what memory said to each token (Eq. 22, 23).
+    """Causal attention within a segment, with persistent tokens and retrieved context (Eq. 22, 23).
 
-    A segment ``[p | h_1 .. h_S | x_1 .. x_S]`` is attended with full causal attention. As h_i is made from x_i, token t
-    sees the h_i of tokens up to and including itself: seeing all of h, it would see later tokens.
+    The input ``[p | h_1 .. h_S | x_1 .. x_S]`` is attended causally. Because h_i is computed from x_i, token t sees
+    only h_1 .. h_t. If it saw all of h, it would see later tokens.
 
     Args:
-        dim, num_heads, num_persistent, conv_size, base: as in :class:`Attention`. The convolution runs over tokens
-            only, and on from one segment to the next.
-        segment: S, in tokens.
+        dim, num_heads, num_persistent, conv_size, base: as in :class:`Attention`. The convolution runs over tokens only
+            and continues from one segment to the next.
+        segment: segment length S, in tokens.
     """
 
     def __init__(
@@ -197,7 +203,10 @@ class SegmentAttention(_Projections):
         self.segment = segment
 
     def forward(self, x: Tensor, context: Tensor, state: SegmentState | None = None) -> tuple[Tensor, SegmentState]:
-        """Tokens of one segment and what was retrieved for them, both ``[B, T, dim]`` -> y ``[B, T, dim]``."""
+        """Attend over tokens of one segment and their retrieved context, both ``[B, T, dim]``.
+
+        Returns an output ``[B, T, dim]`` and the state after the last token.
+        """
         before = 0 if state is None else state.keys.shape[2]
         _, ck, cv = self._heads(self.qkv(context), before)
         q, k, v, tail = self._tokens(x, self.segment + before, None if state is None else state.tail)
@@ -210,5 +219,5 @@ class SegmentAttention(_Projections):
 
 
 def causal(T: int, before: int, device: torch.device) -> Tensor:
-    """``[T, before + T]``: True where a query may see a key, ``before`` of which stand before the first query."""
+    """Causal mask ``[T, before + T]`` (True: visible), where ``before`` keys precede the first query."""
     return torch.ones(T, before + T, dtype=torch.bool, device=device).tril(before)

@@ -1,4 +1,4 @@
-"""Dropout that costs a CPU less than what it is put on."""
+"""Dropout with a faster random mask on CPU."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ _LEVELS = 1 << 16
 
 
 class Dropout(nn.Dropout):
-    """Zeroes a share ``p`` of the values in training, and scales up the others.
+    """Zero each value with probability ``p`` during training and scale up the others.
 
-    On a CPU torch draws a number for each value, which takes several times as long as all else that is done here; one
-    draw of 64 bits decides of four values, ``p`` to the nearest 65,536th.
+    On CPU, PyTorch draws one random number per value, which is slow. This layer draws one 64-bit number for four
+    values, so ``p`` is rounded to a multiple of 1/65,536.
     """
 
     def forward(self, x: Tensor) -> Tensor:

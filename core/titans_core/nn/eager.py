@@ -1,4 +1,4 @@
-"""Where what is written for a CPU may run."""
+"""When the hand-written CPU code paths may run."""
 
 import torch
 from torch import Tensor
@@ -7,6 +7,8 @@ from titans_core.ops.memory.gradient import transformed
 
 
 def eager_on_cpu(x: Tensor) -> bool:
-    """Whether x is on a CPU, and neither compiled (``torch.compile``, ``torch.export``) nor transformed
-    (``torch.func``): there torch's own operators are left as they are."""
+    """Whether ``x`` is on CPU and is neither compiled nor transformed by ``torch.func``.
+
+    Under ``torch.compile``, ``torch.export`` and ``torch.func``, PyTorch's own operators are used.
+    """
     return x.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed()

@@ -1,4 +1,4 @@
-"""Small layers that the memory and the architectures share."""
+"""Small layers shared by the memory and the architectures."""
 
 from typing import Any
 
@@ -13,9 +13,10 @@ from titans_core.ops.memory.lengths import at_most
 
 
 class CausalConv(nn.Module):
-    """Depthwise causal convolution along time that can stream.
+    """Depthwise causal convolution over time that can stream.
 
-    Token t sees tokens ``t - size + 1 .. t``. Before the first token stand zeros, or the ``tail`` of an earlier call.
+    Token t sees tokens ``t - size + 1 .. t``. The input is padded on the left with zeros, or with the ``tail`` of an
+    earlier call.
     """
 
     def __init__(self, channels: int, size: int) -> None:
@@ -24,9 +25,15 @@ class CausalConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor, tail: Tensor | None = None, channels: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """x ``[B, T, channels]`` -> the same shape, and the tail ``[B, size - 1, channels]`` for the next call.
+        """Convolve ``x [B, T, channels]``.
 
-        ``channels`` picks the filters of a part of the channels, when x and tail hold just these.
+        Args:
+            x: input ``[B, T, channels]``.
+            tail: tail returned by the previous call, ``[B, size - 1, channels]``; None: zeros.
+            channels: the slice of channels that x and tail hold, if they do not hold all.
+
+        Returns:
+            An output of the shape of ``x``, and the tail for the next call.
         """
         weight, bias = self.weight[channels], self.bias[channels]
         before = weight.shape[-1] - 1
@@ -50,11 +57,11 @@ class SwiGLU(nn.Module):
 
 
 class Gate(nn.Module):
-    """``y (x) m``: the gated product of two branches, each normalised with learned weights (section 4.2).
+    """Gated product ``y (x) m`` of two branches, each normalised with learned weights (section 4.2).
 
-    ``norm(y) * sigmoid(norm(m)) + norm(m) * sigmoid(norm(y))``: each branch is the other's gate, so that what either
-    says is heard as it is. With one product, the content of one branch passes through a gate only, which recall does
-    not survive.
+    Computes ``norm(y) * sigmoid(norm(m)) + norm(m) * sigmoid(norm(y))``: each branch gates the other, so the content of
+    both reaches the output. With a single product, one branch acts only as a gate and its content is lost, which breaks
+    recall.
     """
 
     def __init__(self, dim: int) -> None:
@@ -69,15 +76,17 @@ class Gate(nn.Module):
 def _convolved(x: Tensor, tail: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if transformed():
         return F.conv1d(torch.cat((tail, x), dim=1).mT, weight[:, None], bias, groups=len(weight)).mT
-    # on a CPU several times faster than conv1d, and no transposes
+    # several times faster than conv1d on CPU, and needs no transposes
     y: Tensor = _Taps.apply(x, tail, weight, bias)
     return y
 
 
 class _Taps(torch.autograd.Function):
-    """``y_t = bias + sum_s weight[-1 - s] x[t - s]``, where ``tail`` stands before x, with its gradient: one pass over
-    the data for each s, and of several sequences over a few at a time, so that the next pass finds them in a CPU's
-    caches."""
+    """``y_t = bias + sum_s weight[-1 - s] x[t - s]``, where ``tail`` precedes x, with its gradient.
+
+    Makes one pass over the data for each s. On CPU it processes a few sequences at a time, so that the next pass finds
+    them in cache.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, tail: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -87,7 +96,7 @@ class _Taps(torch.autograd.Function):
         for rows in _few(x):
             if eager_on_cpu(x):
                 torch.addcmul(bias, x[rows], newest, out=y[rows])
-            else:  # what traces a graph has no gradient of out=
+            else:  # out= has no gradient in a traced graph
                 y[rows] = torch.addcmul(bias, x[rows], newest)
             for s, tap in enumerate(older, 1):
                 for there, here in _shifted(x[rows], tail[rows], y[rows], s):
@@ -98,10 +107,10 @@ class _Taps(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, ...]:
         x, tail, weight = ctx.saved_tensors
         newest, *older = _taps(weight)
-        # sums over all tokens: of half precision in float32
+        # sum over all tokens in float32, also for half-precision inputs
         wide = torch.promote_types(x.dtype, torch.float32)
         dtaps = [torch.zeros_like(newest, dtype=wide) for _ in range(1 + len(older))]
-        # not where the gradient is to be differentiated itself
+        # not in place when a second derivative is requested
         in_place = eager_on_cpu(x) and not torch.is_grad_enabled()
         dx, dtail = torch.empty_like(dy) if in_place else dy * newest, torch.zeros_like(tail)
         for rows in _few(x) if in_place else [slice(None)]:
@@ -120,7 +129,7 @@ class _Taps(torch.autograd.Function):
 
 
 def _shifted(x: Tensor, tail: Tensor, y: Tensor, s: int) -> tuple[tuple[Tensor, Tensor], ...]:
-    """What stands s tokens before those of y, in x and in its tail, each beside its part of y: views."""
+    """Pairs of views: the part of x, or of its tail, s tokens earlier, with the matching part of y."""
     early, at = at_most(s, y.shape[1]), tail.shape[1] - s
     of_tail = tail[:, at : at + early], y[:, :early]
     if eager_on_cpu(y) and early == y.shape[1]:
@@ -129,7 +138,7 @@ def _shifted(x: Tensor, tail: Tensor, y: Tensor, s: int) -> tuple[tuple[Tensor, 
 
 
 def _few(x: Tensor) -> list[slice]:
-    """Which sequences of ``[B, T, channels]`` are passed over at a time: on a CPU some 130,000 values."""
+    """Slices of sequences of ``[B, T, channels]`` to process together: about 130,000 values on CPU, all elsewhere."""
     if not eager_on_cpu(x):
         return [slice(None)]
     count = max(1, (1 << 17) // max(1, x.shape[1] * x.shape[2]))
@@ -137,6 +146,8 @@ def _few(x: Tensor) -> list[slice]:
 
 
 def _taps(weight: Tensor) -> tuple[Tensor, ...]:
-    """The filters of all channels, from that of the newest token back, each contiguous: with a stride, products take
-    six times as long on CPU."""
+    """The filter taps of all channels, newest token first.
+
+    Each is contiguous: with a stride, products take six times as long on CPU.
+    """
     return weight.mT.contiguous().unbind(0)[::-1]

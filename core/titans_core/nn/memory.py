@@ -1,4 +1,4 @@
-"""The neural memory as a layer: what goes around the operator (Titans, sections 3.1, 3.2 and 4.4)."""
+"""The neural memory as a layer: projections, gates and output around the operator (Titans, sections 3.1, 3.2, 4.4)."""
 
 import math
 from itertools import pairwise
@@ -24,38 +24,37 @@ def _logit(p: float) -> float:
 
 
 class NeuralMemory(nn.Module):
-    """A sequence layer whose memory is a small MLP per head, trained by gradient descent while it reads.
+    """Sequence layer whose memory is a small MLP per head, trained by gradient descent while the layer reads.
 
     Queries, keys and values are linear projections of the input, each followed by a depthwise causal convolution and
-    SiLU; queries and keys are l2-normalised. Gates depend on the input. What is read is normalised per head, gated by a
-    linear function of the input, and projected (section 4.4).
+    SiLU. Queries and keys are l2-normalised. Gates depend on the input. The memory's output is normalised per head,
+    gated by a linear function of the input, and projected (section 4.4).
 
-    The inner learning rate is ``theta = 2 (1 - eta) / chunk_size * sigmoid(.)``: all steps of a chunk are taken at the
-    same weights and add up, and momentum multiplies them by ``1 / (1 - eta)``. So the effective step of a chunk is at
-    most 2, beyond which gradient descent on a quadratic with unit keys diverges.
+    The inner learning rate is ``theta = 2 (1 - eta) / chunk_size * sigmoid(.)``. All steps of a chunk are taken at the
+    same weights and add up, and momentum multiplies them by ``1 / (1 - eta)``, so the effective step of a chunk is at
+    most 2. Beyond that, gradient descent on a quadratic with unit keys diverges.
 
     Args:
-        dim: width of input and output; a multiple of ``num_heads``.
-        num_heads: independent memories, each ``dim // num_heads`` wide.
-        depth: layers of the memory, L >= 1. 1 is a linear memory (Table 5, "Linear Memory").
-        expansion: hidden width of a deep memory, in multiples of the head's width.
-        chunk_size: tokens that share one gradient point (Eq. 16).
-        conv_size: length of the convolution; 0 leaves it out (Table 5, "w/o Convolution").
-        gates: "token", or "chunk": one set of gates per chunk (section 3.2), a function of its first token, so that
-            outputs stay causal and streams stay exact.
-        momentum: False switches past surprise off (Table 5, "w/o Momentum").
-        forget: False switches the forget gate off (Table 5, "w/o Weight Decay").
-        forget_to: what forgetting draws the memory to: "zero" (Eq. 13), or "start", what it was before the first
-            token. Drawn to zero a deep memory stops to learn, the sooner the longer the stream
-            (:func:`titans_core.neural_memory`).
-        activation: between the layers of the memory: "silu", "gelu" or "relu".
-        unit_values: l2-normalise values too. The gradient of a deep memory's first layers grows with what its last
-            layer must say: with values of norm 1 the step stays within its bound, however long training goes on.
-            What is read is normalised anyway. False leaves their scale, as the paper does.
-        backend: of :func:`titans_core.neural_memory`.
+        dim: width of input and output; must be a multiple of ``num_heads``.
+        num_heads: number of independent memories, each ``dim // num_heads`` wide.
+        depth: number of layers of the memory, L >= 1. 1 is a linear memory (Table 5, "Linear Memory").
+        expansion: hidden width of a deep memory, as a multiple of the head width.
+        chunk_size: number of tokens whose inner gradients are taken at the same weights (Eq. 16).
+        conv_size: length of the convolution; 0 removes it (Table 5, "w/o Convolution").
+        gates: "token" for one set of gates per token, or "chunk" for one set per chunk (section 3.2). A chunk's gates
+            are computed from its first token, so outputs stay causal and streaming stays exact.
+        momentum: False removes past surprise (Table 5, "w/o Momentum").
+        forget: False removes the forget gate (Table 5, "w/o Weight Decay").
+        forget_to: what forgetting pulls the memory towards: "zero" (Eq. 13), or "start", the initial memory. A deep
+            memory pulled towards zero stops learning on long streams (see :func:`titans_core.neural_memory`).
+        activation: activation between the layers of the memory: "silu", "gelu" or "relu".
+        unit_values: l2-normalise values too. The gradient of a deep memory's first layers grows with the size of the
+            values. With unit values the step stays within its bound, however long training runs. False leaves values
+            unscaled, as in the paper.
+        backend: backend of :func:`titans_core.neural_memory`.
 
     Raises:
-        ValueError: for arguments out of range.
+        ValueError: if an argument is out of range.
     """
 
     def __init__(
@@ -94,7 +93,8 @@ class NeuralMemory(nn.Module):
         hidden = round(dim // num_heads * expansion)
         if hidden < 1:
             raise ValueError(
-                f"expansion must leave a hidden width of at least 1, got {expansion} times {dim // num_heads}."
+                f"expansion must give a hidden width of at least 1, got expansion={expansion} with a head width of "
+                f"{dim // num_heads}."
             )
         check_forget_to(forget_to)
         check_activation(activation)
@@ -108,11 +108,11 @@ class NeuralMemory(nn.Module):
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.conv = CausalConv(3 * dim, conv_size) if conv_size > 0 else None
 
-        # Starting values: step at half of the bound, keep half of the past surprise, and forget over some eight chunks,
-        # the unit in which the memory learns. A deep memory that forgets faster than it learns decays to 0 for good;
-        # this slows that, and does not prevent it where a long sequence meets small chunks. Where every gradient is
-        # fresh it sees what the one before it left to be done, and past surprise, which says it twice, starts at a
-        # tenth: from a half recall (benchmarks/lm_mqar.py) and E. coli (benchmarks/dna_language.py) came out worse.
+        # Initial gates: theta at half of its bound, eta 0.5, and forgetting over about eight chunks. A deep memory that
+        # forgets faster than it learns decays to 0 and cannot recover; this slows the decay but does not prevent it on
+        # long sequences with small chunks. With chunk_size=1 every gradient already accounts for the previous step, and
+        # past surprise would count it twice, so eta starts at 0.1: with 0.5, recall (benchmarks/lm_mqar.py) and E. coli
+        # (benchmarks/dna_language.py) were worse.
         forgetting = min(0.05, 1 / (8 * chunk_size))
         past = 0.5 if chunk_size > 1 else 0.1
         starts = {"theta": 0.5, "alpha": forgetting if forget else None, "eta": past if momentum else None}
@@ -133,9 +133,15 @@ class NeuralMemory(nn.Module):
         self.out = nn.Linear(dim, dim, bias=False)
 
     def forward(self, x: Tensor, state: NeuralMemoryState | None = None) -> tuple[Tensor, NeuralMemoryState]:
-        """Write each token, then read it back: x ``[B, T, dim]`` -> y ``[B, T, dim]`` and the state after it.
+        """Write each token to the memory, then read the memory with it.
 
-        With a state, the sequence goes on where that state was left, and outputs equal those of one uncut call.
+        Args:
+            x: input ``[B, T, dim]``.
+            state: state returned by an earlier call. The sequence continues from it, and the outputs equal those of a
+                single call on the whole sequence.
+
+        Returns:
+            The output ``[B, T, dim]`` and the state after the last token.
         """
         self._check(x, state)
         q, k, v, tail = self._project(x, state)
@@ -144,15 +150,16 @@ class NeuralMemory(nn.Module):
         return self._finish(out, x), NeuralMemoryState(memory, tail, last)
 
     def retrieve(self, x: Tensor, state: NeuralMemoryState | None = None) -> Tensor:
-        """Read without writing (Eq. 15): every token of x ``[B, T, dim]`` queries the memory as ``state`` left it.
+        """Read without writing (Eq. 15): every token of ``x [B, T, dim]`` queries the memory held in ``state``.
 
-        The convolution of the queries goes on from the state's tail. Without a state, the learned start is read.
+        The convolution of the queries continues from the state's tail. Without a state, the learned initial memory is
+        read.
         """
         self._check(x, state)
         queries = slice(0, self.dim)
         if type(self.qkv) is nn.Linear and not self.qkv._forward_hooks and not self.qkv._forward_pre_hooks:
             q = F.linear(x, self.qkv.weight[queries])
-        else:  # what was put in its place, such as an adapter, is asked as a whole
+        else:  # a replacement such as an adapter, or hooks, must see the full projection
             q = self.qkv(x)[..., queries]
         if self.conv is not None:
             tail = None if state is None or state.tail is None else state.tail[..., queries]
@@ -162,11 +169,11 @@ class NeuralMemory(nn.Module):
         return self._finish(read_memory(q, memory, self.activation), x)
 
     def update(self, x: Tensor, state: NeuralMemoryState | None = None) -> NeuralMemoryState:
-        """Write without reading: the state that :meth:`forward` would return."""
+        """Write without reading: return the state that :meth:`forward` would return."""
         return self(x, state)[1]
 
     def initial_state(self, batch_size: int) -> NeuralMemoryState:
-        """The state before the first token: the learned memory for each of ``batch_size`` sequences."""
+        """Return the state before the first token: the learned initial memory for ``batch_size`` sequences."""
         at_least("batch_size", batch_size, 1)
         return NeuralMemoryState(MemoryState.initial(self._start(), batch_size, self.chunk_size))
 
@@ -177,40 +184,40 @@ class NeuralMemory(nn.Module):
             raise ValueError(f"x must be [B, T, {self.dim}] and must not be empty, got shape {tuple(x.shape)}.")
         given, own = x.dtype, self.qkv.weight.dtype if type(self.qkv) is nn.Linear else x.dtype
         if not given.is_floating_point or (given != own and not torch.is_autocast_enabled(x.device.type)):
-            raise TypeError(f"x must be of the layer's dtype {own}, got {given}: convert one, or use autocast.")
+            raise TypeError(f"x must have the layer's dtype {own}, got {given}: convert x, or use autocast.")
         if state is None:
             return
         if not isinstance(state, NeuralMemoryState):
-            raise TypeError(f"state must be what an earlier call of this layer returned, got {type(state).__name__}.")
+            raise TypeError(f"state must be a NeuralMemoryState returned by this layer, got {type(state).__name__}.")
         if len(state.memory.weights[0]) != len(x):
             raise ValueError(
-                f"state is that of {len(state.memory.weights[0])} sequences, x has {len(x)}: go on with the batch that "
-                "the state came from."
+                f"state holds {len(state.memory.weights[0])} sequences, but x has {len(x)}: continue with the batch "
+                "that the state came from."
             )
         at = state.memory.weights[0].device
         if at != x.device:
-            raise ValueError(f"state is on {at}, x on {x.device}: use state.to({str(x.device)!r}).")
+            raise ValueError(f"state is on {at}, but x is on {x.device}: use state.to({str(x.device)!r}).")
         shapes = tuple(w.shape[1:] for w in state.memory.weights)
         if shapes != tuple(w.shape for w in self.weights):
             raise ValueError(
-                f"state is that of a memory of the shapes {[tuple(s) for s in shapes]}, this one has "
-                f"{[tuple(w.shape) for w in self.weights]} (heads, in, out): go on with the layer that it came from."
+                f"state has memory shapes {[tuple(s) for s in shapes]}, but this layer has "
+                f"{[tuple(w.shape) for w in self.weights]} (heads, in, out): use the layer that returned the state."
             )
         size = 0 if self.conv is None else self.conv.weight.shape[-1]
         if state.tail is not None and state.tail.shape[1] + 1 != size:
             raise ValueError(
-                f"state is that of a layer with conv_size={state.tail.shape[1] + 1}, this one has {size}: go on with "
-                "the layer that it came from."
+                f"state comes from a layer with conv_size={state.tail.shape[1] + 1}, but this layer has {size}: use "
+                "the layer that returned the state."
             )
         of_chunks = state.gates is not None
         if of_chunks != (self.gates == "chunk") and (of_chunks or state.memory.offset):
             raise ValueError(
-                f"state is that of a layer with gates={GATES[of_chunks]!r}, this one has {self.gates!r}: go on with "
-                "the layer that it came from."
+                f"state comes from a layer with gates={GATES[of_chunks]!r}, but this layer has {self.gates!r}: use "
+                "the layer that returned the state."
             )
 
     def _start(self) -> tuple[Tensor, ...]:
-        """The learned memory in the dtype of a state: float32, or float64."""
+        """The learned initial memory in the dtype of a state: float32, or float64 for a float64 layer."""
         return tuple(w.to(torch.promote_types(w.dtype, torch.float32)) for w in self.weights)
 
     def _project(self, x: Tensor, state: NeuralMemoryState | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
@@ -222,16 +229,16 @@ class NeuralMemory(nn.Module):
         return q, k, unit_silu(v) if self.unit_values else F.silu(v), tail
 
     def _gate(self, x: Tensor, state: NeuralMemoryState | None) -> tuple[dict[str, Tensor], Tensor | None]:
-        """Post-activation gates ``[B, T, H]`` by name.
+        """Gates by name, after activation: ``[B, T, H]``, and None.
 
-        With gates per chunk ``[B, chunks, H]``, and what those of the chunk at hand were made of.
+        With gates per chunk: ``[B, chunks, H]``, and the gate logits of the current chunk.
         """
         if self.gates == "token":
             logits, last = self.to_gates(x), None
         else:
             offset = 0 if state is None else state.memory.offset
             logits = self.to_gates(x[:, -offset % self.chunk_size :: self.chunk_size])
-            if state is not None and state.gates is not None and offset > 0:  # else they are of the chunk before
+            if state is not None and state.gates is not None and offset > 0:  # at offset 0 a new chunk starts
                 logits = torch.cat((state.gates.to(logits.dtype), logits), dim=1)
             last = logits[:, -1:]
         parts = torch.sigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32))).chunk(

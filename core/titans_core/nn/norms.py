@@ -1,7 +1,7 @@
-"""Vectors of one length: by their root mean square with learned weights, or to length 1 behind SiLU.
+"""RMSNorm, gated RMSNorm, and SiLU followed by l2 normalisation.
 
-On a CPU torch makes both of many small operations, and so their gradients, several times what they need. Here these are
-written out; everywhere else, and where torch compiles, torch's own run.
+On CPU, PyTorch composes these and their gradients from many small operations, which is several times slower than
+needed. Hand-written versions run there. On other devices and under ``torch.compile``, PyTorch's own operators run.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dtype != self.weight.dtype == torch.promote_types(x.dtype, self.weight.dtype):
-            # of half precision by wider weights, as under autocast: torch has a kernel of one dtype only
+            # half-precision x with wider weights, as under autocast: torch's kernel needs a single dtype
             return self.forward(x.to(self.weight.dtype)).to(x.dtype)
         if _precise(x) and (x.dtype, x.shape[-1:]) == (self.weight.dtype, self.weight.shape):
             y: Tensor = _RMSNorm.apply(x, self.weight, self.eps)
@@ -35,8 +35,7 @@ class RMSNorm(nn.RMSNorm):
 
 
 def gated(norm: RMSNorm, x: Tensor, gate: Tensor) -> Tensor:
-    """``norm(x) * silu(gate)`` for vectors ``[..., heads, d]`` and gates ``[..., heads * d]``, in the shape of these
-    (section 4.4)."""
+    """``norm(x) * silu(gate)`` (section 4.4): x ``[..., heads, d]``, gate and result ``[..., heads * d]``."""
     hooks = norm._forward_hooks, norm._forward_pre_hooks, norm._backward_hooks, norm._backward_pre_hooks
     own = type(norm) is RMSNorm and not any(hooks) and "forward" not in vars(norm)
     if own and _precise(x) and x.dtype == norm.weight.dtype == gate.dtype:
@@ -46,18 +45,18 @@ def gated(norm: RMSNorm, x: Tensor, gate: Tensor) -> Tensor:
 
 
 def unit_silu(x: Tensor) -> Tensor:
-    """SiLU, then vectors of length 1 along the last dimension (section 4.4), in the dtype that they have."""
-    # torch's own bound of the norm is 0 in float16, and a row of zeros then has a gradient of NaN
+    """SiLU, then l2 normalisation over the last dimension (section 4.4), in the dtype of the input."""
+    # torch's default eps is 0 in float16, where a row of zeros would then have a NaN gradient
     least = max(1e-12, torch.finfo(x.dtype).tiny)
     if _precise(x):
         y: Tensor = _UnitSiLU.apply(x, least)
         return y
-    # autocast on CUDA takes the norm in float32, and gives that back
+    # autocast on CUDA computes the norm in float32 and returns float32
     return F.normalize(F.silu(x), dim=-1, eps=least).to(x.dtype)
 
 
 def _precise(x: Tensor) -> bool:
-    # a norm in half precision would be rounded before it is used
+    # in half precision the norm would be rounded before it is used
     return x.dtype in (torch.float32, torch.float64) and eager_on_cpu(x)
 
 
@@ -75,7 +74,7 @@ class _RMSNorm(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, r = ctx.saved_tensors
         if torch.is_grad_enabled():
-            # views, as one of the two may be made of the other
+            # views: one of the two may have been computed from the other
             x, weight = x.view_as(x), weight.view_as(weight)
             y = F.rms_norm(x, weight.shape, weight, ctx.eps)
             return _differentiable(y, (x, weight), dy, ctx.needs_input_grad)
@@ -88,7 +87,7 @@ def _inverse_rms(x: Tensor, eps: float) -> Tensor:
 
 
 def _rms_gradient(dy: Tensor, x: Tensor, weight: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """Of x and of the weight, for that of ``x r w``."""
+    """Gradients of x and weight for ``x r w``."""
     dim = x.shape[-1]
     product = dy * x
     with torch.autocast("cpu", enabled=False):
@@ -99,7 +98,7 @@ def _rms_gradient(dy: Tensor, x: Tensor, weight: Tensor, r: Tensor) -> tuple[Ten
 
 
 class _Gated(torch.autograd.Function):
-    """``y = n s`` with ``n = x r w`` and ``s = silu(gate)``. Neither n nor s is kept."""
+    """``y = n s`` with ``n = x r w`` and ``s = silu(gate)``. Neither n nor s is saved."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, gate: Tensor, eps: float) -> Tensor:
@@ -112,7 +111,7 @@ class _Gated(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, gate, r = ctx.saved_tensors
         if torch.is_grad_enabled():
-            # views, as one may be made of another
+            # views: one input may have been computed from another
             x, weight, gate = x.view_as(x), weight.view_as(weight), gate.view_as(gate)
             y = F.rms_norm(x, weight.shape, weight, ctx.eps).flatten(-2) * F.silu(gate)
             return _differentiable(y, (x, weight, gate), dy, ctx.needs_input_grad)
@@ -124,8 +123,10 @@ class _Gated(torch.autograd.Function):
 
 
 class _UnitSiLU(torch.autograd.Function):
-    """``y = s r`` with ``s = silu(x)`` and ``r = 1 / |s|``, so ``ds = r (dy - s r^2 (dy . s))``. Below the least norm r
-    is a constant. Of all this x and r are kept."""
+    """``y = s r`` with ``s = silu(x)`` and ``r = 1 / |s|``, so ``ds = r (dy - s r^2 (dy . s))``.
+
+    Below the least norm, r is a constant. Only x, r and the mask of short vectors are saved.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, least: float) -> Tensor:
@@ -151,7 +152,7 @@ class _UnitSiLU(torch.autograd.Function):
 def _differentiable(
     y: Tensor, inputs: Sequence[Tensor], dy: Tensor, wanted: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The gradient of the inputs, and None for an argument that is no tensor; with a graph of its own."""
+    """Differentiable gradients of the inputs, None where not needed, and a final None for the non-tensor argument."""
     asked = [x for x, needed in zip(inputs, wanted, strict=False) if needed]
     found = iter(torch.autograd.grad(y, asked, dy, create_graph=True))
     return (*(next(found) if needed else None for _, needed in zip(inputs, wanted, strict=False)), None)

@@ -5,13 +5,13 @@ from torch import Tensor
 
 
 def rotate(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """Turns the first half of the channels of ``x [B, H, T, d]`` by its tokens' ``positions [T]``.
+    """Rotate the first half of the channels of ``x [B, H, T, d]`` by the token ``positions [T]``.
 
-    The other half stays: a key without a position, as of a persistent token, has its say there, and is as near to the
-    millionth token as to the first. ``d`` is a multiple of 4.
+    The second half is not rotated. A key without a position, such as a persistent token's, uses only that half, so it
+    is equally close to every position. ``d`` must be a multiple of 4.
     """
     pairs = x.shape[-1] // 4
-    # float64: a float32 angle at position 2,000,000 is wrong by a tenth of a radian
+    # float64: at position 2,000,000 a float32 angle is off by a tenth of a radian
     wide = torch.float32 if x.device.type == "mps" else torch.float64
     rates = base ** (-torch.arange(pairs, device=x.device, dtype=wide) / pairs)
     angles = positions.to(wide)[:, None] * rates

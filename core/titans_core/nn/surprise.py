@@ -1,9 +1,9 @@
-"""What surprised a memory: the size of its momentary surprise at each token (Titans, Eq. 12 and 17).
+"""Size of a memory's momentary surprise at each token (Titans, Eq. 12 and 17).
 
-    u_t = grad_M l(M_{t'}; k_t, v_t),  l = 1/2 |M(k) - v|^2        M_{t'}: the weights with which t's chunk started
+    u_t = grad_M l(M_{t'}; k_t, v_t),  l = 1/2 |M(k) - v|^2        M_{t'}: the weights at the start of t's chunk
 
-For a layer of the memory ``u = x^T delta`` is of rank one, so that ``|u| = |x| |delta|`` and it is never formed. A
-linear memory whose gradients are fresh at every token is asked, behind each token, for the value of the next key.
+For each layer of the memory, ``u = x^T delta`` has rank one, so ``|u| = |x| |delta|`` and u is never formed. For a
+linear memory with ``chunk_size=1``, the error at each token comes from reading the memory with the next key.
 """
 
 import torch
@@ -20,9 +20,9 @@ from titans_core.ops.memory.online import is_online
 
 @torch.no_grad()
 def momentary_surprise(memory: NeuralMemory, x: Tensor, state: NeuralMemoryState | None) -> Tensor:
-    """Size of the momentary surprise ``[B, T, H]`` of tokens ``x [B, T, dim]``, read from ``state`` on.
+    """Size of the momentary surprise ``[B, T, H]`` for tokens ``x [B, T, dim]`` that continue ``state``.
 
-    It is the Frobenius norm, over the layers of each head's memory, of the gradient that is written to it.
+    It is the Frobenius norm of the inner gradient of each head's memory, over all its layers.
     """
     q, k, v, _ = memory._project(x, state)
     gates, _ = memory._gate(x, state)
@@ -35,7 +35,7 @@ def momentary_surprise(memory: NeuralMemory, x: Tensor, state: NeuralMemoryState
         return k.norm(dim=-1) * (torch.cat((first, said[:, :-1]), dim=1) - v).norm(dim=-1)
     found, start = [], 0
     while start < x.shape[1]:
-        # up to the end of the chunk at hand: all its gradients are taken at one anchor
+        # up to the end of the current chunk, whose gradients are all taken at one anchor
         part = slice(start, start + memory.chunk_size - inner.offset)
         found.append(_norm(k[:, part], v[:, part], inner.anchor, memory.activation))
         of_part = {name: gate[:, part] for name, gate in gates.items()}
@@ -45,7 +45,7 @@ def momentary_surprise(memory: NeuralMemory, x: Tensor, state: NeuralMemoryState
 
 
 def _norm(k: Tensor, v: Tensor, anchor: tuple[Tensor, ...], activation: str) -> Tensor:
-    """Norm of the gradient for keys and values ``[B, T, H, .]`` at the memory ``anchor``, ``[B, H, d_in, d_out]``."""
+    """Gradient norm for keys and values ``[B, T, H, .]`` at the memory ``anchor``, ``[B, H, d_in, d_out]`` a layer."""
     dtype = anchor[0].dtype
     k, v = (x.to(dtype).transpose(1, 2) for x in (k, v))
     pairs = rank_one(k, v, anchor, ACTIVATIONS[activation])

@@ -1,1 +1,1 @@
-"""Operators: functions of tensors, without parameters."""
+"""Operators: functions of tensors without parameters."""

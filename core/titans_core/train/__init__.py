@@ -1,4 +1,4 @@
-"""The outer loop: training by Lightning, and what sklearn-style estimators share."""
+"""The outer loop: training with Lightning, and the base class of the sklearn-style estimators."""
 
 from titans_core.train.estimator import TitansEstimator
 from titans_core.train.fingerprint import digest

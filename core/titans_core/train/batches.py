@@ -1,4 +1,4 @@
-"""Batches of a data set whose items are whole batches: in order, or shuffled so that a run can be resumed."""
+"""Batches of a data set whose items are whole batches, in order or in a resumable shuffled order."""
 
 from collections.abc import Iterator, Sized
 
@@ -10,19 +10,21 @@ from titans_core.train.processes import processes
 
 __all__ = ["Batches", "loader"]
 
-# batches' worth of items that are sorted by length before they are cut into batches
+# number of batches whose items are sorted by length together
 _SORTED = 16
 
 
 class Batches(Sampler[list[int]]):
-    """Batches of indices: in order, or shuffled anew in each epoch in a way that the seed and the epoch alone decide.
+    """Batches of indices, in order or reshuffled in each epoch. The shuffle depends only on the seed and the epoch.
 
-    So a run resumed at an epoch sees what an unbroken one would. Lightning calls :meth:`set_epoch`. Where there are
-    more than ``most`` batches, an epoch has the first ``most`` of its order. Of several processes that train together
-    each has its part of every batch, so that together they see what one would.
+    A run resumed at an epoch therefore sees the same batches as an uninterrupted one. Lightning calls
+    :meth:`set_epoch`. If there are more than ``most`` batches, an epoch uses the first ``most`` of its order. If
+    several processes train together, each gets its share of every batch; together they see the batches of a single
+    process.
 
-    With ``lengths`` ``[count]`` a batch has items of like length, so that little of it is padding: in order means from
-    the shortest to the longest; of a shuffled order as much as makes 16 batches is sorted, and its batches shuffled.
+    With ``lengths`` ``[count]``, a batch contains items of similar length, which reduces padding. Without shuffling,
+    items go from shortest to longest. With shuffling, groups of 16 batches are sorted by length, and their batches
+    shuffled.
     """
 
     def __init__(
@@ -34,7 +36,7 @@ class Batches(Sampler[list[int]]):
         lengths: Tensor | None = None,
     ) -> None:
         self.count, self.batch_size, self.seed, self.epoch = count, int(batch_size), seed, 0
-        # where all are alike there is nothing to sort
+        # if all lengths are equal, there is nothing to sort
         self.lengths = None if lengths is None or len(lengths.unique()) <= 1 else lengths
         self.batches = -(-count // batch_size) if most is None else min(most, -(-count // batch_size))
 
@@ -45,10 +47,10 @@ class Batches(Sampler[list[int]]):
         return self.batches
 
     def __iter__(self) -> Iterator[list[int]]:
-        # a generator, so that the order is drawn at the first batch: a resumed run sets the epoch after asking for this
+        # a generator: the order is drawn at the first batch, because a resumed run sets the epoch after calling iter()
         rank, world = processes()
         for batch in self._order()[: self.batches]:
-            # too few to share: all have them
+            # a batch too small to share goes to every process
             yield (batch[rank::world] if len(batch) >= world else batch).tolist()
 
     def _order(self) -> list[Tensor]:
@@ -74,8 +76,15 @@ def loader(
     most: int | None = None,
     lengths: Tensor | None = None,
 ) -> DataLoader:
-    """Batches of ``data``, which has a length and takes a list of indices for one batch: all in order, or shuffled by
-    ``seed``, at most ``most`` an epoch, of items of like ``lengths``."""
+    """Build a DataLoader of whole batches.
+
+    Args:
+        data: a data set with a length that returns one batch for a list of indices.
+        batch_size: items per batch.
+        seed: seed of the shuffle; None: in order.
+        most: maximum number of batches per epoch; None: all.
+        lengths: lengths of the items, to batch items of similar length.
+    """
     assert isinstance(data, Sized)
-    # a batch of indices is one item, so that a batch is cut out by one indexing operation
+    # a list of indices is one item, so that a batch takes one indexing operation
     return DataLoader(data, batch_size=None, sampler=Batches(len(data), batch_size, seed, most, lengths))

@@ -1,4 +1,4 @@
-"""What happens around steps and epochs: averaged weights, remembering the best ones and the losses, a progress bar."""
+"""Lightning callbacks: averaged weights, best weights and losses, early stopping, and a progress bar."""
 
 import sys
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 
 class Averaged(WeightAveraging):
-    """A moving average of the weights, which validation sees and training comes to.
+    """A moving average of the weights, used for validation and kept as the result.
 
-    Where a training stops before its learning rate has come down, the last weights are as noisy as the last steps.
+    If training stops before its learning rate has decreased, the last weights are as noisy as the last steps.
 
     Args:
-        steps: that it goes back, about; fewer at the beginning.
+        steps: approximate number of steps to average over; fewer at the start.
     """
 
     def __init__(self, steps: int) -> None:
@@ -34,12 +34,12 @@ class Averaged(WeightAveraging):
 
 
 class KeepBest(L.Callback):
-    """Remembers the losses of every epoch, and the network's weights at the best validation loss.
+    """Remember the losses of every epoch, and the network's weights at the best validation loss.
 
-    Both are part of a checkpoint, so they survive an interruption.
+    Both are stored in checkpoints, so they survive an interruption.
 
     Args:
-        averaged: where the weights are taken from; None takes those of the network as it trains.
+        averaged: source of the weights; None: the network being trained.
     """
 
     def __init__(self, averaged: Averaged | None = None) -> None:
@@ -49,7 +49,7 @@ class KeepBest(L.Callback):
         self.best_epoch = -1
         self.best_weights: dict[str, Tensor] = {}
 
-    # "train epoch end" comes after the validation of the same epoch
+    # on_train_epoch_end runs after the validation of the same epoch
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         losses = {name: float(value) for name, value in trainer.callback_metrics.items() if name.endswith("_loss")}
         self.epochs.append({"epoch": trainer.current_epoch, **losses})
@@ -73,7 +73,7 @@ class KeepBest(L.Callback):
 
 
 class Patience(EarlyStopping):
-    """Stops where validation gets no better, and a training resumed after that at once: it was at its end."""
+    """Early stopping that also stops a resumed run at once if the run had already stopped."""
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.wait_count >= self.patience:
@@ -81,7 +81,7 @@ class Patience(EarlyStopping):
 
 
 class OnEpoch(L.Callback):
-    """Tells a function the number and the validation loss of each epoch; what it raises ends the training."""
+    """Call a function with the number and the validation loss of each epoch. An exception in it ends the training."""
 
     def __init__(self, tell: Callable[[int, float], None]) -> None:
         self.tell = tell
@@ -93,9 +93,9 @@ class OnEpoch(L.Callback):
 
 
 class ProgressBar(TQDMProgressBar):
-    """One line an epoch, with both losses; validation, which is short, has no bar of its own.
+    """One line per epoch with both losses. Validation, which is short, has no bar of its own.
 
-    On stderr, as bars are: what a program prints can be piped into a file without them.
+    The bar is written to stderr, so that the output of a program can be piped without it.
     """
 
     def init_train_tqdm(self) -> Any:

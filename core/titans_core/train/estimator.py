@@ -1,4 +1,4 @@
-"""What the sklearn-style estimators share: parameters, seeds, saving and loading."""
+"""Base class of the sklearn-style estimators: parameters, seeds, saving and loading."""
 
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,14 @@ from titans_core.train.randomness import borrowed_randomness
 
 
 class TitansEstimator(BaseEstimator):
-    """Base of the estimators. ``__init__`` of a subclass stores its arguments unchanged; ``fit`` learns the rest.
+    """Base class of the estimators. ``__init__`` of a subclass stores its arguments unchanged; ``fit`` learns the rest.
 
-    A subclass says what it learned with :meth:`_pack`, as JSON values and tensors, and takes it back
-    with :meth:`_unpack`.
+    A subclass returns what it learned from :meth:`_pack`, as JSON values and tensors, and restores it in
+    :meth:`_unpack`.
     """
 
     def _check_counts(self, *names: str, or_none: tuple[str, ...] = ()) -> None:
-        """Raises ValueError where an argument is no integer of at least 1; those of ``or_none`` may be None."""
+        """Raise a ValueError unless these arguments are integers of at least 1; those in ``or_none`` may be None."""
         for name in (*names, *or_none):
             if getattr(self, name) is not None or name not in or_none:
                 at_least(name, getattr(self, name))
@@ -32,7 +32,7 @@ class TitansEstimator(BaseEstimator):
         """Write the fitted model to the folder ``path`` (JSON and safetensors).
 
         Raises:
-            NotFittedError: before ``fit``.
+            NotFittedError: if ``fit`` has not been called.
         """
         learned, tensors = self._pack()
         params = self.get_params(deep=False)
@@ -42,45 +42,47 @@ class TitansEstimator(BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """A fitted model from the folder that :meth:`save` wrote. Nothing is unpickled.
+        """Load a fitted model from a folder written by :meth:`save`. Nothing is unpickled.
 
         Raises:
-            FileNotFoundError: no saved model there.
-            ArchiveError: a truncated or changed file, another kind of model, or one with arguments of another version.
+            FileNotFoundError: if there is no saved model.
+            ArchiveError: if a file is truncated or modified, holds another kind of model, or was saved by an
+                incompatible version.
         """
         content, tensors = load_archive(path, cls.__name__)
         unknown = sorted(set(content["params"]) - set(cls._get_param_names()))
         if unknown:
             raise ArchiveError(
                 f"{path} was saved by another version, whose {cls.__name__} has the arguments {unknown}. "
-                "Load it with that version, or fit it again."
+                "Load it with that version, or fit the model again."
             )
         model = cls(**content["params"])
         try:
-            with borrowed_randomness():  # networks are made with random weights before they get their own
+            with borrowed_randomness():  # networks get random weights before their own are loaded
                 model._unpack(content["learned"], tensors)
         except (KeyError, TypeError, RuntimeError) as error:
             raise ArchiveError(
-                f"{path} was saved by another version, or it was changed ({type(error).__name__}: {error}). Load it "
-                "with that version, or fit it again."
+                f"{path} was saved by another version, or was modified ({type(error).__name__}: {error}). Load it "
+                "with that version, or fit the model again."
             ) from error
         return model
 
     def _seed(self) -> int:
-        """A seed drawn from ``random_state``: the same for the same integer, fresh for None.
+        """Draw a seed from ``random_state``: the same for the same integer, a new one for None.
 
         Raises:
-            ValueError: None, and several processes train one model: each would draw its own.
+            ValueError: if ``random_state`` is None and several processes train one model, because each would draw its
+                own.
         """
         if self.random_state is None and started() > 1:
             raise ValueError(
-                f"{started()} processes of torchrun train one model and need one seed, or each would split and shuffle "
-                "the data in its own way. Give random_state, an integer."
+                f"{started()} processes of torchrun train one model and need one seed; otherwise each would split and "
+                "shuffle the data differently. Give random_state, an integer."
             )
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        raise NotImplementedError(f"{type(self).__name__} must say what it learned")
+        raise NotImplementedError(f"{type(self).__name__} must implement _pack()")
 
     def _unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        raise NotImplementedError(f"{type(self).__name__} must take back what it learned")
+        raise NotImplementedError(f"{type(self).__name__} must implement _unpack()")

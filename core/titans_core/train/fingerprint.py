@@ -1,4 +1,4 @@
-"""Fingerprints of data and networks, by which a run, a study or a saved model knows its own."""
+"""Fingerprints of data and networks, which identify the run, study or saved model they belong to."""
 
 import hashlib
 
@@ -7,7 +7,7 @@ from torch import nn
 
 
 def digest(*arrays: np.ndarray) -> str:
-    """A fingerprint of data: its shapes, types and bytes."""
+    """Fingerprint of arrays: their shapes, dtypes and bytes."""
     found = hashlib.sha256()
     for array in arrays:
         found.update(f"{array.shape} {array.dtype}".encode())
@@ -16,6 +16,6 @@ def digest(*arrays: np.ndarray) -> str:
 
 
 def shapes(network: nn.Module) -> str:
-    """A fingerprint of a network: the names and shapes of its parameters."""
+    """Fingerprint of a network: the names and shapes of its parameters."""
     text = ", ".join(f"{name} {tuple(p.shape)}" for name, p in network.named_parameters())
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

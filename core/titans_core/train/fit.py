@@ -1,4 +1,4 @@
-"""Train a network with Lightning: one function from loaders to the best weights."""
+"""Train a network with Lightning: one function from data loaders to the best weights."""
 
 import logging
 import math
@@ -32,30 +32,33 @@ def train_network(
     identity: Mapping[str, object] | None = None,
     on_epoch: Callable[[int, float], None] | None = None,
 ) -> History:
-    """Train ``network`` in place; it comes back on the CPU, in evaluation mode, with the weights of its best epoch.
+    """Train ``network`` in place. It is returned on the CPU, in evaluation mode, with the weights of its best epoch.
 
-    Started by ``torchrun``, the processes train together (DDP), and each comes back with the same network. Then a
-    loader must give each process its part of every batch.
+    If started by ``torchrun``, the processes train together (DDP), and each ends with the same network. A loader must
+    then give each process its share of every batch.
 
     Args:
-        network: what to train.
+        network: the network to train.
         loss: ``(network, batch) -> (mean, number of values)``.
-        train: batches; its length sets the schedule.
-        val: batches for early stopping, or None: then the last weights are kept.
+        train: training batches. Their number sets the length of the schedule.
+        val: batches for early stopping. None: the last weights are kept.
         options: see :class:`TrainingOptions`.
-        identity: by name, what else must be the same for a checkpoint to be resumed: the data's ``digest``, settings
-            that the parameters' shapes do not show.
-        on_epoch: told the number and the validation loss of each epoch; what it raises ends the training.
+        identity: named values that must also match for a checkpoint to be resumed, such as the data's ``digest``, or
+            settings that do not affect parameter shapes.
+        on_epoch: called with the number and the validation loss of each epoch. An exception in it ends the training.
+
+    Returns:
+        The losses by epoch, and the best epoch.
 
     Raises:
-        ValueError: for a device that is not there, and for a checkpoint that another run left or that is damaged.
+        ValueError: if the device is not available, or a checkpoint is damaged or belongs to another run.
         RuntimeError: under ``torch.inference_mode()``.
-        FloatingPointError: if the loss stops being finite; the message says in which epoch.
-        KeyboardInterrupt: as it came; the message says what is kept.
+        FloatingPointError: if the loss becomes infinite or NaN; the message has the losses of that epoch.
+        KeyboardInterrupt: if training is interrupted; the message says what was saved.
     """
     if torch.is_inference_mode_enabled():
-        raise RuntimeError("nothing can be trained under torch.inference_mode(): call fit outside of it.")
-    # Lightning takes seconds to import, which a model that is loaded, and does not train, need not wait for
+        raise RuntimeError("a model cannot be trained under torch.inference_mode(): call fit outside of it.")
+    # importing Lightning takes seconds; a loaded model that does not train should not wait for it
     import lightning as L
     from lightning.pytorch.callbacks import ModelCheckpoint
 
@@ -65,7 +68,7 @@ def train_network(
 
     accelerator, devices = resolve_device(options.device)
     strategy, nodes = "auto", 1
-    if dist.is_torchelastic_launched():  # one process of several, started by torchrun
+    if dist.is_torchelastic_launched():  # one of several processes started by torchrun
         here = int(os.environ["LOCAL_WORLD_SIZE"])
         strategy, devices, nodes = "ddp", here, started() // here
     averaged = Averaged(options.average) if options.average else None
@@ -91,8 +94,8 @@ def train_network(
         if resume.exists():
             check_resumable(resume, fingerprint)
 
-    dtype = next(network.parameters()).dtype  # a precision such as "64-true" changes it for training
-    if options.precision == "64-true":  # before Lightning would: what it resumes or averages, it would round
+    dtype = next(network.parameters()).dtype  # a precision such as "64-true" changes it during training
+    if options.precision == "64-true":  # convert before Lightning, which would round resumed and averaged weights
         network.double()
     module = OuterLoop(
         network, loss, options.learning_rate, options.weight_decay, len(train) * options.max_epochs, options.seed
@@ -104,7 +107,7 @@ def train_network(
             devices=devices,
             num_nodes=nodes,
             strategy=strategy,
-            use_distributed_sampler=False,  # the loaders share each batch themselves
+            use_distributed_sampler=False,  # the loaders already split batches between processes
             precision=_precision(options.precision, accelerator),  # type: ignore[arg-type]
             gradient_clip_val=options.clip,
             callbacks=callbacks,
@@ -118,7 +121,7 @@ def train_network(
         try:
             trainer.fit(module, train, val, ckpt_path=resume if resume and resume.exists() else None, weights_only=True)
         except SystemExit:
-            if trainer.interrupted:  # Lightning would end the whole program, and with it a notebook's kernel
+            if trainer.interrupted:  # Lightning would exit the program, and with it a notebook's kernel
                 raise KeyboardInterrupt(_interrupted(len(keep.epochs), resume)) from None
             raise
     diverged = [e for e in keep.epochs if not all(math.isfinite(x) for x in e.values())]
@@ -134,13 +137,13 @@ def train_network(
 
 
 def _interrupted(epochs: int, checkpoint: Path | None) -> str:
-    """What is left of a training that was interrupted behind so many whole epochs."""
-    where = f"behind epoch {epochs}" if epochs else "in epoch 1"
+    """Describe what was saved when training was interrupted after ``epochs`` complete epochs."""
+    where = f"after epoch {epochs}" if epochs else "in epoch 1"
     if checkpoint is None:
-        return f"training was interrupted {where}, and nothing is kept. Give checkpoint_dir, and the same fit goes on."
+        return f"training was interrupted {where}; nothing is kept. Give checkpoint_dir to be able to resume."
     if not checkpoint.exists():
-        return f"training was interrupted {where}, before there was a checkpoint."
-    return f"training was interrupted {where}; {checkpoint} is kept, and the same fit goes on from there."
+        return f"training was interrupted {where}, before the first checkpoint was saved."
+    return f"training was interrupted {where}; call the same fit again to resume from {checkpoint}."
 
 
 def _fingerprint(
@@ -154,7 +157,7 @@ def _fingerprint(
         "clip",
         "average",
         "precision",
-    )  # a seed may be drawn anew
+    )  # not the seed, which may be drawn at random
     own = {name: getattr(options, name) for name in settings} | {"batches": batches, "network": shapes(network)}
     return {name: str(value) for name, value in {**own, **identity}.items()}
 
@@ -168,16 +171,16 @@ def resolve_device(device: str) -> tuple[str, int | str | list[int]]:
     if kind not in there:
         raise ValueError(f"device must be 'auto' or one of {sorted(there)} (with a number: 'cuda:1'), got {device!r}.")
     if not there[kind]:
-        raise ValueError(f"device={device!r}: this machine has none. Use device='auto' to take what is there.")
+        raise ValueError(f"device={device!r} is not available on this machine. Use device='auto'.")
     if kind != "cuda":
         if number not in ("", "0"):
-            raise ValueError(f"device={device!r}: there is one {kind} device. Use device={kind!r}.")
+            raise ValueError(f"device={device!r}: there is only one {kind} device. Use device={kind!r}.")
         return kind, 1
     return kind, [int(number)] if number else 1
 
 
 def torch_device(device: str) -> torch.device:
-    """The same as one of torch's devices; "auto" is CUDA where there is one, else the CPU."""
+    """The torch device for ``device``. "auto" is CUDA if available, else the CPU."""
     accelerator, number = resolve_device(device)
     if accelerator == "auto":
         accelerator = "cuda" if torch.cuda.is_available() else "cpu"
@@ -193,12 +196,12 @@ def _precision(precision: str, accelerator: str) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Lightning's advice on workers and loggers is for other users; its warnings about the run itself stay."""
+    """Silence Lightning's advice on workers and loggers; its warnings about the run stay."""
     from lightning.fabric.utilities.rank_zero import rank_zero_module
 
     names = (
         "lightning.pytorch.utilities.rank_zero",
-        # where neuralforecast or darts is imported, pytorch_lightning has put its own logger in that one's place
+        # if neuralforecast or darts is imported, pytorch_lightning has replaced that logger by its own
         rank_zero_module.log.name,
         "lightning.pytorch.accelerators.cuda",
         "lightning.fabric.utilities.seed",

@@ -1,4 +1,4 @@
-"""How much arithmetic a token takes: what tokens per second are held against (MFU)."""
+"""Arithmetic operations per token, to compare tokens per second with a device's peak (MFU)."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,26 +7,26 @@ import torch
 
 from titans_core.models import TitansConfig, TitansLM
 
-# dense bf16 TFLOP/s by part of the device's name; from the makers' data sheets
+# dense bf16 TFLOP/s by part of the device's name, from the manufacturers' data sheets
 PEAKS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L40S": 362.0, "4090": 165.0}
 
 
 def flops_per_token(model: TitansLM, length: int) -> float:
-    """Multiplications and additions of one token, forward and backward, in sequences of ``length``.
+    """Floating-point operations per token, forward and backward, in sequences of ``length`` tokens.
 
-    Twice the weights of every matrix product forward and twice that again backward; attention over the tokens that are
-    seen; the memory's products of each chunk (``22 d h + 4 C (d + h)`` for two layers, with C tokens a chunk).
+    Counts 2 per weight of every matrix product forward and twice that backward, attention over the visible tokens, and
+    the memory's products of each chunk (``22 d h + 4 C (d + h)`` for two layers with C tokens per chunk).
     """
     config = model.config
     matrices = sum(p.numel() for name, p in model.named_parameters() if p.ndim == 2 and "persistent" not in name)
     if not config.tie_embeddings:
-        matrices -= model.embedding.weight.numel()  # looked up, not multiplied
+        matrices -= model.embedding.weight.numel()  # an embedding is a lookup, not a product
     layers = config.num_layers * (_attention(config, length) + _memory(config))
     return 3 * (2 * matrices + layers)
 
 
 def peak_flops(device: torch.device) -> float | None:
-    """The device's dense bf16 FLOP/s; None where it is not known, as of any CPU."""
+    """The device's dense bf16 FLOP/s; None if unknown, as for any CPU."""
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)
@@ -34,27 +34,27 @@ def peak_flops(device: torch.device) -> float | None:
 
 
 def _attention(config: TitansConfig, length: int) -> float:
-    """Scores and sums of values: 4 dim for each token that a token sees, as computed, masked or not."""
+    """Scores and weighted sums: 4 dim for each key that is computed for a token, masked or not."""
     if config.architecture == "lmm":
         return 0.0
     if config.architecture == "transformer":
         return 4 * config.dim * length / 2
     if config.architecture == "mac":
         return 4 * config.dim * (config.num_persistent + 2 * min(config.segment, length))
-    # "mal" reads the persistent tokens before the others; in "mag" every token sees them
+    # "mal" reads the persistent tokens first; in "mag" every token attends to them
     tokens, beside = (
         (length + config.num_persistent, 0) if config.architecture == "mal" else (length, config.num_persistent)
     )
-    # blocks of half a window; the first ones see from the first token on
+    # blocks of half a window; the first blocks see all tokens from the start
     block = min(-(-config.window // 2), tokens)
     seen = [min(stop, config.window - 1 + block) for stop in range(block, tokens + block, block)]
     return 4 * config.dim * (beside + sum(seen) / len(seen)) * tokens / length
 
 
 def memory_flops(widths: Sequence[int], chunk_size: int, momentum: bool = True) -> float:
-    """Of a token's forward pass through the memory of one head; ``widths`` from input to output, two for one layer."""
+    """Forward FLOPs per token of one head's memory. ``widths`` lists layer widths from input to output."""
     products = sum(a * b for a, b in pairwise(widths))
-    # keys forward, errors back but through the first layer, M and S read, both written
+    # keys forward, errors backward except through the first layer, M and S read and written
     carried = 2 * products * (5 + momentum) - 2 * widths[0] * widths[1]
     return carried + 2 * chunk_size * sum(a + b for a, b in pairwise(widths))
 

@@ -1,4 +1,4 @@
-"""Pretraining of a language model as a LightningModule: the paper's recipe, logs, and an exact resume."""
+"""Pretraining of a language model as a LightningModule: the paper's recipe, logging, and exact resuming."""
 
 import math
 import time
@@ -22,14 +22,14 @@ class LanguageModelTraining(L.LightningModule):
     """Next-token training of a :class:`~titans_core.TitansLM` (section 5.1).
 
     Args:
-        config: of the model, or the name of a preset: "mac-170m".
-        learning_rate: of AdamW, at its highest.
-        weight_decay: of AdamW, on matrices.
-        betas: of AdamW.
-        warmup_steps: the learning rate rises over these, then falls as a cosine until the last step.
-        final_rate: where the cosine ends, as a part of ``learning_rate``.
+        config: model configuration, or the name of a preset such as "mac-170m".
+        learning_rate: peak learning rate of AdamW.
+        weight_decay: weight decay of AdamW, on matrices only.
+        betas: betas of AdamW.
+        warmup_steps: number of warm-up steps. After them the learning rate follows a cosine until the last step.
+        final_rate: final learning rate, as a fraction of ``learning_rate``.
         compile: run each block through ``torch.compile``.
-        seed: of the weights at the start.
+        seed: seed of the initial weights.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class LanguageModelTraining(L.LightningModule):
         self.warmup_steps, self.final_rate, self.compiles = warmup_steps, final_rate, compile
         with borrowed_randomness(seed):
             self.model = TitansLM(self.config)
-        self._losses: list[Tensor] = []  # of the batches of this step
+        self._losses: list[Tensor] = []  # losses of the batches of this step
         self._steps_seen = 0
-        self._clock: tuple[float, int] | None = None  # when the last step ended, and its number
-        self._kept: dict[str, Any] = {}  # the recipe of the checkpoint that training goes on from
+        self._clock: tuple[float, int] | None = None  # end time and number of the last step
+        self._kept: dict[str, Any] = {}  # recipe of the checkpoint that is being resumed
 
     def configure_model(self) -> None:
-        """FSDP2, where the trainer's strategy shards: each block is gathered when its turn comes, then the whole."""
+        """Shard with FSDP2 if the strategy does (first each block, then the whole model), then compile the blocks."""
         strategy = self.trainer.strategy
         if isinstance(strategy, ModelParallelStrategy) and not self._sharded:
             from torch.distributed.fsdp import fully_shard
@@ -63,23 +63,23 @@ class LanguageModelTraining(L.LightningModule):
             mesh = strategy.device_mesh["data_parallel"]
             if mesh.size() != self.trainer.world_size:
                 raise ValueError(
-                    f"the strategy shares data between {mesh.size()} of {self.trainer.world_size} processes, and "
-                    "layers are not split here. Give ModelParallelStrategy data_parallel_size (all processes) and "
-                    "tensor_parallel_size: 1."
+                    f"the strategy uses {mesh.size()} of {self.trainer.world_size} processes for data parallelism, but "
+                    "tensor parallelism is not supported. Set ModelParallelStrategy's data_parallel_size to the number "
+                    "of processes and tensor_parallel_size to 1."
                 )
             for block in self.model.blocks:
                 fully_shard(block, mesh=mesh)
             fully_shard(self.model, mesh=mesh)
-            # training runs the model by this name
+            # training calls loss(), not forward()
             torch.distributed.fsdp.register_fsdp_forward_method(self.model, "loss")
         if self.compiles:
-            # by block: all are one graph, compiled once; and training calls the model by another name than forward
+            # per block: all blocks share one compiled graph, and training calls loss(), not the model's forward()
             for block in self.model.blocks:
                 block.compile()
             self.compiles = False
 
     def export(self, path: str | Path) -> None:
-        """Save the model (:meth:`TitansLM.save`). Every process must call this; the first one writes."""
+        """Save the model (:meth:`TitansLM.save`). All processes must call this; only the first one writes."""
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         tensors = get_model_state_dict(self.model, options=options)
         if self.trainer.is_global_zero:
@@ -95,15 +95,15 @@ class LanguageModelTraining(L.LightningModule):
         vocabulary = getattr(getattr(self.trainer.datamodule, "train", None), "vocab_size", None)  # type: ignore[attr-defined]
         if vocabulary is not None and vocabulary > self.config.vocab_size:
             raise ValueError(
-                f"the tokens have a vocabulary of {vocabulary}, and the model one of {self.config.vocab_size}: set "
-                "model.config.vocab_size to at least that, or prepare the text with another tokenizer."
+                f"the tokens have a vocabulary of {vocabulary}, but the model has vocab_size={self.config.vocab_size}: "
+                "set model.config.vocab_size to at least that, or prepare the text with another tokenizer."
             )
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         loss = self.model.loss(batch[:, :-1], batch[:, 1:])
         if not torch.isfinite(loss):
             raise FloatingPointError(
-                f"the loss of step {self.global_step} is {float(loss)}. Lower model.learning_rate, and go on from the "
+                f"the loss of step {self.global_step} is {float(loss)}. Lower model.learning_rate, and resume from the "
                 "last checkpoint."
             )
         self._losses.append(loss.detach())
@@ -116,12 +116,11 @@ class LanguageModelTraining(L.LightningModule):
         self.log("val_bits_per_token", loss / math.log(2), sync_dist=True, batch_size=count)
 
     def on_validation_end(self) -> None:
-        self._clock = None  # the time it took is no training's
+        self._clock = None  # do not count validation time as training time
 
     def on_train_batch_end(self, outputs: Any, batch: Tensor, batch_idx: int) -> None:
-        """At the end of an optimiser step: its mean loss, tokens per second, and what part of the device's peak
-        that is."""
-        if self.global_step == self._steps_seen:  # the last step of an epoch may be of fewer batches than the others
+        """At the end of an optimiser step, log the mean loss, tokens per second, and MFU."""
+        if self.global_step == self._steps_seen:  # gradients are still being accumulated
             return
         self._steps_seen = self.global_step
         self.log("train_loss", torch.stack(self._losses).mean(), prog_bar=True, sync_dist=True)
@@ -145,20 +144,20 @@ class LanguageModelTraining(L.LightningModule):
         steps = self.trainer.estimated_stepping_batches
         if steps == float("inf"):
             raise ValueError(
-                "the learning rate falls until the last step, so the trainer must know it: give trainer.max_steps or "
-                "max_epochs, beside max_time too."
+                "the learning-rate schedule needs the total number of steps: set trainer.max_steps or "
+                "trainer.max_epochs, also together with max_time."
             )
         self._steps = int(steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, self._steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_train_start(self) -> None:
-        """A run that goes on does so by its arguments: what a checkpoint kept of an earlier recipe is replaced."""
+        """Apply this run's arguments in place of the optimiser settings stored in a checkpoint."""
         dtype = self.model.embedding.weight.dtype
         if torch.finfo(dtype).bits < 32:
             rank_zero_warn(
-                f"the weights themselves are {dtype}, where a step much smaller than a weight is lost: norms and gates "
-                "hardly learn. Give trainer.precision bf16-mixed."
+                f"the weights are stored in {dtype}, which rounds away small updates, so norms and gates hardly learn. "
+                "Set trainer.precision to bf16-mixed."
             )
         self._steps_seen = self.global_step
         optimizer, schedule = self.trainer.optimizers[0], self.trainer.lr_scheduler_configs[0].scheduler
@@ -172,10 +171,10 @@ class LanguageModelTraining(L.LightningModule):
         if changed:
             before = ", ".join(f"{name} {value}" for name, value in changed.items())
             now = ", ".join(f"{name} {recipe[name]}" for name in changed)
-            rank_zero_warn(f"the checkpoint was made with {before}; training goes on with {now}.")
+            rank_zero_warn(f"the checkpoint was saved with {before}; training continues with {now}.")
 
     def _recipe(self) -> dict[str, Any]:
-        """What the steps are made by, beside the data."""
+        """Settings that determine the steps, apart from the data."""
         names = ("learning_rate", "weight_decay", "warmup_steps", "final_rate")
         return {name: getattr(self, name) for name in names} | {"betas": list(self.betas), "steps": self._steps}
 
@@ -187,14 +186,16 @@ class LanguageModelTraining(L.LightningModule):
         return self.final_rate + (1 - self.final_rate) * 0.5 * (1 + math.cos(math.pi * done))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """The random state (nothing here draws from another than torch's), and which model this is; the rest of a
-        resume is Lightning's and the loader's."""
-        # a finite loss may have a gradient that is not: what follows must not replace the checkpoint before it
-        finite = all(bool(torch.isfinite(p).all()) for p in self.model.parameters())  # FSDP2: of this process's part
+        """Add the random state, the model configuration and the recipe. Lightning and the loader save the rest.
+
+        Only torch's random state is used in training.
+        """
+        # a finite loss can have a non-finite gradient; bad weights must not replace the previous checkpoint
+        finite = all(bool(torch.isfinite(p).all()) for p in self.model.parameters())  # FSDP2: this process's shard
         if not self.trainer.strategy.reduce_boolean_decision(finite):
             raise FloatingPointError(
-                f"after step {self.global_step} the weights are not finite, as a gradient was not; they are not saved. "
-                "Lower model.learning_rate, and go on from the last checkpoint."
+                f"after step {self.global_step} the weights are not finite, because a gradient was not; no checkpoint "
+                "was saved. Lower model.learning_rate, and resume from the last checkpoint."
             )
         checkpoint["titans_random"] = {
             "cpu": torch.get_rng_state(),
@@ -206,8 +207,8 @@ class LanguageModelTraining(L.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         found = TitansConfig.saved(checkpoint.get("titans_config", {}))
         if "titans_config" not in checkpoint or found != self.config:
-            differ = found.differences(self.config) if "titans_config" in checkpoint else "it is not of this library"
-            raise ValueError(f"the checkpoint is that of another model: {differ}. Give its config, or start anew.")
+            differ = found.differences(self.config) if "titans_config" in checkpoint else "it is not from this library"
+            raise ValueError(f"the checkpoint holds another model: {differ}. Use its config, or start a new run.")
         self._kept = checkpoint.get("titans_recipe", {})
         states = checkpoint["titans_random"]
         torch.set_rng_state(states["cpu"].cpu())

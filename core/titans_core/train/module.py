@@ -10,9 +10,10 @@ from titans_core.train.options import Loss
 
 
 class OuterLoop(L.LightningModule):
-    """Trains ``network`` to lower ``loss(network, batch)``, which gives a mean and the number of values in it.
+    """Train ``network`` to minimise ``loss(network, batch)``, which returns a mean and the number of values in it.
 
-    The random state of an epoch depends on the seed and the epoch alone, so a run resumed at an epoch is the same run.
+    The random state of an epoch depends only on the seed and the epoch, so a run resumed at an epoch gives the same
+    result.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class OuterLoop(L.LightningModule):
         )
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        # not at the start of the epoch: making a loader's iterator draws from the random state, before or after that
+        # not in on_train_epoch_start: a loader's iterator draws from the random state, before or after that hook
         if batch_idx == 0:
             torch.manual_seed(self.seed + self.current_epoch)
 
@@ -38,7 +39,7 @@ class OuterLoop(L.LightningModule):
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        # weighted by the number of values: the mean over all of them, whatever the batch size
+        # weighted by the number of values, so that the mean does not depend on the batch size
         loss, count = self.loss(self.network, batch)
         self.log("val_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=count, sync_dist=True)
 
@@ -51,7 +52,7 @@ class OuterLoop(L.LightningModule):
 
 
 def parameter_groups(network: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """For an optimiser: weights of two dimensions and more decay, vectors do not."""
+    """Optimiser groups: weight decay for parameters of two or more dimensions, none for vectors."""
     decayed = [p for p in network.parameters() if p.ndim >= 2]
     plain = [p for p in network.parameters() if p.ndim < 2]
     return [{"params": decayed, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}]

@@ -1,4 +1,4 @@
-"""What a training is asked for, and what it says of itself."""
+"""Options of a training run, and its history."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,21 +17,22 @@ class TrainingOptions:
     """How to train.
 
     Attributes:
-        learning_rate: the highest of the one-cycle schedule.
-        weight_decay: of AdamW, on matrices only.
-        max_epochs: passes over the training data, at most.
-        patience: epochs without a better validation loss before training stops; ignored without validation data.
-        clip: largest norm of the gradient.
-        average: steps of a moving average of the weights, by which is validated and which is kept; 0 for none.
-        seed: of everything random.
+        learning_rate: peak of the one-cycle schedule.
+        weight_decay: weight decay of AdamW, on matrices only.
+        max_epochs: maximum number of passes over the training data.
+        patience: number of epochs without a better validation loss before training stops. Ignored without validation
+            data.
+        clip: maximum gradient norm.
+        average: number of steps of a moving average of the weights, which is used for validation and kept. 0: none.
+        seed: seed of all random numbers.
         device: "auto", "cpu", "cuda", "mps" or "cuda:1".
-        precision: "auto" (bf16-mixed on CUDA where it has bf16, else 32), or a precision of Lightning's Trainer.
+        precision: "auto" (bf16-mixed on CUDA devices that support bf16, else 32-true), or a precision of Lightning's
+            Trainer.
         progress: show a progress bar.
-        checkpoint_dir: where to leave a checkpoint after each epoch, and to resume from one; None leaves nothing
-            on disk.
+        checkpoint_dir: folder for a checkpoint after each epoch, from which training resumes. None: no checkpoints.
 
     Raises:
-        ValueError: numbers of epochs or steps that are no integers, or too low.
+        ValueError: if ``max_epochs``, ``patience`` or ``average`` is not an integer or is too small.
     """
 
     learning_rate: float = 1e-3
@@ -54,7 +55,7 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class History:
-    """What happened: losses by epoch, and the epoch whose weights were kept."""
+    """Losses by epoch, and the epoch whose weights were kept."""
 
     epochs: list[dict[str, float]] = field(default_factory=list)
     best_epoch: int = -1

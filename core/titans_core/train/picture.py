@@ -1,4 +1,4 @@
-"""A matplotlib figure that notebooks show without pyplot, so that nothing global is touched."""
+"""A matplotlib figure that notebooks display without pyplot, so no global state is touched."""
 
 from io import BytesIO
 
@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 
 class Picture(Figure):
-    """A Figure that is shown as PNG where it is the value of a notebook's cell."""
+    """A Figure that a notebook displays as PNG."""
 
     def _repr_png_(self) -> bytes:
         buffer = BytesIO()

@@ -1,4 +1,4 @@
-"""Text files to packed tokens on disk: read by Hugging Face ``datasets``, in memory that does not grow with them."""
+"""Convert text files to packed tokens on disk, read with Hugging Face ``datasets`` in bounded memory."""
 
 import codecs
 import glob
@@ -24,7 +24,7 @@ __all__ = ["prepare"]
 
 HOLD_OUT = ("auto", "documents", "tails")
 SUFFIXES = (".txt", ".jsonl", ".txt.gz", ".jsonl.gz")
-_PIECE = 1 << 20  # characters that are tokenised at once
+_PIECE = 1 << 20  # characters tokenised at once
 _UNFINISHED = ".unfinished"
 
 
@@ -40,40 +40,41 @@ def prepare(
     overwrite: bool = False,
     verbose: int = 1,
 ) -> dict[str, Any]:
-    """Turn text into the files that :class:`titans_core.train.tokens.PackedTokens` reads.
+    """Convert text to the files that :class:`titans_core.train.tokens.PackedTokens` reads.
 
-    A text file (``.txt``) is one document, of which line ends become ``\\n``. Of a JSON Lines file (``.jsonl``) each
-    line is one, an object whose ``text_key`` is its text. Either may be compressed (``.gz``); all are UTF-8. Documents
-    are written in the order in which they come, each ended by eos; those without text are left out.
+    A text file (``.txt``) is one document; line ends become ``\\n``. In a JSON Lines file (``.jsonl``), each line is
+    one document: an object with the text under ``text_key``. Both may be compressed (``.gz``) and must be UTF-8.
+    Documents are written in input order, each followed by the end-of-text token. Documents without text are skipped.
 
-    ``out`` receives ``train.bin``, ``val.bin`` (if ``val_fraction`` is above 0) and, last, ``tokens.json``. What was
-    interrupted leaves no ``tokens.json``, and so nothing that loads; an earlier one stays until the new one is ready.
+    ``out`` receives ``train.bin``, ``val.bin`` (if ``val_fraction`` is above 0) and, last, ``tokens.json``. Data
+    without ``tokens.json`` does not load, so an interrupted run leaves nothing usable. Earlier data stays until the new
+    data is ready.
 
-    Memory holds one document, and the ids of some 1 M characters. A text file is read whole: give many GB of text as
-    JSON Lines.
+    Memory holds one document and the ids of about 1 M characters. A text file is read as a whole: for many GB of text,
+    use JSON Lines.
 
     Args:
-        sources: files, or folders, of which all such files are taken in the order of their names.
-        out: folder to write to.
-        tokenizer: one, or what :func:`titans_core.tokenizers.load_tokenizer` takes.
-        text_key: of the objects in JSON Lines.
-        val_fraction: share of the text that is held out for validation, in [0, 1).
-        hold_out: "documents": a document is held out as a whole, if a hash of ``seed`` and its text says so; equal
-            documents fall on the same side, whatever their order. "tails": the end of every document is held out, from
-            the last line end before the fraction (or the very character, where there is none); both parts are then
-            documents. "auto": tails of text files, which are mostly long and few, and documents of JSON Lines.
-        seed: of the hash.
-        overwrite: replace packed tokens that are in ``out`` already.
-        verbose: 0 shows no progress bar.
+        sources: files, or folders; of a folder, all matching files are used, sorted by path.
+        out: output folder.
+        tokenizer: a tokenizer, or a spec for :func:`titans_core.tokenizers.load_tokenizer`.
+        text_key: key of the text in JSON Lines objects.
+        val_fraction: fraction of the text held out for validation, in [0, 1).
+        hold_out: "documents" holds out whole documents, chosen by a hash of ``seed`` and the text, so equal documents
+            are always in the same part. "tails" holds out the end of every document; both parts then count as
+            documents. The cut is at a line end shortly before the fraction, else at a space, else at the exact
+            character. "auto" uses tails for text files, which are mostly long and few, and documents for JSON Lines.
+        seed: seed of the hash.
+        overwrite: replace packed tokens that already exist in ``out``.
+        verbose: 0 hides the progress bar.
 
     Returns:
-        What ``tokens.json`` says.
+        The content of ``tokens.json``.
 
     Raises:
         FileExistsError: if ``out`` holds packed tokens and ``overwrite`` is False.
-        FileNotFoundError: if a source or the tokenizer is missing.
-        ImportError: if a package is missing; the message names the command to install it.
-        ValueError: for sources that cannot be read, naming file and line, and where a part would be empty.
+        FileNotFoundError: if a source or the tokenizer does not exist.
+        ImportError: if a package is missing; the message has the install command.
+        ValueError: if a source cannot be read (the message names file and line), or a part would be empty.
     """
     if not 0 <= val_fraction < 1:
         raise ValueError(f"val_fraction must be in [0, 1), got {val_fraction}.")
@@ -86,11 +87,11 @@ def prepare(
     out = Path(out)
     if (out / DESCRIPTION).exists() and not overwrite:
         raise FileExistsError(
-            f"{out} holds packed tokens already. Give another folder, or overwrite=True (--overwrite true)."
+            f"{out} already holds packed tokens. Choose another folder, or set overwrite=True (--overwrite true)."
         )
 
     unfinished = out / _UNFINISHED
-    shutil.rmtree(unfinished, ignore_errors=True)  # of a preparation that was killed
+    shutil.rmtree(unfinished, ignore_errors=True)  # left by a run that was killed
     unfinished.mkdir(parents=True)
     dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
     parts = {
@@ -134,7 +135,7 @@ def prepare(
 
 
 class _Part:
-    """One file of tokens that is being written."""
+    """A file of tokens being written."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], vocab_size: int) -> None:
         self.path, self.dtype, self.vocab_size = path, dtype, vocab_size
@@ -146,7 +147,7 @@ class _Part:
         found = np.asarray(ids, dtype=np.int64)
         if found.size and not 0 <= found.min() <= found.max() < self.vocab_size:
             raise ValueError(
-                f"the tokenizer gave ids {found.min()} to {found.max()}, and its vocab_size is {self.vocab_size}: "
+                f"the tokenizer returned ids {found.min()} to {found.max()}, but its vocab_size is {self.vocab_size}: "
                 "ids must be in [0, vocab_size)."
             )
         data = found.astype(self.dtype).tobytes()
@@ -173,7 +174,7 @@ class _Part:
 def _files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
     given = [sources] if isinstance(sources, (str, Path)) else list(sources)
     if not given:
-        raise ValueError(f"sources is empty: give files ({', '.join(SUFFIXES)}) or folders that hold some.")
+        raise ValueError(f"sources is empty: pass files ({', '.join(SUFFIXES)}) or folders that contain some.")
     files: list[Path] = []
     for source in map(Path, given):
         if source.is_dir():
@@ -184,10 +185,10 @@ def _files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
         elif not source.is_file():
             raise FileNotFoundError(f"no such file or folder: {source}. Check sources.")
         elif not source.name.endswith(SUFFIXES):
-            raise ValueError(f"{source} must be one of {', '.join(SUFFIXES)}. Rename or convert it.")
+            raise ValueError(f"{source} must have a suffix of {', '.join(SUFFIXES)}. Rename or convert it.")
         else:
             files.append(source)
-    return list({path.resolve(): path for path in reversed(files)}.values())[::-1]  # a file that is named twice, once
+    return list({path.resolve(): path for path in reversed(files)}.values())[::-1]  # without duplicates
 
 
 def _is_text(path: Path) -> bool:
@@ -202,8 +203,8 @@ def _documents(path: Path, text_key: str, cache: Path) -> Iterator[str]:
     if _is_text(path):
         yield from _rows(path, "document", cache)
         return
-    # Read as lines, not as "json": that reader takes texts that look like dates for dates, stops at a key that first
-    # comes after its first 10 MB, and does not say in which line something is wrong.
+    # Read as lines, not as "json": that reader converts texts that look like dates, fails on a key that first appears
+    # after its first 10 MB, and does not report the line of an error.
     for number, line in enumerate(_rows(path, "line", cache), start=1):
         if line.strip():
             yield _text_of(line, text_key, f"{path}, line {number}")
@@ -213,24 +214,26 @@ def _rows(path: Path, sample_by: str, cache: Path) -> Iterator[str]:
     from datasets import IterableDataset
 
     if path.suffix == ".gz" and codecs.lookup(locale.getpreferredencoding(False)).name != "utf-8":
-        # datasets opens a compressed file in the encoding of the system, whatever it is told
+        # datasets always opens compressed files with the system's encoding
         raise ValueError(
             f"{path}: this system reads compressed text as {locale.getpreferredencoding(False)}, not as "
-            "UTF-8. Set PYTHONUTF8=1, or unpack it."
+            "UTF-8. Set PYTHONUTF8=1, or decompress the file."
         )
-    # not load_dataset: it tells the Hub of every use, and waits for it where there is no network
+    # not load_dataset: it reports every use to the Hub, and waits for it if there is no network
     rows = IterableDataset.from_text(
         glob.escape(str(path.absolute())),
         sample_by=sample_by,
-        cache_dir=str(cache),  # it would leave an empty file in the user's cache for each source
+        cache_dir=str(cache),  # the default would leave an empty file per source in the user's cache
     )
     try:
         for number, row in enumerate(rows):
             yield row["text"] if number else row["text"].removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 ({error}). Convert it.") from error
+        raise ValueError(f"{path} is not UTF-8 ({error}). Convert it to UTF-8.") from error
     except (BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be unpacked; it is cut short, damaged or no gzip file ({error}).") from error
+        raise ValueError(
+            f"{path} cannot be decompressed: it is truncated, damaged or not a gzip file ({error}). Get it again."
+        ) from error
 
 
 def _text_of(line: str, text_key: str, where: str) -> str:
@@ -242,26 +245,27 @@ def _text_of(line: str, text_key: str, where: str) -> str:
     if not isinstance(found, dict):
         raise ValueError(f"{where}: {expected}, got {type(found).__name__}.")
     if text_key not in found:
-        raise ValueError(f"{where}: no key {text_key!r}, only {sorted(found)}. Name the key of the text in text_key.")
+        raise ValueError(f"{where}: no key {text_key!r}, only {sorted(found)}. Set text_key to the key of the text.")
     text = found[text_key]
     if not isinstance(text, str):
-        raise ValueError(f"{where}: {text_key!r} must be a string, got {type(text).__name__}. Mend or remove the line.")
+        raise ValueError(f"{where}: {text_key!r} must be a string, got {type(text).__name__}. Fix or remove the line.")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{where}: {text_key!r} holds half a surrogate pair, which is no character ({error})."
+            f"{where}: {text_key!r} has an unpaired surrogate, which is not a valid character ({error}). Fix or remove "
+            "the line."
         ) from error
     return text
 
 
 def _split(text: str, tails: bool, val_fraction: float, seed: int) -> Iterator[tuple[str, str]]:
-    """The document, or its two parts, each with the name of the part it belongs to."""
+    """The document, or its two parts, each with the name of its part."""
     if not val_fraction:
         yield "train", text
     elif tails:
         most = round(len(text) * (1 - val_fraction))
-        near = max(0, 2 * most - len(text))  # so that no more than twice the fraction is held out
+        near = max(0, 2 * most - len(text))  # hold out at most twice the fraction
         cut = text.rfind("\n", near, most) + 1 or text.rfind(" ", near, most) + 1 or most
         yield "train", text[:cut]
         yield "val", text[cut:]
@@ -271,7 +275,7 @@ def _split(text: str, tails: bool, val_fraction: float, seed: int) -> Iterator[t
 
 
 def _tokenise(documents: Iterable[tuple[str, str]], tokenizer: Tokenizer) -> Iterator[tuple[str, list[int], bool]]:
-    """Ids of the documents in their order, with the name of the part, and whether the document ends there."""
+    """Ids of the documents in order, with the name of the part, and whether the document ends there."""
     batch: list[tuple[str, str]] = []
     size = 0
     for name, text in documents:
@@ -296,7 +300,7 @@ def _encode_batch(batch: list[tuple[str, str]], tokenizer: Tokenizer) -> Iterato
 
 
 def _encode_long(name: str, text: str, tokenizer: Tokenizer) -> Iterator[tuple[str, list[int], bool]]:
-    """A tokenizer may need 200 bytes for a character, so a long document is tokenised in pieces, cut at line ends."""
+    """Tokenise a long document in pieces, cut at line ends, because a tokenizer may need 200 bytes per character."""
     start = 0
     while start < len(text):
         end = start + _PIECE
@@ -311,16 +315,16 @@ def _check_not_empty(name: str, part: _Part, val_fraction: float, parts: dict[st
     if part.tokens:
         return
     if not any(other.tokens for other in parts.values()):
-        raise ValueError("the sources hold no text at all: every file or document is empty.")
+        raise ValueError("the sources contain no text: every file or document is empty. Check sources.")
     raise ValueError(
         f"the part {name!r} would be empty: val_fraction={val_fraction} of {sum(p.documents for p in parts.values())} "
-        "documents. Change val_fraction (0: no validation part) or seed, or hold out tails of documents: "
+        "documents. Change val_fraction (0: no validation part) or seed, or hold out the ends of documents with "
         "hold_out='tails'."
     )
 
 
 def _publish(unfinished: Path, out: Path, names: list[str]) -> None:
-    """Move finished files to their place; ``tokens.json``, without which nothing loads, last."""
+    """Move finished files into place, ``tokens.json`` last, because nothing loads without it."""
     (out / DESCRIPTION).unlink(missing_ok=True)
     for old in out.glob("*.bin"):
         if old.stem in ("train", "val") and old.stem not in names:

@@ -1,11 +1,11 @@
-"""Pretraining from one command.
+"""Pretraining from the command line.
 
     python -m titans_core.train.prepare books.jsonl.gz tokens
     python -m titans_core.train.pretrain fit --config pretrain.yaml
-    python -m titans_core.train.pretrain fit --config pretrain.yaml --ckpt_path last      # goes on after a stop
+    python -m titans_core.train.pretrain fit --config pretrain.yaml --ckpt_path last      # resume
 
-Everything is an option by name (``--help``), of a YAML file or of the command line: ``model``, ``data``, and all of
-Lightning's Trainer, with its strategies (``ddp``, and FSDP2 as ``ModelParallelStrategy``), precisions and loggers.
+All options can be set in a YAML file or on the command line (see ``--help``): ``model``, ``data``, and everything in
+Lightning's Trainer, including strategies (``ddp``, and FSDP2 as ``ModelParallelStrategy``), precisions and loggers.
 """
 
 import sys
@@ -24,7 +24,7 @@ from titans_core.train.token_data import TokenData
 DEFAULTS: dict[str, Any] = {
     "max_steps": 1000,
     "gradient_clip_val": 1.0,
-    "use_distributed_sampler": False,  # the loader shares each batch itself
+    "use_distributed_sampler": False,  # the loader already splits batches between processes
     "log_every_n_steps": 1,
     "enable_model_summary": True,
     "logger": {
@@ -35,7 +35,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def main(args: Sequence[str] | None = None) -> Any:
-    """Run the command line; returns the CLI, whose ``model.model`` is the trained model."""
+    """Run the command line. Returns the CLI object; its ``model.model`` is the trained model."""
     require("jsonargparse", "the pretraining command")
     from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
@@ -51,7 +51,7 @@ def main(args: Sequence[str] | None = None) -> Any:
                     "checkpoint.enable_version_counter": False,
                 }
             )
-            parser.add_argument("--out", type=str, default="pretraining/model", help="folder of the trained model")
+            parser.add_argument("--out", type=str, default="pretraining/model", help="folder to save the model to")
 
         @staticmethod
         def subcommands() -> dict[str, set[str]]:
@@ -63,9 +63,9 @@ def main(args: Sequence[str] | None = None) -> Any:
             there = sorted(Path(asked.checkpoint.dirpath).glob("*.ckpt")) if asked.checkpoint.dirpath else []
             if there and asked.ckpt_path is None:
                 raise ValueError(
-                    f"{there[0].parent} holds the checkpoints of an earlier run ({there[0].name}), which this one "
-                    "would replace. Go on from it with --ckpt_path last, or name another folder with "
-                    "--checkpoint.dirpath (and --out)."
+                    f"{there[0].parent} holds checkpoints of an earlier run ({there[0].name}), which this run would "
+                    "replace. Resume that run with --ckpt_path last, or set another folder with --checkpoint.dirpath "
+                    "(and --out)."
                 )
             _check_whole(asked)
 
@@ -74,7 +74,7 @@ def main(args: Sequence[str] | None = None) -> Any:
 
         def before_validate(self) -> None:
             if self.config.validate.ckpt_path is None:
-                raise ValueError("there is nothing to validate but random weights: give --ckpt_path, such as last.")
+                raise ValueError("validate needs a checkpoint: set --ckpt_path, for example to last.")
             _check_whole(self.config.validate)
 
     return PretrainCLI(
@@ -88,12 +88,14 @@ def main(args: Sequence[str] | None = None) -> Any:
 
 
 def _check_whole(asked: Any) -> None:
-    """Refuses a checkpoint that was cut short, of which its reader says "Invalid argument"."""
+    """Raise a ValueError for a truncated checkpoint, for which torch would only report "Invalid argument"."""
     folder = Path(asked.checkpoint.dirpath or ".")
     file = folder / "last.ckpt" if asked.ckpt_path == "last" else Path(asked.ckpt_path or "")
     if file.is_file() and not zipfile.is_zipfile(file):
         others = [str(other) for other in sorted(folder.glob("*.ckpt")) if other != file]
-        raise ValueError(f"{file} is no checkpoint, or was cut short. Give another as --ckpt_path; here are {others}.")
+        raise ValueError(
+            f"{file} is not a checkpoint or is truncated. Set --ckpt_path to another; this folder has {others}."
+        )
 
 
 if __name__ == "__main__":

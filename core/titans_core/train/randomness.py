@@ -1,4 +1,4 @@
-"""The random state of the process, borrowed."""
+"""Temporary use of the process's random state."""
 
 import threading
 from collections.abc import Iterator
@@ -6,19 +6,19 @@ from contextlib import contextmanager
 
 import torch
 
-# the random state, and the default dtype, belong to the process: who borrows them in another thread waits
+# random state and default dtype are per process, so other threads wait for their turn
 _TURN = threading.RLock()
 
 
 @contextmanager
 def borrowed_randomness(seed: int | None = None, *, devices: bool = False) -> Iterator[None]:
-    """Random numbers from a seed, and tensors of float32 where no dtype is given; what the caller had comes back.
+    """Use a seeded random state and a default dtype of float32, and restore the caller's values afterwards.
 
-    Threads take turns, so that each draws what it would alone.
+    Threads take turns, so each draws the same numbers as it would alone.
 
     Args:
-        seed: of the CPU's generator; None goes on from where it is.
-        devices: give back the random states of GPUs too.
+        seed: seed of the CPU's generator. None: continue from its current state.
+        devices: also restore the random states of GPUs.
     """
     with _TURN, torch.random.fork_rng(devices=None if devices else []):
         dtype = torch.get_default_dtype()

@@ -1,4 +1,4 @@
-"""A checkpoint is resumed by the run that left it, and by no other."""
+"""A checkpoint may only be resumed by the run that wrote it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ KEY = "titans_fingerprint"
 
 
 class Fingerprint(Callback):
-    """Writes into every checkpoint what must be the same for it to be resumed."""
+    """Write into every checkpoint the values that must match for it to be resumed."""
 
     def __init__(self, fingerprint: Mapping[str, str]) -> None:
         self.fingerprint = dict(fingerprint)
@@ -22,20 +22,20 @@ class Fingerprint(Callback):
 
 
 def check_resumable(path: Path, fingerprint: Mapping[str, str]) -> None:
-    """Refuses a checkpoint that another run left, or that cannot be read.
+    """Raise an error for a checkpoint that another run wrote or that cannot be read.
 
     It is read as tensors, numbers and strings, never unpickled.
 
     Raises:
-        ValueError: the message says what differs, and what to do.
+        ValueError: if it cannot be resumed; the message says what differs and what to do.
     """
-    instead = f"Give another checkpoint_dir, or delete {path} to start anew."
+    instead = f"Give another checkpoint_dir, or delete {path} to start a new run."
     try:
         found = torch.load(path, map_location="cpu", weights_only=True).get(KEY)
-    except Exception as error:  # torch has no common error for what a damaged file can do to its reader
-        raise ValueError(f"{path} cannot be read; it is damaged or no checkpoint ({error}). {instead}") from error
+    except Exception as error:  # torch has no common error for damaged files
+        raise ValueError(f"{path} cannot be read: it is damaged or not a checkpoint ({error}). {instead}") from error
     if found is None:
-        raise ValueError(f"{path} was not left by this library. {instead}")
+        raise ValueError(f"{path} was not written by this library. {instead}")
     differences = []
     for name in sorted({*found, *fingerprint}):
         there, here = found.get(name), fingerprint.get(name)

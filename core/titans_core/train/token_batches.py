@@ -1,4 +1,4 @@
-"""Batches of windows of tokens, in an order that can be resumed anywhere and shared by any number of processes."""
+"""Batches of token windows, in an order that can be resumed after any batch and shared by any number of processes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,24 +15,24 @@ __all__ = ["OrderedBatches", "ResumableBatches", "TokenLoader"]
 
 
 class ResumableBatches(Sampler[list[int]]):
-    """Batches of window indices for training: shuffled anew in each epoch, and resumable after any batch.
+    """Batches of window indices for training, reshuffled in each epoch and resumable after any batch.
 
-    The order is a pure function of ``(seed, epoch, step)``, the same on every machine and with every NumPy. Only whole
-    batches are given, and of them only whole groups of ``together``: of an epoch's order the last windows, which make
-    none, are left out, and they are others in each epoch.
+    The order depends only on ``(seed, epoch, step)`` and is the same on every machine and NumPy version. Only full
+    groups of ``together`` full batches are used: the last windows of each epoch's order, which do not fill a group, are
+    skipped. They are different windows in each epoch.
 
-    It keeps a place, the epoch and the step of the batch that comes next. A pass goes from there to the end of the
-    epoch; the place moves only by :meth:`advance`, so that a loader which reads ahead does not lose what it had read.
-    ``batch_size`` is that of all processes together: where ``torch.distributed`` runs, each gets its part of every
-    batch, and the parts make the batch of one process. So a run may be resumed by more or fewer processes.
+    The sampler keeps a position: the epoch and the step of the next batch. Iterating goes from there to the end of the
+    epoch. Only :meth:`advance` moves the position, so batches that a loader has prefetched are not lost. ``batch_size``
+    is the total over all processes: with ``torch.distributed``, each process gets its share of every batch. A run may
+    therefore be resumed with more or fewer processes.
 
-    Memory: 8 bytes for each window, and three times that while an epoch's order is drawn.
+    Memory: 8 bytes per window, and three times that while an epoch's order is drawn.
 
     Args:
-        windows: how many there are.
-        batch_size: windows of a batch, over all processes; a multiple of their number.
-        seed: of the order, at least 0.
-        together: batches of an optimiser step.
+        windows: number of windows.
+        batch_size: windows per batch, over all processes; must be a multiple of the number of processes.
+        seed: seed of the order, at least 0.
+        together: number of batches per optimiser step.
     """
 
     def __init__(self, windows: int, batch_size: int, seed: int = 0, together: int = 1) -> None:
@@ -43,8 +43,8 @@ class ResumableBatches(Sampler[list[int]]):
         if windows < batch_size * together:
             step = f"batch_size={batch_size}" if together == 1 else f"a step of {together} batches of {batch_size}"
             raise ValueError(
-                f"{step} needs as many windows, and there are {windows}. Lower the size of a batch or the length of a "
-                "window, or prepare more text."
+                f"{step} needs at least that many windows, but there are only {windows}. Use smaller batches or "
+                "shorter windows, or prepare more text."
             )
         self.windows, self.batch_size, self.seed, self.together = windows, batch_size, seed, together
         self.epoch, self.step = 0, 0
@@ -52,15 +52,15 @@ class ResumableBatches(Sampler[list[int]]):
         self._order: tuple[int, np.ndarray] | None = None
 
     def __len__(self) -> int:
-        """Batches of an epoch, whatever the place."""
+        """Number of batches per epoch, independent of the position."""
         return self.windows // (self.batch_size * self.together) * self.together
 
     def batch(self, epoch: int, step: int) -> np.ndarray:
-        """The windows ``[batch_size]`` of a step, over all processes."""
+        """Window indices ``[batch_size]`` of a step, over all processes."""
         if not 0 <= step < len(self):
             raise IndexError(f"an epoch has steps 0 to {len(self) - 1}, got {step}.")
         if self._order is None or self._order[0] != epoch:
-            # NumPy promises that the raw stream never changes; it promises nothing of the kind for `permutation`
+            # NumPy guarantees that the raw stream never changes, but gives no such guarantee for `permutation`
             keys = np.random.PCG64([self.seed, epoch]).random_raw(self.windows)
             self._order = epoch, np.argsort(keys, kind="stable")
         return self._order[1][step * self.batch_size : (step + 1) * self.batch_size]
@@ -69,14 +69,14 @@ class ResumableBatches(Sampler[list[int]]):
         rank, world = processes()
         if self.batch_size % world:
             raise ValueError(
-                f"batch_size={self.batch_size} is shared by {world} processes, so it must be a multiple of {world}."
+                f"batch_size={self.batch_size} is shared by {world} processes: it must be a multiple of {world}."
             )
         epoch = self.epoch
         for step in range(self.step, len(self)):
             yield self.batch(epoch, step)[rank::world].tolist()
 
     def advance(self) -> None:
-        """A batch was used: the place moves to the next one."""
+        """Mark a batch as used: move the position to the next one."""
         self._begun = True
         self.step += 1
         if self.step == len(self):
@@ -84,28 +84,29 @@ class ResumableBatches(Sampler[list[int]]):
 
     @property
     def sampler(self) -> "ResumableBatches":
-        """Itself: here Lightning looks for what to tell the epoch."""
+        """Returns itself: Lightning looks here for ``set_epoch``."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Start at ``epoch``, unless there is a place already: then that counts.
+        """Start at ``epoch``, unless a position has already been set.
 
-        Lightning calls this before each epoch. It gives the place back when it resumes within an epoch, but says only
-        the number when it resumes between two; and with ``max_steps`` its number may run ahead after resuming.
+        Lightning calls this before each epoch. When it resumes within an epoch, it restores the position. When it
+        resumes between epochs, it only passes the epoch number. With ``max_steps``, that number may be too high after
+        resuming.
         """
         if not self._begun:
             self.epoch = epoch
 
     def state_dict(self) -> dict[str, int]:
-        """The place, and what must be the same for it to mean the same batches."""
+        """The position, and the settings that must match for it to be valid."""
         names = ("epoch", "step", "windows", "batch_size", "seed", "together")
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on at the place of ``state``.
+        """Continue at the position in ``state``.
 
         Raises:
-            ValueError: if it is that of other data or another order.
+            ValueError: if the state belongs to other data or another order.
         """
         _check_same(state, {name: getattr(self, name) for name in ("windows", "batch_size", "seed", "together")})
         self.epoch, self.step = state["epoch"], state["step"]
@@ -113,14 +114,14 @@ class ResumableBatches(Sampler[list[int]]):
 
 
 class OrderedBatches(Sampler[list[int]]):
-    """Batches of window indices for validation: all of them in order, in every pass.
+    """Batches of window indices for validation: all windows, in order.
 
-    The last batch may be smaller. Where ``torch.distributed`` runs, each process gets its part of every batch; the last
-    ``windows % processes`` windows are then left out, so that all have equally many.
+    The last batch may be smaller. With ``torch.distributed``, each process gets its share of every batch, and the last
+    ``windows % processes`` windows are skipped, so that all processes have equally many.
 
     Args:
-        windows: how many there are.
-        batch_size: windows of a batch, over all processes; a multiple of their number.
+        windows: number of windows.
+        batch_size: windows per batch, over all processes; must be a multiple of the number of processes.
     """
 
     def __init__(self, windows: int, batch_size: int) -> None:
@@ -145,25 +146,25 @@ class OrderedBatches(Sampler[list[int]]):
 
 
 class TokenLoader(DataLoader):
-    """Training batches, int64 ``[batch_size / processes, length + 1]``, that go on where a checkpoint was written.
+    """Training batches, int64 ``[batch_size / processes, length + 1]``, that continue at a checkpoint's position.
 
-    The loader is one stream of batches: a pass goes from its place to the end of an epoch, and the next pass goes on
-    from there. A pass that was left early (``limit_train_batches``, ``break``) is therefore taken up, not begun again.
-    A batch counts as used once it was handed out, whatever worker processes have read ahead; a checkpoint written while
-    a training step runs, as after an exception, counts that step's batch as used.
+    The loader is one stream of batches. Iterating goes from the current position to the end of an epoch, and the next
+    iteration continues from there. An iteration that ended early (``limit_train_batches``, ``break``) is therefore
+    continued, not restarted. A batch counts as used once it is returned, whatever the workers have prefetched. If a
+    checkpoint is written during a training step, for example after an exception, that step's batch counts as used.
 
-    Lightning saves :meth:`state_dict` in its checkpoints, and gives it back when it resumes within an epoch. With
-    ``max_epochs``, resuming between two, it gives only the epoch's number, which says enough for a new loader whose
-    epochs were whole; :class:`~titans_core.train.token_data.TokenData` keeps the place of the others too. With several
-    processes use ``Trainer(use_distributed_sampler=False)``: batches are shared already.
+    Lightning saves :meth:`state_dict` in its checkpoints and restores it when it resumes within an epoch. When it
+    resumes between epochs (``max_epochs``), it passes only the epoch number. That is enough for a new loader whose
+    epochs were complete; :class:`~titans_core.train.token_data.TokenData` restores the position in all cases. With
+    several processes, use ``Trainer(use_distributed_sampler=False)``, because batches are already split.
 
     Args:
         tokens: the windows.
-        batch_size: windows of a batch, over all processes; a multiple of their number.
-        seed: of the order.
-        num_workers: processes that read ahead; 0 reads in this one, which a memory map seldom makes slow.
-        pin_memory: put batches where a GPU fetches them faster.
-        together: batches of an optimiser step; an epoch has only whole steps.
+        batch_size: windows per batch, over all processes; must be a multiple of the number of processes.
+        seed: seed of the order.
+        num_workers: number of prefetching processes. 0 reads in this process, which is rarely slow with a memory map.
+        pin_memory: put batches into pinned memory, for faster transfer to a GPU.
+        together: number of batches per optimiser step. An epoch contains only complete steps.
     """
 
     def __init__(
@@ -182,25 +183,25 @@ class TokenLoader(DataLoader):
             batch_sampler=self.batches,
             num_workers=num_workers,
             pin_memory=pin_memory,
-            # its own: an iterator draws a number, and a resumed run makes its iterators at other times
+            # a separate generator: each new iterator draws a number, and a resumed run creates iterators at other times
             generator=torch.Generator().manual_seed(seed),
         )
 
     def __iter__(self) -> Iterator[Tensor]:  # type: ignore[override]
-        # a generator: workers start at the first batch, as Lightning sets the epoch after asking for an iterator
+        # a generator: workers start at the first batch, because Lightning sets the epoch after calling iter()
         for batch in super().__iter__():
             self.batches.advance()
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
-        """The place of the batch that comes next, and what must be the same for it to be the same batch."""
+        """The position of the next batch, and the settings that must match for it to be valid."""
         return {**self.batches.state_dict(), **self._identity()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on at the place of ``state_dict``.
+        """Continue at the position in ``state_dict``.
 
         Raises:
-            ValueError: if it is that of other data or another order; the message says what differs.
+            ValueError: if the state belongs to other data or another order; the message says what differs.
         """
         _check_same(state_dict, self._identity())
         self.batches.load_state_dict(state_dict)
@@ -214,7 +215,7 @@ def _check_same(state: dict[str, Any], here: dict[str, Any]) -> None:
     differences = [f"{k} is {state.get(k)} there and {v} here" for k, v in here.items() if state.get(k) != v]
     if differences:
         raise ValueError(
-            f"the checkpoint's place in the data is that of other batches: {'; '.join(differences)} (batch_size: "
-            "micro_batch times the number of processes; together: how many of these make batch_tokens). Resume with "
-            "the data, length, batch_tokens, micro_batch, processes and seed that it was written with, or start anew."
+            f"the checkpoint's data position belongs to other batches: {'; '.join(differences)} (batch_size is "
+            "micro_batch times the number of processes; together is the number of batches per batch_tokens). Resume "
+            "with the same data, length, batch_tokens, micro_batch, processes and seed, or start a new run."
         )

@@ -1,4 +1,4 @@
-"""Packed tokens as a LightningDataModule, with the batch given in tokens."""
+"""Packed tokens as a LightningDataModule, with the batch size given in tokens."""
 
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ class TokenData(L.LightningDataModule):
     """Training and validation windows of packed tokens.
 
     Args:
-        path: the folder that :func:`~titans_core.train.prepare.prepare` wrote.
-        length: tokens of a sequence.
-        batch_tokens: tokens of an optimiser step, over all processes; gradients are accumulated to it.
-        micro_batch: sequences that a process takes at a time.
-        num_workers: processes that read ahead.
-        seed: of the order.
-        verify: compare the files with their checksums first.
+        path: folder written by :func:`~titans_core.train.prepare.prepare`.
+        length: tokens per sequence.
+        batch_tokens: tokens per optimiser step, over all processes; reached by accumulating gradients.
+        micro_batch: sequences per process and forward pass.
+        num_workers: number of prefetching processes.
+        seed: seed of the order.
+        verify: check the files' checksums first.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class TokenData(L.LightningDataModule):
         self.num_workers, self.seed, self.verify = num_workers, seed, verify
 
     def setup(self, stage: str) -> None:
-        """Opens the files, and tells the trainer how many batches make a step."""
+        """Open the files, and set the trainer's number of batches per step."""
         assert self.trainer is not None
         for name in ("length", "batch_tokens", "micro_batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if stage == TrainerFn.VALIDATING:  # what is there to train on may be too little, even for one window
+        if stage == TrainerFn.VALIDATING:  # the training part is not needed, and may be shorter than one window
             self.val: PackedTokens | None = PackedTokens(self.path, "val", self.length, verify=self.verify)
             return
         self.train = PackedTokens(self.path, "train", self.length, verify=self.verify)
@@ -56,9 +56,9 @@ class TokenData(L.LightningDataModule):
         if rest or accumulate == 0:
             nearest = max(1, accumulate) * at_once * self.length
             raise ValueError(
-                f"batch_tokens={self.batch_tokens} is no multiple of the {at_once * self.length} tokens that are taken "
-                f"at once (micro_batch={self.micro_batch} x {self.trainer.world_size} processes x "
-                f"length={self.length}). The nearest is {nearest}; or change micro_batch."
+                f"batch_tokens={self.batch_tokens} is not a multiple of {at_once * self.length}, the tokens per "
+                f"forward pass (micro_batch={self.micro_batch} x {self.trainer.world_size} processes x "
+                f"length={self.length}). Use {nearest}, or change micro_batch."
             )
         self.trainer.accumulate_grad_batches = accumulate
         self.loader = TokenLoader(
@@ -74,11 +74,11 @@ class TokenData(L.LightningDataModule):
         return self.loader
 
     def state_dict(self) -> dict[str, Any]:
-        """The place in the data, for a checkpoint."""
+        """The position in the data, for a checkpoint."""
         return self.loader.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on there, to train; what is validated may be another text, and is read from its beginning."""
+        """Restore the position for training. Validation always starts at the beginning of its text."""
         assert self.trainer is not None
         if self.trainer.state.fn == TrainerFn.FITTING:
             self.loader.load_state_dict(state_dict)

@@ -1,7 +1,7 @@
 """Packed tokens on disk, as windows for language modelling.
 
-A folder of packed tokens, as :func:`titans_core.train.prepare.prepare` leaves it, holds ``train.bin`` and maybe
-``val.bin``: token ids, little-endian uint16 or uint32, documents one after another, each ended by eos. ``tokens.json``
+A folder written by :func:`titans_core.train.prepare.prepare` holds ``train.bin`` and optionally ``val.bin``: token ids
+as little-endian uint16 or uint32, one document after another, each followed by the end-of-text token. ``tokens.json``
 describes them.
 """
 
@@ -26,30 +26,30 @@ DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtyp
 
 
 class PackedTokens(Dataset[Tensor]):
-    """Windows of packed tokens, read from a memory map: item i is an int64 tensor ``[length + 1]``.
+    """Windows of packed tokens, read from a memory map. Item i is an int64 tensor ``[length + 1]``.
 
-    Of a window ``w``, ``w[:-1]`` are the inputs and ``w[1:]`` the targets. Inputs do not overlap: window i starts at
-    token ``i * length``, and its last token, a target only, is the first of the next one. So every token but the first
-    is a target exactly once, save fewer than ``length`` at the end of the file. Windows know nothing of documents; they
-    cross from one into the next.
+    For a window ``w``, ``w[:-1]`` are the inputs and ``w[1:]`` the targets. Inputs do not overlap: window i starts at
+    token ``i * length``, and its last token, only a target, is the first input of the next window. So every token
+    except the first is a target exactly once, apart from fewer than ``length`` tokens at the end of the file. Windows
+    ignore document boundaries and may span several documents.
 
     Args:
-        path: the folder that ``prepare`` wrote.
+        path: folder written by ``prepare``.
         part: "train" or "val".
-        length: tokens of a window's input, at least 1.
-        tokenizer: refuse tokens that another tokenizer made.
-        verify: read the whole file once and compare its SHA-256 with the one noted when it was written.
+        length: number of input tokens per window, at least 1.
+        tokenizer: if given, raise an error if another tokenizer produced the tokens.
+        verify: read the whole file once and compare its SHA-256 with the recorded one.
 
     Attributes:
-        vocab_size: ids are below it.
-        tokens: tokens in the file.
+        vocab_size: all ids are below it.
+        tokens: number of tokens in the file.
         fingerprint: "sha256:..." of the file.
-        description: what ``tokens.json`` says.
+        description: content of ``tokens.json``.
 
     Raises:
         FileNotFoundError: if there are no packed tokens in ``path``.
-        ValueError: if a file is truncated, changed or of an unknown kind, or is too short for one window. A window with
-            an id outside the vocabulary raises when it is read.
+        ValueError: if a file is truncated, modified, of an unknown kind, or too short for one window, or if
+            ``tokenizer`` does not match. An id outside the vocabulary raises this when its window is read.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class PackedTokens(Dataset[Tensor]):
         parts = self.description["parts"]
         if part not in parts:
             raise ValueError(
-                f"{path} has no part {part!r}, only {sorted(parts)}. Prepare it with val_fraction above 0 for a part "
-                "'val'."
+                f"{path} has no part {part!r}, only {sorted(parts)}. For a part 'val', prepare the text with "
+                "val_fraction above 0."
             )
         self.length = length
         self.file = Path(path) / parts[part]["file"]
@@ -82,7 +82,7 @@ class PackedTokens(Dataset[Tensor]):
         self._check_file(verify)
         if self.tokens < length + 1:
             raise ValueError(
-                f"{self.file} has {self.tokens} tokens, and one window of length={length} needs {length + 1}. "
+                f"{self.file} has {self.tokens} tokens, but one window of length={length} needs {length + 1}. "
                 "Lower length, or prepare more text."
             )
 
@@ -99,44 +99,44 @@ class PackedTokens(Dataset[Tensor]):
         if window.max() >= self.vocab_size:
             at = int(window.argmax())
             raise ValueError(
-                f"{self.file} is damaged: token {start + at} is {window[at]}, and ids must be below vocab_size="
-                f"{self.vocab_size}. Prepare it again."
+                f"{self.file} is damaged: token {start + at} is {window[at]}, but ids must be below vocab_size="
+                f"{self.vocab_size}. Prepare the text again."
             )
         return torch.from_numpy(window)
 
     def __getstate__(self) -> dict[str, Any]:
-        # a memory map is pickled with all that it maps; a worker process opens its own
+        # pickling a memory map would copy its data; each worker process opens its own map
         return {**self.__dict__, "_map": None}
 
     def _check_tokenizer(self, tokenizer: Tokenizer) -> None:
         made_by = self.description["tokenizer"]
         if tokenizer.fingerprint != made_by["fingerprint"] or tokenizer.vocab_size != self.vocab_size:
             raise ValueError(
-                f"{self.file.parent} was made by another tokenizer: {made_by['spec']} (vocab_size={self.vocab_size}, "
+                f"{self.file.parent} was made with another tokenizer: {made_by['spec']} (vocab_size={self.vocab_size}, "
                 f"{made_by['fingerprint']}) there, {tokenizer.spec} (vocab_size={tokenizer.vocab_size}, "
-                f"{tokenizer.fingerprint}) here. Use that one, or prepare the text again with this one."
+                f"{tokenizer.fingerprint}) here. Use that tokenizer, or prepare the text again with this one."
             )
 
     def _check_file(self, verify: bool) -> None:
-        again = "It was cut short or changed since it was written: prepare it again."
+        again = "The file is truncated or was modified: prepare the text again."
         if not self.file.is_file():
-            raise ValueError(f"{self.file} is missing, and {DESCRIPTION} names it. Prepare it again.")
+            raise ValueError(f"{self.file} is missing, although {DESCRIPTION} lists it. Prepare the text again.")
         expected, found = self.tokens * self._dtype.itemsize, self.file.stat().st_size
         if found != expected:
             raise ValueError(
-                f"{self.file} must have {expected} bytes, {self._dtype.itemsize} for each of {self.tokens} tokens, and "
+                f"{self.file} must have {expected} bytes, {self._dtype.itemsize} for each of {self.tokens} tokens, but "
                 f"has {found}. {again}"
             )
         if verify and (found_hash := _hash(self.file)) != self.fingerprint:
-            raise ValueError(f"{self.file} must have {self.fingerprint}, has {found_hash}. {again}")
+            raise ValueError(f"{self.file} must have {self.fingerprint}, but has {found_hash}. {again}")
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
     if not path.is_file():
         raise FileNotFoundError(
-            f"{folder} holds no packed tokens: there is no {DESCRIPTION}, which is written last. Run prepare; again if "
-            "it was interrupted."
+            f"{folder} holds no packed tokens: {DESCRIPTION}, which is written last, is missing. Run prepare "
+            "(again, if it was interrupted)."
         )
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -146,13 +146,13 @@ def _read_description(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path} does not describe packed tokens: its format must be {FORMAT!r}. Check the path.")
     if found.get("version") != VERSION:
         raise ValueError(
-            f"{path} is of version {found.get('version')!r}, and this library reads version {VERSION}. Update the "
+            f"{path} has version {found.get('version')!r}, but this library reads version {VERSION}. Update the "
             "library, or prepare the text again."
         )
     if found.get("dtype") not in DTYPES or not _complete(found):
         raise ValueError(
-            f"{path} is damaged: it must name a dtype of {sorted(DTYPES)}, vocab_size, tokenizer (spec, fingerprint) "
-            "and parts (file, tokens, sha256). Prepare it again."
+            f"{path} is damaged: it must contain a dtype of {sorted(DTYPES)}, vocab_size, tokenizer (spec, "
+            "fingerprint) and parts (file, tokens, sha256). Prepare the text again."
         )
     return found
 

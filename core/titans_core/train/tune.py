@@ -1,4 +1,4 @@
-"""Studies by Optuna, shared by the estimators: opened, resumed, pruned, shared between processes, drawn."""
+"""Optuna studies shared by the estimators: open, resume, prune, share between processes, and plot."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     raise ImportError("tuning needs optuna: pip install 'titans-suite[tune]'") from error
 
-from sqlalchemy.exc import SQLAlchemyError  # of optuna's databases
+from sqlalchemy.exc import SQLAlchemyError  # raised by optuna's databases
 
 from titans_core.checks import at_least
 
@@ -25,11 +25,11 @@ Estimator = TypeVar("Estimator", bound=Any)
 
 Callback = Callable[[optuna.Study, optuna.trial.FrozenTrial], None]
 
-UNFIT = 3  # trials that may fail before one has gone well
+UNFIT = 3  # a search ends at this many failed trials if none has succeeded
 
 _OTHER_SPACE = "Give another study_name or storage, or that space, space=."
 
-# what Optuna says to a trial that asks for what the trials before it exclude
+# Optuna's message if a trial asks for a distribution that contradicts earlier trials
 _CLASH = re.compile("does not support dynamic value space|different distribution kind")
 
 FINISHED = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
@@ -43,23 +43,23 @@ def open_study(
     sampler: optuna.samplers.BaseSampler | None = None,
     space: Callable[[optuna.Trial], Any] | None = None,
 ) -> optuna.Study:
-    """A new study, or the one of this name in the storage.
+    """Create a study, or open the one of this name in the storage.
 
     Args:
-        storage: None keeps it in memory. A path ending in ".journal" is an append-only file, safe for several
-            processes, on a network drive too; any other path an SQLite file; a URL is taken as it is.
-        name: of the study.
-        identity: what must be the same for a study to be continued, such as the data's ``digest``.
-        random_state: of the sampler, which goes on where trials are there; processes that share a study need different
-            ones, or None.
-        sampler: what proposes settings; None: Optuna's TPE. One that is given has a seed of its own, and goes on by
-            chance where trials are there.
-        space: what asks a trial for settings, and may ask one that is not of the study; None: it is not known whether
-            trials that are there go with it.
+        storage: None keeps the study in memory. A path that ends in ".journal" is an append-only file, safe for several
+            processes, also on a network drive. Any other path is an SQLite file. A URL is passed to Optuna.
+        name: name of the study.
+        identity: named values that must match for a study to be continued, such as the data's ``digest``.
+        random_state: seed of the sampler, offset by the number of existing trials. Processes that share a study need
+            different seeds, or None.
+        sampler: Optuna sampler that proposes settings. None: TPE. A given sampler keeps its own seed, but is reseeded
+            at random if the study already has trials.
+        space: function that asks a trial for settings, called once with a trial outside the study to check that
+            existing trials are compatible. None: no check.
 
     Raises:
-        ValueError: the study there is of other data or settings, or of a space whose trials do not go with this one; or
-            the storage is something else, or cannot be opened.
+        ValueError: if the study belongs to other data or settings or has an incompatible space, or if the storage is
+            something else or cannot be opened.
     """
     with _quiet(), _opened(storage):
         study = optuna.create_study(
@@ -69,7 +69,7 @@ def open_study(
             direction="minimize",
             pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
         )
-        # the same seed again would draw the first trials again
+        # the same seed would repeat the first trials
         trials = len(study.get_trials(deepcopy=False))
         if sampler is None:
             sampler = optuna.samplers.TPESampler(seed=None if random_state is None else random_state + trials)
@@ -91,7 +91,7 @@ def open_study(
 
 
 def _check_space(study: optuna.Study, storage: str | Path | None, space: Callable[[optuna.Trial], Any]) -> None:
-    """Refuses a study whose trials were asked for what Optuna cannot search on with, such as other choices."""
+    """Raise a ValueError if Optuna cannot continue with the distributions of existing trials, such as other choices."""
     with _quiet():
         trial = optuna.create_study().ask()
     space(trial)
@@ -119,10 +119,11 @@ def run_study(
     progress: bool,
     callbacks: Sequence[Callback] = (),
 ) -> None:
-    """Trials until ``n_trials`` of the study are finished in all, by whichever process, or for ``timeout`` seconds.
+    """Run trials until the study has ``n_trials`` finished trials, over all processes, or for ``timeout`` seconds.
 
-    A trial that diverges counts as a bad choice, as a pruned one does, not as the end. So does one whose settings do
-    not go with the data, with a warning; but the third of these in a call ends it where no trial has gone well.
+    A trial that diverges counts as a bad result, like a pruned one, and does not end the search. The same holds for a
+    trial whose settings do not fit the data, with a warning. But if no trial has succeeded, the third of these ends the
+    search.
     """
     from optuna.study import MaxTrialsCallback
 
@@ -153,20 +154,23 @@ def best_of(
     progress: bool,
     callbacks: Sequence[Callback] = (),
 ) -> Estimator:
-    """Run the trials of a study, and fit the best.
+    """Run the trials of a study, and fit the best settings.
 
     Args:
-        base: what all trials are copies of.
-        study: as :func:`open_study` opened it.
-        settings_of: the settings of a trial.
-        judge: trains a copy and gives its validation error.
-        fit: fits the copy that is returned; the study is its ``study_``.
-        n_trials, timeout, progress, callbacks: of :func:`run_study`.
+        base: estimator that all trials copy.
+        study: study opened by :func:`open_study`.
+        settings_of: returns the settings of a trial.
+        judge: trains a copy and returns its validation error.
+        fit: fits the copy that is returned.
+        n_trials, timeout, progress, callbacks: as in :func:`run_study`.
+
+    Returns:
+        The fitted copy, with the study as its ``study_``.
 
     Raises:
-        TypeError: a space that returns no settings.
-        ValueError: trials failed, and none has gone well.
-        FloatingPointError: the best settings diverged, twice.
+        TypeError: if a space does not return a dict of settings.
+        ValueError: if trials failed and none succeeded.
+        FloatingPointError: if the best settings diverge twice.
     """
 
     def objective(trial: optuna.Trial) -> float:
@@ -189,15 +193,15 @@ def best_of(
     best = clone(base).set_params(**best_settings(study, settings_of))
     try:
         fit(best)
-    except FloatingPointError as error:  # by another seed than the trial's; a search is not lost for that
-        warnings.warn(f"The best settings are fitted once more: {error}", stacklevel=3)
+    except FloatingPointError as error:  # another seed may succeed; do not lose the whole search
+        warnings.warn(f"The best settings diverged and are fitted once more: {error}", stacklevel=3)
         fit(best)
     best.study_ = study
     return best
 
 
 class _Unfit(Exception):
-    """Settings that do not go with the data; the cause says why."""
+    """Settings that do not fit the data; the cause has the reason."""
 
 
 def _asked(settings_of: Callable[[Any], dict[str, Any]], trial: optuna.Trial) -> dict[str, Any]:
@@ -212,10 +216,10 @@ def _asked(settings_of: Callable[[Any], dict[str, Any]], trial: optuna.Trial) ->
 
 
 def _bad_if_unfit(objective: Callable[[optuna.Trial], float], trial: optuna.Trial, unfit: list[int]) -> float:
-    """``unfit``: numbers of the trials of this call whose settings did not go with the data; they grow by this one."""
+    """Run a trial; diverged or unfit settings count as pruned. ``unfit`` collects this call's unfit trials."""
     try:
         return objective(trial)
-    except FloatingPointError as error:  # the sampler learns from pruned trials, and nothing from failed ones
+    except FloatingPointError as error:  # the sampler learns from pruned trials, but not from failed ones
         trial.set_user_attr("diverged", str(error))
         raise optuna.TrialPruned(str(error)) from error
     except _Unfit as error:
@@ -233,7 +237,7 @@ def _bad_if_unfit(objective: Callable[[optuna.Trial], float], trial: optuna.Tria
 
 
 def report_to(trial: optuna.Trial) -> Callable[[int, float], None]:
-    """What to tell the number and the validation loss of each epoch; it ends a trial that is worse than the median."""
+    """Return a function that reports each epoch's validation loss, and prunes a trial that is worse than the median."""
 
     def report(epoch: int, loss: float) -> None:
         trial.report(loss, epoch)
@@ -244,10 +248,10 @@ def report_to(trial: optuna.Trial) -> Callable[[int, float], None]:
 
 
 def best_settings(study: optuna.Study, settings_of: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """The settings of the best finished trial, of an earlier space too.
+    """Return the settings of the best finished trial, also of an earlier space.
 
     Raises:
-        ValueError: no trial finished; or that one is of an earlier space, whose settings JSON cannot hold.
+        ValueError: if no trial finished, or the best one has an earlier space whose settings cannot be stored as JSON.
     """
     if not study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
         raise ValueError(f"no trial finished.{_why_none(study)} Give more trials or time, or another space.")
@@ -264,7 +268,7 @@ def best_settings(study: optuna.Study, settings_of: Callable[[Any], dict[str, An
 
 
 def _why_none(study: optuna.Study) -> str:
-    """What became of the trials of a study none of which finished."""
+    """Explain why no trial of a study finished."""
     ways = {"unfit": "did not go with the data", "diverged": "diverged"}
     trials = study.get_trials(deepcopy=False)
     failed = {way: [t for t in trials if way in t.user_attrs] for way in ways}
@@ -276,7 +280,7 @@ def _why_none(study: optuna.Study) -> str:
 
 
 def _as_json(settings: dict[str, Any]) -> dict[str, Any] | None:
-    """The settings, if they come back from JSON as they are."""
+    """The settings if JSON can store them without loss, else None."""
     try:
         return settings if json.loads(json.dumps(settings)) == settings else None
     except (TypeError, ValueError):
@@ -306,16 +310,16 @@ def plot_history(study: optuna.Study) -> Any:
 
 
 def plot_importance(study: optuna.Study) -> Any:
-    """How much each setting mattered (fANOVA, Hutter et al. 2014): a matplotlib Figure.
+    """Importance of each setting (fANOVA, Hutter et al. 2014): a matplotlib Figure.
 
     Raises:
-        ValueError: fewer than two finished trials.
+        ValueError: if fewer than two trials have finished.
     """
     from titans_core.train.picture import Picture
 
     done = [t for t in study.trials if t.state == optuna.trial.TrialState.COMPLETE]
     if len(done) < 2:
-        raise ValueError(f"importance needs at least two finished trials, the study has {len(done)}.")
+        raise ValueError(f"importance needs at least two finished trials, but the study has {len(done)}: run more.")
     importance = optuna.importance.get_param_importances(study)
     names = list(importance)[::-1]
     figure = Picture(figsize=(7, 1 + 0.35 * len(names)), layout="constrained")
@@ -336,13 +340,13 @@ def _storage(storage: str | Path | None) -> Any:
         from optuna.storages.journal import JournalFileBackend
 
         return JournalStorage(JournalFileBackend(str(path)))
-    # a process that was killed stops beating, and its trial is given up
+    # without the heartbeat of its process, a killed process's trial is marked as failed
     return optuna.storages.RDBStorage(f"sqlite:///{path}", heartbeat_interval=30)
 
 
 @contextmanager
 def _opened(storage: str | Path | None) -> Iterator[None]:
-    """A storage that is none is said in words: a file of another kind, a folder, a database that does not answer."""
+    """Explain why a storage is unusable: another kind of file, a folder, or an unreachable database."""
     try:
         yield
     except (SQLAlchemyError, ValueError, KeyError, TypeError) as error:
@@ -354,7 +358,7 @@ def _opened(storage: str | Path | None) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Optuna's log, a line a trial, is silent: the bar says the same, and the error of a trial that fails is raised."""
+    """Silence Optuna's log (one line per trial): the progress bar shows the same, and errors of trials are raised."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(logging.ERROR)
     try:

@@ -1,4 +1,4 @@
-"""Intervals: which bases of the genome test shares with train, and what a lookup table would score by them.
+"""Intervals: which bases of the genome test shares with train, and how well a lookup table would score.
 
 Coordinates are 0-based half-open.
 """
@@ -21,7 +21,7 @@ _BATCH = 1 << 22  # pairs of intervals compared at a time
 
 
 class Spans(NamedTuple):
-    """Intervals as three columns of one length: names, and 0-based half-open coordinates."""
+    """Intervals as three columns of equal length: names, and 0-based half-open coordinates."""
 
     chrom: ArrayLike
     start: ArrayLike
@@ -29,13 +29,13 @@ class Spans(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """What copying labels from overlapping train intervals answers.
+    """Answers obtained by copying labels from overlapping train intervals.
 
     Attributes:
         labels: [n_test], the copied label, or ``fallback``.
         found: bool [n_test], whether a train interval covers enough of the test interval.
-        fallback: label given where none does: the commonest among the train intervals that no other train interval
-            covers as much of. Known from train alone.
+        fallback: label used otherwise: the most common one among train intervals that no other train interval covers as
+            much. It depends on train only.
     """
 
     labels: NDArray
@@ -48,17 +48,17 @@ class IntervalAudit:
     """Overlap of the official coordinates.
 
     Attributes:
-        n_train, n_test: intervals.
-        touching: part of test that shares at least one base with train, from 0 to 1.
-        min_overlap: part of a test interval that a train interval must cover to be looked up.
-        covered: part of test of which a train interval covers so much.
+        n_train, n_test: number of intervals.
+        touching: fraction of test intervals that share at least one base with train, from 0 to 1.
+        min_overlap: fraction of a test interval that a train interval must cover for its label to be copied.
+        covered: fraction of test intervals with at least that coverage.
         covered_per_class: the same within each class of test.
-        lookup_accuracy: accuracy on test of ``lookup_labels``.
-        touch_accuracy: the same where one shared base is enough. Long intervals that overlap by a tenth can tell the
+        lookup_accuracy: accuracy of ``lookup_labels`` on test.
+        touch_accuracy: the same if one shared base is enough. Long intervals that overlap by a tenth can reveal the
             label as well as copies do.
-        commonest: accuracy of always answering the commonest class of test.
-        fallback: label that the lookup gives where nothing is covered.
-        clean: bool [n_test], true where a test interval shares no base with train.
+        commonest: accuracy of always answering the most common class of test.
+        fallback: label that the lookup returns if nothing is covered.
+        clean: bool [n_test], True if a test interval shares no base with train.
     """
 
     n_train: int
@@ -76,18 +76,18 @@ class IntervalAudit:
     def __str__(self) -> str:
         return (
             f"intervals ({self.n_train} train, {self.n_test} test)\n"
-            f"  {self.touching:.1%} of test shares bases with train; a train interval covers {self.min_overlap:.0%} or "
-            f"more of {self.covered:.1%}\n"
-            f"  so covered per class: {per_class(self.covered_per_class)}\n"
-            f"  lookup accuracy {self.lookup_accuracy:.1%} (where nothing is covered: {self.fallback!r}), "
-            f"{self.touch_accuracy:.1%} where one shared base is enough; commonest class {self.commonest:.1%}"
+            f"  {self.touching:.1%} of test intervals share bases with train; in {self.covered:.1%}, a train interval "
+            f"covers at least {self.min_overlap:.0%} of the test interval\n"
+            f"  covered per class: {per_class(self.covered_per_class)}\n"
+            f"  lookup accuracy {self.lookup_accuracy:.1%} (answer if not covered: {self.fallback!r}), "
+            f"{self.touch_accuracy:.1%} if one shared base is enough; commonest class {self.commonest:.1%}"
         )
 
 
 def audit_intervals(
     train: Spans, train_labels: ArrayLike, test: Spans, test_labels: ArrayLike, *, min_overlap: float = 0.5
 ) -> IntervalAudit:
-    """Overlap and lookup accuracy of a split given as coordinates. Arguments and errors as of ``lookup_labels``."""
+    """Overlap and lookup accuracy of a split given as coordinates. Arguments and errors as for ``lookup_labels``."""
     labels, copied = _labels(test_labels, test, "test"), _labels(train_labels, train, "train")
     overlap, among_train = best_overlap(train, test), best_overlap(train, train, exclude_self=True)[1]
     lookup, touching = (_lookup(train, copied, test, overlap, among_train, least) for least in (min_overlap, 0))
@@ -111,13 +111,14 @@ def lookup_labels(train: Spans, train_labels: ArrayLike, test: Spans, *, min_ove
     """Label of the train interval that covers most of each test interval, if it covers enough.
 
     Args:
-        train, test: coordinates; strands do not matter, as both strands are one piece of DNA.
+        train, test: coordinates. Strands are ignored, because both strands are the same DNA.
         train_labels: [n_train].
-        min_overlap: part of the test interval that must be covered by the one train interval, from 0 (one base) to 1;
-            0.5 as ``bedtools intersect -f 0.5``. Of equal covers the train interval that begins first is taken.
+        min_overlap: fraction of the test interval that this train interval must cover, from 0 (one base) to 1; 0.5 is
+            that of ``bedtools intersect -f 0.5``. For equal coverage, the train interval that starts first is used.
 
     Raises:
-        ValueError: other numbers of labels than of intervals, coordinates that are none, or min_overlap out of range.
+        ValueError: if the numbers of labels and intervals differ, coordinates are invalid, or min_overlap is out of
+            range.
     """
     labels = _labels(train_labels, train, "train")
     overlap, among_train = best_overlap(train, test), best_overlap(train, train, exclude_self=True)[1]
@@ -132,26 +133,27 @@ def _lookup(
     match, bases = overlap
     found = bases >= np.maximum(min_overlap * _lengths(test), 1)
     alone = among_train < np.maximum(min_overlap * _lengths(train), 1)
-    # where every train interval has another upon it, all of them
+    # if every train interval is covered by another, use all of them
     names, counts = np.unique(labels[alone] if alone.any() else labels, return_counts=True)
     fallback = names[counts.argmax()]
     return Lookup(np.where(found, labels[match], fallback), found, fallback)
 
 
 def best_overlap(train: Spans, test: Spans, *, exclude_self: bool = False) -> tuple[Ints, Ints]:
-    """For each test interval the train interval that shares most bases with it.
+    """For each test interval, the train interval that shares most bases with it.
 
     Args:
+        train, test: coordinates.
         exclude_self: ``test`` is ``train``, and no interval counts as its own match.
 
     Returns:
-        match: int64 [n_test], row of train; 0 where nothing overlaps.
-        bases: int64 [n_test], bases shared with it; 0 where nothing overlaps.
+        match: int64 [n_test], row of train; 0 if nothing overlaps.
+        bases: int64 [n_test], number of shared bases; 0 if nothing overlaps.
     """
     _check_spans(train, "train")
     _check_spans(test, "test")
     _check_names(train, test)
-    # one axis for all chromosomes: each begins where the one before ends
+    # one axis for all chromosomes: each starts where the previous one ends
     chroms = np.unique(np.concatenate([np.asarray(s.chrom, dtype=str) for s in (train, test)]), return_inverse=True)[1]
     size = max(int(np.max(np.asarray(s.end))) for s in (train, test))
     n_train = len(np.asarray(train.start))
@@ -160,7 +162,7 @@ def best_overlap(train: Spans, test: Spans, *, exclude_self: bool = False) -> tu
     starts, lengths = first[order], _lengths(train)[order]
     test_starts = np.asarray(test.start, dtype=np.int64) + chroms[n_train:] * size
     test_ends = test_starts + _lengths(test)
-    # what overlaps begins before the end of the test interval, and not earlier than the longest train interval is long
+    # overlapping intervals start before the test interval's end, and at most the longest length before its start
     low = np.searchsorted(starts, test_starts - lengths.max(), side="right")
     high = np.searchsorted(starts, test_ends, side="left")
     match, bases = np.zeros(len(test_starts), dtype=np.int64), np.zeros(len(test_starts), dtype=np.int64)
@@ -173,7 +175,7 @@ def best_overlap(train: Spans, test: Spans, *, exclude_self: bool = False) -> tu
         shared = np.minimum(ends, test_ends[of]) - np.maximum(starts[candidate], test_starts[of])
         if exclude_self:
             shared[order[candidate] == of] = 0
-        # the largest share last, of equal ones the first candidate: the last write stays
+        # sort so that the largest share (for ties, the first candidate) comes last: the last write wins
         by_share = np.lexsort((-candidate, shared))
         match[of[by_share]] = order[candidate[by_share]]
         bases[of[by_share]] = np.maximum(shared[by_share], 0)
@@ -182,7 +184,7 @@ def best_overlap(train: Spans, test: Spans, *, exclude_self: bool = False) -> tu
 
 
 def _in_batches(counts: Ints) -> Iterator[slice]:
-    """Rows cut so that the sum of ``counts`` in a piece stays near ``_BATCH``."""
+    """Slices of rows, cut so that the sum of ``counts`` in each stays near ``_BATCH``."""
     ends = np.cumsum(counts)
     begin = 0
     while begin < len(counts):
@@ -200,26 +202,28 @@ def _labels(labels: ArrayLike, spans: Spans, what: str) -> NDArray:
     found, n = np.asarray(labels), len(np.asarray(spans.start))
     if found.shape != (n,):
         raise ValueError(
-            f"one label per interval is needed; {what} has {n} intervals, and labels of shape {found.shape}."
+            f"one label per interval is needed, but {what} has {n} intervals and labels of shape {found.shape}."
         )
     return found
 
 
 def _check_names(train: Spans, test: Spans) -> None:
-    """``chr1`` and ``1`` are one chromosome, and would count as two."""
+    """Raise a ValueError if the parts name the same chromosome differently, ``chr1`` and ``1``."""
     names, others = ({str(name) for name in np.unique(np.asarray(s.chrom, dtype=str))} for s in (train, test))
     if names & others:
         return
     alike = sorted(name for name in names if {name.removeprefix("chr"), f"chr{name}"} & others)
     if alike:
-        raise ValueError(f"train names a chromosome {alike[0]!r}, and test has {min(others)!r}: give both one form.")
+        raise ValueError(
+            f"train names a chromosome {alike[0]!r}, but test has {min(others)!r}: use the same names in both."
+        )
 
 
 def _check_spans(spans: Spans, what: str) -> None:
     sizes = {len(np.asarray(column)) for column in spans}
     if len(sizes) != 1 or 0 in sizes:
         raise ValueError(
-            f"{what} must have chrom, start and end of one length, 1 or more; got lengths {sorted(sizes)}."
+            f"{what} must have chrom, start and end of the same length, at least 1; got lengths {sorted(sizes)}."
         )
     bad = np.flatnonzero((_lengths(spans) < 1) | (np.asarray(spans.start) < 0))
     if len(bad):

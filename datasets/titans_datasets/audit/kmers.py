@@ -1,4 +1,4 @@
-"""Which sequences share k bases in a row, read on either strand, and what a lookup table would score by that."""
+"""Which sequences share k consecutive bases, on either strand, and how well a lookup table would score."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,24 +21,24 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class KmerAudit:
-    """k bases in a row in common, on either strand.
+    """Sequences that share k consecutive bases, on either strand.
 
     Attributes:
-        k: bases.
-        n: sequences looked at, of all parts of the split.
-        shared: part of them that share a k-mer with any other one, from 0 to 1.
-        shared_per_class: part of the test sequences of each class (of all sequences where there is no test part) that
-            share a k-mer with any other sequence.
-        shared_with_train: part of test that shares a k-mer with train; None where one of the two is not here.
-        lookup_accuracy: accuracy on test of a vote: each k-mer of a test sequence that train holds gives one vote,
-            divided as the labels of the train k-mers are; without any, the commonest label of the train sequences that
-            share no k-mer with another one. None as before.
-        commonest: accuracy of always answering the commonest class of test; None as before.
-        n_groups, largest_group: groups of ``kmer_groups``, and sequences in the largest.
-        without: sequences that hold no k-mer, being shorter or full of unknown letters: of these only equal ones, on
-            either strand, count as sharing one.
+        k: number of bases.
+        n: number of sequences, in all parts of the split.
+        shared: fraction of them that share a k-mer with any other, from 0 to 1.
+        shared_per_class: fraction of each class's test sequences (of all sequences if there is no test part) that share
+            a k-mer with any other sequence.
+        shared_with_train: fraction of test that shares a k-mer with train; None if either part is missing.
+        lookup_accuracy: accuracy on test of a vote. Each k-mer of a test sequence that occurs in train gives one vote,
+            divided according to the labels of the train k-mers. Without any, the answer is the most common label of the
+            train sequences that share no k-mer with another one. None if either part is missing.
+        commonest: accuracy of always answering the most common class of test. None if either part is missing.
+        n_groups, largest_group: number of groups of ``kmer_groups``, and size of the largest.
+        without: number of sequences without any k-mer, because they are shorter or full of unknown letters. They count
+            as sharing one only if they are equal, on either strand.
         groups: int64 [n], for ``GroupKFold``.
-        clean: bool [n], false for test rows that share a k-mer with train; true for every row of other parts.
+        clean: bool [n], False for test rows that share a k-mer with train; True for all rows of other parts.
     """
 
     k: int
@@ -77,7 +77,7 @@ class KmerAudit:
 def audit_kmers(
     sequences: Sequence[str], labels: ArrayLike, split: ArrayLike | None = None, *, k: int = 40
 ) -> KmerAudit:
-    """Shared k-mers of a list of sequences, and between its train and test parts where both are there.
+    """Shared k-mers in a list of sequences, and between its train and test parts if both are present.
 
     Args:
         sequences: n strings.
@@ -86,19 +86,20 @@ def audit_kmers(
         k: 1 to 64.
 
     Raises:
-        TypeError: one string instead of a list, or an item that is no string.
-        ValueError: other numbers of labels or parts than of sequences, parts named as "Train", or k out of range.
+        TypeError: if ``sequences`` is a single string, or an item is not a string.
+        ValueError: if the numbers of sequences, labels and parts differ, a part is named like "Train", or k is out of
+            range.
     """
     labels = np.asarray(labels)
     split = np.full(len(labels), "") if split is None else np.asarray(split)
     if not len(sequences) == len(labels) == len(split) > 0:
         raise ValueError(
-            f"one label and one part per sequence are needed, and one sequence or more; got {len(sequences)} "
+            f"one label and one part per sequence are needed, and at least one sequence; got {len(sequences)} "
             f"sequences, {len(labels)} labels, {len(split)} parts."
         )
     near = sorted({str(part) for part in split.tolist()} & {"Train", "TRAIN", "Test", "TEST", "training", "testing"})
     if near:
-        raise ValueError(f"split has the parts {near}; those that are compared are named 'train' and 'test'.")
+        raise ValueError(f"split has the parts {near}: rename the parts to compare to 'train' and 'test'.")
     train, test = split == "train", split == "test"
     ids = np.unique(labels, return_inverse=True)[1]
     found = _matches(_strings("sequences", sequences), k, train, ids)
@@ -127,20 +128,20 @@ def audit_kmers(
 
 
 def shared_kmers(sequences: Sequence[str], reference: Sequence[str] | None = None, *, k: int = 40) -> Mask:
-    """Which sequences share k bases in a row with another one, on either strand.
+    """Which sequences share k consecutive bases with another one, on either strand.
 
     Args:
         sequences: n strings.
-        reference: share with one of these; default with another one of ``sequences``.
-        k: 1 to 64. A k-mer with a letter other than A C G T (either case; U is T) is not counted. Sequences that hold
-            none share one where they are equal, on either strand.
+        reference: compare with these instead of with the other ``sequences``.
+        k: 1 to 64. A k-mer with a letter other than A C G T (either case; U counts as T) is ignored. Sequences without
+            any k-mer count as sharing one if they are equal, on either strand.
 
     Returns:
         bool [n]. ``~shared_kmers(test, train)`` is the clean subset of test.
 
     Raises:
-        TypeError: one string instead of a list, or an item that is no string.
-        ValueError: k out of range.
+        TypeError: if a list is a single string, or an item is not a string.
+        ValueError: if k is out of range.
     """
     sequences = _strings("sequences", sequences)
     if reference is None:
@@ -151,9 +152,9 @@ def shared_kmers(sequences: Sequence[str], reference: Sequence[str] | None = Non
 
 
 def kmer_groups(sequences: Sequence[str], *, k: int = 40) -> Ints:
-    """Groups for sklearn's ``GroupKFold``: sequences joined by shared k-mers, on either strand.
+    """Groups for sklearn's ``GroupKFold``: sequences connected by shared k-mers, on either strand.
 
-    Two sequences that share a k-mer are in one group, and so are those joined through others (connected components).
+    Two sequences that share a k-mer are in one group, and so are those connected through others (connected components).
 
     Returns:
         int64 [n], numbered from 0 by first appearance.
@@ -162,10 +163,10 @@ def kmer_groups(sequences: Sequence[str], *, k: int = 40) -> Ints:
 
 
 class _Matches(NamedTuple):
-    """Per sequence: shares a k-mer with another one, with a reference one, and (a reference one) with another such.
+    """Whether each sequence shares a k-mer with another one, with a reference, and (references) with another reference.
 
-    votes: [n, classes], for sequences that are no reference: votes of the labels of matching reference k-mers.
-    without: number of sequences that hold no k-mer.
+    votes: [n, classes], for sequences that are not references: votes of the labels of matching reference k-mers.
+    without: number of sequences without any k-mer.
     """
 
     shared: Mask
@@ -179,13 +180,13 @@ class _Matches(NamedTuple):
 def _matches(
     sequences: Sequence[str], k: int, is_reference: Mask | None = None, labels: Ints | None = None
 ) -> _Matches:
-    """Runs of one canonical k-mer, found by sorting.
+    """Find runs of equal canonical k-mers by sorting.
 
-    A k-mer is packed without loss, 2 bits per base, into two words of 64 bits; the canonical one is the smaller of the
-    k-mer and its reverse complement. A 64-bit mix of the two words is sorted, to bring equal k-mers together; that two
-    neighbours are equal is then decided by the words themselves, so that no sharing is invented. What a collision of
-    the mix could do is stand between two equal k-mers and hide one sharing: among 1e8 k-mers the odds that any two
-    collide are below 3e-4.
+    A k-mer is packed without loss, 2 bits per base, into two 64-bit words. The canonical one is the smaller of the
+    k-mer and its reverse complement. A 64-bit hash of the two words is sorted to bring equal k-mers together.
+    Neighbours are then compared by the words themselves, so no false match is possible. A hash collision could only
+    separate two equal k-mers
+    and hide one match: among 1e8 k-mers, the probability that any two collide is below 3e-4.
     """
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= MAX_K:
         raise ValueError(f"k must be an integer from 1 to {MAX_K}, got {k!r}.")
@@ -216,18 +217,18 @@ def _matches(
 
 
 def _strings(name: str, sequences: Sequence[str]) -> list[str]:
-    """A list of strings, of whatever held them: one string would be read as sequences of one letter."""
+    """Convert any sequence of strings to a list. A single string would be read as sequences of one letter."""
     if isinstance(sequences, str):
-        raise TypeError(f"{name} is one string; give a list of sequences.")
-    found = list(sequences)  # a Series is looked up by label
+        raise TypeError(f"{name} is a single string: pass a list of sequences.")
+    found = list(sequences)  # indexing a Series looks up labels, not positions
     other = next((i for i, sequence in enumerate(found) if not isinstance(sequence, str)), None)
     if other is not None:
-        raise TypeError(f"{name.removesuffix('s')} {other} (0-based) is no string: {found[other]!r:.40}.")
+        raise TypeError(f"{name.removesuffix('s')} {other} (0-based) is not a string: {found[other]!r:.40}.")
     return found
 
 
 def _repeated(high: Words, low: Words, owner: NDArray[np.int32]) -> tuple[Ints, NDArray[np.int32]]:
-    """Of the k-mers that occur more than once: number of the run of equal ones, and sequence."""
+    """For k-mers that occur more than once: the number of their run of equal k-mers, and their sequence."""
     as_before = np.zeros(len(high) + 1, dtype=bool)
     as_before[1:-1] = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
     repeated = as_before[:-1] | as_before[1:]
@@ -235,13 +236,13 @@ def _repeated(high: Words, low: Words, owner: NDArray[np.int32]) -> tuple[Ints, 
 
 
 def _neighbours(run: Ints, owner: NDArray[np.int32]) -> tuple[Ints, Ints]:
-    """Sequences that stand side by side in one run: every sequence of a run of two or more is in some such pair."""
+    """Pairs of adjacent sequences in a run. Every sequence of a run of two or more is in some pair."""
     pair = (run[1:] == run[:-1]) & (owner[1:] != owner[:-1])
     return owner[:-1][pair].astype(np.int64), owner[1:][pair].astype(np.int64)
 
 
 def _components(pairs: Ints, n: int) -> Ints:
-    """Connected components of n rows, ``left * n + right`` of each pair given, numbered by first appearance."""
+    """Connected components of n rows, from pairs ``left * n + right``, numbered by first appearance."""
     graph = coo_matrix((np.ones(len(pairs), dtype=bool), (pairs // n, pairs % n)), shape=(n, n))
     _, first, label = np.unique(connected_components(graph, directed=False)[1], return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[label]

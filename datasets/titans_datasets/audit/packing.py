@@ -1,4 +1,4 @@
-"""k-mers as machine words: 2 bits per base, the same for both strands, brought into order."""
+"""k-mers as machine words, 2 bits per base, equal for both strands, in sorted order."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ Words = NDArray[np.uint64]
 
 MAX_K = 64  # two words of 32 bases
 _BATCH = 1 << 22  # letters packed at a time
-_BUCKET = 1 << 24  # k-mers sorted at a time: about 1 GB
+_BUCKET = 1 << 24  # k-mers sorted at a time, using about 1 GB
 _INVALID = 4  # code of a letter other than A C G T
 
 _CODES = np.full(256, _INVALID, dtype=np.uint8)
@@ -24,9 +24,10 @@ for _code, _letters_of in enumerate(("Aa", "Cc", "Gg", "TtUu")):
 
 
 def sorted_kmers(sequences: Sequence[str], k: int) -> Iterator[tuple[Words, Words, NDArray[np.int32]]]:
-    """Canonical k-mers as two words, and the row of their sequence, in an order in which equal ones are neighbours.
+    """Canonical k-mers as two words with the row of their sequence, ordered so that equal k-mers are adjacent.
 
-    Memory is bounded, by about 1 GB: of very many k-mers each bucket holds those whose mix falls into it, packed anew.
+    Memory is bounded to about 1 GB: if there are very many k-mers, they are split into buckets by hash, and packed
+    again for each bucket.
     """
     total = sum(max(len(s) - k + 1, 0) for s in sequences)
     n_buckets = -(-total // _BUCKET)
@@ -45,8 +46,10 @@ def sorted_kmers(sequences: Sequence[str], k: int) -> Iterator[tuple[Words, Word
 
 
 def whole_sequences(sequences: Sequence[str], k: int) -> tuple[Ints, NDArray[np.int32]]:
-    """Of the sequences that hold no k-mer at all: a number that is the same for equal ones, on either strand and in
-    either case, and their row; equal ones are neighbours."""
+    """Sequences without any k-mer: a number that is the same for equal ones, and their row.
+
+    Equality ignores strand and case. Equal sequences are adjacent.
+    """
     holds = np.zeros(len(sequences), dtype=bool)
     for codes, owner in _letters(sequences, k):
         known = _known(codes, k)
@@ -60,8 +63,10 @@ def whole_sequences(sequences: Sequence[str], k: int) -> tuple[Ints, NDArray[np.
 
 
 def _letters(sequences: Sequence[str], k: int) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int32]]]:
-    """Batches of sequences joined by a separator: codes [L], and the row of each. A long sequence comes in pieces that
-    overlap, so that each of its k-mers is in one of them."""
+    """Batches of sequences joined by a separator: codes [L], and the row of each.
+
+    A long sequence is cut into overlapping pieces, so that each of its k-mers is in one of them.
+    """
     texts, rows, size = list[str](), list[int](), 0
     for row, sequence in enumerate(sequences):
         for first in range(0, max(1, len(sequence) - k + 1), _BATCH):
@@ -83,7 +88,7 @@ def _joined(texts: list[str], rows: list[int]) -> tuple[NDArray[np.uint8], NDArr
 
 
 def _known(codes: NDArray[np.uint8], k: int) -> Mask:
-    """Which k-mers are all of A C G T. One that runs over the end of a sequence holds the separator, which is none."""
+    """Which k-mers have only A C G T. One across the end of a sequence contains the separator, so it does not count."""
     bad = np.concatenate([[0], np.cumsum(codes == _INVALID, dtype=np.int64)])
     return bad[k:] == bad[:-k]
 
@@ -103,9 +108,9 @@ def _canonical(codes: NDArray[np.uint8], k: int) -> tuple[Words, Words]:
 
 
 def _packed(bases: Words, width: int, *, reverse: bool = False) -> Words:
-    """[L] bases to [L - width + 1] words of ``width`` bases (0 to 32) each, or of their reverse complement.
+    """[L] bases to [L - width + 1] words of ``width`` bases (0 to 32) each, or of their reverse complements.
 
-    Words of 1, 2, 4, ... bases are made of two of half the width, and put together to ``width``.
+    Words of 1, 2, 4, ... bases are combined from two of half the width, and then put together to ``width``.
     """
     # complement: A 0 - T 3, C 1 - G 2
     piece, size = (np.uint64(3) - bases if reverse else bases), 1
@@ -119,16 +124,16 @@ def _packed(bases: Words, width: int, *, reverse: bool = False) -> Words:
 
 
 def _append(first: Words, n_first: int, second: Words, n_second: int, reverse: bool) -> Words:
-    """Words of ``n_first`` bases followed by the words of ``n_second`` bases that begin where those end."""
+    """Words of ``n_first`` bases, each followed by the word of ``n_second`` bases that starts where it ends."""
     after = second[n_first:]
     first = first[: len(after)]
-    if reverse:  # the reverse complement of what follows comes first
+    if reverse:  # the reverse complement of the second word comes first
         return (after << np.uint64(2 * n_first)) | first
     return (first << np.uint64(2 * n_second)) | after
 
 
 def _mix(high: Words, low: Words) -> Words:
-    """64 bits in which every bit of both words has a part (the finaliser of splitmix64)."""
+    """A 64-bit hash of both words (the finaliser of splitmix64)."""
     x = high * np.uint64(0x9E3779B97F4A7C15) + low
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

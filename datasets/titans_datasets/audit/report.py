@@ -1,4 +1,4 @@
-"""The leak report of a data set, and the score on the rows of test that train does not know."""
+"""The leak report of a data set, and the score on test rows that share nothing with train."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["CleanScore", "SplitAudit", "score_clean"]
 
 @dataclass(frozen=True, repr=False)
 class SplitAudit:
-    """Leak report of one data set; ``print`` it. A part is None where coordinates or sequences are not here."""
+    """Leak report of a data set; ``print`` it. A part is None if coordinates or sequences are not available."""
 
     name: str
     intervals: IntervalAudit | None
@@ -22,9 +22,9 @@ class SplitAudit:
 
     @property
     def gain(self) -> float | None:
-        """What a lookup in train scores above the commonest class: by covering, touching or k-mers, the largest.
+        """Accuracy that a lookup in train gains over the most common class: the best of covering, touching and k-mers.
 
-        None where neither coordinates nor both parts' sequences are here to tell.
+        None if neither coordinates nor the sequences of both parts are available.
         """
         gains = []
         if self.intervals:
@@ -36,16 +36,16 @@ class SplitAudit:
 
     @property
     def leaks(self) -> bool | None:
-        """Whether a lookup gains 5 points of accuracy or more; None where nothing can be told."""
+        """Whether a lookup gains at least 5 points of accuracy; None if unknown."""
         return None if self.gain is None else self.gain >= 0.05
 
     def __str__(self) -> str:
         if self.gain is None:
-            verdict = "cannot tell what test shares with train: they are not both here"
+            verdict = "unknown whether test shares anything with train: the sequences of both are not available"
         elif self.leaks:
             verdict = (
                 f"the split LEAKS: a lookup in train gains {100 * self.gain:.1f} points over the commonest class. "
-                "Report the clean-subset or a grouped score beside the official one"
+                "Report a clean-subset or grouped score next to the official one"
             )
         else:
             verdict = f"a lookup in train gains {100 * self.gain:.1f} points over the commonest class"
@@ -58,13 +58,13 @@ class SplitAudit:
 
 @dataclass(frozen=True)
 class CleanScore:
-    """The official score, and what is left of it on test rows that train does not know.
+    """The official score, and the score on test rows that share nothing with train.
 
     Attributes:
-        n, n_clean: rows of test, and of its clean subset.
-        accuracy, clean_accuracy: part of rows predicted right.
-        clean_balanced_accuracy: mean over classes of the part predicted right: copying leaks is often easier for one
-            class, so that the clean subset is one-sided.
+        n, n_clean: number of rows of test, and of its clean subset.
+        accuracy, clean_accuracy: fraction of rows predicted correctly.
+        clean_balanced_accuracy: mean over classes of the fraction predicted correctly. One class often has more leaks
+            than the other, so the clean subset can be unbalanced.
     """
 
     n: int
@@ -88,19 +88,19 @@ def score_clean(y_true: ArrayLike, y_pred: ArrayLike, clean: ArrayLike) -> Clean
         clean: bool [n], such as ``IntervalAudit.clean`` or ``~shared_kmers(test, train)``.
 
     Raises:
-        ValueError: lengths differ, labels are text on one side only, or no row is clean.
+        ValueError: if lengths differ, only one side's labels are text, or no row is clean.
     """
     true, predicted, clean = np.asarray(y_true), np.asarray(y_pred), np.asarray(clean, dtype=bool)
     if not true.shape == predicted.shape == clean.shape:
         raise ValueError(f"shapes differ: y_true {true.shape}, y_pred {predicted.shape}, clean {clean.shape}.")
     if not clean.any():
-        raise ValueError("no test row is clean: there is nothing to score. Split the data anew by kmer_groups.")
+        raise ValueError("no test row is clean, so there is nothing to score. Make a new split with kmer_groups.")
     if _is_text(true) != _is_text(predicted):
         kinds = " and ".join(
             f"{name} {'text' if _is_text(labels) else 'numbers'} ({labels.ravel()[:1].tolist()[0]!r})"
             for name, labels in (("y_true", true), ("y_pred", predicted))
         )
-        raise ValueError(f"labels are of two kinds, and none would be right: {kinds}. Make them one kind.")
+        raise ValueError(f"labels have two types and can never be equal: {kinds}. Convert them to the same type.")
     right = true == predicted
     per_class = [right[clean & (true == c)].mean() for c in np.unique(true[clean])]
     return CleanScore(

@@ -1,19 +1,19 @@
-"""DNA data sets by name: the GUE tasks, GenomicBenchmarks (GB), CNNProm, and the genomes that examples use.
+"""DNA data sets by name: the GUE tasks, GenomicBenchmarks (GB), CNNProm, and the genomes used in examples.
 
     load_dna("tf_0")                                            GUE: official train, dev and test
     load_dna("human_nontata_promoters", genome="GRCh38.fa.gz")  GB: rebuilt from the official coordinates
-    load_dna("human_nontata_promoters")                         GB: those official parts whose sequences are here
+    load_dna("human_nontata_promoters")                         GB: official parts whose sequences are available
 
-Files are looked for below ``<data home>/dna`` before anything is fetched:
+Files are looked for in ``<data home>/dna`` before anything is downloaded:
 
     gue/<task>/<part>            .parquet, .csv or .tsv with columns seq or sequence, and label or target
     gb/<name>/<part>             the same, or the folders <part>/<class>/*.txt that genomic_benchmarks writes
     gb_intervals/<name>.parquet  or <name>/<part>/<class>.csv.gz as published; coordinates 0-based half-open
-    cnnprom/<name>/all           as gue
+    cnnprom/<name>/all           like gue
     genomes/                     FASTA, annotation, variants
 
-Published files are pinned to a commit and checked by sha256; a ``manifest.json`` in ``<data home>/dna`` (a list of
-``{"file": ..., "sha256": ...}``) is held to for the files it names.
+Published files are pinned to a commit and verified by sha256. Files listed in a ``manifest.json`` in ``<data
+home>/dna`` (a list of ``{"file": ..., "sha256": ...}``) are verified too.
 
 Sources: GUE, Zhou et al., DNABERT-2 (arXiv:2306.15006); GB, Gresova et al., BMC Genomic Data 24:25 (2023); CNNProm,
 Umarov and Solovyev, PLOS ONE 12 (2017).

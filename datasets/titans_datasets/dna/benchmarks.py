@@ -1,4 +1,4 @@
-"""GenomicBenchmarks: official coordinates, and the sequences as far as they are here."""
+"""GenomicBenchmarks: official coordinates, and those sequences that are available locally."""
 
 import contextlib
 from pathlib import Path
@@ -22,15 +22,15 @@ __all__ = ["load_benchmark", "official_intervals"]
 
 
 def load_benchmark(entry: SequenceInfo, genome: GenomePaths | None, home: Path, download: bool) -> DNADataset:
-    """A GB set, cut from ``genome`` or, without one, those parts whose sequences are here."""
+    """Load a GB set, cut from ``genome``, or without one the parts whose sequences are available."""
     name = entry.name
     intervals = official_intervals(entry, home, download and genome is not None)
     if genome is not None:
         if intervals is None:
             raise FileNotFoundError(
-                f"the official coordinates of {name} are not in {home / 'dna' / 'gb_intervals'}; load with "
-                "download=True, or put the .csv.gz files of "
-                f"{ADDRESS['gb_intervals']}/{name} there as <part>/<class>.csv.gz."
+                f"the official coordinates of {name} are not in {home / 'dna' / 'gb_intervals'}: load with "
+                f"download=True, or store the .csv.gz files of {ADDRESS['gb_intervals']}/{name} there as "
+                "<part>/<class>.csv.gz."
             )
         sequences = cut(intervals, paths_by_class(entry, genome), entry)
         frame = intervals[["split", "class"]].assign(seq=sequences)
@@ -53,11 +53,11 @@ def load_benchmark(entry: SequenceInfo, genome: GenomePaths | None, home: Path, 
     official = {part: sum(counts[part == "test"] for counts in entry.counts.values()) for part in ("train", "test")}
     missing = {part: n - len(frames.get(part, ())) for part, n in official.items() if n != len(frames.get(part, ()))}
     if missing:
-        if intervals is None and download:  # small, and they tell what test shares with a train that is not here
+        if intervals is None and download:  # small, and they show the overlap even if train sequences are missing
             with contextlib.suppress(OfflineError, PermissionError):
                 intervals = official_intervals(entry, home, download)
         absent = ", ".join(f"{n} of {official[part]} {part} sequences" for part, n in missing.items())
-        warn_caller(f"{name}: {absent} are not here. {how_to_rebuild(name)}")
+        warn_caller(f"{name}: {absent} are not available. {how_to_rebuild(name)}")
     return from_frames(entry, frames, intervals=intervals, missing=missing)
 
 
@@ -78,6 +78,6 @@ def official_intervals(entry: SequenceInfo, home: Path, download: bool) -> "pd.D
                     return None
                 pieces.append(pd.read_csv(path, dtype={"region": str}).assign(split=part, **{"class": label}))
         frame = pd.concat(pieces, ignore_index=True)[columns]
-    # without a strand (human_ensembl_regulatory) the published sequences are those of the forward one
+    # without a strand (human_ensembl_regulatory), the published sequences are on the forward strand
     text = frame[["region", "strand", "split", "class"]].astype(object).where(frame.notna(), "+").astype(str)
     return frame.assign(**{column: text[column] for column in text})

@@ -1,4 +1,4 @@
-"""Labelled sequences and their official split."""
+"""Labelled sequences with their official split."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,19 +19,18 @@ __all__ = ["DNADataset", "from_frames"]
 
 @dataclass(frozen=True, eq=False)
 class DNADataset:
-    """Labelled sequences of one data set.
+    """Labelled sequences of a data set.
 
     Attributes:
         name: as in ``list_dna_datasets()``.
         sequences: n strings.
         labels: int64 [n], index into ``classes``.
-        split: [n], the official part of each: ``"train"``, ``"dev"``, ``"test"``; ``"all"`` where there is no official
-            split.
+        split: [n], official part of each sequence: ``"train"``, ``"dev"``, ``"test"``; ``"all"`` if there is no
+            official split.
         classes: class names, sorted.
-        intervals: official coordinates of all parts where they are here: columns region, start, end (0-based
-            half-open), strand, split, class. Its rows are not those of ``sequences``, unless these were rebuilt from
-            them.
-        missing: official rows per part whose sequences are not here.
+        intervals: official coordinates of all parts if available, with columns region, start, end (0-based half-open),
+            strand, split, class. Its rows match ``sequences`` only if these were rebuilt from the coordinates.
+        missing: number of official rows per part whose sequences are not available.
     """
 
     name: str
@@ -46,23 +45,26 @@ class DNADataset:
         """Sequences and labels of one official part.
 
         Raises:
-            ValueError: no such part, or it is not here; the message says how it can be had.
+            ValueError: if there is no such part, or it is not available; the message says how to get it.
         """
         rows = np.flatnonzero(self.split == name)
         if not len(rows):
             here = ", ".join(dict.fromkeys(self.split.tolist()))
             hint = f" {how_to_rebuild(self.name)}" if name in self.missing else ""
-            raise ValueError(f"{self.name} has no part {name!r} here, only {here}.{hint}")
+            raise ValueError(f"{self.name} has no part {name!r} available, only {here}.{hint}")
         return [self.sequences[i] for i in rows], self.labels[rows]
 
     def audit(self, k: int = 40, *, verbose: int = 1) -> SplitAudit:
-        """What test shares with train: read it before believing a score.
+        """Report what test shares with train. Read it before trusting a score.
 
-        Official coordinates are compared in full where they are known; k-mers among the sequences that are here.
+        Official coordinates, if known, are compared completely; k-mers only among the available sequences.
 
         Args:
-            k: bases in a row that count as shared, 1 to 64.
-            verbose: 0 prints nothing; the report is returned either way, and ``str`` of it is what is printed.
+            k: number of consecutive bases that count as shared, 1 to 64.
+            verbose: 0 prints nothing.
+
+        Returns:
+            The report; ``str`` of it is the printed text.
         """
         report = SplitAudit(
             self.name,
@@ -84,7 +86,7 @@ class DNADataset:
             counts = np.bincount(self.labels[self.split == part], minlength=len(self.classes))
             of_class = ", ".join(f"{c} {n}" for c, n in zip(self.classes, counts, strict=True))
             parts.append(f"{part} {counts.sum()} ({of_class})")
-        absent = [f"{n} of {part} are not here" for part, n in self.missing.items()]
+        absent = [f"{n} of {part} are not available" for part, n in self.missing.items()]
         return f"DNADataset({self.name!r}: {len(self)} sequences of {bases} bases; {'; '.join(parts + absent)})"
 
 
@@ -95,7 +97,7 @@ def from_frames(
     intervals: "pd.DataFrame | None" = None,
     missing: Mapping[str, int] | None = None,
 ) -> DNADataset:
-    """Frames of seq and label per part; a label that is a number i means ``entry.file_classes[i]``."""
+    """Build a data set from frames of seq and label per part. A label i means ``entry.file_classes[i]``."""
     name, classes, file_classes = entry.name, entry.classes, entry.file_classes
     ids = {c: i for i, c in enumerate(classes)} | {str(i): classes.index(c) for i, c in enumerate(file_classes)}
     labels = np.concatenate([frame["label"].astype(str).to_numpy(dtype=object) for frame in frames.values()])

@@ -1,4 +1,4 @@
-"""DNA files below ``<data home>/dna``: those that are here, and published ones that can be fetched."""
+"""DNA files in ``<data home>/dna``: local files, and published ones that can be downloaded."""
 
 import json
 from pathlib import Path
@@ -20,9 +20,13 @@ _COLUMNS = {"seq": ("seq", "sequence"), "label": ("label", "target", "class")}
 
 
 def labelled(stem: str, home: Path, download: bool, published_as: str | None = None) -> "pd.DataFrame | None":
-    """Columns seq and label of one part, from the first of the files and folders it may be in; None without any.
+    """Columns seq and label of one part, from the first file or folder that exists; None if there is none.
 
-    ``published_as``: the stem by which its checksum and its address are known, where it lies under another.
+    Args:
+        stem: path below ``dna/``, without suffix.
+        home: data home.
+        download: download the file if it is published and missing.
+        published_as: stem under which checksum and address are registered, if it differs from ``stem``.
     """
     import pandas as pd
 
@@ -49,29 +53,32 @@ def labelled(stem: str, home: Path, download: bool, published_as: str | None = N
     frame = frame.rename(columns={old: new for new, old in columns.items()})[["seq", "label"]]
     if frame.isna().any(axis=None):
         row = int(frame.isna().any(axis=1).to_numpy().argmax())
-        raise ValueError(f"{path} lacks a sequence or a label in row {row} (from 0, header not counted).")
+        raise ValueError(f"{path} lacks a sequence or a label in row {row} (0-based, without the header).")
     return frame
 
 
 def read_parquet(path: Path) -> "pd.DataFrame":
-    """A Parquet file; what it lacks, or pandas lacks to read it, is said with its path."""
+    """Read a Parquet file; errors name its path."""
     import pandas as pd
 
     try:
         return pd.read_parquet(path)
     except ImportError as error:
         raise ImportError(f"{path} is a Parquet file, which needs pyarrow: pip install 'titans-suite[dna]'") from error
-    except (ValueError, OSError) as error:  # what pyarrow raises is one of these
-        raise ValueError(f"{path} is no whole Parquet file ({error}). Replace it.") from error
+    except (ValueError, OSError) as error:  # all errors of pyarrow are one of these
+        raise ValueError(f"{path} is not a complete Parquet file ({error}). Replace it.") from error
 
 
 def homes(home: Path) -> list[Path]:
-    """Where DNA files are looked for, in this order."""
+    """Folders searched for DNA files, in this order."""
     return list(dict.fromkeys([home, cache.user_cache()]))
 
 
 def local(relative: str, home: Path, published_as: str | None = None) -> Path | None:
-    """The file below ``dna/``, checked where its checksum is known, packed or not; None where it is not there."""
+    """Path of a file below ``dna/``, or None if it does not exist.
+
+    It is verified if its checksum, or that of its decompressed content, is known.
+    """
     name = relative if published_as is None else published_as
     for place in homes(home):
         path = place / "dna" / relative
@@ -92,11 +99,11 @@ def _manifest(folder: Path) -> dict[str, str]:
         return {entry["file"]: entry["sha256"] for entry in json.loads(path.read_text())}
     except (ValueError, KeyError, TypeError) as error:
         form = '{"file": ..., "sha256": ...}'
-        raise ValueError(f"{path} is no list of {form} ({error!r}). Mend or delete it.") from error
+        raise ValueError(f"{path} is not a list of {form} ({error!r}). Fix or delete it.") from error
 
 
 def published(relative: str, home: Path, allow_download: bool, *, missing_ok: bool = False) -> Path | None:
-    """A published file below ``dna/``, fetched where it is missing; with ``missing_ok`` None where it may not be."""
+    """Path of a published file below ``dna/``, downloaded if missing; with ``missing_ok``, None if unavailable."""
     path = local(relative, home) or local(f"{relative}.gz", home)
     if path is not None:
         return path
@@ -104,7 +111,7 @@ def published(relative: str, home: Path, allow_download: bool, *, missing_ok: bo
     if sha256 is None or not allow_download:
         if missing_ok:
             return None
-        where = "" if sha256 is None else f"; load with download=True, or fetch {dna_files.url(relative)} ({sha256=})"
+        where = "" if sha256 is None else f": load with download=True, or get {dna_files.url(relative)} ({sha256=})"
         raise FileNotFoundError(f"{home / 'dna' / relative} is missing{where}.")
     file = PublishedFile(relative, f"dna/{relative}", dna_files.url(relative), f"sha256:{sha256}")
     target = cache.place_for(file, homes(home)) / file.place

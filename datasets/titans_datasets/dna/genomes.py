@@ -13,7 +13,7 @@ __all__ = ["GenomeFiles", "list_genomes", "load_genome"]
 
 @dataclass(frozen=True)
 class GenomeFiles:
-    """Paths of a genome's files; annotation and variants are None where there are none."""
+    """Paths of a genome's files; annotation and variants may be None."""
 
     name: str
     fasta: Path
@@ -27,14 +27,17 @@ def list_genomes() -> list[str]:
 
 
 def load_genome(name: str, *, data_home: str | os.PathLike[str] | None = None, download: bool = True) -> GenomeFiles:
-    """Files of a genome for examples and tests, fetched where they are missing.
+    """Files of a genome for examples and tests, downloaded if missing.
 
     Args:
-        name: one of ``list_genomes()``, in any case. Those that end in ``_1pct`` are the first 1 % of each chromosome.
+        name: one of ``list_genomes()``; case is ignored. Names that end in ``_1pct`` are the first 1 % of each
+            chromosome.
+        data_home: folder of the data files. None: ``TITANS_DATA_HOME``, else the user's cache.
+        download: download missing files.
 
     Raises:
-        ValueError: unknown name.
-        FileNotFoundError, OfflineError, ChecksumError: as ``load_dna``.
+        ValueError: if the name is unknown.
+        FileNotFoundError, OfflineError, ChecksumError: as for ``load_dna``.
     """
     entry = registry.genome_info(name)
     home = cache.data_home(data_home)

@@ -1,4 +1,4 @@
-"""Labelled sets by name."""
+"""Load labelled DNA sets by name."""
 
 import os
 
@@ -25,33 +25,34 @@ def load_dna(
     data_home: str | os.PathLike[str] | None = None,
     download: bool = True,
 ) -> DNADataset:
-    """One labelled set with its official split.
+    """Load a labelled set with its official split.
 
     Args:
-        name: one of ``list_dna_datasets()``, in any case; GUE promoters also without ``prom_``.
-        genome: for GB: the reference FASTA, plain or gzip, from which all sequences are cut at the official
-            coordinates; for a set of two references a dict of class name to FASTA. Chromosomes may be named as Ensembl
-            does (1, MT) or UCSC (chr1, chrM).
-        data_home: default ``TITANS_DATA_HOME``, else the user's cache.
-        download: fetch published files that are missing.
+        name: one of ``list_dna_datasets()``; case is ignored. GUE promoters also without ``prom_``.
+        genome: for GB, the reference FASTA, plain or gzip, from which all sequences are cut at the official
+            coordinates. For a set with two references, a dict of class name to FASTA. Chromosomes may have Ensembl
+            names (1, MT) or UCSC names (chr1, chrM).
+        data_home: folder of the data files. None: ``TITANS_DATA_HOME``, else the user's cache.
+        download: download missing files, if they are published.
 
     Returns:
-        Sequences in upper case. Of a GB set without ``genome`` only those parts whose sequences are here, with a
-        warning that says what is missing.
+        Sequences in upper case. For a GB set without ``genome``, only the parts whose sequences are available, with a
+        warning that lists what is missing.
 
     Raises:
-        ValueError: unknown name; or the genome lacks a chromosome, ends before an interval or is a gzip cut short.
-        FileNotFoundError: nothing of the set is here; the message says how to get it.
-        OfflineError, ChecksumError: a file cannot be fetched, or is not the published one.
+        ValueError: if the name is unknown, or the genome lacks a chromosome, ends before an interval or is a truncated
+            gzip.
+        FileNotFoundError: if nothing of the set is available; the message says how to get it.
+        OfflineError, ChecksumError: if a file cannot be downloaded, or is not the published one.
     """
     entry, home = registry.sequence_info(name), cache.data_home(data_home)
     name = entry.name
     if name in GB:
         return load_benchmark(entry, genome, home, download)
     if genome is not None:
-        raise ValueError(f"{name} is published as sequences; genome= serves the sets {', '.join(GB)}.")
+        raise ValueError(f"{name} is published as sequences; genome= is only for the sets {', '.join(GB)}.")
     if entry.collection == "GUE":
-        # as here, as the published archive has it, and that flattened
+        # folder names: ours, that of the published archive, and the latter flattened
         archived = gue_folder(name)
         folders = [f"gue/{folder}" for folder in (name, archived, archived.replace("/", "_"))]
     else:
@@ -62,7 +63,8 @@ def load_dna(
     absent = [part for part, frame in frames.items() if frame is None]
     if absent:
         raise FileNotFoundError(
-            f"{name} lacks {', '.join(absent)} in {home / 'dna' / folder}. Put them there as <part>.csv with columns "
-            "sequence, label" + (", or load with download=True." if entry.collection == "GUE" and not download else ".")
+            f"{name}: missing parts in {home / 'dna' / folder}: {', '.join(absent)}. Store them there as <part>.csv "
+            "with columns sequence, label"
+            + (", or load with download=True." if entry.collection == "GUE" and not download else ".")
         )
     return from_frames(entry, {part: frame for part, frame in frames.items() if frame is not None})

@@ -23,22 +23,22 @@ GenomePaths = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
 
 
 def paths_by_class(entry: SequenceInfo, genome: GenomePaths) -> dict[str, Path]:
-    """FASTA of each class."""
+    """FASTA path of each class."""
     name, references = entry.name, entry.references
     if isinstance(genome, Mapping):
         if set(genome) != set(references):
-            raise ValueError(f"genome= has the classes {sorted(genome)}; {name} needs {sorted(references)}.")
+            raise ValueError(f"genome= has the classes {sorted(genome)}, but {name} needs {sorted(references)}.")
         return {label: Path(path).expanduser() for label, path in genome.items()}
     if len(set(references.values())) > 1:
         raise ValueError(
-            f"{name} is cut from two references; give genome= as a dict of class to FASTA: "
+            f"{name} is cut from two references: pass genome= as a dict of class to FASTA: "
             + ", ".join(f"{label!r}: {reference}" for label, reference in references.items())
         )
     return dict.fromkeys(references, Path(genome).expanduser())
 
 
 def cut(intervals: "pd.DataFrame", paths: Mapping[str, Path], entry: SequenceInfo) -> list[str]:
-    """Sequence of every interval, on its strand; each FASTA is read once, one chromosome in memory at a time."""
+    """Sequence of every interval, on its strand. Each FASTA is read once, with one chromosome in memory at a time."""
     found = dict[int, str]()
     for path in dict.fromkeys(paths.values()):
         labels = [label for label, of_class in paths.items() if of_class == path]
@@ -51,8 +51,8 @@ def cut(intervals: "pd.DataFrame", paths: Mapping[str, Path], entry: SequenceInf
             for row, start, end, strand in rows[region][["start", "end", "strand"]].itertuples():
                 if end > len(chromosome):
                     raise ValueError(
-                        f"{region}:{start}-{end} ends beyond that chromosome of {path}, which has {len(chromosome)} "
-                        f"bases; the coordinates are of {reference}, this is another assembly."
+                        f"{region}:{start}-{end} ends beyond that chromosome in {path}, which has {len(chromosome)} "
+                        f"bases. This is another assembly; the coordinates need {reference}."
                     )
                 piece = chromosome[start:end].decode().upper()
                 found[row] = reverse_complement(piece) if strand == "-" else piece
@@ -62,7 +62,7 @@ def cut(intervals: "pd.DataFrame", paths: Mapping[str, Path], entry: SequenceInf
             raise ValueError(
                 f"{path} lacks {len(absent)} of {len(rows)} regions, first: {absent[0]!r}. "
                 f"It has {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}{f'; near: {near}' if near else ''}. "
-                f"Needed is {reference}: {REFERENCES[reference][0]}"
+                f"The required reference is {reference}: {REFERENCES[reference][0]}"
             )
     return [found[row] for row in intervals.index]
 
@@ -71,13 +71,13 @@ def _check_assembly(region: str, size: int, reference: str, path: Path) -> None:
     _, chromosome, expected = REFERENCES[reference]
     if region == chromosome and size != expected:
         warn_caller(
-            f"{path}: {region} has {size} bases, in {reference} it has {expected}. From another assembly the sequences "
-            "are not the official ones."
+            f"{path}: {region} has {size} bases, but {expected} in {reference}. Sequences from another assembly are "
+            "not the official ones."
         )
 
 
 def _regions(record: str) -> set[str]:
-    """Names that the coordinates may use for a FASTA record: 1 or chr1, MT or chrM, a transcript without version."""
+    """Names that coordinates may use for a FASTA record: 1 or chr1, MT or chrM, a transcript without version."""
     bare = record.split(".")[0] if record.startswith("ENS") else record
     plain = bare.removeprefix("chr")
     if plain in ("M", "MT", "MtDNA", "mitochondrion_genome"):
@@ -86,11 +86,11 @@ def _regions(record: str) -> set[str]:
 
 
 def _chromosomes(path: Path, wanted: Collection[str], names: list[str]) -> Iterator[tuple[str, bytearray]]:
-    """Wanted regions of a FASTA, plain or gzip, and their bases; ``names`` collects the names of all records."""
+    """Yield wanted regions of a FASTA, plain or gzip, with their bases. ``names`` collects the names of all records."""
     if not path.is_file():
-        raise FileNotFoundError(f"no genome FASTA {path}")
+        raise FileNotFoundError(f"no such genome FASTA: {path}. Check genome=.")
     regions, bases = set[str](), bytearray()
-    for line in chain(_lines(path), [b">"]):  # one more header, behind which the last record ends
+    for line in chain(_lines(path), [b">"]):  # an extra header ends the last record
         if line.startswith(b">"):
             for region in regions:
                 yield region, bases
@@ -99,7 +99,7 @@ def _chromosomes(path: Path, wanted: Collection[str], names: list[str]) -> Itera
         elif regions:
             bases += line.strip()
         elif not names and line.strip():
-            raise ValueError(f"{path} is no FASTA: it begins with {line[:40]!r}, expected a line with '>'.")
+            raise ValueError(f"{path} is not a FASTA: it starts with {line[:40]!r}, expected a line with '>'.")
     names.pop()
 
 
@@ -110,4 +110,4 @@ def _lines(path: Path) -> Iterator[bytes]:
         with gzip.open(path, "rb") if packed else path.open("rb") as stream:
             yield from stream
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} is no whole gzip ({error}). Fetch it again.") from error
+        raise ValueError(f"{path} is not a complete gzip ({error}). Download it again.") from error

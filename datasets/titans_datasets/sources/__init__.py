@@ -1,5 +1,5 @@
-"""What is published where, and what its bytes are: facts only, nothing here reads a file or the network.
+"""What is published where, with checksums. Facts only: nothing here reads a file or uses the network.
 
-Addresses are pinned to a commit, so that a checksum and an address always speak of the same bytes.
-Nothing is shipped with the package: several licences forbid it.
+Addresses are pinned to a commit, so that checksum and address always refer to the same bytes. No data is shipped with
+the package, because several licences forbid it.
 """

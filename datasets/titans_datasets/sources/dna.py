@@ -12,11 +12,11 @@ __all__ = ["ALIASES", "GB", "REFERENCES", "SEQUENCES", "how_to_rebuild"]
 
 _LEAKY = (
     "The official split LEAKS: copying the label of an overlapping train interval scores {lookup} % on test. "
-    "Report a clean-subset or grouped score beside the official one; see load(...).audit()."
+    "Report a clean-subset or grouped score next to the official one; see load(...).audit()."
 )
 _TOUCHING = (
-    "The official split LEAKS: {touching} % of test shares bases with train, and copying the label of what is touched "
-    "scores {lookup} % on test; see load(...).audit()."
+    "The official split LEAKS: {touching} % of test intervals share bases with train, and copying the label of an "
+    "overlapping train interval scores {lookup} % on test; see load(...).audit()."
 )
 
 
@@ -95,8 +95,8 @@ _GB = (
         positive=(61936, 15485),
     ),
     _gb("human_ocr_ensembl", "GRCh38", negative=(69902, 17476), positive=(69902, 17476)),
-    # tables of this set number its classes in another order than that of their names: seen from the lengths, as 599
-    # and 202 bases are typical of promoters, multiples of 200 of enhancers
+    # published tables of this set do not number its classes in alphabetical order. This follows from the lengths: 599
+    # and 202 bases are typical of promoters, multiples of 200 of enhancers.
     _gb(
         "human_ensembl_regulatory",
         "GRCh38",
@@ -131,11 +131,11 @@ _CNNPROM = (_cnnprom("ecoli_sigma70"), _cnnprom("arabidopsis_tata"), _cnnprom("a
 
 SEQUENCES = {entry.name: entry for entry in (*_GUE, *_GB, *_CNNPROM)}
 GB = {entry.name: entry for entry in _GB}
-# GUE promoters are known without their prefix as well
+# GUE promoters also without their prefix
 ALIASES = {name.removeprefix("prom_"): name for name in SEQUENCES if name.startswith("prom_")}
 
 _ENSEMBL = "http://ftp.ensembl.org/pub"
-# address, and a chromosome by whose length the assembly is known
+# address, and a chromosome whose length identifies the assembly
 REFERENCES = {
     "GRCh38": (
         f"{_ENSEMBL}/release-97/fasta/homo_sapiens/dna/Homo_sapiens.GRCh38.dna.toplevel.fa.gz",
@@ -167,13 +167,13 @@ _ZENODO = "https://zenodo.org/records/16605299/files"
 
 
 def how_to_rebuild(name: str) -> str:
-    """Where all sequences of a GB set can be had: the end of messages about missing ones."""
+    """Explain how to get all sequences of a GB set; the end of messages about missing ones."""
     if name not in GB:
         return ""
     references = {reference: REFERENCES[reference][0] for reference in GB[name].references.values()}
     files = " and ".join(f"{reference} ({address})" for reference, address in references.items())
     one = "genome=<path>" if len(references) == 1 else f"genome={dict.fromkeys(GB[name].references, '<path>')}"
     return (
-        f"All are rebuilt with {one} from the reference {files}; or fetch {_ZENODO}/{name}_v0.zip and unpack it into "
-        "dna/gb of the data home."
+        f"To rebuild all, pass {one} with the reference {files}; or download {_ZENODO}/{name}_v0.zip and unpack it "
+        "into dna/gb of the data home."
     )

@@ -1,4 +1,4 @@
-"""Address and sha256 of every published DNA file, by its place below ``dna/``."""
+"""Address and sha256 of every published DNA file, by its path below ``dna/``."""
 
 from functools import cache
 
@@ -36,7 +36,7 @@ _SINGLE_ADDRESS = {
 
 
 def url(relative: str) -> str:
-    """Where the file is published, pinned to a commit."""
+    """Address of a published file, pinned to a commit."""
     if relative in _SINGLE_ADDRESS:
         return _SINGLE_ADDRESS[relative]
     collection, folder, file = relative.split("/", 2)
@@ -50,7 +50,7 @@ def gue_folder(task: str) -> str:
 
 @cache
 def checksums() -> dict[str, str]:
-    """sha256 of published files by their place below ``dna/``."""
+    """sha256 of published files, by their path below ``dna/``."""
     from titans_datasets.sources.dna_sha256 import SHA256
 
     found, folder = {}, ""

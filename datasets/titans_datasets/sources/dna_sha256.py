@@ -1,6 +1,6 @@
-"""sha256 of the published DNA files, by their place below ``dna/``."""
+"""sha256 of the published DNA files, by their path below ``dna/``."""
 
-# a line that ends in / is the folder of those below it
+# a line that ends in / is the folder of the files below it
 SHA256 = """
 gb/human_nontata_promoters/
   test.tsv e223768c9a846506581e702b412211d71290107b798bb1b220b10a158f591e35

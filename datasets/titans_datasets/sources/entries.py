@@ -1,4 +1,4 @@
-"""What is known of a data set before a byte of it is read: one class per kind of set."""
+"""Information about a data set that is known before it is loaded: one class per kind of set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,16 +12,16 @@ Kind = Literal["ts", "dna", "genome", "text"]
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """One file that ``cache.obtain`` can bring.
+    """A file that ``cache.obtain`` can provide.
 
     Attributes:
-        name: what messages call it.
-        place: path below the data home, with ``/``. A gzip of it, ``<place>.gz``, serves as well.
-        url: where it, or a gzip of it, is published, pinned to a commit; None where it is published nowhere as one
-            file, so that it can only be put in its place by hand.
-        checksum: ``"sha256:<hex>"``, or ``"git:<hex>"`` for a git blob id. It is the sum of the bytes of ``place``:
-            where ``<place>.gz`` is stored instead, of its unpacked bytes. A ``place`` that itself ends in ``.gz`` is
-            summed as it is published, packed.
+        name: name used in messages.
+        place: path below the data home, with ``/``. A gzip of it, ``<place>.gz``, is accepted too.
+        url: address of the file or of a gzip of it, pinned to a commit. None: it is not published as a single file, and
+            must be provided by hand.
+        checksum: ``"sha256:<hex>"``, or ``"git:<hex>"`` for a git blob id. It refers to the bytes of ``place``; if
+            ``<place>.gz`` is stored instead, to its decompressed bytes. If ``place`` itself ends in ``.gz``, it refers
+            to the compressed bytes.
     """
 
     name: str
@@ -31,22 +31,22 @@ class PublishedFile:
 
     @property
     def file(self) -> str:
-        """Name without folders."""
+        """File name without folders."""
         return PurePosixPath(self.place).name
 
     @property
     def folder(self) -> str:
-        """Folders below the data home."""
+        """Folder below the data home."""
         return str(PurePosixPath(self.place).parent)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetInfo:
-    """One registered set, of any kind.
+    """A registered set of any kind.
 
     Attributes:
         kind: ``"ts"``, ``"dna"``, ``"genome"`` or ``"text"``.
-        name: as the literature writes it; ``load`` ignores case.
+        name: as in the literature; ``load`` ignores case.
         licence, citation: terms of the data, and what to cite.
         note: units, and what to know before use.
     """
@@ -60,18 +60,18 @@ class DatasetInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesInfo(DatasetInfo):
-    """One time-series set.
+    """A time-series set.
 
     Attributes:
-        file: file name inside ``<data home>/ts``; a gzip of it, ``<file>.gz``, serves as well.
-        url, checksum: as of ``PublishedFile``.
-        layout: ``"csv"``, a header and stamps in the first column; ``"matrix"``, comma-separated numbers only.
-        shape: (rows, columns) of the frame, stamps not counted.
+        file: file name in ``<data home>/ts``; a gzip of it, ``<file>.gz``, is accepted too.
+        url, checksum: as in ``PublishedFile``.
+        layout: ``"csv"``: a header, and stamps in the first column; ``"matrix"``: comma-separated numbers only.
+        shape: (rows, columns) of the frame, without the stamps.
         columns: column names of the frame, in order.
         freq: pandas offset alias of the step between rows.
-        season_length: rows in one season (a day; for monthly data a year).
-        start, end: first and last stamp, ISO 8601, both inclusive, local time of the source without zone.
-        regular: whether every step equals ``freq``; where not, stamps repeat or leave gaps, and are kept as published.
+        season_length: number of rows per season (a day; for monthly data a year).
+        start, end: first and last stamp, ISO 8601, inclusive, in local time of the source without time zone.
+        regular: whether every step equals ``freq``. If not, stamps are repeated or missing, and are kept as published.
     """
 
     kind: ClassVar[Kind] = "ts"
@@ -94,14 +94,14 @@ class SeriesInfo(DatasetInfo):
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceInfo(DatasetInfo):
-    """Labelled DNA sequences.
+    """A set of labelled DNA sequences.
 
     Attributes:
         collection: ``"GUE"``, ``"GenomicBenchmarks"`` or ``"CNNProm"``.
-        parts: official parts; ``("all",)`` where there is no official split.
-        classes: class names, sorted: label i means ``classes[i]``.
-        counts: official (train, test) sequences of each class; empty where they are not registered.
-        references: of GenomicBenchmarks the reference genome of each class, for ``load(name, genome=...)``.
+        parts: official parts; ``("all",)`` if there is no official split.
+        classes: class names, sorted. Label i means ``classes[i]``.
+        counts: official number of (train, test) sequences of each class; empty if not registered.
+        references: for GenomicBenchmarks, the reference genome of each class, for ``load(name, genome=...)``.
         file_classes: class names in the order in which published tables number them.
     """
 
@@ -116,7 +116,7 @@ class SequenceInfo(DatasetInfo):
 
 @dataclass(frozen=True, kw_only=True)
 class GenomeInfo(DatasetInfo):
-    """A genome. ``fasta``, ``annotation``, ``variants``: file names inside ``<data home>/dna/genomes``, or None."""
+    """A genome. ``fasta``, ``annotation``, ``variants``: file names in ``<data home>/dna/genomes``, or None."""
 
     kind: ClassVar[Kind] = "genome"
     fasta: str
@@ -126,12 +126,12 @@ class GenomeInfo(DatasetInfo):
 
 @dataclass(frozen=True, kw_only=True)
 class TextInfo(DatasetInfo):
-    """Text.
+    """A text set.
 
     Attributes:
-        files: each part's file.
-        layout: ``"plain"``, one text per file; ``"jsonl"``, one JSON object per line.
-        records: how many records ``load`` returns.
+        files: the file of each part.
+        layout: ``"plain"``: one text per file; ``"jsonl"``: one JSON object per line.
+        records: number of records that ``load`` returns.
     """
 
     kind: ClassVar[Kind] = "text"

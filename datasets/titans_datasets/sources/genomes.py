@@ -1,4 +1,4 @@
-"""The genomes that examples and tests use."""
+"""Genomes used in examples and tests."""
 
 from titans_datasets.sources.entries import GenomeInfo
 

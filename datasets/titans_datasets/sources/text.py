@@ -1,4 +1,4 @@
-"""Text: books and articles to model, stories and questions to answer."""
+"""Text sets: books and articles for language modelling, stories and questions for evaluation."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -30,14 +30,14 @@ _BABI_FILES = {
 }
 _WIKIPEDIA = "CC BY-SA 3.0 (text of Wikipedia)"
 _MERITY = "Merity et al., Pointer Sentinel Mixture Models, ICLR 2017 (arXiv:1609.07843)"
-_UNK = "Words split by spaces, rare ones are <unk>. Articles begin with a line ' = Title = '."
-_GAUNTLET = "Carried by llm-foundry (Apache-2.0), worded for evaluation; not the fields of the original file."
+_UNK = "Words are separated by spaces, rare ones are <unk>. Articles start with a line ' = Title = '."
+_GAUNTLET = "From llm-foundry (Apache-2.0), reworded for evaluation; the fields differ from the original file."
 
 
 def _plain(
     name: str, files: Mapping[str, tuple[str, str | None, str]], licence: str, citation: str, note: str
 ) -> TextInfo:
-    """files: of each part its place below ``lm/``, its address, and its checksum."""
+    """``files``: place below ``lm/``, address and checksum of each part."""
     return TextInfo(
         name=name,
         files={
@@ -83,7 +83,7 @@ TEXTS = (
         "9e17fce571ddd319d77e413c34a6d801c7f1c83ecb8b7b0566b6a5d8df0655e1",
         15,
         part="train",
-        licence="public domain in the US (header and licence text of Project Gutenberg taken off)",
+        licence="public domain in the US (Project Gutenberg header and licence text removed)",
         citation="Project Gutenberg, texts of GITenberg",
         note="15 novels of 20 million characters: fields id (Project Gutenberg's number), title, text.",
     ),
@@ -116,7 +116,7 @@ TEXTS = (
         },
         _WIKIPEDIA,
         _MERITY,
-        f"{_UNK} Both parts are those of WikiText-103 too. Train is a set of its own, wikitext2_train.",
+        f"{_UNK} Both parts are the same as in WikiText-103. The training part is the separate set wikitext2_train.",
     ),
     _plain(
         "wikitext2_train",
@@ -142,15 +142,15 @@ TEXTS = (
         },
         _WIKIPEDIA,
         _MERITY,
-        "The test part with its rare words: raw words laid on the lines of wikitext2's test (241,211 words, 1 : 1).",
+        "The test part with its rare words: raw words aligned to the lines of wikitext2's test (241,211 words, 1 : 1).",
     ),
     _plain(
         "babi",
         {part: (f"babi/{part}.txt", f"{_BABI}/{part}.txt", f"sha256:{sha256}") for part, sha256 in _BABI_FILES.items()},
         "CC BY 3.0",
         "Weston et al., Towards AI-complete question answering (arXiv:1502.05698), tasks v1.2",
-        "Tasks 1 to 5, in English: en has 1,000 questions to train on and 1,000 to test; en-10k, 10,000 to train on "
-        "(without task 3).",
+        "Tasks 1 to 5, in English: en has 1,000 training and 1,000 test questions; en-10k has 10,000 training "
+        "questions (without task 3).",
     ),
     _jsonl(
         "lambada_openai",
@@ -223,9 +223,8 @@ TEXTS = (
         part="val",
         licence="CC BY 4.0",
         citation="Sap et al., SocialIQA, EMNLP 2019 (arXiv:1904.09728)",
-        note='Fields context, question, answerA to answerC, label ("1" to "3"): taken out of the prompts of '
-        "AGI-Edgerunners/LLM-Adapters (Apache-2.0), checked against llm-foundry's. No file on the network has these "
-        "bytes.",
+        note='Fields context, question, answerA to answerC, label ("1" to "3"), extracted from the prompts of '
+        "AGI-Edgerunners/LLM-Adapters (Apache-2.0) and checked against llm-foundry's. This file is not published.",
     ),
     _jsonl(
         "boolq",

@@ -1,4 +1,4 @@
-"""Time series: where each set is published, what its bytes are, and what it holds."""
+"""Time series: where each set is published, its checksum, and its content."""
 
 from titans_datasets.sources.entries import SeriesInfo
 
@@ -24,7 +24,7 @@ _STAMPS_NOTE = (
     "names ('0', '1', ..., last column 'OT') are the convention of the benchmark's csv files, "
     "not the dates of measurement"
 )
-# U+FFFD stands in the published header where the degree, mu and superscript signs were lost
+# the published header has U+FFFD where the degree, mu and superscript signs were lost
 _WEATHER_COLUMNS = (
     "p (mbar)",
     "T (degC)",
@@ -155,6 +155,6 @@ SERIES = (
         season_length=12,
         start="1949-01-01 00:00:00",
         end="1960-12-01 00:00:00",
-        note="Passengers of international airlines per month, in thousands. No part of the benchmark; for examples.",
+        note="Passengers of international airlines per month, in thousands. Not part of the benchmark; for examples.",
     ),
 )

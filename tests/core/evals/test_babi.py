@@ -74,7 +74,7 @@ def test_a_file_that_begins_in_mid_story_is_refused(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "1 Mary moved to the bathroom.\n"])
 def test_a_file_without_a_question_is_refused(tmp_path, text):
-    with pytest.raises(ValueError, match=r"qa\.txt holds no question: a question line is"):
+    with pytest.raises(ValueError, match=r"qa\.txt contains no question: a question line is"):
         read_task(write(tmp_path, text))
 
 

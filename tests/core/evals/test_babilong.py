@@ -156,9 +156,9 @@ def test_an_answer_may_repeat_what_the_question_names():
 
 
 def test_a_score_that_could_never_be_1_is_refused():
-    with pytest.raises(ValueError, match="answer 'attic' is none of the labels"):
+    with pytest.raises(ValueError, match="answer 'attic' is not one of the labels"):
         babilong.score("attic", "attic", ROOMS)
-    with pytest.raises(ValueError, match=r"question 'Is it the garden\?' names the answer 'garden'"):
+    with pytest.raises(ValueError, match=r"question 'Is it the garden\?' contains the answer 'garden'"):
         babilong.score("garden", "garden", ROOMS, "Is it the garden?")
 
 

@@ -139,5 +139,5 @@ def test_recall_refuses_what_does_not_belong_together():
     _, labels = mqar.examples(8, 32, 4, 64)
     with pytest.raises(ValueError, match=r"logits must be \[N, T, vocab_size\].*\(8, 31, 64\) and \(8, 32\)"):
         mqar.recall(torch.zeros(8, 31, 64), labels)
-    with pytest.raises(ValueError, match="labels hold no query"):
+    with pytest.raises(ValueError, match="labels contain no query"):
         mqar.recall(torch.zeros(8, 32, 64), torch.full((8, 32), -100))

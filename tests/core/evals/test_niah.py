@@ -128,7 +128,7 @@ def test_numbers_have_the_digits_asked_for(digits):
 def test_a_value_that_the_haystack_holds_is_not_used():
     text = "There were 1 and 2 and 3 and 4 and 6 and 7 and 8 and 9 of them."
     assert {sample.answers for sample in niah.samples(5, 800, str.encode, text=text, digits=1)} == {("5",)}
-    with pytest.raises(ValueError, match=r"already holds each of 100 values drawn as a number.*Use more digits"):
+    with pytest.raises(ValueError, match=r"already contains all 100 values drawn as a number.*Use more digits"):
         niah.samples(1, 800, str.encode, text=text + " And 5.", digits=1)
 
 

@@ -78,7 +78,7 @@ def test_a_prompt_that_a_cache_has_read_is_refused_and_what_follows_is_taken_wit
     options = dict(max_new_tokens=4, do_sample=False, eos_token_id=None)
     for read, given in ((9, ids), (9, ids[:, :5]), (5, ids[:, 5:])):
         cache = hf(ids[:, :read], use_cache=True).past_key_values
-        with pytest.raises(ValueError, match=rf"has read {read} tokens and the prompt has {given.shape[1]}: give"):
+        with pytest.raises(ValueError, match=rf"has read {read} tokens, but the prompt has only {given.shape[1]}"):
             hf.generate(given, past_key_values=cache, **options)
         assert cache.length == read
     found = hf.generate(ids[:, 5:], attention_mask=torch.ones_like(ids), past_key_values=cache, **options)
@@ -88,7 +88,7 @@ def test_a_prompt_that_a_cache_has_read_is_refused_and_what_follows_is_taken_wit
 def test_a_cache_of_another_batch_is_refused(wrapped, random_ids):
     hf = wrapped()
     cache = hf(random_ids(2, 5), use_cache=True).past_key_values
-    with pytest.raises(ValueError, match=r"holds 2 texts, the batch has 1.*batch_repeat_interleave"):
+    with pytest.raises(ValueError, match=r"holds 2 texts, but the batch has 1.*batch_repeat_interleave"):
         hf(random_ids(1, 5), past_key_values=cache)
 
 

@@ -27,7 +27,7 @@ def test_wrong_input_is_refused(wrapped, random_ids):
     ):
         with pytest.raises(TypeError, match=rf"{name} must be a tensor, got list: .*tokenizer\.pad"):
             hf(**given)
-    with pytest.raises(ValueError, match="neither attentions nor hidden states"):
+    with pytest.raises(ValueError, match="do not return attentions or hidden states"):
         hf(ids, output_attentions=True)
     with pytest.raises(ValueError, match="labels need the logits of all columns"):
         hf(ids, labels=ids, logits_to_keep=2)
@@ -35,7 +35,7 @@ def test_wrong_input_is_refused(wrapped, random_ids):
 
 def test_a_cache_of_another_model_is_refused(wrapped, random_ids):
     cache = wrapped("lmm")(random_ids(1, 5), use_cache=True).past_key_values
-    with pytest.raises(ValueError, match="state is that of another model"):
+    with pytest.raises(ValueError, match="state comes from a model with another config"):
         wrapped("mac")(random_ids(1, 5), past_key_values=cache)
     other, embedded = wrapped("lmm", num_layers=1), wrapped("lmm").get_input_embeddings()(random_ids(1, 5))
     with pytest.raises(ValueError, match="num_layers 2 there and 1 here"):  # which could read it, and would be wrong
@@ -49,7 +49,7 @@ def test_nothing_is_written_on_from_an_empty_prompt(wrapped, random_ids, padded,
     """Beside others it is a row of padding, whose logits are all 0: the first token would be that with the number 0."""
     hf, texts = wrapped(), [random_ids(1, 4)[0], random_ids(1, 0)[0]]
     ids, mask = padded(texts)
-    with pytest.raises(ValueError, match=r"a prompt of the batch holds no token.*begin it with one"):
+    with pytest.raises(ValueError, match=r"a prompt of the batch has no token.*start it with a token"):
         hf.generate(ids, attention_mask=mask, max_new_tokens=2, **options)
     with pytest.raises(ValueError, match="at least one token"):
         hf.generate(ids[:1, :0], max_new_tokens=2)

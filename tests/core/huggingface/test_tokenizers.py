@@ -43,7 +43,7 @@ def test_a_sentencepiece_model_of_another_kind_is_refused(tmp_path):
         input=str(tmp_path / "text.txt"), model_prefix=str(tmp_path / "m"), vocab_size=30, model_type="unigram",
         hard_vocab_limit=False, minloglevel=2,
     )  # fmt: skip
-    with pytest.raises(ValueError, match=r"no SentencePiece model of the kind of Llama 2.*tokenizer\.json"):
+    with pytest.raises(ValueError, match=r"not a SentencePiece model of the Llama 2 kind.*tokenizer\.json"):
         hf_tokenizer(tmp_path / "m.model")
 
 

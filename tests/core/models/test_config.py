@@ -88,7 +88,7 @@ def test_a_state_of_another_model_or_batch_is_refused(make_model):
     state = make_model("mac")(ids)[1]
     with pytest.raises(ValueError, match="segment 6 there and 7 here"):
         make_model("mac", segment=7)(ids, state)
-    with pytest.raises(ValueError, match=r"2 sequences, ids has 1.*select"):
+    with pytest.raises(ValueError, match=r"2 sequences, but ids has 1.*select"):
         make_model("mac")(ids[:1], state)
     with pytest.raises(TypeError, match="LMState"):
         make_model("mac")(ids, state.blocks)
@@ -148,7 +148,7 @@ def test_an_empty_prompt_is_refused(make_model):
 
 def test_a_file_that_is_no_state_is_refused(tmp_path):
     for path in (tmp_path / "none.safetensors", tmp_path):
-        with pytest.raises(FileNotFoundError, match="there is no file"):
+        with pytest.raises(FileNotFoundError, match=r"no such file: .*LMState\.save"):
             LMState.load(path)
     (tmp_path / "text.safetensors").write_text("this is no state, nor any other tensor file at all")
     with pytest.raises(ValueError, match="cannot be read"):
@@ -156,7 +156,7 @@ def test_a_file_that_is_no_state_is_refused(tmp_path):
     from safetensors.torch import save_file
 
     save_file({"a": torch.ones(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(ValueError, match="not a state"):
+    with pytest.raises(ValueError, match="is not a saved state"):
         LMState.load(tmp_path / "other.safetensors")
 
 
@@ -170,7 +170,7 @@ def test_what_another_version_saved_is_told(make_model, tmp_path):
         kept = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         about = json.loads(file.metadata()["titans_state"])
     save_file(dict(list(kept.items())[1:]), path, metadata={"titans_state": json.dumps(about)})
-    with pytest.raises(ValueError, match="is damaged, or of another version"):
+    with pytest.raises(ValueError, match="is damaged or from another version"):
         LMState.load(path)
     about["config"]["new_option"] = 1
     save_file(kept, path, metadata={"titans_state": json.dumps(about)})
@@ -186,7 +186,7 @@ def test_tensors_that_are_too_many_are_named(make_model, tmp_path):
     tensors = dict(model.state_dict()) | {"other": torch.ones(1)}
     del tensors["head.weight"]
     save_archive(tmp_path, "TitansLM", {"config": asdict(model.config)}, tensors)
-    with pytest.raises(ArchiveError, match=r"\[\] are missing, \['other'\] too many"):
+    with pytest.raises(ArchiveError, match=r"missing tensors \[\], unexpected tensors \['other'\]"):
         TitansLM.load(tmp_path)
 
 
@@ -221,13 +221,13 @@ def test_targets_outside_the_vocabulary_are_refused(make_model, wrong):
     model, ids = make_model("lmm"), torch.arange(6)[None]
     assert model.config.vocab_size <= 256
     targets = torch.tensor([[1, -100, wrong, 2, 3, 4]])
-    with pytest.raises(ValueError, match=f"targets must be in .*, or ignore_index, which is -100; got {wrong}"):
+    with pytest.raises(ValueError, match=f"targets must be in .* or equal ignore_index=-100, got {wrong}"):
         model.loss(ids, targets)
 
 
 def test_targets_are_token_ids(make_model):
     ids = torch.arange(6)[None]
-    with pytest.raises(TypeError, match=r"targets must be token ids, integers, got torch\.float32"):
+    with pytest.raises(TypeError, match=r"targets must be integer token ids, got torch\.float32"):
         make_model("lmm").loss(ids, ids.float())
     with pytest.raises(TypeError, match="targets must be a tensor of token ids, got list"):
         make_model("lmm").loss(torch.ones(1, 3, dtype=torch.int64), [[1, 2, 3]])

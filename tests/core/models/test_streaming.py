@@ -208,8 +208,8 @@ def test_sequences_are_chosen_by_numbers_of_any_kind(make_model):
     for rows in ([2, 0], (2, 0), range(2, -1, -2)):
         for a, b in zip(tensors(state.select(rows).blocks), expected, strict=True):
             assert torch.equal(a, b)
-    for rows, says in (([], "numbers of sequences"), (0, "numbers of sequences"), ([True], "numbers of sequences"),
-                       ([3], "from 0 to 2"), ([-1], "from 0 to 2")):  # fmt: skip
+    indices = "integer indices of sequences"
+    for rows, says in (([], indices), (0, indices), ([True], indices), ([3], "from 0 to 2"), ([-1], "from 0 to 2")):
         with pytest.raises(ValueError, match=says):
             state.select(rows)
 
@@ -218,7 +218,7 @@ def test_sequences_are_chosen_by_numbers_of_any_kind(make_model):
 def test_a_state_on_another_device_is_refused_in_words(make_model, name):
     model, ids = make_model(name), torch.arange(6)[None]
     state = model(ids)[1].to("meta")
-    with pytest.raises(ValueError, match=r"state is on meta, the model on cpu: use state\.to\('cpu'\)"):
+    with pytest.raises(ValueError, match=r"state is on meta, but the model is on cpu: use state\.to\('cpu'\)"):
         model(ids, state)
 
 

@@ -235,7 +235,10 @@ def test_bad_arguments_are_named(arguments, says):
 
 @pytest.mark.parametrize(
     ("there", "says"),
-    [({"conv_size": 3}, "conv_size=3, this one has 4"), ({"gates": "chunk"}, "gates='chunk', this one has 'token'")],
+    [
+        ({"conv_size": 3}, "conv_size=3, but this layer has 4"),
+        ({"gates": "chunk"}, "gates='chunk', but this layer has 'token'"),
+    ],
 )
 def test_the_state_of_another_layer_is_refused(there, says):
     state = NeuralMemory(8, chunk_size=4, **there)(torch.randn(1, 3, 8))[1]

@@ -244,7 +244,7 @@ def test_an_empty_sequence_is_refused_in_words(gates):
 def test_a_state_of_another_batch_is_refused_in_words():
     memory = make()
     _, state = memory(sequence(batch=2))
-    with pytest.raises(ValueError, match="state is that of 2 sequences, x has 1"):
+    with pytest.raises(ValueError, match="state holds 2 sequences, but x has 1"):
         memory(sequence(batch=1), state)
 
 
@@ -255,7 +255,7 @@ def test_a_state_of_a_layer_with_other_chunks_is_refused_in_words(gates, tokens)
     small, large = (NeuralMemory(8, num_heads=2, chunk_size=size, gates=gates) for size in (4, 8))
     x = torch.randn(2, 8, 8)
     state = small.update(x[:, :tokens]) if tokens else small.initial_state(2)
-    with pytest.raises(ValueError, match="chunk_size=4, this one has 8"):
+    with pytest.raises(ValueError, match="chunk_size=4, but this call has 8"):
         large(x, state)
     small(x, state)
 
@@ -269,15 +269,15 @@ def test_a_read_is_checked_as_a_write_is():
             ((x[0],), ValueError, r"must be \[B, T, 8\]"),
             ((x[..., :4],), ValueError, r"must be \[B, T, 8\]"),
             ((x.numpy(),), TypeError, "x must be a tensor"),
-            ((x[:1], state), ValueError, "state is that of 2 sequences"),
-            ((x, state.to("meta")), ValueError, r"state is on meta, x on cpu: use state\.to\('cpu'\)"),
-            ((x, state.memory), TypeError, "state must be what an earlier call of this layer returned"),
-            ((x.double(),), TypeError, r"x must be of the layer's dtype torch\.float32, got torch\.float64"),
-            ((x.long(),), TypeError, r"x must be of the layer's dtype torch\.float32, got torch\.int64"),
+            ((x[:1], state), ValueError, "state holds 2 sequences"),
+            ((x, state.to("meta")), ValueError, r"state is on meta, but x is on cpu: use state\.to\('cpu'\)"),
+            ((x, state.memory), TypeError, "state must be a NeuralMemoryState returned by this layer"),
+            ((x.double(),), TypeError, r"x must have the layer's dtype torch\.float32, got torch\.float64"),
+            ((x.long(),), TypeError, r"x must have the layer's dtype torch\.float32, got torch\.int64"),
             (
                 (x, NeuralMemory(16, num_heads=2).initial_state(2)),
                 ValueError,
-                r"state is that of a memory of the shapes",
+                r"state has memory shapes",
             ),
         ):
             with pytest.raises(error, match=says):

@@ -73,5 +73,5 @@ def test_a_read_returns_the_dtype_of_the_query_and_computes_in_that_of_the_memor
 
 def test_a_query_of_integers_is_refused(make_inputs):
     inputs = make_inputs(dtype=torch.float32)
-    with pytest.raises(TypeError, match=r"q must be of a floating dtype, got torch\.int64"):
+    with pytest.raises(TypeError, match=r"q must have a floating-point dtype, got torch\.int64"):
         read_memory(inputs.q.long(), inputs.weights)

@@ -56,32 +56,34 @@ def test_what_is_not_a_tensor_is_named(arguments, name):
 @pytest.mark.parametrize("name", TENSORS)
 def test_a_dtype_that_is_not_floating_is_named(arguments, name, dtype):
     wrong = changed(arguments, name, lambda x: x.detach().to(dtype))
-    refuse(wrong, TypeError, f"{name} must be of a floating dtype, got {dtype}")
+    refuse(wrong, TypeError, f"{name} must have a floating-point dtype, got {dtype}")
 
 
 @pytest.mark.parametrize("name", TENSORS[1:])
 def test_a_tensor_on_another_device_is_named(arguments, name):
-    refuse(changed(arguments, name, lambda x: x.to("meta")), ValueError, "one device", "q is on cpu", f"{name} on meta")
+    refuse(
+        changed(arguments, name, lambda x: x.to("meta")), ValueError, "one device", "q is on cpu", f"{name} is on meta"
+    )
 
 
 def test_queries_on_another_device_are_noticed(arguments):
-    refuse(changed(arguments, "q", lambda x: x.to("meta")), ValueError, "one device", "q is on meta", "k on cpu")
+    refuse(changed(arguments, "q", lambda x: x.to("meta")), ValueError, "one device", "q is on meta", "k is on cpu")
 
 
 @pytest.mark.parametrize("name", TENSORS[1:])
 def test_float64_among_float32_is_named(arguments, name):
-    says = ("float64 must be used throughout or not at all", "q is torch.float32", f"{name} is torch.float64")
+    says = ("use float64 for all tensors or for none", "q is torch.float32", f"{name} is torch.float64")
     refuse(changed(arguments, name, torch.Tensor.double), TypeError, *says)
 
 
 @pytest.mark.parametrize("name", ["k", "v"])
 def test_q_k_and_v_must_share_a_dtype(arguments, name):
-    says = ("q, k and v must share one dtype", "torch.float32", "torch.bfloat16")
+    says = ("q, k and v must have the same dtype", "torch.float32", "torch.bfloat16")
     refuse(changed(arguments, name, torch.Tensor.bfloat16), TypeError, *says)
 
 
 def test_theta_is_required(arguments):
-    refuse(arguments | {"theta": None}, TypeError, "theta", "required", "None is only for alpha and eta")
+    refuse(arguments | {"theta": None}, TypeError, "theta", "required", "only alpha and eta may be None")
 
 
 def test_an_empty_batch_is_refused(arguments):
@@ -102,7 +104,7 @@ def test_queries_of_the_wrong_rank_are_named(arguments, shape):
 @pytest.mark.parametrize("shape", [(B, T, H, K + 1), (B, T + 1, H, K), (B, T, H), (1, T, H, K)])
 def test_keys_of_another_shape_than_queries_are_named(arguments, shape):
     wrong = arguments | {"k": torch.zeros(shape)}
-    refuse(wrong, ValueError, "k must have q's shape", f"{(B, T, H, K)}", f"got {shape}")
+    refuse(wrong, ValueError, f"k must have the shape of q, {(B, T, H, K)}", f"got {shape}")
 
 
 @pytest.mark.parametrize("shape", [(B, T + 1, H, V), (B, T, 1, V), (1, T, H, V), (B, T, H)])
@@ -135,11 +137,11 @@ def test_a_layer_of_the_wrong_shape_is_named(arguments, name, shape, d_in):
 
 def test_the_last_layer_must_end_in_the_width_of_the_values(arguments):
     wrong = changed(arguments, "weights[1]", lambda w: torch.zeros(H, HIDDEN, V + 1))
-    refuse(wrong, ValueError, f"the last layer must end in V = {V}", f"got {V + 1}")
+    refuse(wrong, ValueError, f"the last layer must have d_out = V = {V}", f"got {V + 1}")
 
 
 def test_a_memory_needs_a_layer(arguments):
-    refuse(arguments | {"weights": ()}, ValueError, "weights must hold at least one tensor [H, d_in, d_out]")
+    refuse(arguments | {"weights": ()}, ValueError, "weights must contain at least one tensor [H, d_in, d_out]")
 
 
 @pytest.mark.parametrize("chunk_size", [0, -1, 2.0, "4", None, True])
@@ -167,7 +169,7 @@ def test_an_unknown_backend_is_refused_with_the_known_ones(arguments):
 
 
 def test_a_backend_that_cannot_run_says_why_and_what_to_use_instead(arguments):
-    says = ("backend='triton' cannot run", "chunks of at most 128 tokens, not 256", "backend='chunk' can")
+    says = ("backend='triton' cannot run", "chunk_size of at most 128, got 256", "Use backend='chunk'")
     refuse(arguments | {"backend": "triton", "chunk_size": 256}, ValueError, *says)
 
 
@@ -201,19 +203,19 @@ def test_a_float32_state_does_not_continue_in_float64(arguments, begun):
 @pytest.mark.parametrize("part", ["weights", "momentum", "anchor"])
 def test_a_state_on_another_device_is_named(arguments, begun, part):
     wrong = replace(begun, **{part: getattr(begun.to("meta"), part)})
-    refuse(arguments | {"state": wrong}, ValueError, f"state.{part} is on meta, q on cpu", "state.to(q.device)")
+    refuse(arguments | {"state": wrong}, ValueError, f"state.{part} is on meta, but q is on cpu", "state.to(q.device)")
 
 
 @pytest.mark.parametrize("offset", [-1, 4, 7])
 def test_a_state_of_another_chunk_size_is_refused(arguments, begun, offset):
-    says = (f"state.offset is {offset}", "chunk_size is 4", "one chunk_size in all calls")
+    says = (f"state.offset is {offset}", "does not fit chunk_size=4", "the same chunk_size in all calls")
     refuse(arguments | {"state": replace(begun, offset=offset)}, ValueError, *says)
 
 
 @pytest.mark.parametrize("chunk_size", [1, 3, 5, 8])  # three tokens end a chunk of 3, and have a place in one of 5
 def test_a_state_knows_the_chunks_it_was_made_in(arguments, begun, chunk_size):
     other = arguments | {"state": begun, "chunk_size": chunk_size}
-    refuse(other, ValueError, "chunk_size=4", f"has {chunk_size}", "one chunk_size in all calls")
+    refuse(other, ValueError, "chunk_size=4", f"has {chunk_size}", "the same chunk_size in all calls")
     _, at_an_end = neural_memory(**arguments | {"state": begun, "chunk_size": 4} | last_token(arguments))
     assert at_an_end.offset == 0
     refuse(other | {"state": at_an_end}, ValueError, "chunk_size=4", f"has {chunk_size}")

@@ -98,7 +98,7 @@ def test_a_memory_with_gates_of_chunks_is_that_of_their_tokens(depth, chunk_size
 def test_gates_of_two_kinds_or_of_too_many_chunks_are_refused():
     qkv, (alpha, eta, theta), weights = problem(2, 29, 3, 4, 0, 2, True, True)
     each = of_tokens(alpha, 29, 0, 4)
-    with pytest.raises(ValueError, match="all of tokens or all of chunks"):
+    with pytest.raises(ValueError, match="all gates must be per token or all per chunk"):
         neural_memory(*qkv, each, eta, theta, weights, chunk_size=4)
-    with pytest.raises(ValueError, match=r"theta must be \[B, T, H\] = \(2, 29, 3\), or of chunks \[B, 8, H\], got"):
+    with pytest.raises(ValueError, match=r"theta must be \[B, T, H\] = \(2, 29, 3\), or per chunk \[B, 8, H\], got"):
         neural_memory(*qkv, None, None, theta[:, 1:], weights, chunk_size=4)

@@ -331,9 +331,9 @@ def test_a_layer_under_autocast_takes_its_tokens_in_bfloat16(monkeypatch, moment
     [
         ({"dtype": torch.float64}, "float64"),
         ({"chunk_size": 256}, "at most 128 tokens, not 256"),
-        ({"K": 129}, "of width 128 at most, not 129 and 16"),
-        ({"hidden": 513}, "hidden widths of 512 at most, not 513"),
-        ({"depth": 3}, "1 or 2 layers, not 3"),
+        ({"K": 129}, "of at most width 128, got 129 and 16"),
+        ({"hidden": 513}, "a hidden width of at most 512, got 513"),
+        ({"depth": 3}, "1 or 2 layers, got 3"),
     ],
 )
 def test_what_cannot_run_is_refused_with_the_reason(make_inputs, change, reason):
@@ -351,8 +351,8 @@ def test_an_older_triton_is_refused_and_auto_says_what_runs_instead(monkeypatch)
     weights = (torch.zeros(1, 16, 32), torch.zeros(1, 32, 16))
     # as torch 2.6 brings it: it lacks what the kernels' tuning asks of it
     monkeypatch.setattr(triton, "__version__", "3.2.0")
-    reason = r"they need Triton 3\.6 or newer, .*not 3\.2\.0"
-    with pytest.warns(UserWarning, match=f"backend 'chunk' runs instead: {reason}"):
+    reason = r"the kernels need Triton 3\.6 or newer, .*found 3\.2\.0"
+    with pytest.warns(UserWarning, match=f"using backend='chunk' instead: {reason}"):
         assert dispatch.resolve_backend("auto", on_cuda, on_cuda, weights, 16) == "chunk"
     with pytest.raises(ValueError, match=f"backend='triton' cannot run here: {reason}"):
         dispatch.resolve_backend("triton", on_cuda, on_cuda, weights, 16)
@@ -402,5 +402,5 @@ def test_auto_runs_the_kernels_on_cuda_and_says_what_runs_instead():
 
     dispatch._warn.cache_clear()
     run(16, "auto")
-    with pytest.warns(UserWarning, match="'chunk' runs instead"):
+    with pytest.warns(UserWarning, match="using backend='chunk' instead"):
         run(130, "auto")

@@ -135,7 +135,7 @@ def test_a_loss_that_is_not_finite_is_an_error_that_says_what_to_do():
 
 
 @pytest.mark.parametrize(
-    ("device", "says"), [("cuda:7", "this machine has none"), ("tpu", "device must be 'auto' or one of")]
+    ("device", "says"), [("cuda:7", "is not available on this machine"), ("tpu", "device must be 'auto' or one of")]
 )
 def test_a_device_that_is_not_there_is_named(device, says):
     if device.startswith("cuda") and torch.cuda.is_available():

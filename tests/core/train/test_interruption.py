@@ -147,7 +147,7 @@ def test_a_keyboard_interrupt_reaches_the_caller_as_one_and_the_run_can_go_on(tm
 
 @pytest.mark.parametrize(
     ("steps", "says"),
-    [(2, "in epoch 1"), (2 * STEPS + 1, "behind epoch 2")],
+    [(2, "in epoch 1"), (2 * STEPS + 1, "after epoch 2")],
 )
 def test_a_keyboard_interrupt_says_what_was_kept_and_how_to_keep_it(tmp_path, steps, says):
     with pytest.raises(KeyboardInterrupt, match=r"nothing is kept\. Give checkpoint_dir"):
@@ -155,7 +155,7 @@ def test_a_keyboard_interrupt_says_what_was_kept_and_how_to_keep_it(tmp_path, st
     options = TrainingOptions(**OPTIONS, checkpoint_dir=tmp_path)
     with pytest.raises(KeyboardInterrupt, match=says) as caught:
         train_network(network(), cut_after(steps, KeyboardInterrupt), data(), None, options)
-    assert ("goes on from there" in str(caught.value)) == (tmp_path / "last.ckpt").exists() == (steps > STEPS)
+    assert ("to resume from" in str(caught.value)) == (tmp_path / "last.ckpt").exists() == (steps > STEPS)
 
 
 @pytest.mark.parametrize("with_val", [True, False], ids=["val", "no-val"])
@@ -269,10 +269,10 @@ def test_a_damaged_checkpoint_is_refused_with_what_to_do(tmp_path):
     train_network(network(), squared_error, data(), None, options)
     checkpoint = tmp_path / "last.ckpt"
     checkpoint.write_bytes(checkpoint.read_bytes()[:500])
-    with pytest.raises(ValueError, match=r"last.ckpt cannot be read; it is damaged.*or delete"):
+    with pytest.raises(ValueError, match=r"last.ckpt cannot be read: it is damaged.*or delete"):
         train_network(network(), squared_error, data(), None, options)
     torch.save({"state_dict": {}}, checkpoint)
-    with pytest.raises(ValueError, match="was not left by this library"):
+    with pytest.raises(ValueError, match="was not written by this library"):
         train_network(network(), squared_error, data(), None, options)
 
 

@@ -234,7 +234,7 @@ def test_a_preparation_killed_while_its_files_are_moved_leaves_nothing_that_load
     monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         quiet(jsonl(tmp_path / "b.jsonl", ["new"]), out, overwrite=True, val_fraction=0.4, hold_out="tails")
-    with pytest.raises(FileNotFoundError, match=r"no tokens\.json"):
+    with pytest.raises(FileNotFoundError, match=r"tokens\.json, which is written last, is missing"):
         PackedTokens(out, length=1)
     monkeypatch.undo()
     quiet(tmp_path / "b.jsonl", out)  # no overwrite needed: nothing is there
@@ -268,14 +268,18 @@ def test_earlier_tokens_stay_until_new_ones_are_ready(tmp_path):
         ("a.jsonl", b'{"text": "a"}\n{"body": "b"}\n', r"line 2: no key 'text', only \['body'\].*text_key"),
         ("a.jsonl", b'{"text": "a"}\n["b"]\n', r"line 2: expected an object such as .*, got list"),
         ("a.jsonl", b'{"text": null}\n', r"line 1: 'text' must be a string, got NoneType"),
-        ("a.jsonl", b'{"text": "\\ud83d"}\n', r"line 1: 'text' holds half a surrogate pair"),
-        ("a.jsonl", b'{"text": ""}\n', "no text at all"),
-        ("a.jsonl", b"", "no text at all"),
-        ("a.txt", b"", "no text at all"),
+        ("a.jsonl", b'{"text": "\\ud83d"}\n', r"line 1: 'text' has an unpaired surrogate"),
+        ("a.jsonl", b'{"text": ""}\n', "the sources contain no text"),
+        ("a.jsonl", b"", "the sources contain no text"),
+        ("a.txt", b"", "the sources contain no text"),
         ("a.txt", b"caf\xe9", r"a\.txt is not UTF-8"),
-        ("a.txt.gz", b"plain", r"a\.txt\.gz cannot be unpacked"),
-        ("a.txt.gz", gzip.compress(b"hello" * 1000, mtime=0)[:-12], r"a\.txt\.gz cannot be unpacked; it is cut short"),
-        ("a.csv", b"a,b", r"a\.csv must be one of \.txt, \.jsonl"),
+        ("a.txt.gz", b"plain", r"a\.txt\.gz cannot be decompressed"),
+        (
+            "a.txt.gz",
+            gzip.compress(b"hello" * 1000, mtime=0)[:-12],
+            r"a\.txt\.gz cannot be decompressed: it is truncated",
+        ),
+        ("a.csv", b"a,b", r"a\.csv must have a suffix of \.txt, \.jsonl"),
     ],
 )
 def test_bad_sources_are_named(tmp_path, name, data, message):

@@ -189,10 +189,10 @@ def test_two_processes_train_as_one(tokens, one_process, tmp_path, strategy):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"config": {"vocab_size": 200}}, "vocabulary of 258, and the model one of 200"),
-        ({"data": {"batch_tokens": 500}}, "batch_tokens=500 is no multiple of the 256"),
+        ({"config": {"vocab_size": 200}}, "vocabulary of 258, but the model has vocab_size=200"),
+        ({"data": {"batch_tokens": 500}}, "batch_tokens=500 is not a multiple of 256"),
         ({"data": {"path": "nowhere"}}, "no packed tokens"),
-        ({"trainer": {"max_steps": -1, "max_epochs": -1, "max_time": "00:00:01:00"}}, "give trainer.max_steps"),
+        ({"trainer": {"max_steps": -1, "max_epochs": -1, "max_time": "00:00:01:00"}}, "set trainer.max_steps"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(tokens, tmp_path, monkeypatch, changes, message):
@@ -269,7 +269,9 @@ def test_a_run_that_goes_on_does_so_by_its_own_arguments(tokens, tmp_path, monke
     arguments = command(tokens, steps=3)[3:]
     main([*arguments, "--trainer.max_steps", "3", "--checkpoint.every_n_train_steps", "1"])
     changed = ["--model.learning_rate", "1e-5", "--model.weight_decay", "0.2", "--model.betas", "[0.8, 0.9]"]
-    with pytest.warns(UserWarning, match=r"made with learning_rate 0\.003.* steps 3; .* learning_rate 1e-05.* steps 6"):
+    with pytest.warns(
+        UserWarning, match=r"saved with learning_rate 0\.003.* steps 3; .* learning_rate 1e-05.* steps 6"
+    ):
         main([*arguments, "--trainer.max_steps", "6", *changed, "--ckpt_path", "last"])
     assert len(seen) == 6
     fresh = LanguageModelTraining(TitansConfig(**CONFIG), 1e-5, 0.2, (0.8, 0.9), warmup_steps=3)
@@ -334,7 +336,7 @@ def test_bf16_trains_near_float32(architecture, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_weights_that_are_bf16_themselves_are_warned_of(tmp_path):
-    with pytest.warns(UserWarning, match=r"the weights themselves are torch.bfloat16.*trainer.precision bf16-mixed"):
+    with pytest.warns(UserWarning, match=r"the weights are stored in torch.bfloat16.*trainer.precision to bf16-mixed"):
         in_this_process("mag", tmp_path, precision="bf16-true")
 
 
@@ -402,11 +404,11 @@ def test_an_earlier_run_is_not_replaced_by_a_forgotten_option(tokens, uninterrup
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "argv", ["pretrain"])
     before = (folder / "pretraining" / "checkpoints" / "last.ckpt").read_bytes()
-    with pytest.raises(ValueError, match="holds the checkpoints of an earlier run"):
+    with pytest.raises(ValueError, match="holds checkpoints of an earlier run"):
         main(command(tokens, steps=4)[3:])
     assert (folder / "pretraining" / "checkpoints" / "last.ckpt").read_bytes() == before
     Path("file").write_text("")
-    with pytest.raises(ValueError, match=r"^file is a file; a model is saved as a folder"):
+    with pytest.raises(ValueError, match=r"^file is a file, but a model is saved as a folder"):
         main([*command(tokens)[3:], "--out", "file", "--ckpt_path", "last"])
 
 
@@ -419,7 +421,7 @@ def test_a_checkpoint_that_was_cut_short_is_named_with_those_that_are_whole(toke
     folder.mkdir(parents=True)
     torch.save({"weights": torch.zeros(100)}, folder / "epoch=0-step=1.ckpt")
     (folder / "last.ckpt").write_bytes((folder / "epoch=0-step=1.ckpt").read_bytes()[:-100])
-    with pytest.raises(ValueError, match=r"last\.ckpt is no checkpoint, or was cut short.*epoch=0-step=1\.ckpt"):
+    with pytest.raises(ValueError, match=r"last\.ckpt is not a checkpoint or is truncated.*epoch=0-step=1\.ckpt"):
         main([command_of, "--config", command(tokens)[-1], "--ckpt_path", "last"])
 
 
@@ -430,7 +432,7 @@ def test_a_trained_model_is_validated_and_random_weights_are_not(tokens, uninter
     settings = json.loads(command(tokens)[-1])
     del settings["checkpoint"]
     arguments = ["validate", "--config", json.dumps(settings)]
-    with pytest.raises(ValueError, match="nothing to validate but random weights"):
+    with pytest.raises(ValueError, match="validate needs a checkpoint"):
         main(arguments)
     cli = main([*arguments, "--ckpt_path", "pretraining/checkpoints/last.ckpt"])
     trained = TitansLM.load("pretraining/model").state_dict()
@@ -469,5 +471,5 @@ def test_there_is_help_for_what_can_be_done(tokens, tmp_path, monkeypatch, capfd
     code, output = ended(*command(tokens, data={"batch_tokens": 500})[3:])
     assert code
     output += str(code)  # a message is said by the interpreter
-    assert "error: batch_tokens=500 is no multiple of the 256" in output.replace("\n", " ")
+    assert "error: batch_tokens=500 is not a multiple of 256" in output.replace("\n", " ")
     assert "Traceback" not in output

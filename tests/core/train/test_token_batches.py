@@ -85,13 +85,15 @@ def test_an_epoch_has_only_whole_steps():
     assert len(batches) == len(epoch_of(batches)) == 8
     alone = ResumableBatches(64, 6, seed=1)
     assert [batches.batch(0, i).tolist() for i in range(8)] == [alone.batch(0, i).tolist() for i in range(8)]
-    with pytest.raises(ValueError, match="a step of 4 batches of 20 needs as many windows, and there are 64"):
+    with pytest.raises(
+        ValueError, match="a step of 4 batches of 20 needs at least that many windows, but there are only 64"
+    ):
         ResumableBatches(64, 20, together=4)
 
 
 def test_a_batch_that_cannot_be_shared_is_an_error(monkeypatch, windows):
     pretend(monkeypatch, 0, 5)
-    with pytest.raises(ValueError, match="batch_size=12 is shared by 5 processes, so it must be a multiple of 5"):
+    with pytest.raises(ValueError, match="batch_size=12 is shared by 5 processes: it must be a multiple of 5"):
         next(iter(TokenLoader(windows, 12)))
     with pytest.raises(ValueError, match="shared by 5 processes"):
         next(iter(OrderedBatches(64, 12)))
@@ -99,7 +101,7 @@ def test_a_batch_that_cannot_be_shared_is_an_error(monkeypatch, windows):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((60, 0), "batch_size"), ((60, 61), "needs as many windows, and there are 60"), ((60, 6, -1), "seed")],
+    [((60, 0), "batch_size"), ((60, 61), "at least that many windows, but there are only 60"), ((60, 6, -1), "seed")],
 )
 def test_batches_out_of_range_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
@@ -173,5 +175,5 @@ def test_a_place_in_other_data_or_another_order_is_refused(prepared, windows):
         with pytest.raises(ValueError, match=message):
             loader.load_state_dict(state)
         assert loader.state_dict()["step"] == 0
-    with pytest.raises(ValueError, match="start anew"):
+    with pytest.raises(ValueError, match="start a new run"):
         TokenLoader(windows, BATCH).load_state_dict({})

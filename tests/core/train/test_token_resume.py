@@ -205,5 +205,5 @@ def test_two_processes_of_torchrun_share_each_batch_and_resume_exactly(prepared,
 def test_lightning_refuses_to_go_on_in_other_data(windows, prepared, tmp_path):
     save = Save(tmp_path / "a.ckpt", "batch", 2)
     fit(TokenLoader(windows, BATCH, seed=5), callbacks=[save], max_epochs=1)
-    with pytest.raises(ValueError, match="place in the data is that of other batches: seed is 5 there and 6 here"):
+    with pytest.raises(ValueError, match="data position belongs to other batches: seed is 5 there and 6 here"):
         fit(TokenLoader(windows, BATCH, seed=6), resume=save.path, max_epochs=1)

@@ -67,7 +67,7 @@ def test_a_part_that_is_not_there_is_an_error(prepared):
 def test_a_truncated_file_is_refused(copy, keep):
     data = (copy / "train.bin").read_bytes()
     (copy / "train.bin").write_bytes(data[:keep])
-    with pytest.raises(ValueError, match=rf"train\.bin must have {len(data)} bytes.*prepare it again"):
+    with pytest.raises(ValueError, match=rf"train\.bin must have {len(data)} bytes.*prepare the text again"):
         PackedTokens(copy, length=4)
     (copy / "train.bin").unlink()
     with pytest.raises(ValueError, match=r"train\.bin is missing"):
@@ -81,7 +81,7 @@ def test_a_changed_byte_is_found_when_asked_for(copy):
     data[50] ^= 1
     (copy / "train.bin").write_bytes(data)
     PackedTokens(copy, length=4)
-    with pytest.raises(ValueError, match=r"must have sha256:.*, has sha256:.*changed"):
+    with pytest.raises(ValueError, match=r"must have sha256:.*, but has sha256:.*modified"):
         PackedTokens(copy, length=4, verify=True)
 
 
@@ -92,7 +92,7 @@ def test_an_id_outside_the_vocabulary_is_found_when_it_is_read(copy):
     tokens = PackedTokens(copy, length=10)
     assert tokens[0].max() < 258
     for window in (1, 2):
-        with pytest.raises(ValueError, match="token 20 is 258, and ids must be below vocab_size=258"):
+        with pytest.raises(ValueError, match="token 20 is 258, but ids must be below vocab_size=258"):
             tokens[window]
 
 
@@ -100,14 +100,14 @@ def test_tokens_of_another_tokenizer_are_refused(prepared):
     PackedTokens(prepared, length=4, tokenizer=ByteTokenizer())
     other = ByteTokenizer()
     other.fingerprint = "sha256:other"
-    with pytest.raises(ValueError, match=r"made by another tokenizer: bytes \(vocab_size=258.*sha256:other"):
+    with pytest.raises(ValueError, match=r"made with another tokenizer: bytes \(vocab_size=258.*sha256:other"):
         PackedTokens(prepared, length=4, tokenizer=other)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 2}, r"version 2, and this library reads version 1\. Update"),
+        ({"version": 2}, r"version 2, but this library reads version 1\. Update"),
         ({"version": None}, "version None"),
         ({"format": "pictures"}, "does not describe packed tokens"),
         ({"dtype": "float32"}, "dtype of"),
@@ -133,7 +133,7 @@ def test_a_damaged_description_is_refused(copy, text):
 def test_windows_must_fit(prepared):
     tokens = PackedTokens(prepared, length=1).tokens
     assert len(PackedTokens(prepared, length=tokens - 1)) == 1
-    with pytest.raises(ValueError, match=f"has {tokens} tokens, and one window of length={tokens} needs {tokens + 1}"):
+    with pytest.raises(ValueError, match=f"has {tokens} tokens, but one window of length={tokens} needs {tokens + 1}"):
         PackedTokens(prepared, length=tokens)
     with pytest.raises(ValueError, match="length must be at least 1"):
         PackedTokens(prepared, length=0)

@@ -1,7 +1,7 @@
-"""Local files as data sets of lm-evaluation-harness: what the task files beside this one name as ``custom_dataset``.
+"""Local files as data sets of lm-evaluation-harness: the ``custom_dataset`` functions of the task files in this folder.
 
-A file is looked for in the folder ``data`` of the harness's metadata, else in ``$TITANS_DATA_HOME/lm``, else where
-``titans_datasets`` puts what it downloads: in ``titans_datasets/lm`` of the user's cache.
+Files are read from the folder ``data`` of the harness's metadata, else from ``$TITANS_DATA_HOME/lm``, else from
+``titans_datasets/lm`` in the user's cache, where ``titans_datasets`` stores downloads.
 """
 
 import json
@@ -13,13 +13,15 @@ import datasets
 
 
 def lines(file: str, data: str | None = None, **about: Any) -> dict[str, datasets.Dataset]:
-    """A JSON Lines file, one document a line."""
+    """A JSON Lines file, one document per line."""
     return _test([json.loads(line) for line in _read(file, data).split("\n") if line.strip()])
 
 
 def pages(file: str, data: str | None = None, **about: Any) -> dict[str, datasets.Dataset]:
-    """WikiText, one document a page, cut where the harness's own ``wikitext_document_level`` is: before each line
-    `` = Title = ``. That takes two formulas of the test part for titles too: 62 pages."""
+    """WikiText, one document per page, split before each line `` = Title = `` as in ``wikitext_document_level``.
+
+    This takes two formulas of the test part for titles too, which gives 62 pages.
+    """
     found: list[list[str]] = []
     for line in _read(file, data).split("\n"):
         words = line.split()
@@ -37,8 +39,7 @@ def _read(file: str, data: str | None) -> str:
     path = (Path(data) if data else Path(home) / "lm").expanduser() / file
     if not path.is_file():
         raise FileNotFoundError(
-            f"{path} was expected, and no such file is there: fetch it once, with titans_datasets.load(...), or check "
-            "data and TITANS_DATA_HOME."
+            f"no such file: {path}. Download it with titans_datasets.load(...), or check data and TITANS_DATA_HOME."
         )
     return path.read_text(encoding="utf-8")
 

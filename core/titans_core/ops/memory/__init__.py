@@ -1,4 +1,4 @@
-"""The neural long-term memory as a function: a definition, an exact fast form, and one door to both."""
+"""The neural long-term memory as a function: reference definition, fast exact backends, and one public entry point."""
 
 from titans_core.ops.memory.api import neural_memory, read_memory
 from titans_core.ops.memory.state import MemoryState

@@ -1,7 +1,7 @@
-"""Activations between the layers of a deep memory, each with its derivatives.
+"""Activations between the layers of a deep memory, with their derivatives.
 
-The dual form needs ``phi'`` by itself, and its backward pass ``phi''``: both gradients are written out, not taken by
-autograd. A test holds each derivative against autograd.
+The dual form needs ``phi'``, and its backward pass needs ``phi''``. Both are written out instead of using autograd; a
+test compares each derivative with autograd.
 """
 
 import math
@@ -14,10 +14,10 @@ from torch import Tensor
 
 
 class Activation(NamedTuple):
-    """An element-wise function: its value, with its slope, and with the bend of the slope. They share most work."""
+    """An element-wise function phi with its first and second derivatives, computed together to share work."""
 
     value: Callable[[Tensor], Tensor]
-    # phi, phi'; phi is put into ``out``, if that is given, and phi' into memory of its own: that of z is used again
+    # phi, phi'. Writes phi to ``out`` if given. phi' must not share memory with z, which callers reuse.
     with_slope: Callable[..., tuple[Tensor, Tensor]]
     with_bend: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]  # phi, phi', phi''
 

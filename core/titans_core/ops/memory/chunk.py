@@ -1,8 +1,8 @@
-"""Neural memory, one chunk at a time: the exact dual form in plain PyTorch. README.md has the algebra.
+"""Neural memory, one chunk at a time: the exact dual form in plain PyTorch. See README.md for the algebra.
 
-Within a chunk every inner gradient is rank one per layer, ``u_t = x_t^T delta_t``, and all are taken at the weights
-with which the chunk starts. So the weights at token t are never formed: a query reads the starting weights, plus a
-masked product with the chunk's own keys and errors. Only the carry from one chunk to the next is sequential.
+Within a chunk, every inner gradient has rank one per layer, ``u_t = x_t^T delta_t``, and all are taken at the weights
+at the start of the chunk. So the weights at token t are never formed: a query reads the starting weights, plus a
+masked product with the chunk's own keys and errors. Only the carry from chunk to chunk is sequential.
 """
 
 from collections.abc import Callable
@@ -36,12 +36,12 @@ def chunk_memory(
     base: tuple[Tensor, ...] | None,
     backend: str = "chunk",
 ) -> tuple[Tensor, MemoryState]:
-    """The fast form. Arguments as checked and upcast by :func:`titans_core.neural_memory`."""
+    """The fast form. Arguments are already checked and cast by :func:`titans_core.neural_memory`."""
     if base is not None and len(base) == 1:
         run = partial(chunk_memory, chunk_size=chunk_size, activation=activation, base=None, backend=backend)
         return _as_difference(run, q, k, v, alpha, eta, theta, state=state, base=base[0])
     if is_online(len(state.weights), chunk_size):
-        q, k, v = (x.to(theta.dtype) for x in (q, k, v))  # which may be bf16, for the kernels
+        q, k, v = (x.to(theta.dtype) for x in (q, k, v))  # may be bf16 with backend "triton"
         return online_memory(q, k, v, alpha, eta, theta, state)
     B, T, H, _ = q.shape
     kinds = (state.weights,) if eta is None else (state.weights, state.momentum)  # without momentum S is not carried
@@ -49,7 +49,7 @@ def chunk_memory(
     anchor = [w.flatten(0, 1) for w in state.anchor]
     to = [] if base is None else [w.repeat(B, 1, 1) for w in base]
 
-    # the rest of a chunk begun earlier, then whole chunks, then the beginning of one that a later call will finish
+    # the rest of a chunk begun in an earlier call, then whole chunks, then an unfinished last chunk
     rest = at_most(-state.offset % chunk_size, T)
     whole = (T - rest) // chunk_size * chunk_size
     outputs = []
@@ -60,7 +60,7 @@ def chunk_memory(
         if start > 0 or state.offset == 0:
             anchor = weights(WS, len(kinds))
         cut = cut_gate = partial(_cut, start=start, stop=stop, size=size)
-        if theta.shape[1] < T:  # one of each chunk
+        if theta.shape[1] < T:  # one gate per chunk
             first, chunk = chunk, chunk + (stop - start) // size
             cut_gate = partial(_cut, start=first, stop=chunk, size=1)
         gates = (None if alpha is None else cut_gate(alpha), None if eta is None else cut_gate(eta), cut_gate(theta))
@@ -91,9 +91,9 @@ def _as_difference(
     state: MemoryState,
     base: Tensor,
 ) -> tuple[Tensor, MemoryState]:
-    """A linear memory that forgets towards ``base`` ``[H, K, V]``, as one that forgets towards zero.
+    """Run a linear memory that forgets towards ``base`` ``[H, K, V]`` as one that forgets towards zero.
 
-    That is ``M - base``, which has to learn what ``base`` does not say of the values.
+    The memory becomes ``M - base``, which learns the part of the values that ``base`` does not predict.
     """
 
     def says(x: Tensor) -> Tensor:
@@ -107,11 +107,11 @@ def _as_difference(
 
 
 def _cut(x: Tensor, start: int, stop: int, size: int) -> Tensor:
-    """Tokens start to stop of ``[B, T, H, ...]`` as pieces ``[pieces, B * H, size, ...]``, each contiguous."""
+    """Tokens start to stop of ``[B, T, H, ...]`` as contiguous pieces ``[pieces, B * H, size, ...]``."""
     return x[:, start:stop].unflatten(1, (-1, size)).movedim((1, 3), (0, 2)).flatten(1, 2).contiguous()
 
 
 def _last_surprise(k: Tensor, v: Tensor, theta: Tensor, anchor: Layers, phi: Activation) -> tuple[Tensor, ...]:
-    """``S = -theta u`` of a last token ``[B, H, .]``: past surprise where there is no momentum."""
+    """``S = -theta u`` of the last token ``[B, H, .]``: the past surprise when there is no momentum."""
     pairs = rank_one(k.unsqueeze(-2), v.unsqueeze(-2), anchor, phi)
     return tuple(x.mT * (-theta[..., None, None] * delta) for x, delta in pairs)

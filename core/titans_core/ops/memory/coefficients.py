@@ -1,7 +1,7 @@
 """From gates to coefficients: how strongly each token of a piece reads what was written before it.
 
-``E_t = eta_t E_{t-1} + I_t`` and ``A_t = (1 - alpha_t) A_{t-1} + E_t``, row by row. The gradient makes these sums
-again, which is cheaper than to keep them.
+``E_t = eta_t E_{t-1} + I_t`` and ``A_t = (1 - alpha_t) A_{t-1} + E_t``, row by row. The backward pass recomputes these
+sums, which is cheaper than storing them.
 """
 
 from typing import NamedTuple
@@ -14,22 +14,22 @@ from titans_core.ops.memory.decay import SCALE, decayed_sum, decayed_sum_gradien
 
 
 class Coefficients(NamedTuple):
-    """What one piece of C tokens needs to know of its gates. Shapes without the leading dimensions.
+    """Everything that one piece of C tokens needs from its gates. Shapes omit leading dimensions.
 
-    With ``A[t, i] = prod_{j=i+1..t} (1 - alpha_j)`` and ``E[t, i] = prod_{j=i+1..t} eta_j``, and a and e the same from
-    the beginning of the piece:
+    With ``A[t, i] = prod_{j=i+1..t} (1 - alpha_j)`` and ``E[t, i] = prod_{j=i+1..t} eta_j``, and a and e the same
+    products from the start of the piece:
 
         M_t = a_t M + b_t S - sum_i G[t, i] u_i,    G = A E diag(theta),  b = A e
         S_t = e_t S         - sum_i E[t, i] theta_i u_i
 
-    where M and S are those before the piece. S is wanted after the last token only. Without momentum, E is the
-    identity and S has no say: n is 1, else 2.
+    where M and S are the values before the piece. S is needed only after the last token. Without momentum, E is the
+    identity and S is unused: n is 1, otherwise 2.
     """
 
     G: Tensor  # [C, C]
-    read: Tensor  # [C, n]: a and b, how much of M and of S each token reads; with a base also 1 - a, of the base
-    write: Tensor  # [C, n]: G[C, i] and E[C, i] theta_i, how much of each u_i goes into M and S
-    carry: Tensor  # [1] or [3]: a_C, or a_C, b_C and e_C, what becomes of M and S; with a base also 1 - a_C
+    read: Tensor  # [C, n]: a and b, weights of M and S at each token; with a base also 1 - a, its weight
+    write: Tensor  # [C, n]: G[C, i] and E[C, i] theta_i, weights of each u_i in the final M and S
+    carry: Tensor  # [1] or [3]: a_C, or a_C, b_C and e_C, weights of M and S after the piece; with a base also 1 - a_C
 
     @property
     def n(self) -> int:
@@ -37,7 +37,7 @@ class Coefficients(NamedTuple):
         return self.write.shape[-1]
 
     def with_base(self) -> "Coefficients":
-        """The same where forgetting draws to a base: what a token, and the piece, no longer has of M it has of that."""
+        """Add the weights of a base that forgetting pulls towards: 1 - a wherever M has weight a."""
         read, carry = (torch.cat((x, 1 - x[..., :1]), dim=-1) for x in (self.read, self.carry))
         return self._replace(read=read, carry=carry)
 
@@ -45,7 +45,7 @@ class Coefficients(NamedTuple):
 def coefficients_forward(
     alpha: Tensor | None, eta: Tensor | None, theta: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The :class:`Coefficients` of pieces of C tokens, for gates ``[..., C]``. None is a gate of 0."""
+    """The :class:`Coefficients` of pieces of C tokens, for gates ``[..., C]``. None means a gate of 0."""
     E, A = _sums(alpha, eta, theta)
     n = A.shape[-1] - theta.shape[-1]
     write, carry = A[..., -1, n:, None], A[..., -1, :n]
@@ -53,7 +53,7 @@ def coefficients_forward(
         write = torch.cat((write, E[..., -1, 1:, None]), dim=-1)
         carry = torch.cat((carry, E[..., -1, :1]), dim=-1)
     G = A[..., 1:, n:] * theta.unsqueeze(-2)
-    # copies: what is contiguous already would share its memory with the next
+    # clone: slices that are already contiguous would share memory
     read, carry = (x.clone(memory_format=torch.contiguous_format) for x in (A[..., 1:, :n], carry))
     return G, read, write * theta.unsqueeze(-1), carry
 
@@ -67,7 +67,7 @@ def coefficients_backward(
     dwrite: Tensor,
     dcarry: Tensor,
 ) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """Gradients of the gates."""
+    """Gradients of alpha, eta and theta."""
     E, A = _sums(alpha, eta, theta)
     n = A.shape[-1] - theta.shape[-1]
     dtheta = (dG * A[..., 1:, n:]).sum(-2) + dwrite[..., 0] * A[..., -1, n:]

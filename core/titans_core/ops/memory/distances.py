@@ -1,11 +1,11 @@
-"""Coefficients of pieces that have one set of gates each: they depend on how far apart two tokens are, and no more.
+"""Coefficients of pieces with one set of gates each, where they depend only on the distance between two tokens.
 
-With ``keep = 1 - alpha`` and m tokens between, ``A = keep^m``, ``E = eta^m`` and
+With ``keep = 1 - alpha`` and a distance of m tokens, ``A = keep^m``, ``E = eta^m`` and
 
     (A E)_m = g_m = keep g_{m-1} + eta^m,        a_t = keep^t,    e_t = eta^t,    b_t = eta g_{t-1}
 
-so that what ``coefficients.py`` sums up in C x C numbers are C numbers here, and G is their Toeplitz matrix. The
-gradient makes them again.
+So the C x C sums of ``coefficients.py`` reduce to C numbers, and G is their Toeplitz matrix. The backward pass
+recomputes them.
 """
 
 import torch
@@ -18,7 +18,7 @@ from titans_core.ops.memory.decay import SCALE, decayed_sum, decayed_sum_gradien
 def distances_forward(
     alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The :class:`Coefficients` of pieces of ``size`` tokens, for gates ``[..., 1]``. None is a gate of 0."""
+    """The :class:`Coefficients` of pieces of ``size`` tokens, for gates ``[..., 1]``. None means a gate of 0."""
     a, e, g = _powers(alpha, eta, theta, size)
     read, write, carry = [a[..., 1:]], [g.flip(-1) * theta], [a[..., -1:]]
     if eta is not None and e is not None:
@@ -40,7 +40,7 @@ def distances_backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor]:
     """Gradients of the gates ``[..., 1]``."""
     a, e, g = _powers(alpha, eta, theta, size)
-    dscaled = _diagonals(dG) + dwrite[..., 0].flip(-1)  # of theta g
+    dscaled = _diagonals(dG) + dwrite[..., 0].flip(-1)  # gradient of theta g
     dtheta, dg = _dot(dscaled, g), dscaled * theta
     da = F.pad(dread[..., 0], (1, 0))
     da[..., -1] += dcarry[..., 0]
@@ -51,7 +51,7 @@ def distances_backward(
     db = dread[..., 1].clone()
     db[..., -1] += dcarry[..., 1]
     deta, dg = _dot(db, g), dg + db * eta
-    dshares = dwrite[..., 1].flip(-1)  # of theta e
+    dshares = dwrite[..., 1].flip(-1)  # gradient of theta e
     dtheta = dtheta + _dot(dshares, e[..., :-1])
     keep = None if alpha is None else (1 - alpha).expand_as(g)[..., 1:]
     steps, dsum = decayed_sum_gradient(keep, g.unsqueeze(-1), dg.unsqueeze(-1))
@@ -62,7 +62,7 @@ def distances_backward(
 
 
 def _powers(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int) -> tuple[Tensor, Tensor | None, Tensor]:
-    """``keep^0 .. keep^C``, likewise of eta, or None without momentum, and ``g_0 .. g_{C-1}``."""
+    """``keep^0 .. keep^C``, the same for eta (None without momentum), and ``g_0 .. g_{C-1}``."""
     steps = torch.arange(size + 1, device=theta.device)
 
     def powers(x: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ def _powers(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int) 
 
 
 def _power_gradient(powers: Tensor, dpowers: Tensor) -> Tensor:
-    """Of ``x`` ``[..., 1]``, for that of ``x^0 .. x^C``."""
+    """Gradient of ``x`` ``[..., 1]`` from that of ``x^0 .. x^C``."""
     steps = torch.arange(1, powers.shape[-1], device=powers.device)
     return _dot(powers[..., :-1] * steps, dpowers[..., 1:])
 
@@ -93,8 +93,8 @@ def _toeplitz(g: Tensor) -> Tensor:
 
 
 def _diagonals(X: Tensor) -> Tensor:
-    """``[..., C, C]`` to ``[..., C]``: the sum of those with ``t - i = m``, for m from 0."""
+    """``[..., C, C]`` to ``[..., C]``: the sum of the entries with ``t - i = m``, for m from 0."""
     C = X.shape[-1]
-    # each row one place further to the right than the one above: what stood on a diagonal is a column
+    # shift each row one place further right than the row above, so that diagonals become columns
     skewed = F.pad(X.flip(-1), (0, C)).flatten(-2)[..., :-C].unflatten(-1, (C, 2 * C - 1))
     return skewed.sum(-2)[..., C - 1 :]

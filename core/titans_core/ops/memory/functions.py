@@ -1,9 +1,9 @@
-"""What autograd and the compiler see of the fast form: two functions, from gates to coefficients, and over the pieces.
+"""The fast form for autograd and the compiler: one function computes the coefficients from gates, one runs the pieces.
 
-In eager mode they are autograd functions. Under ``torch.compile`` and ``torch.export`` they are operators of PyTorch's
-library, ``titans::coefficients`` and ``titans::pieces``: nodes of known shape. Traced line by line, the loops over
-tokens and chunks would unroll into graphs of many thousand nodes. The gradient of ``titans::pieces`` runs the forward
-pass again, as an operator can keep no tape.
+In eager mode these are autograd functions. Under ``torch.compile`` and ``torch.export`` they are custom operators,
+``titans::coefficients`` and ``titans::pieces``: graph nodes of known shape. Traced line by line, the loops over tokens
+and chunks would unroll into graphs of many thousand nodes. An operator cannot keep a tape, so the backward pass of
+``titans::pieces`` runs the forward pass again.
 """
 
 from typing import Any
@@ -19,9 +19,9 @@ from titans_core.ops.memory.pieces import Inputs, Layers, pieces_gradient, run_p
 
 
 def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int, backend: str) -> Coefficients:
-    """The coefficients of pieces of C tokens, ``size``, for gates ``[N, P, C]``, or ``[N, P, 1]``, one for all of them.
+    """Coefficients of pieces of C = ``size`` tokens, for gates ``[N, P, C]``, or ``[N, P, 1]`` for one gate per piece.
 
-    None is a gate of 0.
+    None means a gate of 0.
     """
     if torch.compiler.is_compiling():
         return Coefficients(*_coefficients_op(alpha, eta, theta, size, backend))
@@ -31,7 +31,7 @@ def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: 
 def pieces(
     inputs: Inputs, WS: Layers, anchor: Layers, base: Layers, activation: str, backend: str
 ) -> tuple[Tensor, Layers, Layers]:
-    """Outputs ``[N, P, C, V]``, and for each layer the last ``WS`` and the anchor of the last piece.
+    """Outputs ``[N, P, C, V]``, and for each layer the final ``WS`` and the anchor of the last piece.
 
     ``base``: a tensor ``[P, d, d']`` for each layer, or empty.
     """
@@ -44,7 +44,7 @@ def pieces(
     return y, ends[:L], ends[L:]
 
 
-_SAVED = object()  # stands where a tape had a tensor
+_SAVED = object()  # placeholder for a tensor of a tape
 
 
 class _Coefficients(torch.autograd.Function):
@@ -72,7 +72,7 @@ class _Pieces(torch.autograd.Function):
         ctx.L, ctx.engine = L, engine_of(backend)(activation, inputs.c.n, base)
         needs_grad = grad_enabled and any(ctx.needs_input_grad)
         y, end, last_anchor, segments = run_pieces(ctx.engine, inputs, WS, anchor, needs_grad)
-        # the tapes too: what saves memory by checkpointing whole layers, or offloads, asks for what is saved here
+        # save the tapes here too: layer checkpointing and offloading work through saved tensors
         leaves, ctx.spec = tree_flatten(segments)
         ctx.save_for_backward(*tensors, *(x for x in leaves if isinstance(x, Tensor)))
         ctx.others = [_SAVED if isinstance(x, Tensor) else x for x in leaves]
@@ -82,7 +82,7 @@ class _Pieces(torch.autograd.Function):
     @first_order
     def backward(ctx: Any, dy: Tensor, *dends: Tensor) -> tuple[Tensor | None, ...]:
         count = 3 + len(Coefficients._fields) + 2 * ctx.L + len(ctx.engine.base)
-        saved = ctx.saved_tensors  # asked for once: what unpacks them may be able to do so only once
+        saved = ctx.saved_tensors  # read once: unpack hooks may work only once
         tapes = iter(saved[count:])
         inputs, _, _, _ = _unpack(ctx.L, saved[:count])
         segments = tree_unflatten([next(tapes) if x is _SAVED else x for x in ctx.others], ctx.spec)
@@ -93,14 +93,14 @@ class _Pieces(torch.autograd.Function):
 
 
 def _unpack(L: int, tensors: tuple[Tensor, ...] | list[Tensor]) -> tuple[Inputs, Layers, Layers, Layers]:
-    """Inputs, ``WS``, anchor and base from the tensors of a call of L layers."""
+    """Split the tensors of a call with L layers into inputs, ``WS``, anchor and base."""
     q, k, v, *rest = tensors
     m = len(Coefficients._fields)
     WS, anchor, base = (list(rest[m + i * L : m + (i + 1) * L]) for i in range(3))
     return Inputs(q, k, v, Coefficients(*rest[:m])), WS, anchor, base
 
 
-# The same as operators. Their results must not share memory with each other or with what they were given.
+# The same as operators. Their results must not share memory with each other or with their inputs.
 
 
 @torch.library.custom_op("titans::coefficients", mutates_args=())

@@ -1,16 +1,16 @@
-"""Gates that chunks have, not tokens (Titans, section 3.2, "Parameters as the Function of Chunks")."""
+"""Gates per chunk instead of per token (Titans, section 3.2, "Parameters as the Function of Chunks")."""
 
 import torch
 from torch import Tensor
 
 
 def chunks_of(tokens: int, offset: int, chunk_size: int) -> int:
-    """Of how many chunks these tokens are, the first of which is the ``offset``-th of its chunk."""
+    """Number of chunks that ``tokens`` tokens touch, if the first is token ``offset`` of its chunk."""
     return -(-(offset + tokens) // chunk_size)
 
 
 def of_tokens(gate: Tensor, tokens: int, offset: int, chunk_size: int) -> Tensor:
-    """A gate of each chunk ``[B, chunks, H]`` as one of each token ``[B, T, H]``; one of tokens stays as it is."""
-    if gate.shape[1] == tokens:  # of as many chunks as tokens, each has its own
+    """Expand a gate per chunk ``[B, chunks, H]`` to one per token ``[B, T, H]``; return a gate per token unchanged."""
+    if gate.shape[1] == tokens:  # per token, or every chunk has one token
         return gate
     return gate[:, (torch.arange(tokens, device=gate.device) + offset) // chunk_size]

@@ -1,4 +1,4 @@
-"""How the hand-written gradients are run."""
+"""How the hand-written gradients run."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,32 +9,32 @@ from torch import Tensor
 
 
 def transformed() -> bool:
-    """Whether ``torch.func`` transforms what runs: ``grad``, ``vmap``, ``jvp`` and what is made of them."""
+    """Whether a ``torch.func`` transform (``grad``, ``vmap``, ``jvp`` or one built on them) is active."""
     active: bool = torch._C._are_functorch_transforms_active()
     return active
 
 
 def refuse_transforms(backend: str) -> None:
-    """Raises a RuntimeError where ``torch.func`` transforms a backend whose gradient is written by hand."""
+    """Raise a RuntimeError if ``torch.func`` transforms a backend with a hand-written gradient."""
     if backend != "naive" and transformed() and not torch.compiler.is_compiling():
         raise RuntimeError(
-            f"torch.func (grad, vmap, jvp) cannot transform backend {backend!r}, whose gradient is written by hand; it "
-            "can transform backend='naive'. torch.autograd takes both, with torch.func.functional_call too."
+            f"torch.func (grad, vmap, jvp) cannot transform backend {backend!r}, whose gradient is hand-written. Use "
+            "backend='naive', or torch.autograd, which also works with torch.func.functional_call."
         )
 
 
 def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a ``backward`` keep to the precision of its tensors, also under autocast, and refuse a second derivative.
+    """Make a ``backward`` ignore autocast and raise an error for a second derivative.
 
-    ``once_differentiable`` would not do: it drops a second derivative silently where another path leads around it.
+    ``once_differentiable`` is not enough: it drops a second derivative silently if another path to it exists.
     """
 
     @wraps(backward)
     def run(ctx: Any, *grads: Tensor) -> Any:
         if torch.is_grad_enabled():
             raise RuntimeError(
-                "backends 'chunk' and 'triton' have no second derivative (create_graph=True was asked for); "
-                "backend='naive' has one."
+                "backends 'chunk' and 'triton' have no second derivative, but create_graph=True asks for one: use "
+                "backend='naive'."
             )
         with torch.autocast(grads[0].device.type, enabled=False):
             return backward(ctx, *grads)

@@ -1,4 +1,4 @@
-"""The engine in plain PyTorch: pieces are stored one by one, and read in groups."""
+"""The engine in plain PyTorch: stores pieces one by one and reads them in groups."""
 
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ from titans_core.ops.memory.pieces import Backflow, Engine, Inputs, Layers, Star
 from titans_core.ops.memory.read import ReadTape, read, read_gradient
 from titans_core.ops.memory.store import replay, store, store_gradient
 
-# A group has enough rows (tokens times batch times heads) to be worth its calls, few enough to stay in a core's cache,
-# and weights of at most so many bytes, which reading has to bring together.
+# A group has enough rows (tokens times batch times heads) to amortise its calls, yet fits in a core's cache. Its
+# weights, which reading concatenates, take at most GROUP_BYTES.
 GROUP_ROWS = 512
 GROUP_BYTES = 4 * 2**20
 
@@ -23,13 +23,13 @@ class Tape(NamedTuple):
     """Pieces that were run, in groups."""
 
     part: slice
-    anchor: Layers  # of the first piece, [P, d, d']
-    WS: list[Layers]  # of each group, what its pieces start with, [g, P, n d, d']
-    errors: Tensor  # of all N pieces in one tensor, as below: of many small ones much memory is lost between them
+    anchor: Layers  # anchor of the first piece, [P, d, d']
+    WS: list[Layers]  # starting WS of the pieces of each group, [g, P, n d, d']
+    errors: Tensor  # of all N pieces in one tensor: many small tensors would waste memory; likewise ``seen``
     seen: ReadTape
 
     def cut(self, start: int, stop: int) -> tuple[Tensor, ReadTape]:
-        """What some of the pieces stored and saw: views."""
+        """Views of the errors and the read tape of pieces start to stop."""
         return self.errors[start:stop], ReadTape(*([x[start:stop] for x in layers] for layers in self.seen))
 
 
@@ -82,7 +82,7 @@ class Groups(Engine):
             last_anchor = weights(starts[-2], self.n) if len(q) > 1 else anchor
             if keep:
                 tape.WS.append(WS)
-            elif begin < part.start and part.stop < start.part.stop:  # the first may be the segment's start
+            elif begin < part.start and part.stop < start.part.stop:  # the first WS may be the segment's own start
                 room.append(WS)
             WS, anchor = after, weights(starts[-1], self.n)
         return tape if keep else None, [ws[0] for ws in WS], last_anchor
@@ -104,18 +104,20 @@ class Groups(Engine):
                 flow.to_weights(self.n)
 
     def release(self, tape: Tape, room: list[Layers]) -> None:
-        room.extend(tape.WS[1:])  # the first may be the segment's start
+        room.extend(tape.WS[1:])  # the first WS may be the segment's own start
 
     def _joined(self, WS: Layers) -> Layers:
-        """What pieces read, ``[pieces * P, ...]`` for each layer: their ``WS``, below that the base."""
+        """Weights that pieces read, ``[pieces * P, ...]`` for each layer: their ``WS`` on top of the base."""
         joined = [ws.flatten(0, 1) for ws in WS]
         if not self.base:
             return joined
         return [join(ws, w.repeat(len(WS[0]), 1, 1)) for ws, w in zip(joined, self.base, strict=True)]
 
     def _anchors(self, WS: Layers, first: Layers | None) -> Layers:
-        """Where pieces take their gradients, ``[pieces * P, d, d']`` for each layer: at their W, or the first of them
-        elsewhere."""
+        """Weights at which pieces take their gradients, ``[pieces * P, d, d']`` for each layer.
+
+        These are each piece's W, except that the first piece uses ``first`` if given.
+        """
         own = weights(WS, self.n)
         if first is None:
             return [w.flatten(0, 1) for w in own]
@@ -136,8 +138,10 @@ def _empty_tape(inputs: Inputs, start: Start, rows: int) -> tuple[Tensor, ReadTa
 
 
 def _places(WS: Layers, count: int, room: list[Layers]) -> Layers:
-    """Places for what so many pieces start with, ``[count, P, ...]`` a layer. Touching new memory costs more than
-    filling it: what is there is used."""
+    """Buffers for the starting WS of ``count`` pieces, ``[count, P, ...]`` per layer.
+
+    Buffers in ``room`` are reused, because touching new memory costs more than filling it.
+    """
     for i, places in enumerate(room):
         if len(places[0]) == count:
             return room.pop(i)
@@ -145,5 +149,5 @@ def _places(WS: Layers, count: int, room: list[Layers]) -> Layers:
 
 
 def _each(WS: Layers) -> list[Layers]:
-    """Piece by piece: views."""
+    """Views of the layers, piece by piece."""
     return [list(piece) for piece in zip(*(ws.unbind(0) for ws in WS), strict=True)]

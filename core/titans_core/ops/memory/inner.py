@@ -1,4 +1,4 @@
-"""The inner gradient of single tokens (Eq. 12 and 17): of rank one in each layer, so that it need not be formed."""
+"""The inner gradient of single tokens (Eq. 12 and 17). It has rank one in each layer, so it is never formed."""
 
 from torch import Tensor
 
@@ -9,12 +9,12 @@ from titans_core.ops.memory.pieces import Layers
 def rank_one(
     k: Tensor, v: Tensor, weights: Layers | tuple[Tensor, ...], phi: Activation
 ) -> list[tuple[Tensor, Tensor]]:
-    """For each layer x ``[..., T, d]`` and delta ``[..., T, d']``: the gradient at token t is ``x_t^T delta_t``.
+    """For each layer x ``[..., T, d]`` and delta ``[..., T, d']``; the gradient at token t is ``x_t^T delta_t``.
 
     Args:
         k, v: keys and values ``[..., T, .]``.
-        weights: at which it is taken, ``[..., d, d']`` a layer.
-        phi: between the layers.
+        weights: weights at which the gradient is taken, ``[..., d, d']`` per layer.
+        phi: activation between the layers.
     """
     x, slopes = [k], []
     for A in weights[:-1]:

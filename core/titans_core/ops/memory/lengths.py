@@ -1,4 +1,4 @@
-"""Numbers of tokens, which a compiled graph may leave open."""
+"""Sequence lengths, which may be dynamic in a compiled graph."""
 
 from collections.abc import Callable
 from inspect import signature
@@ -7,31 +7,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# torch before 2.8 says neither why a graph ends nor which of its lengths are open
+# torch before 2.8 reports neither the reason for a graph break nor which lengths are dynamic
 TOLD = "reason" in signature(torch.compiler.disable).parameters
 
 
 def at_most(bound: int, length: int) -> int:
-    """``min(bound, length)`` by a branch: a graph that is compiled holds one of the two.
+    """``min(bound, length)`` as a branch, so that a compiled graph contains only one of the two.
 
-    ``min`` itself stays in it as an expression, which all that is cut by it inherits; a compiler that has to reason
-    about expressions of expressions takes minutes where it took seconds.
+    ``min`` would stay in the graph as an expression, inherited by every slice made with it. Reasoning about nested
+    expressions then takes the compiler minutes instead of seconds.
     """
     return bound if bound <= length else length
 
 
 def is_of_many_lengths(x: Tensor) -> bool:
-    """Whether ``torch.compile`` makes a graph that leaves the length of ``x [B, T, ...]`` open, as it does when it has
-    met a second one. ``torch.export`` has no other graphs to call, so there it is never, as where torch cannot tell."""
+    """Whether ``torch.compile`` is tracing a graph in which the length of ``x [B, T, ...]`` is dynamic.
+
+    The compiler does that once it has seen a second length. The result is always False under ``torch.export``, which
+    cannot call other graphs, and with versions of torch that cannot tell.
+    """
     if not TOLD or torch.compiler.is_exporting() or not torch.compiler.is_compiling():
         return False
-    from torch.fx.experimental.symbolic_shapes import has_static_value  # is there where torch compiles, and takes long
+    from torch.fx.experimental.symbolic_shapes import has_static_value  # slow import, needed only here
 
     return not has_static_value(x.shape[1])
 
 
 def between_graphs(fn: Callable[..., Any], reason: str) -> Callable[..., Any]:
-    """A function that ``torch.compile`` leaves out of its graphs, and of which it compiles what it calls."""
+    """Exclude a function from ``torch.compile``'s graphs; functions that it calls are still compiled."""
     why = {"reason": reason} if TOLD else {}
     found: Callable[..., Any] = torch.compiler.disable(fn, recursive=False, **why)
     return found

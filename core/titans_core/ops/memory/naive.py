@@ -1,13 +1,14 @@
-"""Neural memory, one token at a time. This file is the definition.
+"""Neural memory, one token at a time. This file is the reference definition.
 
     u_t = grad_M l(M_{t'}; k_t, v_t),  l = 1/2 |M(k) - v|^2      momentary surprise (Eq. 12, 17)
     S_t = eta_t S_{t-1} - theta_t u_t                            past surprise (Eq. 10, 14, 18)
     M_t = (1 - alpha_t) M_{t-1} + S_t                            forgetting (Eq. 13)
     y_t = M_t(q_t)                                               read after write (Eq. 15)
 
-``t' = t - mod(t, C)`` is the start of t's chunk (Eq. 16). The inner gradient is taken by autograd, not written out.
+``t' = t - mod(t, C)`` is the start of t's chunk (Eq. 16). The inner gradient is computed by autograd.
 
-With a base, forgetting draws the memory there, not to zero: ``M_t = (1 - alpha_t) M_{t-1} + alpha_t base + S_t``.
+With a base, forgetting pulls the memory towards it instead of zero:
+``M_t = (1 - alpha_t) M_{t-1} + alpha_t base + S_t``.
 
 Source: Titans (arXiv:2501.00663). Gates are post-activation.
 """
@@ -38,12 +39,12 @@ def naive_memory(
     activation: str,
     base: tuple[Tensor, ...] | None,
 ) -> tuple[Tensor, MemoryState]:
-    """The definition. Arguments as checked and upcast by :func:`titans_core.neural_memory`."""
+    """The definition. Arguments are already checked and cast by :func:`titans_core.neural_memory`."""
     phi = ACTIVATIONS[activation]
 
     def inner_loss(memory: tuple[Tensor, ...], k_t: Tensor, v_t: Tensor) -> Tensor:
         error = read(memory, k_t, phi) - v_t
-        return 0.5 * error.square().sum()  # sequences and heads do not mix, so their sum keeps gradients apart
+        return 0.5 * error.square().sum()  # sequences and heads are independent, so summing keeps gradients separate
 
     surprise = torch.func.grad(inner_loss)
     M, S, anchor, offset = state.weights, state.momentum, state.anchor, state.offset

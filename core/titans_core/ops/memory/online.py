@@ -1,8 +1,8 @@
-"""A linear memory whose gradients are fresh at every token, in blocks: the gated delta rule, with or without momentum.
+"""A linear memory with ``chunk_size=1``, computed in blocks: the gated delta rule, with or without momentum.
 
-With ``chunk_size=1`` every gradient depends on the weights that the one before it left, so the form of ``chunk.py`` has
-one token a chunk. For one layer the errors of a block of C tokens solve a triangular system instead (the WY form of
-DeltaNet, Yang et al. 2024; momentum only changes its coefficients). With G, a, b, write and carry of
+With ``chunk_size=1`` every gradient depends on the weights left by the previous token, so the form of ``chunk.py``
+would process one token at a time. For one layer, the errors of a block of C tokens instead solve a triangular system
+(the WY form of DeltaNet, Yang et al. 2024; momentum only changes its coefficients). With G, a, b, write and carry of
 :class:`Coefficients`, and W and S at the start of the block:
 
     delta_t = k_t (a_{t-1} W + b_{t-1} S) - v_t - sum_{i<t} G[t-1, i] (k_t k_i^T) delta_i        the error at token t
@@ -10,7 +10,7 @@ DeltaNet, Yang et al. 2024; momentum only changes its coefficients). With G, a, 
     W      <- a_C W + b_C S - sum_i g_i k_i^T delta_i
     S      <- e_C S         - sum_i s_i k_i^T delta_i
 
-W and S lie one above the other in one tensor (``pair.py``). Without momentum there is no S.
+W and S are stacked in one tensor (``pair.py``). Without momentum there is no S.
 """
 
 from functools import partial
@@ -25,23 +25,23 @@ from titans_core.ops.memory.functions import coefficients
 from titans_core.ops.memory.pair import columns, join, split
 from titans_core.ops.memory.state import MemoryState
 
-BLOCK = 32  # tokens of a block: a matter of speed alone
-GROUP = 512  # tokens whose blocks are made ready at once; without gradients, what was made of earlier ones is gone
+BLOCK = 32  # tokens per block; affects speed only
+GROUP = 512  # tokens whose blocks are prepared together; without gradients, each group's tensors are freed after use
 
 
 def is_online(depth: int, chunk_size: int) -> bool:
-    """Whether :func:`online_memory` computes such a memory."""
+    """Whether :func:`online_memory` can compute a memory of this depth and chunk size."""
     return chunk_size == 1 and depth == 1
 
 
 def online_memory(
     q: Tensor, k: Tensor, v: Tensor, alpha: Tensor | None, eta: Tensor | None, theta: Tensor, state: MemoryState
 ) -> tuple[Tensor, MemoryState]:
-    """Arguments as checked and upcast by :func:`titans_core.neural_memory`; one layer, chunks of 1."""
+    """One layer, chunks of 1. Arguments are already checked and cast by :func:`titans_core.neural_memory`."""
     T = q.shape[1]
     (W,), (S,) = state.weights, state.momentum
     WS = W if eta is None else join(W, S)
-    # of larger ones there are fewer, and each is so many launches on a GPU, or nodes of a graph that is compiled
+    # larger blocks mean fewer launches on a GPU, and fewer nodes in a compiled graph
     block = BLOCK if q.is_cpu and not torch.compiler.is_compiling() else 2 * BLOCK
     whole = T // block * block
     outputs = []
@@ -61,13 +61,13 @@ def online_memory(
 
 
 def _run(q: Tensor, k: Tensor, v: Tensor, c: Coefficients, WS: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Blocks ``[N, B, H, C, .]`` -> outputs, the last ``WS``, and the error of the last token."""
+    """Blocks ``[N, B, H, C, .]`` -> outputs, the final ``WS``, and the error of the last token."""
     n = c.n
-    before = F.pad(c.G, (0, 0, 1, -1)) * (k @ k.mT)  # strictly lower: token t reads what stood there at t - 1
+    before = F.pad(c.G, (0, 0, 1, -1)) * (k @ k.mT)  # strictly lower: token t reads the memory of t - 1
     first = c.read.new_tensor([1.0, 0.0][:n]).expand_as(c.read[..., :1, :])  # a_0 = 1 and b_0 = 0
     old = torch.cat((first, c.read[..., :-1, :]), dim=-2)
     known = torch.cat((_rows(k, old), v), dim=-1)
-    solved = torch.linalg.solve_triangular(before, known, upper=False, unitriangular=True)  # the diagonal counts as 1
+    solved = torch.linalg.solve_triangular(before, known, upper=False, unitriangular=True)  # unit diagonal
     keys, values = solved.split((n * k.shape[-1], v.shape[-1]), dim=-1)
     written = _rows(k, c.write).mT
 
@@ -82,7 +82,7 @@ def _run(q: Tensor, k: Tensor, v: Tensor, c: Coefficients, WS: Tensor) -> tuple[
 
 
 def _rows(x: Tensor, p: Tensor) -> Tensor:
-    """Rows ``[p_1 x | p_2 x]``: ``pair.spread``, for autograd to differentiate."""
+    """Rows ``[p_1 x | p_2 x]``: a differentiable ``pair.spread``."""
     return torch.cat([x * number for number in columns(p)], dim=-1)
 
 
@@ -96,5 +96,5 @@ def _carried(WS: Tensor, carry: Tensor, n: int) -> Tensor:
 
 
 def _blocks(x: Tensor, start: int, stop: int, size: int) -> Tensor:
-    """Tokens start to stop of ``[B, T, H, ...]`` as ``[blocks, B, H, size, ...]``, contiguous."""
+    """Tokens start to stop of ``[B, T, H, ...]`` as contiguous ``[blocks, B, H, size, ...]``."""
     return x[:, start:stop].unflatten(1, (-1, size)).movedim((1, 3), (0, 2)).contiguous()

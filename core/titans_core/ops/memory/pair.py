@@ -1,8 +1,8 @@
-"""The weights W of a layer and its past surprise S in one tensor, so that one product serves both.
+"""The weights W of a layer and its past surprise S stacked in one tensor, so that one product serves both.
 
-``WS = [W; S]``, one above the other. A token that reads ``a (x W) + b (x S)`` is the row ``[a x | b x]`` against it;
-one that writes ``x^T (g d)`` into W and ``x^T (s d)`` into S writes ``[g x | s x]^T d``. Such a pair of numbers is a
-row p of ``[..., C, n]``. n is 2, or 1 without momentum: then WS is W alone.
+``WS = [W; S]``, W above S. A token that reads ``a (x W) + b (x S)`` multiplies the row ``[a x | b x]`` by WS. A token
+that writes ``x^T (g d)`` into W and ``x^T (s d)`` into S adds ``[g x | s x]^T d``. Each such pair of numbers is a row p
+of ``[..., C, n]``. n is 2, or 1 without momentum, where WS is W alone.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def columns(p: Tensor) -> tuple[Tensor, ...]:
-    """The numbers p ``[..., C, n]`` as n columns ``[..., C, 1]``: views."""
+    """Split numbers p ``[..., C, n]`` into n columns ``[..., C, 1]``: views."""
     return p.chunk(p.shape[-1], dim=-1)
 
 
@@ -21,7 +21,7 @@ def spread(x: Tensor, p: tuple[Tensor, ...]) -> Tensor:
     if len(p) == 1:
         return x * p[0]
     out = x.new_empty(*x.shape[:-1], len(p) * x.shape[-1])
-    # part by part, not with a broadcast over the parts: on CPU that takes up to four times as long
+    # one part at a time: a broadcast over the parts takes up to four times as long on CPU
     for part, number in zip(out.chunk(len(p), dim=-1), p, strict=True):
         torch.mul(x, number, out=part)
     return out
@@ -34,7 +34,7 @@ def gather(xx: Tensor, p: tuple[Tensor, ...]) -> Tensor:
 
 
 def add_gathered(x: Tensor, parts: Sequence[Tensor], p: tuple[Tensor, ...]) -> Tensor:
-    """Adds ``p_1 x_1 + ..`` to x, in place."""
+    """Add ``p_1 x_1 + ..`` to x, in place."""
     for part, number in zip(parts, p, strict=True):
         x.addcmul_(part, number)
     return x
@@ -46,12 +46,12 @@ def dots(xx: Tensor, x: Tensor, n: int) -> Tensor:
 
 
 def join(*parts: Tensor) -> Tensor:
-    """W and S, or W, as one tensor."""
+    """Stack W and S (or W alone) in one tensor."""
     return torch.cat(parts, dim=-2)
 
 
 def split(WS: Tensor, n: int) -> tuple[Tensor, ...]:
-    """W and S, or W: views."""
+    """Split WS into W and S (or W alone): views."""
     return WS.chunk(n, dim=-2)
 
 

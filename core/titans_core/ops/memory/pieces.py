@@ -1,8 +1,8 @@
-"""Pieces of one size, one after the other, in bounded memory: what is kept for the gradient, and what is made again.
+"""Runs equal-sized pieces one after another in bounded memory, keeping or recomputing what the gradient needs.
 
-An engine does the arithmetic of a run of pieces and leaves a tape for its gradient. Where the tape of a call would take
-more than the engine's ``tape_bytes``, the sequence is cut into *segments*, of which only the starting weights are kept:
-the backward pass makes a segment's tape again when it comes to it.
+An engine computes a run of pieces and records a tape for its gradient. If the tape of a call would exceed the engine's
+``tape_bytes``, the sequence is cut into *segments*. Only their starting weights are kept, and the backward pass
+recomputes the tape of each segment when it reaches it.
 """
 
 import math
@@ -19,7 +19,7 @@ Layers = list[Tensor]
 
 
 class Inputs(NamedTuple):
-    """Some pieces: q, k, v ``[N, P, C, d]``, and their coefficients. Or the gradients of these."""
+    """A number of pieces: q, k, v ``[N, P, C, d]`` and their coefficients. Also used for their gradients."""
 
     q: Tensor
     k: Tensor
@@ -27,12 +27,12 @@ class Inputs(NamedTuple):
     c: Coefficients
 
     def cut(self, part: slice) -> "Inputs":
-        """Some of them: views."""
+        """Views of the pieces in ``part``."""
         return Inputs(self.q[part], self.k[part], self.v[part], Coefficients(*(x[part] for x in self.c)))
 
 
 class Start(NamedTuple):
-    """Where a segment begins: its pieces, and the first one's ``WS`` and anchor, a tensor ``[P, ...]`` a layer."""
+    """Start of a segment: its pieces, and the ``WS`` and anchor of the first, one tensor ``[P, ...]`` per layer."""
 
     part: slice
     WS: Layers
@@ -40,16 +40,16 @@ class Start(NamedTuple):
 
 
 class Backflow(NamedTuple):
-    """What runs from piece to piece in the backward pass, changed in place. Lists over the layers."""
+    """Gradients passed from piece to piece in the backward pass, modified in place. Lists over the layers."""
 
-    dWS: Layers  # gradient of what a piece carries on, then of what it starts with, [P, ...]
-    danchor: Layers  # gradient of a piece's anchor, as far as it was used elsewhere, then whole, [P, d, d']
-    dbase: Layers  # gradient of the base, from this piece on, [P, d, d']; empty where there is none
-    scratch: Layers  # room for a product, [P, d, d']
+    dWS: Layers  # gradient of a piece's final WS, then of its starting WS, [P, ...]
+    danchor: Layers  # gradient of a piece's anchor: first from its later uses, then complete, [P, d, d']
+    dbase: Layers  # gradient of the base, from this piece on, [P, d, d']; empty without a base
+    scratch: Layers  # buffer for a product, [P, d, d']
 
     @classmethod
     def of(cls, dWS: Layers, danchor: Layers, base: Layers) -> "Backflow":
-        """From the gradients of the last ``WS`` and of the last piece's anchor, which may lie in memory in any way."""
+        """Start from the gradients of the final ``WS`` and of the last piece's anchor, with any memory layout."""
         return cls(
             [x.clone(memory_format=torch.contiguous_format) for x in dWS],
             [x.clone(memory_format=torch.contiguous_format) for x in danchor],
@@ -58,7 +58,7 @@ class Backflow(NamedTuple):
         )
 
     def to_weights(self, n: int) -> None:
-        """Adds the anchor's gradient to that of the weights: a piece's anchor is what the one before ended with."""
+        """Add the anchor's gradient to that of the weights: a piece's anchor is the final W of the previous piece."""
         for dw, dA in zip(weights(self.dWS, n), self.danchor, strict=True):
             dw.add_(dA)
             dA.zero_()
@@ -67,12 +67,12 @@ class Backflow(NamedTuple):
 class Engine(ABC):
     """How a run of pieces is computed.
 
-    ``n`` is that of :class:`Coefficients`. ``base``, a tensor ``[P, d, d']`` for each layer, is what forgetting draws
-    to; empty where that is zero.
+    ``n`` is that of :class:`Coefficients`. ``base``, one tensor ``[P, d, d']`` per layer, is what forgetting pulls
+    towards. It is empty if that is zero.
     """
 
-    tape_bytes: int  # a call keeps tapes up to this size
-    streams: bool  # whether a segment of which nothing is kept takes the same memory, however long it is
+    tape_bytes: int  # a call keeps its tape up to this size
+    streams: bool  # whether a segment without a tape needs the same memory at any length
 
     def __init__(self, activation: str, n: int, base: Layers) -> None:
         self.activation = activation
@@ -82,9 +82,9 @@ class Engine(ABC):
     @staticmethod
     @abstractmethod
     def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int) -> tuple[Tensor, ...]:
-        """The :class:`Coefficients` of pieces of C tokens, ``size``, for gates ``[N, P, C]`` or ``[N, P, 1]``.
+        """Return the :class:`Coefficients` of pieces of C = ``size`` tokens, for gates ``[N, P, C]`` or ``[N, P, 1]``.
 
-        None is a gate of 0.
+        None means a gate of 0.
         """
 
     @staticmethod
@@ -92,51 +92,51 @@ class Engine(ABC):
     def coefficients_gradient(
         alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int, *grads: Tensor
     ) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        """The gradients of the gates, for those of the coefficients: of G, read, write and carry."""
+        """Return gradients of the gates from those of the coefficients: G, read, write and carry."""
 
     @staticmethod
     @abstractmethod
     def tape_width(C: int, widths: list[int]) -> int:
-        """How many numbers a tape has for each token of a piece of C, for layers that end in ``widths``.
+        """Number of tape entries per token of a piece of C tokens, for layers with output sizes ``widths``.
 
-        Its starting weights, which it has too, are not counted.
+        The starting weights in the tape are not counted.
         """
 
     @abstractmethod
     def forward(
         self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Any]
     ) -> tuple[Any, Layers, Layers]:
-        """Runs a segment and puts its outputs into y.
+        """Run a segment and write its outputs to y.
 
-        Returns its tape, None if it is not to be kept, the last ``WS``, and the anchor of the last piece. ``room`` has
-        memory of other segments that may be used, and is where memory may be left for the next.
+        Returns its tape (None unless ``keep``), the final ``WS``, and the anchor of the last piece. ``room`` holds
+        buffers of other segments that may be reused. Buffers may also be left there for the next segment.
         """
 
     @abstractmethod
     def backward(self, inputs: Inputs, grads: Inputs, tape: Any, dy: Tensor, flow: Backflow) -> None:
-        """Puts the gradients of a tape's pieces into ``grads``, and moves ``flow`` on to before the first of them.
+        """Write the gradients of a tape's pieces to ``grads`` and move ``flow`` back to before the first of them.
 
-        ``dy`` may lie in memory in any way.
+        ``dy`` may have any memory layout.
         """
 
     @abstractmethod
     def release(self, tape: Any, room: list[Any]) -> None:
-        """Gives the memory of a tape that is no longer wanted to ``room``."""
+        """Return the buffers of a tape that is no longer needed to ``room``."""
 
 
 def run_pieces(
     engine: Engine, inputs: Inputs, WS: Layers, anchor: Layers, needs_grad: bool
 ) -> tuple[Tensor, Layers, Layers, list[tuple[Start, Any]]]:
-    """Outputs ``[N, P, C, V]``, the last ``WS``, the anchor of the last piece, and for the gradient the segments,
-    each with its tape or None.
+    """Run all pieces, starting from ``WS`` and ``anchor``, one tensor ``[P, ...]`` per layer.
 
-    ``WS`` and ``anchor``, a tensor ``[P, ...]`` for each layer, are what the first piece starts with.
+    Returns the outputs ``[N, P, C, V]``, the final ``WS``, the anchor of the last piece, and, for the gradient, the
+    segments, each with its tape or None.
     """
     N, P, C, _ = inputs.v.shape
     start_bytes = sum(ws.nbytes for ws in WS)
     tape_bytes = WS[0].element_size() * P * C * engine.tape_width(C, [A.shape[-1] for A in anchor])
     keep = needs_grad and N * (start_bytes + tape_bytes) <= engine.tape_bytes
-    # the length at which starts of segments, and the weights and the tape of one segment, are fewest
+    # the segment length that minimises stored segment starts plus the weights and tape of one segment
     whole = keep or (engine.streams and not needs_grad)
     length = N if whole else math.ceil(math.sqrt(N * start_bytes / (start_bytes + tape_bytes)))
 
@@ -160,7 +160,7 @@ def pieces_gradient(
     dWS: Layers,
     danchor: Layers,
 ) -> tuple[Inputs, Layers, Layers, Layers]:
-    """Gradients of inputs, first ``WS``, first anchor and base, for those of what :func:`run_pieces` returned."""
+    """Gradients of inputs, initial ``WS``, initial anchor and base, from those of the results of :func:`run_pieces`."""
     dq, dk, dv = map(torch.empty_like, inputs[:3])
     grads = Inputs(dq, dk, dv, Coefficients(*map(torch.empty_like, inputs.c)))
     flow = Backflow.of(dWS, danchor, engine.base)
@@ -176,10 +176,10 @@ def pieces_gradient(
             flow.to_weights(engine.n)
         if kept is None:
             engine.release(tape, room)
-        del tape  # or it would live while that of the segment before is made
+        del tape  # frees it before the tape of the previous segment is recomputed
     return grads, flow.dWS, flow.danchor, flow.dbase
 
 
 def cut_into(whole: slice, length: int) -> list[slice]:
-    """Slices of at most ``length``, one after the other."""
+    """Cut ``whole`` into consecutive slices of at most ``length``."""
     return [slice(i, min(whole.stop, i + length)) for i in range(whole.start, whole.stop, length)]

@@ -1,6 +1,6 @@
-"""Reading pieces of a sequence, all at once, and the gradient of that, written out.
+"""Reading the pieces of a sequence all at once, with a hand-written gradient.
 
-Each piece reads the weights it started with, plus what its own tokens wrote since; so no piece waits for another.
+Each piece reads its starting weights plus what its own tokens have written, so no piece waits for another.
 
 Shapes: N pieces, P = batch * heads, C tokens in a piece. Layer l maps ``d`` to ``d'``.
 """
@@ -18,16 +18,16 @@ from titans_core.ops.memory.store import Inner, ReadGradient
 
 
 class ReadTape(NamedTuple):
-    """What the gradient of reading needs, besides what was stored. Lists over the layers."""
+    """What the gradient of reading needs besides the stored values. Lists over the layers."""
 
     Y: Layers  # pre-activations of the hidden layers, [N, P, C, d']
     seen: Layers  # queries times keys, [N, P, C, C]
 
 
 def read(q: Tensor, c: Coefficients, WS: Layers, inner: Inner, y: Tensor, tape: ReadTape, phi: Activation) -> None:
-    """Puts outputs for queries ``[N, P, C, K]`` into y, ``[N, P, C, V]``, and fills ``tape``.
+    """Write outputs for queries ``[N, P, C, K]`` to y ``[N, P, C, V]``, and fill ``tape``.
 
-    ``WS`` ``[N * P, ...]``: what each piece starts with.
+    ``WS`` ``[N * P, ...]``: the starting WS of each piece.
     """
     h, G, p = q.flatten(0, 1), c.G.flatten(0, 1), columns(c.read.flatten(0, 1))
     for l, (ws, x, d, out, seen) in enumerate(zip(WS, inner.X, inner.delta, [*tape.Y, y], tape.seen, strict=True)):
@@ -48,9 +48,9 @@ def read_gradient(
     tape: ReadTape,
     phi: Activation,
 ) -> tuple[Tensor, ReadGradient]:
-    """The gradient of q, ``[N, P, C, K]``, and what goes on to storing. ``WS`` is ``[N * P, ...]``.
+    """The gradient of q, ``[N, P, C, K]``, and the gradients passed on to storing. ``WS`` is ``[N * P, ...]``.
 
-    The gradients of ``c.G`` and ``c.read`` are put into ``dc``.
+    The gradients of ``c.G`` and ``c.read`` are written to ``dc``.
     """
     pieces = q.shape[:2]
     H, slopes = [q.flatten(0, 1)], []

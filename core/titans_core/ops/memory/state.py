@@ -1,4 +1,4 @@
-"""What a memory carries from one token to the next."""
+"""State that a memory carries from one token to the next."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
@@ -11,7 +11,7 @@ State = TypeVar("State")
 
 
 def exportable(kind: type[State]) -> type[State]:
-    """A dataclass that ``torch.export`` takes and returns; also a program that was saved and loaded."""
+    """Register a dataclass with ``torch.export``, also for saved programs, and as safe for ``torch.load``."""
     torch.export.register_dataclass(kind, serialized_type_name=f"titans_core.{kind.__name__}")
     torch.serialization.add_safe_globals([kind])
     return kind
@@ -20,15 +20,15 @@ def exportable(kind: type[State]) -> type[State]:
 @exportable
 @dataclass(frozen=True)
 class MemoryState:
-    """The memory after some tokens, enough to continue at the next one, in mid-chunk or not.
+    """The memory after some tokens: everything needed to continue at the next one, also in mid-chunk.
 
     Attributes:
-        weights: ``M``, one tensor ``[B, H, d_in, d_out]`` per layer: what a query reads now.
+        weights: ``M``, one tensor ``[B, H, d_in, d_out]`` per layer, which a query reads.
         momentum: ``S``, past surprise, same shapes.
-        anchor: the weights with which the current chunk started, same shapes: where its gradients are taken (Eq. 16).
-        offset: tokens of the current chunk already read; 0 at the start of a chunk, where ``anchor`` is ``weights``.
-        chunk_size: tokens of a chunk, of the call that left the state, which no other goes on with; None: not said, as
-            of a memory that has read nothing yet.
+        anchor: the weights at the start of the current chunk, same shapes, at which its gradients are taken (Eq. 16).
+        offset: number of tokens already read in the current chunk. At 0, a chunk starts and ``anchor`` is ``weights``.
+        chunk_size: chunk size of the call that returned the state; later calls must use the same. None: unknown, as for
+            a memory that has read nothing.
     """
 
     weights: tuple[Tensor, ...]
@@ -40,23 +40,23 @@ class MemoryState:
     @classmethod
     def initial(cls, weights: tuple[Tensor, ...], batch_size: int, chunk_size: int | None = None) -> "MemoryState":
         """``M_0`` for every sequence of the batch (``weights``: ``[H, d_in, d_out]`` per layer), and ``S_0 = 0``."""
-        # of its own: a state does not change when the parameters learn
+        # clone: the state must not change when the parameters are updated
         start = tuple(w.clone().expand(batch_size, *w.shape) for w in weights)
         return cls(start, tuple(torch.zeros_like(w) for w in start), start, 0, chunk_size)
 
     def detach(self) -> "MemoryState":
-        """The same state, cut from the graph: for truncated back-propagation through time."""
+        """Return the state detached from the graph, for truncated back-propagation through time."""
         return map_state(Tensor.detach, self)
 
     def to(self, device: torch.device | str) -> "MemoryState":
-        """The same state on another device."""
+        """Return the state on another device."""
         return map_state(lambda t: t.to(device), self)
 
 
 def map_state(fn: Callable[[Tensor], Tensor], state: State) -> State:
-    """The same state with ``fn`` applied to each of its tensors: through dataclasses and tuples, to the leaves.
+    """Apply ``fn`` to every tensor of a state, through nested dataclasses and tuples.
 
-    A tensor that stands in several places is asked once, and stands in them again.
+    A tensor that occurs several times is transformed once and stays shared.
     """
     done: dict[int, Tensor] = {}
 

@@ -1,7 +1,7 @@
-"""Storing pieces of a sequence one after the other, and the gradient of that, written out.
+"""Storing the pieces of a sequence one after another, with a hand-written gradient.
 
-A piece is a chunk, or the part of one that a call got to see. Its inner gradients are all taken at ``anchor``, the
-weights with which its chunk started. In mid-chunk ``anchor`` differs from the running weights; else they are the same.
+A piece is a chunk, or the part of a chunk within one call. Its inner gradients are all taken at ``anchor``, the weights
+at the start of its chunk. In mid-chunk, ``anchor`` differs from the current weights; otherwise they are the same.
 
 Shapes: N pieces, P = batch * heads, C tokens in a piece. Layer l maps ``d`` to ``d'``.
 """
@@ -21,13 +21,13 @@ class Inner(NamedTuple):
     """Both factors of every inner gradient ``u_t = x_t^T delta_t``. Lists over the layers."""
 
     X: Layers  # each layer's input for the keys, [N, P, C, d]
-    delta: Layers  # the error behind each layer, [N, P, C, d']
+    delta: Layers  # the error at each layer's output, [N, P, C, d']
 
 
 class ReadGradient(NamedTuple):
     """What reading contributes to the gradients of storing. Lists over the layers."""
 
-    minus_dX: Layers  # minus, as what is written to the memory enters with a minus, [N, P, C, d]
+    minus_dX: Layers  # negated, because writes enter the memory with a minus sign, [N, P, C, d]
     minus_ddelta: Layers  # [N, P, C, d']
     factors: list[tuple[Tensor, Tensor]]  # left and right, [N, P, C, .]: left^T right is the gradient of WS
 
@@ -42,12 +42,12 @@ def store(
     errors: Tensor,
     phi: Activation,
 ) -> Inner:
-    """Stores keys and values ``[N, P, C, .]``, with the first gradients at ``anchor``, ``[P, ...]`` a layer.
+    """Store keys and values ``[N, P, C, .]``. The first piece takes its gradients at ``anchor``, ``[P, ...]`` a layer.
 
-    ``WS`` are N + 1 times places ``[P, ...]`` for all layers, of which the first holds what the first piece starts
-    with: what the others start with, and the end, is put into the rest. Forgetting draws to ``base``, ``[P, ...]``; to
-    zero if there is none. ``errors`` ``[N, P, C, V]`` is filled with those behind the last layer, which is all of this
-    that the gradient does not compute again.
+    ``WS`` holds N + 1 sets of buffers ``[P, ...]`` per layer. The first contains the starting WS of the first piece;
+    the starting WS of the others and the final WS are written to the rest. Forgetting pulls towards ``base``, ``[P,
+    ...]``, or towards zero if that is empty. ``errors`` ``[N, P, C, V]`` is filled with the errors of the last layer,
+    the only values that the backward pass does not recompute.
     """
     n, hidden = c.n, range(len(anchor) - 1)
     H, D = ([k.new_empty(*k.shape[:-1], A.shape[-1]) for A in anchor[:-1]] for _ in range(2))
@@ -57,7 +57,7 @@ def store(
         x, delta = ([layer[i] for layer in part] for part in inner)
         slopes = []
         for l in hidden:
-            z = torch.bmm(x[l], A[l], out=delta[l])  # in the place of the error, which is not known yet
+            z = torch.bmm(x[l], A[l], out=delta[l])  # uses the buffer of the error, which is computed later
             slopes.append(phi.with_slope(z, out=x[l + 1])[1])
         torch.baddbmm(v[i], x[-1], A[-1], beta=-1, out=delta[-1])
         for l in reversed(hidden):
@@ -81,9 +81,11 @@ def _carry(before: tuple[Tensor, ...], after: tuple[Tensor, ...], base: Layers, 
 
 
 def replay(k: Tensor, errors: Tensor, anchors: Layers, phi: Activation) -> tuple[Inner, Layers, Layers]:
-    """What :func:`store` found, from the errors behind the last layer, and from where each piece took its gradients,
-    ``[N * P, d, d']`` for each layer. For the hidden layers, also ``phi'``, and ``phi''`` times the error that arrives
-    behind the activation."""
+    """Recompute the results of :func:`store` from the errors of the last layer.
+
+    ``anchors`` are the weights at which each piece took its gradients, ``[N * P, d, d']`` for each layer. For the
+    hidden layers, also returns ``phi'``, and ``phi''`` times the error at the output of the activation.
+    """
     found: tuple[Layers, ...] = ([k], [], [])
     X, slopes, bends = found
     for A in anchors[:-1]:
@@ -110,11 +112,11 @@ def store_gradient(
     read: ReadGradient,
     flow: Backflow,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of k and v ``[N, P, C, .]``. Those of ``c.write`` and ``c.carry`` are put into ``dc``.
+    """Gradients of k and v ``[N, P, C, .]``. Those of ``c.write`` and ``c.carry`` are written to ``dc``.
 
-    ``WS`` and ``anchor`` are what each piece started with, and where the first took its gradients, ``base`` is that of
-    :func:`store`; ``flow`` comes from behind the last piece, and is moved on to before the first. ``bends`` and
-    ``read`` are used up.
+    ``WS`` are the starting WS of each piece, ``anchor`` is where the first took its gradients, and ``base`` is that of
+    :func:`store`. ``flow`` enters with the gradients after the last piece and leaves with those before the first.
+    ``bends`` and ``read`` are overwritten.
     """
     n = c.n
     X, delta = inner
@@ -128,11 +130,11 @@ def store_gradient(
         A = weights(WS[i], n) if i > 0 else anchor
         minus_dX, minus_ddelta = ([x[i] for x in part] for part in (read.minus_dX, read.minus_ddelta))
 
-        # what was written and carried on; what the piece read of its starting weights
+        # writing and carrying; then what the piece read from its starting weights
         numbers, write = c.carry[i, :, :, None, None].unbind(1), columns(c.write[i])
         for l, (xx, d) in enumerate(zip(written, delta, strict=True)):
             minus_ddelta[l].baddbmm_(xx[i], dWS[l])
-            at = torch.bmm(d[i], dWS[l].mT, out=xx[i])  # in the place of what was written, which is done with
+            at = torch.bmm(d[i], dWS[l].mT, out=xx[i])  # reuses the buffer of ``written``, which is no longer needed
             add_gathered(minus_dX[l], at.chunk(n, dim=-1), write)
             after = split(dWS[l], n)
             dcarry[i].add_(_carried(split(WS[i][l], n), after, base[l : l + 1], scratch[l]))
@@ -143,7 +145,7 @@ def store_gradient(
             for dw in dbase[l : l + 1]:
                 dw.baddbmm_(left[i].mT[:, of_WS.shape[1] :], right[i])
 
-        # the errors, which ran from the last layer to the first
+        # back through the errors, which were computed from the last layer to the first
         dZ = []
         dz = minus_ddelta[0].neg_()
         for l in hidden:
@@ -151,7 +153,7 @@ def store_gradient(
             derror = dz.mul_(slopes[l][i])
             danchor[l + 1].baddbmm_(derror.mT, delta[l + 1][i])
             dz = minus_ddelta[l + 1].baddbmm_(derror, A[l + 1], beta=-1)
-        # the activations
+        # back through the activations
         for l in reversed(hidden):
             danchor[l + 1].baddbmm_(X[l + 1][i].mT, dz)
             dx = minus_dX[l + 1].baddbmm_(dz, A[l + 1].mT, beta=-1)
@@ -176,7 +178,7 @@ def _carry_gradient(dWS: tuple[Tensor, ...], dbase: Layers, numbers: tuple[Tenso
 
 
 def _carried(before: tuple[Tensor, ...], dafter: tuple[Tensor, ...], base: Layers, scratch: Tensor) -> Tensor:
-    """The gradient of the numbers of :func:`_carry`, in their order ``[P, numbers]``."""
+    """The gradient of the numbers of :func:`_carry`, in their order, ``[P, numbers]``."""
     terms = [(before[0], dafter[0])]
     if len(before) > 1:
         terms += [(before[1], dafter[0]), (before[1], dafter[1])]

@@ -1,1 +1,1 @@
-"""Kernels for NVIDIA GPUs, written in Triton. They compute what `chunk.py` computes."""
+"""Triton kernels for NVIDIA GPUs. They compute the same as `chunk.py`."""

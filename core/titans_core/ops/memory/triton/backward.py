@@ -1,7 +1,7 @@
-"""The backward kernels: one for all reads at once, then one that runs through the pieces from the last to the first.
+"""Backward kernels: one for all reads at once, then one that runs through the pieces from last to first.
 
-Shapes and slices as in ``forward.py``, names as in the README's section on the backward pass. Minus signs are those of
-the formulas there: what is written to the memory enters with a minus.
+Shapes and slices are as in ``forward.py``, names as in the README's section on the backward pass. Signs follow its
+formulas: writes enter the memory with a minus.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -18,27 +18,27 @@ from titans_core.ops.memory.triton.tiles import activate, column, dot, load, loa
 
 
 class ReadGradient(NamedTuple):
-    """What reading contributes; all float32."""
+    """What reading contributes to the gradients; all float32."""
 
     dq: Tensor  # [N, P, C, K]
     dk: Tensor  # [N, P, C, K]
     dG: Tensor  # [N, P, C, C]
-    dread: Tensor  # [N, P, C, m], m is n, with a base n + 1
-    ddelta: Tensor  # of the errors at the output, [N, P, C, V]
-    ddelta1: Tensor | None  # of those behind the hidden layer, [N, P, C, h]
-    dX2: Tensor | None  # of what the hidden layer hands on for the keys, [N, P, C, h]
-    dWS: list[Tensor]  # of what each piece starts with, and of the base, [N, P, m, d, d'] for each layer
+    dread: Tensor  # [N, P, C, m]; m is n, or n + 1 with a base
+    ddelta: Tensor  # gradient of the errors at the output, [N, P, C, V]
+    ddelta1: Tensor | None  # gradient of the errors at the hidden layer, [N, P, C, h]
+    dX2: Tensor | None  # gradient of the hidden activations of the keys, [N, P, C, h]
+    dWS: list[Tensor]  # gradient of each piece's starting WS and of the base, [N, P, m, d, d'] per layer
 
 
 class StoreGradient(NamedTuple):
-    """The gradients that are complete once the pieces were run through; all float32."""
+    """Gradients that are complete once all pieces have been processed; all float32."""
 
     dk: Tensor  # [N, P, C, K]
     dv: Tensor  # [N, P, C, V]
     dwrite: Tensor  # [N, P, C, n]
-    dcarry: Tensor  # [N, P, 2 n - 1], with a base [N, P, 2 n]
-    dstart: list[Tensor]  # of what the first piece starts with, and of the base, [P, m, d, d'] for each layer
-    danchor: list[Tensor]  # of where it takes its gradients, [P, d, d']
+    dcarry: Tensor  # [N, P, 2 n - 1], or [N, P, 2 n] with a base
+    dstart: list[Tensor]  # gradient of the first piece's starting WS and of the base, [P, m, d, d'] per layer
+    danchor: list[Tensor]  # gradient of the first piece's anchor, [P, d, d'] per layer
 
 
 def read_backward(
@@ -54,7 +54,7 @@ def read_backward(
     seen: Tensor | None,
     activation: str,
 ) -> ReadGradient:
-    """The gradient of :func:`titans_core.ops.memory.triton.forward.read_forward`, for ``dy`` ``[N, P, C, V]``."""
+    """Gradient of :func:`titans_core.ops.memory.triton.forward.read_forward`, for ``dy`` ``[N, P, C, V]``."""
     N, P, C, K = q.shape
     V, n, m, h = delta.shape[-1], WS[0].shape[2], read.shape[-1], WS[0].shape[-1]
 
@@ -94,12 +94,11 @@ def store_backward(
     dend: list[Tensor],
     activation: str,
 ) -> StoreGradient:
-    """The gradient of :func:`titans_core.ops.memory.triton.forward.store_forward`.
+    """Gradient of :func:`titans_core.ops.memory.triton.forward.store_forward`.
 
     Args:
-        read: what reading contributes to it.
-        dend: the gradient of the last ``WS``, and of the base as far as it was used elsewhere, ``[P, m, d, d']`` for
-            each layer.
+        read: contribution of reading.
+        dend: gradient of the final ``WS``, and of the base from its other uses, ``[P, m, d, d']`` per layer.
     """
     N, P, C, K = k.shape
     V, n, h = delta.shape[-1], write.shape[-1], WS[0].shape[-1]
@@ -107,7 +106,7 @@ def store_backward(
     def new(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.float32, device=k.device)
 
-    # what runs from piece to piece: read from one half, written to the other
+    # gradients passed from piece to piece: read from one half, written to the other
     flow = [new(2, *d.shape) for d in dend]
     for f, d in zip(flow, dend, strict=True):
         f[N % 2].copy_(d)
@@ -214,7 +213,7 @@ def _read_deep(
     dq = tl.zeros((BLOCK_C, K), tl.float32)
     for first in range(0, H, BLOCK):
         hs = first + tl.arange(0, BLOCK)
-        # forward again; read here, as numbers that live through all slices do not fit the registers
+        # recompute the forward pass; inputs are reloaded per slice, because keeping them would exceed the registers
         q, k = load(q_ + piece * C * K, rows, ks, K, mask), load(k_ + piece * C * K, rows, ks, K, mask)
         dy, delta = load(dy_ + piece * C * V, rows, vs, V, mask), load(delta_ + piece * C * V, rows, vs, V, mask)
         a = column(read_ + piece * C * m, rows, m, mask)
@@ -352,7 +351,7 @@ def _store_linear(
             tl.store(dwrite_ + (piece * C + rows) * n + 1, ds, mask=mask)
             tl.store(dcarry + 1, db)
             tl.store(dcarry + 2, de)
-        tl.debug_barrier()  # what other threads wrote here is read for the piece before
+        tl.debug_barrier()  # the previous piece reads what other threads wrote here
 
 
 @tuned("flow1", "flow2")
@@ -385,11 +384,11 @@ def _store_deep(
         old1, new1 = flow1 + (((i + 1) % 2) * P + p) * m * K * H, flow1 + ((i % 2) * P + p) * m * K * H
         old2, new2 = flow2 + (((i + 1) % 2) * P + p) * m * H * V, flow2 + ((i % 2) * P + p) * m * H * V
 
-        # the errors: that at the output gathers from all slices
+        # the errors; the one at the output sums over all slices
         ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask)
         for first in range(0, H, BLOCK):
             hs = first + tl.arange(0, BLOCK)
-            if WIDE:  # what lives through all slices would take more than there is of shared memory
+            if WIDE:  # reload: keeping tiles across all slices would exceed the shared memory
                 k = load(k_ + piece * C * K, rows, ks, K, mask)
             x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
             ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask)
@@ -402,7 +401,7 @@ def _store_deep(
             ddelta += dot(ddelta1 * slope, load_all(at2, hs, vs, V), BF16)
         save(dv_ + piece * C * V, rows, vs, V, -ddelta, mask)
 
-        # the activations, and what was written and carried on
+        # the activations, writing and carrying
         dk = load(dk_read + piece * C * K, rows, ks, K, mask)
         dg = tl.zeros((BLOCK_C,), tl.float32)
         ds = tl.zeros((BLOCK_C,), tl.float32)
@@ -482,4 +481,4 @@ def _store_deep(
             tl.store(dcarry + 2, de)
         if B1 is not None:
             tl.store(dcarry + 2 * n - 1, drest)
-        tl.debug_barrier()  # what other threads wrote here is read for the piece before
+        tl.debug_barrier()  # the previous piece reads what other threads wrote here

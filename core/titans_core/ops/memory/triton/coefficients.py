@@ -1,12 +1,12 @@
-"""From gates to the coefficients of pieces, by recurrences over the tokens: one program a piece, one row in registers.
+"""From gates to the coefficients of pieces, by recurrences over tokens. One program per piece keeps a row in registers.
 
-Row t of E and of R has a column for each token i of the piece and two more, for what was there before it:
+Row t of E and of R has a column for each token i of the piece, and two more for the state before the piece:
 
     E_t = eta_t E_{t-1} + I_t           columns E[t, i], e_t, 0         E_0 = (0 .. 0, 1, 0)
     R_t = (1 - alpha_t) R_{t-1} + E_t   columns (A E)[t, i], b_t, a_t   R_0 = (0 .. 0, 0, 1)
 
-Without momentum E_t is I_t, and then b and e are 0. Nothing is divided by a gate and no log is taken, so gates of 0 and
-1 are exact, in the gradient too.
+Without momentum, E_t is I_t, and b and e are 0. There is no division by a gate and no logarithm, so gates of 0 and 1
+are exact, also in the gradient.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, no-check-untyped-defs
@@ -16,8 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# Rows that the backward pass holds in registers. It runs the recurrence again from the piece's first token once for
-# every so many rows, which costs a few instructions a row, and writes no row to memory.
+# Number of rows that the backward pass holds in registers. For each block of this many rows it reruns the recurrence
+# from the piece's first token. This costs a few instructions per row, and no row is written to memory.
 ROWS = 8
 
 
@@ -27,11 +27,10 @@ def coefficients_forward(
     """``G, read, write, carry`` as in :class:`titans_core.ops.memory.coefficients.Coefficients`.
 
     Args:
-        alpha, eta, theta: gates of pieces of C tokens, float32 ``[N, P, C]``. None is a gate of 0.
+        alpha, eta, theta: gates of pieces of C tokens, float32 ``[N, P, C]``. None means a gate of 0.
 
     Returns:
-        With n = 2 (1 without momentum): G ``[N, P, C, C]``, read and write ``[N, P, C, n]``, carry
-        ``[N, P, 2 n - 1]``.
+        With n = 2 (1 without momentum): G ``[N, P, C, C]``, read and write ``[N, P, C, n]``, carry ``[N, P, 2 n - 1]``.
     """
     N, P, C = theta.shape
     n = _columns(eta)
@@ -55,7 +54,7 @@ def coefficients_backward(
     dwrite: Tensor,
     dcarry: Tensor,
 ) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """Gradients of the gates ``[N, P, C]``, from those of the coefficients. ``dG`` above the diagonal is not read."""
+    """Gradients of the gates ``[N, P, C]`` from those of the coefficients. ``dG`` above the diagonal is ignored."""
     N, P, C = theta.shape
     found = [
         None if gate is None else torch.empty((N, P, C), dtype=torch.float32, device=theta.device)
@@ -84,7 +83,7 @@ def _contiguous(x: Tensor | None) -> Tensor | None:
 
 
 def _launch(C: int) -> dict[str, int]:
-    """The width of a row, and a warp for every 128 columns of it."""
+    """Row width, and one warp per 128 columns."""
     width = triton.next_power_of_2(C + 2)
     return {"WIDTH": width, "num_warps": max(1, width // 128)}
 
@@ -100,7 +99,7 @@ def _keep(alpha, t):
 
 @triton.jit
 def _next(E, R, alpha, eta, t, column):
-    """Row t of E and of R, from row t - 1."""
+    """Row t of E and R from row t - 1."""
     unit = (column == t).to(tl.float32)
     E = unit if eta is None else tl.load(eta + t) * E + unit
     R = _keep(alpha, t) * R + E
@@ -109,13 +108,13 @@ def _next(E, R, alpha, eta, t, column):
 
 @triton.jit
 def _start(slot):
-    """Row 0 of E and of R, before the first token."""
+    """Row 0 of E and R, before the first token."""
     return (slot == 1).to(tl.float32), (slot == 0).to(tl.float32)
 
 
 @triton.jit
 def _block(first, alpha, eta, column, slot, rows):
-    """The last of some rows of E and of R, and for each row the two before it. Rows below 0 are row 0."""
+    """The last of ``rows`` rows of E and R, and for each row the preceding pair. Rows below 0 count as row 0."""
     E, R = _start(slot)
     for t in tl.range(0, first, num_stages=1):
         E, R = _next(E, R, alpha, eta, t, column)
@@ -208,7 +207,7 @@ def _backward_kernel(
     is_slot = (slot >= 0) & (slot < n)
     scale = tl.load(theta + column, mask=is_token, other=1.0)
 
-    # What write and carry ask of the last rows is waiting for them. Both are over theta_i: scale puts it back.
+    # Gradients that reach the last rows through write and carry, without the factor theta_i that scale supplies.
     waiting = tl.load(dwrite + column * n, mask=is_token, other=0.0)
     waiting += tl.load(dcarry + slot, mask=is_slot, other=0.0)
     waiting_E = tl.zeros([WIDTH], dtype=tl.float32)
@@ -222,11 +221,11 @@ def _backward_kernel(
     keep_after = 1.0
     eta_after = 1.0
     for block in tl.range(0, tl.cdiv(C, ROWS), num_stages=1):
-        first = C - (block + 1) * ROWS  # of the rows of this block; below 0 where the first block has fewer
+        first = C - (block + 1) * ROWS  # first row of this block; below 0 if the piece's first block is short
         E, R, before = _block(first, alpha, eta, column, slot, ROWS)
         for j in tl.static_range(ROWS):
             t = first + ROWS - 1 - j
-            row = tl.maximum(t, 0)  # rows below 0 come last: nothing of them is stored
+            row = tl.maximum(t, 0)  # rows below 0 come last and are not stored
             E_before, R_before = before[ROWS - 1 - j]
             asked = waiting + tl.load(dG + row * C + column, mask=column <= t, other=0.0)
             asked += tl.load(dread + row * n + slot, mask=is_slot, other=0.0)

@@ -1,12 +1,12 @@
 """One token for a batch of memories: write it, then read. For generation, where products are matrix-vector products.
 
-With the anchor's weights A, and x the input of a layer and delta its error for the token's key,
+With the anchor's weights A, a layer's input x, and its error delta for the token's key,
 
     S' = eta S - theta x^T delta        W' = (1 - alpha) W + S'        y = M_{W'}(q)
 
-and W' has ``alpha base`` more where forgetting draws to a base.
+With a base that forgetting pulls towards, W' has ``alpha base`` added.
 
-Every weight is read once, and those of the anchor twice. There is no gradient.
+Every weight is loaded once, those of the anchor twice. There is no gradient.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -22,7 +22,7 @@ from titans_core.ops.memory.triton.tiles import activate
 
 Layers = Sequence[Tensor]
 
-TILE = 4096  # numbers of a layer in registers at once
+TILE = 4096  # weights of a layer held in registers at once
 WARPS = 4
 
 
@@ -39,19 +39,19 @@ def decode_step(
     activation: str,
     base: Layers = (),
 ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Write one token into each of P memories, and read it back.
+    """Write one token to each of P memories and read it back.
 
     Args:
         q, k: ``[P, K]``, float32 or bfloat16.
         v: ``[P, V]``, the same dtype.
-        alpha, eta, theta: gates ``[P]``, float32. None is a gate of 0.
-        weights, momentum, anchor: W, S and A, one or two layers ``[P, d_in, d_out]``, float32. None is changed.
-        activation: between two layers: "silu", "gelu" or "relu".
-        base: what is forgotten towards, ``[H, d_in, d_out]`` for each layer, where P is a multiple of H and head varies
-            fastest; empty where that is zero.
+        alpha, eta, theta: gates ``[P]``, float32. None means a gate of 0.
+        weights, momentum, anchor: W, S and A, one or two layers ``[P, d_in, d_out]``, float32. They are not modified.
+        activation: activation between two layers: "silu", "gelu" or "relu".
+        base: what forgetting pulls towards, ``[H, d_in, d_out]`` per layer, where P is a multiple of H and the head
+            varies fastest. Empty for zero.
 
     Returns:
-        y ``[P, V]`` in the dtype of v, and the new weights and momentum.
+        y ``[P, V]`` in the dtype of v, the new weights, and the new momentum.
     """
     (P, K), V = k.shape, v.shape[1]
     q, k, v, theta = (x.contiguous() for x in (q, k, v, theta))
@@ -79,13 +79,13 @@ def decode_step(
 
 
 def linear_sizes(K: int, V: int) -> dict[str, int]:
-    """A tile of one layer: all of K, and a part of V."""
+    """Tile sizes for one layer: all of K and a part of V."""
     rows, columns = triton.next_power_of_2(K), triton.next_power_of_2(V)
     return {"ROWS": rows, "PART": min(columns, 32, TILE // rows)}
 
 
 def deep_sizes(K: int, hidden: int, V: int) -> dict[str, int]:
-    """A tile of the first layer is all of K and a part of the hidden units; of the second, that part and all of V."""
+    """Tile sizes for two layers: all of K by a part of the hidden units, and that part by all of V."""
     rows, columns = triton.next_power_of_2(K), triton.next_power_of_2(V)
     return {"ROWS": rows, "PART": min(triton.next_power_of_2(hidden), TILE // max(rows, columns)), "COLUMNS": columns}
 
@@ -104,8 +104,7 @@ def _gates(alpha, eta, theta, p):
 
 @triton.jit
 def _write(W, S, base, W_new, S_new, at, at_base, mask, u, keep, eta, theta, HAS_MOMENTUM: tl.constexpr):
-    """Put ``S' = eta S - theta u`` and ``W' = keep W + (1 - keep) base + S'`` at their places in a layer, and return
-    ``W'``."""
+    """Store ``S' = eta S - theta u`` and ``W' = keep W + (1 - keep) base + S'`` for a tile; return ``W'``."""
     s = -theta * u
     if HAS_MOMENTUM:
         s += eta * tl.load(S + at, mask=mask, other=0.0)
@@ -138,7 +137,7 @@ def _linear_kernel(
     ROWS: tl.constexpr,
     PART: tl.constexpr,
 ):
-    """Columns of one layer do not meet: one program a memory and part of V."""
+    """One program per memory and part of V; the columns of a single layer are independent."""
     p = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, ROWS)
     j = tl.program_id(1) * PART + tl.arange(0, PART)
@@ -187,7 +186,7 @@ def _deep_kernel(
     COLUMNS: tl.constexpr,
     ACTIVATION: tl.constexpr,
 ):
-    """One program a memory. It goes over parts of the hidden units twice: for the error, and to write and read."""
+    """One program per memory. It passes over the hidden units twice: to compute the error, then to write and read."""
     p = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, ROWS)
     j = tl.arange(0, COLUMNS)

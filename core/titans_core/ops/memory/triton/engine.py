@@ -1,4 +1,4 @@
-"""The engine of Triton kernels: one stores the pieces of a segment in order, another reads all of them at once."""
+"""The Triton engine: one kernel stores the pieces of a segment in order, another reads all of them at once."""
 
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ class Tape(NamedTuple):
     """A segment that was run."""
 
     part: slice
-    WS: Layers  # what each piece starts with, and the end, [pieces + 1, P, n, d, d']
-    anchor: Layers  # of the first piece, [P, d, d']
+    WS: Layers  # starting WS of each piece, and the final WS, [pieces + 1, P, n, d, d']
+    anchor: Layers  # anchor of the first piece, [P, d, d']
     delta: Tensor  # errors at the output, [pieces, P, C, V]
     seen: Tensor | None  # queries times keys of the second layer, [pieces, P, C, C]
 
@@ -53,7 +53,7 @@ class Kernels(Engine):
         anchor = [A.contiguous() for A in start.anchor]
         WS, delta = store_forward(k, v, c.write, c.carry, begin, anchor, self.base, self.activation)
         y[start.part], seen = read_forward(q, k, c.G, c.read, WS, anchor, self.base, delta, self.activation, keep)
-        end = [ws[-1].flatten(1, 2).clone() for ws in WS]  # a result that lay in the tape would keep itself alive
+        end = [ws[-1].flatten(1, 2).clone() for ws in WS]  # clone: a view would keep the whole tape alive
         last_anchor = [ws[-2, :, 0].clone() for ws in WS] if len(q) > 1 else anchor
         return Tape(start.part, WS, anchor, delta, seen) if keep else None, end, last_anchor
 
@@ -63,7 +63,7 @@ class Kernels(Engine):
         _, WS, anchor, delta, seen = tape
         dy = dy[tape.part].contiguous()
         read = read_backward(dy, q, k, c.G, c.read, WS, anchor, self.base, delta, seen, self.activation)
-        if len(q) > 1:  # the last piece's anchor is the weights it starts with
+        if len(q) > 1:  # the last piece's anchor is its starting weights
             for dws, dA in zip(read.dWS, flow.danchor, strict=True):
                 dws[-1, :, 0] += dA
                 dA.zero_()
@@ -84,9 +84,9 @@ class Kernels(Engine):
             grad.copy_(found)
 
     def release(self, tape: Tape, room: list[Tape]) -> None:
-        """Leaves the memory to PyTorch, which on CUDA keeps it for the next segment."""
+        """Do nothing: PyTorch's CUDA allocator keeps the memory for the next segment."""
 
 
 def _of_tokens(gate: Tensor, size: int) -> Tensor:
-    """``[N, P, C]``, one of whole pieces, ``[N, P, 1]``, too."""
+    """Expand gates per piece ``[N, P, 1]`` to ``[N, P, C]``."""
     return gate.expand(*gate.shape[:-1], size).contiguous()

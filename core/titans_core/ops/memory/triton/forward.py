@@ -1,8 +1,8 @@
-"""The forward kernels: one stores pieces in their order, and leaves what each starts with; one reads all at once.
+"""Forward kernels: one stores pieces in order and saves the starting WS of each; one reads all pieces at once.
 
-Shapes: N pieces, P = batch * heads, C tokens in a piece, n = 2 (1 without momentum). A deep memory is K -> h -> V; its
-hidden width is worked through in slices, so that no program holds a whole layer. A linear one is K -> V, and V is
-sliced. No weight of a token is ever formed.
+Shapes: N pieces, P = batch * heads, C tokens in a piece, n = 2 (1 without momentum). A deep memory is K -> h -> V and
+is processed in slices of h, so that no program holds a whole layer. A linear memory is K -> V and is processed in
+slices of V. Weights of single tokens are never formed.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -26,17 +26,18 @@ def store_forward(
     base: list[Tensor],
     activation: str,
 ) -> tuple[list[Tensor], Tensor]:
-    """Stores keys ``[N, P, C, K]`` and values ``[N, P, C, V]``.
+    """Store keys ``[N, P, C, K]`` and values ``[N, P, C, V]``.
 
     Args:
-        write, carry: of the coefficients, ``[N, P, C, n]`` and ``[N, P, 2 n - 1]``, with a base ``[N, P, 2 n]``.
-        start: what the first piece starts with, ``[P, n, d, d']`` for each layer.
-        anchor: where its gradients are taken, ``[P, d, d']``. The others' are taken at the weights they start with.
-        base: what a deep memory forgets towards, ``[P, d, d']``; empty where that is zero.
+        write, carry: coefficients, ``[N, P, C, n]`` and ``[N, P, 2 n - 1]``, or ``[N, P, 2 n]`` with a base.
+        start: starting WS of the first piece, ``[P, n, d, d']`` per layer.
+        anchor: weights at which the first piece takes its gradients, ``[P, d, d']``. The other pieces use their
+            starting weights.
+        base: what a deep memory forgets towards, ``[P, d, d']`` per layer. Empty for zero.
 
     Returns:
-        What each piece starts with, and the end, ``[N + 1, P, n, d, d']`` for each layer; and the errors at the output,
-        ``[N, P, C, V]``; float32.
+        The starting WS of each piece and the final WS, ``[N + 1, P, n, d, d']`` per layer, and the errors at the
+        output, ``[N, P, C, V]``; all float32.
     """
     N, P, C, K = k.shape
     V, n = v.shape[-1], write.shape[-1]
@@ -66,10 +67,11 @@ def read_forward(
     activation: str,
     keep_seen: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Outputs ``[N, P, C, V]`` for queries ``[N, P, C, K]``, float32, and of a deep memory what its gradient needs.
+    """Outputs ``[N, P, C, V]`` for queries ``[N, P, C, K]``, in float32.
 
-    That is queries times keys of the second layer, ``[N, P, C, C]``, if ``keep_seen``. ``read`` is ``[N, P, C, n]``,
-    with a base ``[N, P, C, n + 1]``; ``WS``, ``anchor``, ``base`` and ``delta`` are those of :func:`store_forward`.
+    With ``keep_seen``, a deep memory also returns queries times keys of the second layer, ``[N, P, C, C]``, for its
+    gradient; otherwise None. ``read`` is ``[N, P, C, n]``, or ``[N, P, C, n + 1]`` with a base. ``WS``, ``anchor``,
+    ``base`` and ``delta`` are those of :func:`store_forward`.
     """
     N, P, C, K = q.shape
     V, n = delta.shape[-1], WS[0].shape[2]
@@ -146,7 +148,7 @@ def _store_deep(
         carry = carry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
         a = tl.load(carry)
         start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
-        end1, end2 = WS1 + (piece + P) * n * K * H, WS2 + (piece + P) * n * H * V  # no offset of 32 bits
+        end1, end2 = WS1 + (piece + P) * n * K * H, WS2 + (piece + P) * n * H * V  # 32-bit offsets could overflow
         for first in range(0, H, BLOCK):
             hs = first + tl.arange(0, BLOCK)
             x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
@@ -170,7 +172,7 @@ def _store_deep(
             save_all(end1, ks, hs, H, W1)
             save_all(end2, hs, vs, V, W2)
         at1, at2 = end1, end2
-        tl.debug_barrier()  # what other threads wrote here is read for the next piece
+        tl.debug_barrier()  # the next piece reads what other threads wrote here
 
 
 @tuned()

@@ -1,4 +1,4 @@
-"""How the kernels are launched: block sizes, precision, tuning, and what cannot run."""
+"""Kernel launches: block sizes, precision, tuning, and which inputs are unsupported."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,26 +11,26 @@ from titans_core.ops.memory.triton.tiles import INTERPRETED
 from titans_core.ops.memory.triton.widths import tile_size
 
 MAX_CHUNK = 128
-MAX_WIDTH = 128  # of keys and values
+MAX_WIDTH = 128  # maximum width of keys and values
 MAX_HIDDEN = 512
-FULL = 256  # programs that fill a device: more are served in turns, by the same choice
-HOPPER = 232_448  # bytes of shared memory of a block there, for which it was seen what fits
+FULL = 256  # number of programs that fills a device; larger launches reuse the same tuning result
+HOPPER = 232_448  # bytes of shared memory per block on Hopper, for which the kernels were fitted
 
-# Slices of the sliced width, and warps, among which the first call on a shape chooses by trying; Triton keeps the
-# choice on disk. Each fits Hopper with every shape; one more costs every new shape seconds. Compiled ahead of time
+# (slice width, warps) candidates. The first call on a shape times each, and Triton stores the choice on disk. All fit
+# on Hopper with every shape; each further candidate would cost seconds for every new shape. Compiled ahead of time
 # (benchmarks/memory_kernels.py), eight warps mostly spill least.
 CHOICES = ((32, 8), (16, 8), (16, 4))
 
-# Pieces and memories, which differ from call to call: kernels of their own for counts of 1 and for multiples of 16
-# would be compiled for nothing. Tokens in a piece are not among them, as they tell how squares of them are aligned.
+# Numbers of pieces and memories differ from call to call, so kernels specialised for 1 and for multiples of 16 would be
+# compiled needlessly. The number of tokens in a piece is specialised, because it determines memory alignment.
 COUNTS = ("N", "P", "CROWD")
 
 
 def tuned(*changed: str) -> Callable[[Any], Any]:
-    """Makes a kernel choose its ``BLOCK`` and warps by trying. ``changed`` names arguments that it reads and writes."""
+    """Autotune a kernel's ``BLOCK`` and number of warps. ``changed`` names arguments that it both reads and writes."""
 
     def decorate(kernel: Any) -> Any:
-        # the interpreter has nothing to try; the narrowest slices fit every layer
+        # nothing to tune in the interpreter; the narrowest slices fit every layer
         choices = ((16, 4),) if INTERPRETED.value else CHOICES
         constants = ("CROWD", "K", "V", "H", "n", "BLOCK_C", "ACTIVATION", "BF16")
         return triton.autotune(
@@ -50,9 +50,10 @@ def _no_wider_than_the_layer(configs: list[Any], arguments: dict[str, Any], **co
 
 
 def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str, Any]:
-    """Of every launch: rows of a piece as a power of two that the matrix units take, and the arithmetic.
+    """Launch arguments common to all kernels: rows of a piece rounded up to a tile size, activation and precision.
 
-    And about how many ``programs`` it has, which no kernel reads: what is fastest for a few is not for a full device.
+    ``CROWD`` is the number of ``programs``, rounded up. No kernel reads it. It is part of the tuning key, because the
+    fastest configuration for a few programs is not the fastest for a full device.
     """
     return {
         "CROWD": min(FULL, triton.next_power_of_2(programs)),
@@ -63,27 +64,27 @@ def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str
 
 
 def unsupported(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | None:
-    """Why the kernels cannot run on these (as :func:`titans_core.neural_memory` is given them), or None if they can."""
+    """Why the kernels cannot run on these arguments of :func:`titans_core.neural_memory`, or None if they can."""
     if q.dtype == torch.float64:
-        return "they have no float64"
+        return "the kernels do not support float64"
     if q.is_cuda:
         room = _shared_memory(q.device)
         if room < HOPPER:
-            return f"they were fitted to the {HOPPER} bytes of shared memory of Hopper, and this device has {room}"
+            return f"the kernels need {HOPPER} bytes of shared memory per block (Hopper), but this device has {room}"
     depth, K, V, h = len(weights), weights[0].shape[-2], weights[-1].shape[-1], weights[0].shape[-1]
     if depth > 2:
-        return f"they have memories of 1 or 2 layers, not {depth}"
+        return f"the kernels support memories of 1 or 2 layers, got {depth}"
     if chunk_size > MAX_CHUNK:
-        return f"they have chunks of at most {MAX_CHUNK} tokens, not {chunk_size}"
+        return f"the kernels support a chunk_size of at most {MAX_CHUNK}, got {chunk_size}"
     if max(K, V) > MAX_WIDTH:
-        return f"they have keys and values of width {MAX_WIDTH} at most, not {K} and {V}"
+        return f"the kernels support keys and values of at most width {MAX_WIDTH}, got {K} and {V}"
     if depth == 2 and h > MAX_HIDDEN:
-        return f"they have hidden widths of {MAX_HIDDEN} at most, not {h}"
+        return f"the kernels support a hidden width of at most {MAX_HIDDEN}, got {h}"
     return None
 
 
-@torch.compiler.assume_constant_result  # nothing to be traced
+@torch.compiler.assume_constant_result  # the device query cannot be traced
 def _shared_memory(device: torch.device) -> int:
-    """Bytes that a block may ask for; ROCm does not tell."""
+    """Shared memory that a block can request, in bytes. ROCm does not report the opt-in maximum."""
     found = torch.cuda.get_device_properties(device)
     return int(getattr(found, "shared_memory_per_block_optin", found.shared_memory_per_block))

@@ -1,4 +1,4 @@
-"""The memory on Triton kernels: the chunk form with other engines, and a kernel of its own for a single token."""
+"""The memory on Triton kernels: the chunk form with the Triton engine, and a separate kernel for a single token."""
 
 from functools import partial
 
@@ -24,10 +24,10 @@ def triton_memory(
     activation: str,
     base: tuple[Tensor, ...] | None,
 ) -> tuple[Tensor, MemoryState]:
-    """Arguments as checked by :func:`titans_core.neural_memory`; q, k and v are float32 or bfloat16."""
+    """Arguments are already checked by :func:`titans_core.neural_memory`; q, k and v are float32 or bfloat16."""
     if q.shape[1] > 1 or torch.is_grad_enabled() or torch.compiler.is_compiling():
         run = partial(chunk_memory, chunk_size=chunk_size, activation=activation, backend="triton")
-        if is_online(len(state.weights), chunk_size):  # which has no kernel
+        if is_online(len(state.weights), chunk_size):  # has no kernel
             return run(q, k, v, alpha, eta, theta, state, base=base)
         return filled_up(run, q, k, v, alpha, eta, theta, state=state, base=base)
 

@@ -1,7 +1,7 @@
-"""What the kernels share: tiles in and out of memory, products, and the activation with its derivatives.
+"""Helpers shared by the kernels: tile loads and stores, products, and the activation with its derivatives.
 
-A tile is ``[rows, columns]`` of a matrix whose columns lie side by side. Rows past the end of a piece are read as
-zeros, which contribute nothing to any product, and are not written.
+A tile is ``[rows, columns]`` of a row-major matrix. Rows past the end of a piece are loaded as zeros, which contribute
+nothing to any product, and are not stored.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -11,20 +11,20 @@ import os
 import triton
 import triton.language as tl
 
-# Triton's interpreter multiplies the bits of bf16 numbers as if they were integers, and does not know products of three
-# of them; in float32 the former are the same, the latter, tested apart, nearly.
+# Triton's interpreter treats bf16 bits as integers and does not support "bf16x3". There, products run in float32: equal
+# to bf16 products, and nearly equal to bf16x3 ones, which have tests of their own.
 INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 
 @triton.jit
 def load(base, rows, columns, width, mask):
-    """The tile of those rows and columns, in float32."""
+    """Load the tile at these rows and columns, as float32."""
     return tl.load(base + rows[:, None] * width + columns[None, :], mask=mask[:, None], other=0.0).to(tl.float32)
 
 
 @triton.jit
 def load_all(base, rows, columns, width):
-    """The same where no row is past the end."""
+    """Load a tile with no row past the end, as float32."""
     return tl.load(base + rows[:, None] * width + columns[None, :]).to(tl.float32)
 
 
@@ -40,17 +40,17 @@ def save_all(base, rows, columns, width, tile):
 
 @triton.jit
 def column(base, rows, n, mask):
-    """One of n numbers a row, as ``[rows, 1]``."""
+    """Load one of n numbers per row, as ``[rows, 1]``."""
     return tl.load(base + rows * n, mask=mask, other=0.0)[:, None]
 
 
 @triton.jit
 def dot(a, b, BF16: tl.constexpr):
-    """``a @ b`` with a sum in float32, of bf16 numbers, or of float32 ones.
+    """``a @ b`` of bf16 or float32 numbers, accumulated in float32.
 
-    Of those the matrix units cut off the last 13 bits, which puts a memory some thousandths off. So each product is
-    three of bf16, of the upper and lower halves of the numbers: 16 bits, in half of the shared memory that three of
-    tf32 take, and at twice their speed.
+    For float32 inputs, tf32 would drop the last 13 bits, which puts a memory off by some thousandths. Each product is
+    instead computed as three bf16 products of the upper and lower halves of the numbers. This keeps 16 bits, uses half
+    the shared memory of three tf32 products, and is twice as fast.
     """
     if BF16:
         a, b = a.to(tl.bfloat16), b.to(tl.bfloat16)
@@ -64,7 +64,7 @@ def dot(a, b, BF16: tl.constexpr):
 
 @triton.jit
 def activate(z, ACTIVATION: tl.constexpr):
-    """``phi, phi', phi''``; what a caller does not use is not computed."""
+    """``phi, phi', phi''``. The compiler removes those that a caller does not use."""
     if ACTIVATION == "silu":
         p = tl.sigmoid(z)
         x = z * p

@@ -1,7 +1,7 @@
-"""Widths that the kernels do not have: filled up with zeros to the next that they have, and cut off again.
+"""Pads widths that the kernels do not support with zeros, and cuts the results back.
 
-The zeros stay. A column of zeros in the keys is never written to, nor read by the queries; where values and weights are
-zero there is no error; and a hidden unit without weights is ``phi(0) = 0``, with no error behind it.
+Padding does not change the result. A zero column in the keys is never written to, nor read by the queries. Where values
+and weights are zero, the error is zero. A hidden unit without weights outputs ``phi(0) = 0`` and has zero error.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from titans_core.ops.memory.state import MemoryState
 
-LEAST = 16  # rows or columns of a tile
+LEAST = 16  # smallest number of rows or columns of a tile
 
 
 def tile_size(size: int) -> int:
-    """The next power of two that the matrix units take."""
+    """The smallest supported tile size (a power of two) of at least ``size``."""
     return max(LEAST, 1 << (size - 1).bit_length())
 
 
@@ -29,7 +29,7 @@ def filled_up(
     state: MemoryState,
     base: tuple[Tensor, ...] | None,
 ) -> tuple[Tensor, MemoryState]:
-    """``run`` in widths that kernels have, with the arguments and results of the widths that are given."""
+    """Call ``run`` with widths padded to supported sizes, and cut its results to the original widths."""
     given = [q.shape[-1], *(w.shape[-1] for w in state.weights)]
     taken = [tile_size(width) for width in given]
     if taken == given:
