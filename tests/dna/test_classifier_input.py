@@ -118,7 +118,7 @@ def test_a_fasta_file_with_an_empty_record_is_refused(tmp_path):
         (["ACGT", ""], ["a", "b"], "sequence 1 is empty"),
         (["ACGT", "ACXT"], ["a", "b"], "sequence 1 has 'X' at position 2"),
         (["ACGU", "ACGT"], ["a", "b"], "sequence 0 has 'U' at position 3 .*U instead of T"),
-        (["ACGT", "ACCT"], ["a", "a"], "one class only, 'a'"),
+        (["ACGT", "ACCT"], ["a", "a"], "only one class, 'a'"),
         (["ACGT", "ACCT"], ["a"], "X has 2 sequences and y 1 labels"),
         (["ACGT", "ACCT"], None, "y is None"),
         (["ACGT", "ACCT"], ["a", None], r"y has 1 missing labels, the first at 1"),
@@ -151,8 +151,10 @@ def test_what_has_names_or_no_order_is_refused(fitted):
 def test_a_training_that_nothing_can_stop_early_is_warned_of(recwarn):
     classifier(validation_fraction=0).fit(X[:4], Y[:4])
     classifier().fit(X, Y)
-    assert not [w for w in recwarn if "nothing stops" in str(w.message)]
-    with pytest.warns(UserWarning, match="validation_fraction=0.1 of 4 sequences rounds to none.*nothing stops"):
+    assert not [w for w in recwarn if "cannot stop early" in str(w.message)]
+    with pytest.warns(
+        UserWarning, match="validation_fraction=0.1 of 4 sequences rounds to none.*training cannot stop early"
+    ):
         classifier().fit(X[:4], Y[:4])
 
 

@@ -176,7 +176,7 @@ def test_the_index_lies_in_the_cache_where_the_folder_is_read_only(
     [
         ("", r"genome\.fa is empty"),
         ("\n\n", r"genome\.fa is empty"),
-        (">one\n>two\n", "has no bases"),
+        (">one\n>two\n", "contains no bases"),
         ("ACGT\n", r"is no FASTA: its first line is b'ACGT"),
         (">one\nACGT\n>one\nACGT\n", "two sequences named 'one'"),
         (">one\nAC\nACGT\n", "last line is longer"),
