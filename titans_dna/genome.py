@@ -192,8 +192,7 @@ class Genome:
         if interval.end > size:
             raise ValueError(
                 f"{interval} ends beyond {interval.chrom}, which has {size} bases in {self.path.name}. Coordinates are "
-                f"0-based and end-exclusive: end must be at most {size}."
-                f"(0-based, end exclusive: the last base is {size - 1}, {size})."
+                f"0-based and end-exclusive, so the end can be at most {size}."
             )
 
     def _length(self, chrom: str) -> int:

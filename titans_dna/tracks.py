@@ -91,7 +91,7 @@ def plot_track(
     """
     column = _column(track, column)
     if track["chrom"].nunique() != 1:
-        raise ValueError(f"the track has {track['chrom'].nunique()} chromosomes; select one of them to plot.")
+        raise ValueError(f"plot_track needs a track of one chromosome, got {track['chrom'].nunique()}; select one.")
     import matplotlib.pyplot as plt
 
     if ax is None:

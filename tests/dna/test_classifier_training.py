@@ -139,8 +139,8 @@ def test_groups_that_cannot_be_cut_or_read_are_told(asked):
     with pytest.warns(UserWarning, match="200 sequences is less than half of any group, so training cannot stop early"):
         assert asked(X, Y, groups=np.arange(200) // 100)["val"] is None
     for groups, says in (
-        (["x"] * 3, r"groups must be as many names, \[200\], got shape \[3\]"),
-        ("chr1", r"groups must be as many names, \[200\], got shape \[\]"),
+        (["x"] * 3, r"groups must have one entry for each of the 200 sequences, got shape \[3\]"),
+        ("chr1", r"groups must have one entry for each of the 200 sequences, got shape \[\]"),
         ([None] + ["x"] * 199, r"groups has 1 missing entries, the first at 0"),
     ):
         with pytest.raises(ValueError, match=says):

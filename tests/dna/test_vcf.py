@@ -110,7 +110,7 @@ def test_a_variant_has_a_place_and_bases(given):
 
 
 def test_a_variant_has_a_name_of_a_chromosome_and_a_whole_number():
-    with pytest.raises(TypeError, match="chrom must be a name as in the FASTA, a string, got 4"):
+    with pytest.raises(TypeError, match="chrom must be a string, a name as in the FASTA file, got 4"):
         Variant(4, 0, "A", "C")
     with pytest.raises(TypeError, match=r"IV: positions must be integers, got 1\.0"):
         Variant("IV", 1.0, "A", "C")
