@@ -106,7 +106,7 @@ def validation_cut(
     The third result says why the fraction is too small, for use if no validation rows result. Whether that happens does
     not depend on the seed."""
     if groups is None:
-        return *stratified_cut(labels, fraction, seed), "rounds to none of each class"
+        return *stratified_cut(labels, fraction, seed), "rounds to 0 sequences in each class"
     return *_grouped_cut(labels, groups, fraction, seed), "is less than half of any group"
 
 

@@ -119,11 +119,11 @@ def test_a_fasta_file_with_an_empty_record_is_refused(tmp_path):
         (["ACGT", "ACXT"], ["a", "b"], "sequence 1 has 'X' at position 2"),
         (["ACGU", "ACGT"], ["a", "b"], "sequence 0 has 'U' at position 3 .*U instead of T"),
         (["ACGT", "ACCT"], ["a", "a"], "only one class, 'a'"),
-        (["ACGT", "ACCT"], ["a"], "X has 2 sequences and y 1 labels"),
+        (["ACGT", "ACCT"], ["a"], "X has 2 sequences, but y has 1 labels"),
         (["ACGT", "ACCT"], None, "y is None"),
         (["ACGT", "ACCT"], ["a", None], r"y has 1 missing labels, the first at 1"),
         (["ACGT", "ACCT"], [0.5, 1.7], "Unknown label type"),
-        (np.array([["ACGT", "ACCT"], ["ACGT", "ACCT"]]), ["a", "b"], r"\[n\], or \[n, 1\], got shape \(2, 2\)"),
+        (np.array([["ACGT", "ACCT"], ["ACGT", "ACCT"]]), ["a", "b"], r"\[n\] or \[n, 1\], got shape \(2, 2\)"),
     ],
 )
 def test_bad_sequences_and_labels_are_named(sequences, labels, message):
@@ -144,7 +144,7 @@ def test_what_has_names_or_no_order_is_refused(fitted):
             fitted.predict(sequences)
     with pytest.raises(TypeError, match=r"y mixes text and numbers, 'a' and 1: convert all to one type"):
         classifier().fit(X, ["a", 1] * 10)
-    with pytest.raises(TypeError, match=r"validation must be a pair \(X, y\), got 0.2; .* validation_fraction"):
+    with pytest.raises(TypeError, match=r"validation must be a pair \(X, y\), got 0.2\. .* validation_fraction"):
         classifier().fit(X, Y, validation=0.2)
 
 
@@ -153,7 +153,8 @@ def test_a_training_that_nothing_can_stop_early_is_warned_of(recwarn):
     classifier().fit(X, Y)
     assert not [w for w in recwarn if "cannot stop early" in str(w.message)]
     with pytest.warns(
-        UserWarning, match="validation_fraction=0.1 of 4 sequences rounds to none.*training cannot stop early"
+        UserWarning,
+        match="validation_fraction=0.1 of 4 sequences rounds to 0 sequences in each class, so .* cannot stop early",
     ):
         classifier().fit(X[:4], Y[:4])
 
