@@ -1,4 +1,4 @@
-"""The estimator: from sequences and labels to classes."""
+"""``TitansDNAClassifier``: classification of DNA sequences."""
 
 import copy
 import os
@@ -40,62 +40,65 @@ from titans_dna.labels import class_weights, read_groups, read_labels, sample_we
 from titans_dna.parts import in_parts
 from titans_dna.strands import NETWORKS, SequenceNetwork
 
-# batches of a training by default, and the bounds of its epochs
+# default: as many epochs as make this number of batches, within these bounds
 _TRAINING, _LEAST, _MOST = 1600, 20, 100
 _FROM_SCRATCH, _FINE_TUNING = 2e-3, 5e-4
 _WEIGHT_DECAY = 0.05
-# sequences and bases in a batch of predict
+# maximum sequences and bases per batch in ``predict``
 _ROWS, _BASES = 256, 1 << 17
-# arguments in which an interrupted fit and its continuation may differ, or that training compares by itself
+# arguments that may differ between an interrupted fit and its continuation, or that are compared elsewhere
 _NOT_COMPARED = ("pretrained", "device", "verbose", "max_epochs", "learning_rate", "precision")
 
 
 class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
-    """Classifies DNA sequences with the Titans neural memory.
+    """Classifier of DNA sequences based on the Titans neural memory.
 
-    Convolutions read short motifs, blocks of the memory (LMM) what they have to do with each other; mean and maximum
-    over the sequence go to a linear head. With ``pretrained`` a language model takes the place of both. Beside them
-    counts of k-mers have a say. Sequences may differ in length.
+    Convolutions detect short motifs, and memory blocks (LMM) combine them. The mean and the maximum over the sequence
+    feed a linear head. With ``pretrained``, a language model replaces the convolutions and the memory blocks. A linear
+    model of k-mer counts is added to the scores. Sequences may differ in length.
 
     Args:
-        pretrained: a fitted :class:`DNALanguageModel`, or the folder that its ``save`` wrote; None starts from scratch.
-            Then ``dim``, ``num_layers``, ``kernel_size`` and ``pool`` are not asked.
-        finetune: what of ``pretrained`` learns: "full", "frozen" (nothing), or "gradual" (one block after the other,
-            the last one first).
-        reverse_complement: "average": a strand at random in training, the mean of both strands' scores in prediction.
-            "augment": the same training, and the score of the given strand. "equivariant": both strands joined in the
-            network, in training too, which takes twice the time. "none": the given strand, where strand matters.
-        class_weight: None, "balanced", or a mapping of class to weight.
+        pretrained: a fitted :class:`DNALanguageModel`, or the folder in which it was saved. None trains from scratch.
+            With a pretrained model, ``dim``, ``num_layers``, ``kernel_size`` and ``pool`` are ignored.
+        finetune: which weights of ``pretrained`` are trained: "full" (all), "frozen" (none) or "gradual" (block by
+            block, starting with the last).
+        reverse_complement: how strands are treated. "average" trains on a random strand of each sequence and averages
+            the scores of both strands in prediction. "augment" trains in the same way and predicts from the given
+            strand. "equivariant" combines both strands inside the network, which takes twice as long. "none" uses only
+            the given strand; choose it if the strand matters.
+        class_weight: None, "balanced", or a mapping from class to weight.
         dim: width of the network; a multiple of 16.
-        num_layers: blocks of the memory. Each is linear: two layers took twice the time, and scored no better.
-        kernel_size: bases that a filter of the first convolution sees; odd.
-        pool: bases that become one position of the memory.
-        positions: whether the network is told how far from either end of the sequence a base is: where sequences are
-            cut around something, as promoters are around the start of a gene, it matters where a motif stands. Of
-            ``pretrained`` one that learns is told, one that is frozen is not.
-        kmers: counts of k-mers up to this k, at most 8, add to the scores; 0: none do. They are what there is to learn
-            from few sequences, and where no order is to be seen. But for "none", a k-mer is one with its reverse
-            complement.
-        dropout: behind the convolutions and before the head. Unless it is 0, half of the k-mers are left out in
-            training.
-        learning_rate: of the outer loop (AdamW, one cycle); None: 2e-3, or 5e-4 where ``pretrained`` learns.
-        batch_size: sequences in a batch, of like length where lengths differ. Of long ones a batch is read in parts:
-            memory does not grow with it, and one step is of as many sequences.
-        max_epochs: passes over the training part, at most; None: as many as make 1,600 batches, from 20 to 100.
-            Training stops where the validation loss gets no better for half of them, at least 3.
-        validation_fraction: part of each class that is cut from the training data to stop training early; 0 trains on
-            all of it for ``max_epochs``.
+        num_layers: number of memory blocks. The memories are linear; memories of two layers took twice as long and
+            scored no better.
+        kernel_size: width of the first convolution in bases; odd.
+        pool: number of bases pooled into one position of the memory.
+        positions: whether the network sees the distance of each base from both ends of the sequence. This helps if
+            sequences are aligned to a site, such as promoters to a transcription start. Ignored if ``pretrained`` is
+            frozen.
+        kmers: add scores from counts of k-mers up to this k (0 to 8); 0 turns them off. They help with few sequences,
+            or if the order of motifs does not matter. A k-mer and its reverse complement are counted as one, except
+            with ``reverse_complement="none"``.
+        dropout: dropout rate after the convolutions and before the head. If above 0, half of the k-mers are also
+            dropped in training.
+        learning_rate: maximum learning rate of AdamW, with a one-cycle schedule. None means 5e-4 if weights of
+            ``pretrained`` are trained, else 2e-3.
+        batch_size: number of sequences per training step. If lengths differ, a batch has sequences of similar length.
+            Batches of long sequences are read in parts, to limit memory, without changing the step.
+        max_epochs: maximum number of passes over the training data. None means about 1,600 batches, within 20 to 100
+            epochs. Training stops early if the validation loss does not improve for half of the epochs (at least 3).
+        validation_fraction: fraction of each class that is set aside for early stopping. 0 trains on all data for
+            ``max_epochs``.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
-        precision: "auto", or a precision of Lightning's Trainer.
-        random_state: seed; the same integer gives the same model.
+        precision: training precision: "auto", or a precision accepted by Lightning's Trainer.
+        random_state: random seed. The same integer gives the same model.
         verbose: 0 is silent, 1 shows progress bars.
 
     Attributes:
-        classes_: classes in sorted order.
+        classes_: class labels, sorted.
         network_: the trained :class:`~titans_dna.strands.SequenceNetwork`, on the CPU.
-        history_: losses by epoch (:class:`~titans_core.train.History`).
+        history_: losses per epoch (:class:`~titans_core.train.History`).
         class_weight_: weight of each class, in the order of ``classes_``.
-        seconds_: that ``fit`` took.
+        seconds_: duration of ``fit``, in seconds.
 
     Example:
         >>> from titans_dna import TitansDNAClassifier
@@ -157,24 +160,26 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         checkpoint_dir: str | Path | None = None,
         on_epoch: Callable[[int, float], None] | None = None,
     ) -> Self:
-        """Train on sequences.
+        """Train the classifier.
 
         Args:
-            X: a list, array or Series of strings; a FASTA file or a Genome, one example a record; or a pair of
-                intervals and the FASTA file they lie in: ``("peaks.bed", "genome.fa")``.
-            y: the class of each, strings or integers; of a FASTA or BED file in the order of its records or lines.
-            sample_weight: a weight for each sequence, times that of its class. What weighs 0 is as if left out.
-            groups: the group of each sequence, such as its gene or chromosome, or ``kmer_groups(X)``: the part that is
-                cut off to stop by is of whole groups, so that what is learned of one cannot decide when to stop.
-            validation: ``(X, y)`` to stop training early by, instead of a part cut from the training data; with some of
-                each class, else a warning names those it lacks.
-            checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
-                data and settings, training goes on from there; any other is refused. Without it an interrupted fit
-                keeps nothing.
-            on_epoch: told the number and the validation loss of each epoch; what it raises ends the training.
+            X: a list, array or Series of strings; a FASTA file or a Genome, where each record is one example; or a pair
+                of intervals and the FASTA file they refer to, such as ``("peaks.bed", "genome.fa")``.
+            y: class labels, strings or integers, in the order of the sequences, FASTA records or BED lines.
+            sample_weight: a weight for each sequence, multiplied by the weight of its class. Sequences of weight 0 are
+                left out.
+            groups: group of each sequence, such as its gene or chromosome, or ``kmer_groups(X)``. Whole groups are set
+                aside for early stopping, so that similar sequences are not in both training and validation data.
+            validation: ``(X, y)`` to use for early stopping instead of a part of the training data. A warning names
+                classes that are missing in it.
+            checkpoint_dir: folder in which to save a checkpoint after each epoch. If it holds a checkpoint of the same
+                fit (same data and settings), training resumes from it; a checkpoint of another fit raises an error. If
+                None, an interrupted fit keeps nothing.
+            on_epoch: function called after each epoch with its number and validation loss. An exception that it raises
+                ends the training.
 
         Raises:
-            TypeError, ValueError: bad arguments, sequences or labels; the message says which, and what to do.
+            TypeError, ValueError: an argument, a sequence or a label is invalid; the message says which one.
         """
         begin = time.perf_counter()
         self._check_params()
@@ -184,18 +189,18 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         together = None if groups is None else read_groups(groups, len(reads))
         classes, labels = np.unique(names, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError(f"y has one class only, {classes.tolist()[0]!r}; a classifier needs two or more classes.")
+            raise ValueError(f"y has only one class, {classes.tolist()[0]!r}; a classifier needs at least two classes.")
         by_class = class_weights(self.class_weight, classes, labels)
         weights = by_class[labels] * sample_weights(sample_weight, len(reads))
-        # what weighs nothing is left out: a part to stop by of such sequences would have a loss of 0 in each epoch
+        # a validation part of sequences with weight 0 would have a loss of 0 in every epoch
         weighty = np.flatnonzero(weights)
         if not len(weighty):
-            raise ValueError("class_weight and sample_weight together leave no sequence with a weight above 0.")
+            raise ValueError("class_weight and sample_weight give every sequence a weight of 0. Raise some of them.")
         seed = self._seed()
         if validation is None:
             rows, cut = self._cut(weighty, labels, together, seed)
             if groups is not None and len(cut):
-                _warn_of_missing(classes, labels[cut], by_class, "the groups that were cut off to stop by have")
+                _warn_of_missing(classes, labels[cut], by_class, "The groups set aside for validation contain")
             val = Examples(reads, labels, weights, cut)
         else:
             rows, val = weighty, _given(validation, classes, by_class)
@@ -223,31 +228,31 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each sequence ``[n]``; X as in ``fit``."""
+        """Predict the most probable class of each sequence, shape ``[n]``; X as in ``fit``."""
         scores = self._scores(X)
         return self.classes_[scores.argmax(1)]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """The probability of each class ``[n, classes]``, in the order of ``classes_``; X as in ``fit``."""
+        """Predict class probabilities, shape ``[n, classes]``, in the order of ``classes_``; X as in ``fit``."""
         return torch.from_numpy(self._scores(X)).softmax(1).numpy()
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """The logarithm of :meth:`predict_proba` ``[n, classes]``."""
+        """Predict the logarithms of class probabilities, shape ``[n, classes]``; X as in ``fit``."""
         return torch.from_numpy(self._scores(X)).log_softmax(1).numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy; X and y as in ``fit``."""
+        """Return the accuracy of ``predict(X)``; X and y as in ``fit``."""
         predicted = self.predict(X)
         return float(accuracy_score(read_labels(y, len(predicted), "y"), predicted, sample_weight=sample_weight))
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model to the folder ``path`` (JSON and safetensors).
+        """Save the fitted model to the folder ``path`` (JSON and safetensors).
 
-        A language model that was given as ``pretrained`` is not written: what was made of it is part of this model. A
-        loaded model predicts; to be fitted again, it needs its ``pretrained`` anew, or the folder that was named.
+        A language model object given as ``pretrained`` is not saved; its fine-tuned weights are part of this model. A
+        loaded classifier can predict. To fit it again, set ``pretrained`` again, unless it was given as a path.
 
         Raises:
-            NotFittedError: before ``fit``.
+            NotFittedError: the model is not fitted.
         """
         plain = copy.copy(self)
         if isinstance(self.pretrained, str | os.PathLike):
@@ -255,33 +260,33 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         elif self.pretrained is not None:
             plain.pretrained = NOT_STORED
         if isinstance(self.class_weight, Mapping):
-            # JSON would make strings of a dict's keys
+            # JSON would turn the keys of a dict into strings
             plain.class_weight = list(self.class_weight.items())  # type: ignore[assignment]
         super(TitansDNAClassifier, plain).save(path)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments, without those of ``pretrained``: they would be of a model that is fitted already."""
-        params: dict[str, Any] = super().get_params(deep=False)  # nothing else has any of its own
+        """Return the parameters, without those of ``pretrained``, which is already fitted."""
+        params: dict[str, Any] = super().get_params(deep=False)  # only ``pretrained`` has nested parameters
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Change arguments.
+        """Set parameters.
 
         Raises:
-            ValueError: an unknown one, or one of ``pretrained``.
+            ValueError: a parameter is unknown, or is a parameter of ``pretrained``.
         """
         nested = [name for name in params if name.startswith("pretrained__")]
         if nested:
             raise ValueError(
-                f"Invalid parameter {nested[0]!r} for estimator {type(self).__name__}: its language model is fitted, "
-                "and would not change by it. Fit one with that setting, and give it as pretrained; in a grid give the "
-                "folders of several."
+                f"Invalid parameter {nested[0]!r} for estimator {type(self).__name__}: pretrained is fitted already, "
+                "so changing its parameters has no effect. Fit a language model with this setting and pass it as "
+                "pretrained; to search over several, save them and pass their folders."
             )
         super().set_params(**params)
         return self
 
     def __sklearn_clone__(self) -> Self:
-        """A clone keeps its language model, fitted as it is; sklearn would make a fresh one of it."""
+        """Clone without cloning ``pretrained``: sklearn's clone would return an unfitted language model."""
         bare = copy.copy(self)
         bare.pretrained = None
         fresh: Self = super(TitansDNAClassifier, bare).__sklearn_clone__()
@@ -291,7 +296,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array, tags.input_tags.one_d_array = True, False, True
-        # what makes a sequence is the tokenizer's to say
+        # the tokenizer validates sequences
         tags.no_validation = True
         tags.non_deterministic = self.random_state is None
         return tags
@@ -299,13 +304,13 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
     def _cut(
         self, weighty: NDArray[np.int64], labels: NDArray[np.int64], groups: NDArray[np.int64] | None, seed: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows to train on, and rows to stop by."""
+        """Rows for training and rows for early stopping."""
         together = None if groups is None else groups[weighty]
         rows, cut, why = validation_cut(labels[weighty], together, self.validation_fraction, seed)
         if self.validation_fraction and not len(cut):
             warn_caller(
-                f"validation_fraction={self.validation_fraction} of {len(weighty)} sequences {why}: nothing stops the "
-                "training early. Give validation=, more sequences or a larger fraction."
+                f"validation_fraction={self.validation_fraction} of {len(weighty)} sequences {why}, so training cannot "
+                "stop early. Give validation=, more sequences or a larger fraction."
             )
         return weighty[rows], weighty[cut]
 
@@ -318,7 +323,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         """Logits ``[n, classes]`` of encoded sequences."""
         network, device = self._placed()
         scores = np.empty((len(reads), len(self.classes_)))
-        # alike in length, so that little is padding
+        # similar lengths together, to limit padding
         order = np.argsort(-reads.lengths, kind="stable")
         with torch.inference_mode():
             while len(order):
@@ -328,7 +333,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         return scores
 
     def _placed(self) -> tuple[SequenceNetwork, torch.device]:
-        """The network, on the device it predicts on; ``network_`` itself stays on the CPU."""
+        """The network on the device for prediction; ``network_`` itself stays on the CPU."""
         device = torch_device(self.device)
         return (self.network_ if device.type == "cpu" else copy.deepcopy(self.network_).to(device)), device
 
@@ -342,7 +347,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
 
     def _config(self) -> EncoderConfig:
         return EncoderConfig(
-            dim=int(self.dim),  # a grid holds numpy's
+            dim=int(self.dim),  # values from a parameter grid may be numpy integers
             num_layers=int(self.num_layers),
             kernel_size=int(self.kernel_size),
             pool=int(self.pool),
@@ -370,7 +375,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         )
 
     def _identity(self, data: str, encoder: nn.Module) -> dict[str, Any]:
-        """By which a fit knows a checkpoint as its own; ``data`` is a fingerprint."""
+        """What identifies a fit, to recognise its checkpoints; ``data`` is a fingerprint."""
         return {
             "data": data,
             "pretrained": None if isinstance(encoder, Encoder) else digest_of(encoder),
@@ -386,14 +391,17 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
     def _check_stopping(self, validation: Any, groups: Any, checkpoint_dir: str | Path | None) -> None:
         if validation is not None and not (isinstance(validation, tuple | list) and len(validation) == 2):
             raise TypeError(
-                f"validation must be a pair (X, y), got {validation!r:.40}; for a part of X set validation_fraction."
+                f"validation must be a pair (X, y), got {validation!r:.40}. To use part of X, set validation_fraction."
             )
         if validation is not None and groups is not None:
-            raise ValueError("groups say how a part is cut off to stop by, and validation is such a part: give one.")
+            raise ValueError(
+                "groups and validation cannot be combined: groups only apply when validation data is split from X. "
+                "Give one of them."
+            )
         if checkpoint_dir is not None and self.random_state is None and validation is None:
             raise ValueError(
-                "checkpoint_dir needs an integer random_state: by it is drawn which sequences are cut off to stop by, "
-                "and a run that goes on must leave out the same. Or give validation=."
+                "checkpoint_dir needs an integer random_state, so that a resumed run splits off the same validation "
+                "sequences. Set random_state, or give validation=."
             )
 
     def _check_params(self) -> None:
@@ -404,12 +412,12 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         at_least("kmers", self.kmers, 0)
         if self.kmers > LONGEST:
             raise ValueError(
-                f"kmers must be at most {LONGEST}, got {self.kmers}: there are 4 ** kmers of them to learn."
+                f"kmers must be at most {LONGEST}, got {self.kmers}: the number of weights grows as 4 ** kmers."
             )
         if self.dim % 16:
-            raise ValueError(f"dim must be a multiple of 16, the width of a head, got {self.dim}.")
+            raise ValueError(f"dim must be a multiple of 16, the width of a memory head, got {self.dim}.")
         if self.kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size must be odd, so that a filter has a middle, got {self.kernel_size}.")
+            raise ValueError(f"kernel_size must be odd, got {self.kernel_size}.")
         for name in ("dropout", "validation_fraction"):
             below_one(name, getattr(self, name))
         if self.learning_rate is not None:
@@ -443,7 +451,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         if learned["encoder"] is not None:
             encoder = Encoder(EncoderConfig(**learned["encoder"]))
         else:
-            # a model of before there was this choice has none
+            # models saved by older versions lack "positions"
             encoder = LanguageEncoder.of(learned["language"], learned.get("positions", False))
         network = NETWORKS[learned["strand"]](encoder, len(classes), learned["dropout"], learned["kmers"])
         network.load_state_dict(tensors)
@@ -452,7 +460,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
 
 
 def weighted_error(network: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, int]:
-    """Mean of weight times cross-entropy, and the number of sequences."""
+    """Mean of the weighted cross-entropy, and the number of sequences."""
     ids, labels, weights = batch
     assert isinstance(network, SequenceNetwork)
     if network.training and isinstance(network.encoder, LanguageEncoder):
@@ -462,18 +470,18 @@ def weighted_error(network: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> 
 
 
 def _given(validation: tuple[Any, Any], classes: NDArray[Any], by_class: NDArray[np.float64]) -> Examples:
-    """Examples to stop training by."""
+    """Validation examples from the ``validation`` argument of ``fit``."""
     reads: Reads = reads_of(validation[0])
     names = read_labels(validation[1], len(reads), "y of validation")
     unknown = sorted(set(names.tolist()) - set(classes.tolist()))
     if unknown:
-        raise ValueError(f"validation has classes that y has not: {unknown[:8]}; y has {classes.tolist()}.")
+        raise ValueError(f"validation has classes that are not in y: {unknown[:8]}. y has {classes.tolist()}.")
     labels = np.searchsorted(classes, names)
     if not by_class[labels].any():
         raise ValueError(
-            "validation has only classes whose class_weight is 0, so that its loss would be 0 in each epoch."
+            "validation has only classes whose class_weight is 0, so its loss would always be 0. Add other classes."
         )
-    _warn_of_missing(classes, labels, by_class, "validation has")
+    _warn_of_missing(classes, labels, by_class, "validation contains")
     return Examples(reads, labels, by_class[labels], np.arange(len(reads)))
 
 
@@ -483,6 +491,6 @@ def _warn_of_missing(
     missing = classes[(np.bincount(labels, minlength=len(classes)) == 0) & (by_class > 0)].tolist()
     if missing:
         warn_caller(
-            f"{what} no sequence of the classes {missing[:8]}{', ...' * (len(missing) > 8)}, which so have no "
-            "say in when training stops and which epoch stays. Add some of each."
+            f"{what} no sequence of the classes {missing[:8]}{', ...' * (len(missing) > 8)}, so these classes do not "
+            "affect early stopping or the choice of the best epoch. Add sequences of each class."
         )

@@ -1,4 +1,4 @@
-"""What a classifier reads: sequences from every source, and batches of them."""
+"""Input of the classifier: sequences from all kinds of sources, and batches of them."""
 
 import os
 from collections.abc import Iterable
@@ -22,18 +22,19 @@ __all__ = ["Examples", "Reads", "read_sequences", "reads_of"]
 def read_sequences(
     fasta: str | os.PathLike[str] | Genome, bed: str | os.PathLike[str] | Iterable[Interval] | None = None
 ) -> list[str]:
-    """Sequences as strings: every record of a FASTA file in its order, or the intervals of ``bed``, on their strand.
+    """Read sequences as strings: all records of a FASTA file, or the intervals of ``bed`` on their strands.
 
-    A list can be cut and shuffled, which ``cross_validate`` and ``GridSearchCV`` need and a path does not allow.
+    Unlike a path, the returned list can be split by ``cross_validate`` and ``GridSearchCV``.
 
     Raises:
-        FileNotFoundError, ValueError: no such file, no FASTA or BED, an interval off its chromosome's end.
+        FileNotFoundError: a file does not exist.
+        ValueError: a file is not a valid FASTA or BED file, or an interval ends beyond its chromosome.
     """
     return _named(fasta, bed)[0]
 
 
 def _named(fasta: Any, bed: Any = None) -> tuple[list[str], list[str]]:
-    """The sequences of :func:`read_sequences`, and what to call each in an error."""
+    """The sequences of :func:`read_sequences`, and their names for error messages."""
     genome = open_source(fasta)
     regions = read_regions(bed)
     if regions is None:
@@ -46,11 +47,11 @@ def _named(fasta: Any, bed: Any = None) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True)
 class Reads:
-    """Encoded sequences end to end.
+    """Encoded sequences, concatenated.
 
     Attributes:
-        ids: uint8 [bases in all], of :mod:`titans_dna.tokenizer`.
-        ends: int64 [n], where each sequence ends in ``ids``, exclusive.
+        ids: ids of :mod:`titans_dna.tokenizer`, uint8 [total number of bases].
+        ends: end of each sequence in ``ids``, exclusive, int64 [n].
     """
 
     ids: NDArray[np.uint8]
@@ -64,50 +65,51 @@ class Reads:
         return np.diff(self.ends, prepend=0)
 
     def batch(self, rows: NDArray[np.int64]) -> Tensor:
-        """Ids ``[B, T]`` of these sequences, padded on the right to the longest of them."""
+        """Ids ``[B, T]`` of the given sequences, padded on the right to the longest of them."""
         pieces = [torch.from_numpy(self.ids[(self.ends[i - 1] if i else 0) : self.ends[i]]) for i in rows]
         return torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True, padding_value=PAD).long()
 
 
 def reads_of(X: Any) -> Reads:
-    """Sequences in any form that the classifier takes.
+    """Encode sequences given in any form that the classifier accepts.
 
     Args:
-        X: a list, array (``[n]`` or ``[n, 1]``) or Series of strings; a frame of one column; a FASTA file or a Genome;
-            or a pair of intervals (BED file, list of Interval) and the FASTA file that they lie in.
+        X: a list, array (``[n]`` or ``[n, 1]``) or Series of strings; a frame with one column; a FASTA file or a
+            Genome; or a pair of intervals (BED file or list of Interval) and their FASTA file.
 
     Raises:
-        TypeError, ValueError: something else, no sequence, an empty one or an unknown letter; the message names it.
+        TypeError, ValueError: X is something else or empty, a sequence is empty, or a letter is unknown; the message
+            says where.
     """
     refuse_unordered(X)
     if isinstance(X, str | bytes) and not is_source(X):
         raise TypeError(
-            f"X is one string ({X!r:.40}); give a list of sequences, or the path of a FASTA file (suffix and all)."
+            f"X is a string ({X!r:.40}); give a list of sequences, or the path of a FASTA file with its suffix."
         )
     names = None
     if is_source(X):
         X, names = _named(X)
     elif isinstance(X, tuple) and len(X) == 2 and is_source(X[1]):
         X, names = _named(X[1], X[0])
-    elif hasattr(X, "ndim") or hasattr(X, "__array__"):  # frames of polars have the second only
+    elif hasattr(X, "ndim") or hasattr(X, "__array__"):  # polars frames only have the latter
         values = np.asarray(X)
         if values.ndim == 0 or values.ndim > 2 or (values.ndim == 2 and values.shape[1] != 1):
             raise ValueError(
-                f"X must be sequences [n], or [n, 1], got shape {values.shape}. Reshape your data to one column: of a "
-                "frame the column of sequences, df['sequence']; a table of letters joined, [''.join(row) for row in X]."
+                f"X must have shape [n] or [n, 1], got shape {values.shape}. Reshape your data: select the column of "
+                "sequences, df['sequence'], or join single letters, [''.join(row) for row in X]."
             )
         X = values.reshape(-1).tolist()
     elif not isinstance(X, Iterable):
         raise TypeError(f"X must be a list of sequences or the path of a FASTA file, got {type(X).__name__}.")
     sequences = list(X)
     if any(isinstance(sequence, Interval) for sequence in sequences):
-        raise TypeError("X holds intervals: give them with the FASTA file they lie in, (intervals, 'genome.fa').")
+        raise TypeError("X contains intervals: give them together with their FASTA file, (intervals, 'genome.fa').")
     ids, lengths = encode_all(sequences, names=names)
     return Reads(ids, np.cumsum(lengths))
 
 
 class Examples(Dataset):
-    """Batches of ``(ids [B, T], label [B], weight [B])`` by rows of the whole."""
+    """Data set that returns batches ``(ids [B, T], label [B], weight [B])`` for lists of rows."""
 
     def __init__(
         self, reads: Reads, labels: NDArray[np.int64], weights: NDArray[np.float64], rows: NDArray[np.int64]
@@ -120,7 +122,7 @@ class Examples(Dataset):
 
     @property
     def lengths(self) -> Tensor:
-        """Bases of each, int64 ``[n]``."""
+        """Length of each sequence in bases, int64 ``[n]``."""
         return torch.from_numpy(self.reads.lengths[self.rows])
 
     def __getitem__(self, places: list[int]) -> tuple[Tensor, Tensor, Tensor]:

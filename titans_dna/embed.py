@@ -1,4 +1,4 @@
-"""A vector for each sequence: moments, over its bases, of the hidden states behind them."""
+"""Embeddings of sequences: moments of the hidden states over their bases."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,28 +20,28 @@ LAYERS = ("last", "all")
 def embed(
     network: TitansLM, genome: Genome, intervals: Sequence[Interval], batch_size: int, layers: str
 ) -> NDArray[np.float32]:
-    """Of each interval the mean over its bases of what the output layer reads behind them, float32 [N, dim].
+    """Mean over its bases of the input of the output layer, for each interval, float32 [N, dim].
 
-    With ``layers="all"`` of what every block puts out too, and behind the means the standard deviations: float32
-    [N, 2 * (num_layers + 1) * dim]. Neither padding nor the N before the sequence counts. Sums are in float64.
+    With ``layers="all"``, means of the outputs of all blocks as well, followed by the standard deviations: float32
+    [N, 2 * (num_layers + 1) * dim]. Padding and the N before the sequence are excluded. Sums are in float64.
     """
     blocks = list(network.blocks) if layers == "all" else []
     width = (len(blocks) + 1) * network.config.dim
     sums, squares = np.zeros((2, len(intervals), width))
-    heard: dict[nn.Module, Tensor] = {}  # what each block last put out, in their order
+    heard: dict[nn.Module, Tensor] = {}  # latest output of each block, in order
 
     def hear(block: nn.Module, given: Any, out: Any) -> None:
         heard[block] = out[0]
 
     with hooked(blocks, hear):
         for piece in stream(network, genome, intervals, batch_size=batch_size):
-            # the token at column j is the base first + j - 1; it is real where first + j <= length
+            # column j has base first + j - 1, which exists if 1 <= first + j <= length
             lengths = np.array([len(intervals[i]) for i in piece.rows])
             position = piece.first + np.arange(piece.tokens.shape[1])
             real = (position >= 1) & (position <= lengths[:, None])
             for layer, output in enumerate([*heard.values(), piece.hidden]):
                 part = slice(layer * network.config.dim, (layer + 1) * network.config.dim)
-                hidden = output.double().cpu().numpy()  # one layer at a time: of all, it would be large
+                hidden = output.double().cpu().numpy()  # one layer at a time, to limit memory
                 sums[piece.rows, part] += np.einsum("bp,bpd->bd", real, hidden)
                 if blocks:
                     squares[piece.rows, part] += np.einsum("bp,bpd,bpd->bd", real, hidden, hidden)

@@ -1,15 +1,15 @@
-"""A sequence read by the neural memory: convolutions find short motifs, the memory how they go together.
+"""Encoder of sequences: convolutions detect short motifs, and the neural memory combines them.
 
     bases [B, T]  ->  stem: convolutions, then the maximum of every ``pool`` positions  ->  blocks of the memory (LMM)
 
-With ``positions`` each base also says, behind the first convolution, how far from either end it is, in waves of many
-lengths (sines and cosines).
+With ``positions``, the distances of each base from both ends, encoded as sines and cosines of several periods, are
+added after the first convolution.
 
-Sequences are padded on the right. Positions beyond the end are zero after each convolution, as positions beyond T are,
-and the memory is causal: a sequence has the same features in a batch as alone.
+Sequences are padded on the right. Positions after the end are zero after each convolution, as outside of the tensor,
+and the memory is causal. A sequence therefore has the same features alone and in a batch.
 
-A sequence may also be given as shares of the four bases, ``[B, T, 4]`` without padding: :func:`one_hot` of it, or what
-lies between two sequences. What a position lacks to 1 is N.
+A sequence can also be given as proportions of the four bases, ``[B, T, 4]`` without padding: its :func:`one_hot`
+encoding, or a point between two sequences. If proportions at a position add up to less than 1, the rest is N.
 """
 
 import math
@@ -34,25 +34,25 @@ BASES = 4
 # width of the second convolution
 _SECOND = 5
 _HEAD = 16
-# that the stem reads at a time
+# maximum number of bases that the stem reads at a time on a CPU
 _BASES = 1 << 14
-# of the waves that say where a place is, in bases
+# periods of the position encoding, in bases
 _PERIODS = tuple(8.0 * 2**i for i in range(8))
 
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """What an :class:`Encoder` is built from.
+    """Configuration of an :class:`Encoder`.
 
     Attributes:
-        dim: width, a multiple of 16, the width of a head.
-        num_layers: blocks of the memory.
-        chunk_size: positions behind the stem that share one gradient point of the memory.
-        kernel_size: bases that a filter of the first convolution sees; odd.
-        pool: positions of the stem that become one position of the memory.
-        dropout: behind each convolution.
-        memory_depth: layers of the memory; 1 is linear.
-        positions: whether the network is told how far from either end of the sequence a base is.
+        dim: width, a multiple of 16 (the width of a head).
+        num_layers: number of memory blocks.
+        chunk_size: number of positions after the stem whose gradients are computed at the same memory state.
+        kernel_size: width of the first convolution in bases; odd.
+        pool: number of stem positions pooled into one position of the memory.
+        dropout: dropout rate after each convolution.
+        memory_depth: number of layers of the memory; 1 is a linear memory.
+        positions: whether the network sees the distance of each base from both ends of the sequence.
     """
 
     dim: int = 64
@@ -65,7 +65,7 @@ class EncoderConfig:
     positions: bool = False
 
     def memory(self) -> TitansConfig:
-        """Of the blocks."""
+        """Configuration of the memory blocks."""
         return TitansConfig(
             architecture="lmm",
             dim=self.dim,
@@ -79,7 +79,7 @@ class EncoderConfig:
 
 
 class Encoder(nn.Module):
-    """Ids ``[B, T]`` -> features ``[B, S, dim]``, one for every ``pool`` bases, and where they are real ``[B, S]``."""
+    """Ids ``[B, T]`` -> features ``[B, S, dim]``, one per ``pool`` bases, and their mask ``[B, S]``."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -90,13 +90,13 @@ class Encoder(nn.Module):
         self.norm = norm(memory)
         with torch.no_grad():
             for module in self.modules():
-                if isinstance(module, NeuralMemory):  # a memory starts with little to say of its own
+                if isinstance(module, NeuralMemory):  # the memory starts with a small contribution
                     module.weights[-1].mul_(0.1)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """ids ``[B, T]``, integers of :mod:`titans_dna.tokenizer`; or shares of the bases ``[B, T, 4]``."""
-        # before the pooling tensors are large. A CPU reads a few sequences at a time, whose tensors fit its caches and
-        # whose memory is used again: that takes three quarters of the time of all at once
+        """Encode ids ``[B, T]`` of :mod:`titans_dna.tokenizer`, or proportions of the bases ``[B, T, 4]``."""
+        # tensors are large before pooling; on a CPU, reading a few sequences at a time keeps them in the caches and
+        # takes three quarters of the time
         few = max(1, _BASES // max(1, ids.shape[1])) if eager_on_cpu(ids) else len(ids)
         parts = [self.stem(one_hot(part, self.norm.weight.dtype), within(part)) for part in ids.split(few)]
         x, mask = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -106,14 +106,14 @@ class Encoder(nn.Module):
 
 
 class Places(nn.Module):
-    """Where each base is: its distances from the first and from the last one, in waves, each mapped to ``dim``."""
+    """Position encoding: distances from the first and the last base, as waves, each mapped to ``dim``."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.linear = nn.Linear(2 * len(_PERIODS), 2 * dim, bias=False)
 
     def forward(self, mask: Tensor) -> Tensor:
-        """mask ``[B, T]`` of sequences padded on the right -> ``[B, T, dim]``."""
+        """Encode the positions of a mask ``[B, T]``, padded on the right, as ``[B, T, dim]``."""
         bases = torch.arange(mask.shape[1], device=mask.device)
         angles = bases[:, None] * (2 * math.pi / torch.tensor(_PERIODS, device=mask.device))
         waves = torch.cat((angles.sin(), angles.cos()), dim=-1).to(self.linear.weight.dtype)
@@ -123,7 +123,7 @@ class Places(nn.Module):
 
 
 class Stem(nn.Module):
-    """Two convolutions, the second residual, and a maximum over every ``pool`` positions."""
+    """Two convolutions, the second with a residual connection, and max pooling over ``pool`` positions."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class Stem(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """x ``[B, T, 4]``, mask ``[B, T]`` -> features ``[B, S, dim]`` and their mask ``[B, S]``."""
+        """Map x ``[B, T, 4]`` and its mask ``[B, T]`` to features ``[B, S, dim]`` and their mask ``[B, S]``."""
         inside = mask[..., None]
         x = self._found(0, x)
         if self.places is not None:
@@ -146,7 +146,7 @@ class Stem(nn.Module):
         beyond = -x.shape[1] % self.pool
         mask = F.pad(mask, (0, beyond)).unflatten(1, (-1, self.pool))
         x = F.pad(x, (0, 0, 0, beyond)).unflatten(1, (-1, self.pool))
-        # of equal ones, as runs of one base have them, each gets its share of a gradient
+        # amax shares the gradient among equal maxima, which are common in runs of one base
         x = x.where(mask[..., None], float("-inf")).amax(2)
         mask = mask.any(2)
         return x.where(mask[..., None], 0), mask
@@ -156,8 +156,10 @@ class Stem(nn.Module):
 
 
 class Conv(nn.Conv1d):
-    """A convolution of ``[B, a, T]`` to ``[B, b, T]``, as wide as it was, the transposes of tensors ``[B, T, .]``: on a
-    CPU torch has such a form for pictures only, and would transpose there and back."""
+    """Convolution from ``[B, a, T]`` to ``[B, b, T]`` for inputs that are transposes of tensors ``[B, T, a]``.
+
+    On a CPU, torch supports this memory layout only in 2 dimensions, and would copy the tensors in 1 dimension.
+    """
 
     def __init__(self, a: int, b: int, kernel_size: int) -> None:
         super().__init__(a, b, kernel_size, padding=kernel_size // 2)
@@ -168,9 +170,9 @@ class Conv(nn.Conv1d):
 
 
 def one_hot(ids: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Ids ``[B, T]`` -> ``[B, T, 4]``: A, C, G, T; an N is none of them, nor is what lies beyond the end.
+    """One-hot encode ids ``[B, T]`` as ``[B, T, 4]`` (A, C, G, T); N and padding are all zeros.
 
-    Shares ``[B, T, 4]`` stay what they are.
+    Proportions ``[B, T, 4]`` are returned unchanged, except for their type.
     """
     if ids.ndim == 3:
         return ids.to(dtype)
@@ -178,5 +180,5 @@ def one_hot(ids: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def within(ids: Tensor) -> Tensor:
-    """Which positions of ids ``[B, T]``, or of shares ``[B, T, 4]``, are in the sequence, not beyond its end."""
+    """Mask of the positions of ids ``[B, T]``, or of proportions ``[B, T, 4]``, that are not padding."""
     return ids != PAD if ids.ndim == 2 else torch.ones(ids.shape[:2], dtype=torch.bool, device=ids.device)

@@ -1,12 +1,12 @@
-"""A FASTA file made ready for random access: unpacked where it must be, indexed, and opened through pyfaidx.
+"""Preparing FASTA files for random access: decompression, indexing, and opening with pyfaidx.
 
     plain FASTA     read in place
-    bgzip           read in place where Biopython is installed, else as gzip
-    gzip            has no random access: unpacked once, into the cache folder, with a warning that says where
+    bgzip           read in place if Biopython is installed, otherwise treated as gzip
+    gzip            has no random access: decompressed once into the cache folder, with a warning that names the copy
 
-The index lies beside a file that is read in place (``<file>.fai``, as samtools writes it), or in the cache folder where
-that place cannot be written to. An index older than its file is rebuilt, with a warning. Names in the cache folder
-hold the size and time of the source, so that a changed source is never answered from an old copy.
+The index of a file read in place is beside it (``<file>.fai``, as written by samtools), or in the cache folder if that
+location is not writable. An index older than its file is rebuilt, with a warning. File names in the cache contain the
+size and modification time of the source, so that a copy of a changed source is never used.
 """
 
 import hashlib
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 __all__ = ["FastaFiles", "prepare"]
 
-# bytes; a record's title is shorter, and mostly shorter than the first
+# bytes to read for the title of a record: enough for most, and the maximum
 _TITLE, _HEAD = 256, 1 << 16
 _BLOCK = 1 << 22
-# of files of intervals, which are given where a FASTA file belongs
+# suffixes of interval files, which may be given by mistake
 _INTERVALS = (".bed", ".narrowpeak", ".broadpeak", ".gtf", ".gff", ".gff3")
-_LONGER = "a sequence's last line is longer than the lines before it."
+_LONGER = "the last line of a sequence is longer than the lines before it."
 
 
 @dataclass(frozen=True)
 class FastaFiles:
-    """Paths by which a FASTA is opened: the file to read, its index and, for bgzip, the index of its blocks."""
+    """Paths of the FASTA file to read, its index and, for bgzip, the index of its blocks."""
 
     file: Path
     index: Path
     blocks: Path | None
 
     def open(self) -> "pyfaidx.Faidx":
-        # not a Fasta, which makes an object of each record
+        # pyfaidx.Fasta would create an object for each record
         from pyfaidx import Faidx
 
         return Faidx(
@@ -60,23 +60,23 @@ class FastaFiles:
 
 
 def prepare(path: Path, cache_dir: Path) -> FastaFiles:
-    """Unpack and index ``path`` where that is not yet done.
+    """Decompress and index ``path`` if needed.
 
     Raises:
         ImportError: pyfaidx is not installed.
-        FileNotFoundError: no such file.
-        ValueError: the file is empty, no FASTA, or one of intervals; it has lines of uneven length, that end in
-            blanks, or too many blank ones, or two sequences of one name.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is empty, is not FASTA or contains intervals; it has lines of unequal length, trailing
+            blanks or too many blank lines; or two sequences have the same name.
     """
     if find_spec("pyfaidx") is None:
         raise ImportError("reading FASTA needs pyfaidx: pip install 'titans-suite[dna]'")
     if path.name.lower().removesuffix(".gz").endswith(_INTERVALS):
         raise ValueError(
-            f"{path} holds intervals: name the FASTA file they lie in as well; "
-            "embed(intervals, genome=fasta), classifier.fit((intervals, fasta), y), model.fit(fasta, bed=intervals)."
+            f"{path} contains intervals: give their FASTA file as well, for example embed(intervals, genome=fasta), "
+            "classifier.fit((intervals, fasta), y) or model.fit(fasta, bed=intervals)."
         )
     if not path.is_file():
-        raise FileNotFoundError(f"no FASTA file {path}")
+        raise FileNotFoundError(f"FASTA file {path} does not exist.")
     _check_start(path)
     packed = is_gzip(path)
     in_place = not packed or (_is_bgzip(path) and find_spec("Bio") is not None)
@@ -84,7 +84,7 @@ def prepare(path: Path, cache_dir: Path) -> FastaFiles:
         file = _unpacked(path, cache_dir)
         return _indexed(path, FastaFiles(file, _beside(file, ".fai"), None))
     if not packed and path.suffix in (".gz", ".bgz"):
-        raise ValueError(f"{path} is named as gzip but is not; rename it without {path.suffix}.")
+        raise ValueError(f"{path} is named like gzip but is not compressed; rename it without {path.suffix}.")
     files = FastaFiles(path, _beside(path, ".fai"), _beside(path, ".gzi") if packed else None)
     if not os.access(path.parent, os.W_OK) and not _fresh(files):
         cache_dir.mkdir(parents=True, exist_ok=True)
@@ -94,21 +94,21 @@ def prepare(path: Path, cache_dir: Path) -> FastaFiles:
 
 
 def _check_start(path: Path) -> None:
-    """The first line that is not blank begins a sequence: a mistaken path is told before anything is written."""
+    """Check the first line that is not blank, so that a wrong path is reported before anything is written."""
     try:
         with open_binary(path) as stream:
             lines = iter(lambda: stream.readline(1 << 16), b"")
             first = next((line for line in lines if line.strip() and not line.startswith(b";")), None)
     except DAMAGED as error:
-        raise ValueError(f"{path} is cut short or damaged ({error}); fetch it again.") from error
+        raise ValueError(f"{path} is truncated or damaged ({error}); download it again.") from error
     if first is None:
-        raise ValueError(f"{path} is empty; expected FASTA: lines that begin with '>' and lines of bases.")
+        raise ValueError(f"{path} is empty; expected FASTA: lines that begin with '>', followed by lines of bases.")
     if not first.startswith(b">"):
-        raise ValueError(f"{path} is no FASTA: its first line is {first[:40]!r}; expected one that begins with '>'.")
+        raise ValueError(f"{path} is not FASTA: its first line is {first[:40]!r}, but must begin with '>'.")
 
 
 def _is_bgzip(path: Path) -> bool:
-    """gzip with the extra field BC, in which bgzip keeps the size of each block; pyfaidx goes by the suffix too."""
+    """Whether a gzip file has the extra field BC, in which bgzip stores block sizes, and a suffix pyfaidx accepts."""
     with path.open("rb") as stream:
         head = stream.read(18)
     return path.suffix in (".gz", ".bgz") and len(head) == 18 and bool(head[3] & 4) and head[12:14] == b"BC"
@@ -126,15 +126,15 @@ def _unpacked(path: Path, cache_dir: Path) -> Path:
         return target
     cache_dir.mkdir(parents=True, exist_ok=True)
     warn_caller(
-        f"{path} is gzip, which has no random access: it is unpacked once, to {target}. "
-        "A plain or bgzip file is read in place."
+        f"{path} is gzip, which has no random access: it is decompressed once, to {target}. "
+        "Plain and bgzip files are read in place."
     )
     try:
         with written_whole(target) as part, part.open("wb") as sink, open_binary(path) as source:
             shutil.copyfileobj(source, sink, _BLOCK)
     except DAMAGED as error:
-        raise ValueError(f"{path} is cut short or damaged ({error}); fetch it again.") from error
-    # copies of what the source was before
+        raise ValueError(f"{path} is truncated or damaged ({error}); download it again.") from error
+    # remove copies of earlier versions of the source
     place = target.name.rsplit("-", 2)[0]
     for old in cache_dir.glob(f"{place}-*"):
         if not old.name.startswith(target.stem):
@@ -154,14 +154,14 @@ def _fresh(files: FastaFiles) -> bool:
 
 
 def _misfit(files: FastaFiles) -> str:
-    """Empty where an index is of this very file: times do not tell where an older file was moved in its place.
+    """Check that an index belongs to this file; times do not show that an older file was moved in its place.
 
-    The title of each record must stand where it says, and the last record must end the file. The last line of each
-    must begin where the others' lengths put it: it may be shorter than they, not longer. Of each the first line must
-    end in a base: blanks and tabs behind it would be counted as such.
+    Each record's title must be where the index says, and the last record must end the file. The last line of each
+    record must begin where the length of the other lines puts it, and may be shorter, but not longer. The first line
+    must end in a base, because trailing blanks and tabs would be counted as bases.
 
     Returns:
-        What is wrong with the file if the index was made of it just now.
+        An empty string, or what is wrong with the file if the index was just made from it.
     """
     try:
         records = [line.split("\t") for line in files.index.read_text().splitlines()]
@@ -175,7 +175,7 @@ def _misfit(files: FastaFiles) -> str:
                 lines, rest = divmod(length - 1, bases) if length else (0, -1)
                 if lines and read(offset + lines * width - 1, 1) != b"\n":
                     return _LONGER
-                # the last that counts as a base, and the next one: samtools counts blanks to the line's end
+                # the last character counted as a base, and the next: samtools counts blanks up to the line end
                 if length and set(read(offset + bases - 1, 2)) & set(b" \t"):
                     return f"lines of {name!r} end in blanks or tabs, which would be counted as bases; remove them."
             return _LONGER if read(offset + lines * width + rest + 1, _HEAD).strip() else ""
@@ -184,7 +184,7 @@ def _misfit(files: FastaFiles) -> str:
 
 
 def _title(read: Callable[[int, int], bytes], offset: int) -> bytes:
-    """The line before a place, without its end; empty where it does not end there, or is too long."""
+    """The line that ends at this offset, without its line break; empty if there is none or it is too long."""
     for size in (_TITLE, _HEAD):
         begin = max(0, offset - size)
         before = read(begin, offset - begin)
@@ -197,21 +197,21 @@ def _title(read: Callable[[int, int], bytes], offset: int) -> bytes:
 
 
 def _names(title: bytes, name: str) -> bool:
-    """Whether a title is that of this record."""
+    """Whether this is the title line of the named record."""
     text = title[1:].decode(errors="replace").lstrip()
     return title[:1] == b">" and text.startswith(name) and not text[len(name) : len(name) + 1].strip()
 
 
 @contextmanager
 def _reading(files: FastaFiles) -> Iterator[Callable[[int, int], bytes]]:
-    """A function of a place in the FASTA, in bytes, and a number of bytes that reads these."""
+    """A function ``read(offset, size)`` that returns bytes of the uncompressed FASTA."""
     if files.blocks is None:
         with files.file.open("rb") as file:
             yield lambda place, size: file.read(size) if file.seek(place) == place else b""
         return
     from Bio.bgzf import BgzfReader, make_virtual_offset
 
-    # where each block begins, packed and unpacked; the first one is not in the index
+    # offsets of each block, compressed and uncompressed; the index omits the first block
     blocks = np.fromfile(files.blocks, dtype="<u8")[1:].reshape(-1, 2).astype(np.int64)
     packed, unpacked = np.concatenate(([[0, 0]], blocks)).T
     with BgzfReader(str(files.file), "rb") as reader:
@@ -229,7 +229,7 @@ def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
     if _fresh(files):
         return files
     if files.index.exists():
-        warn_caller(f"the index {files.index} is older than {files.file}, or of another: it is rebuilt.")
+        warn_caller(f"the index {files.index} is older than {files.file} or belongs to another file: it is rebuilt.")
     from pyfaidx import Faidx, FastaIndexingError
 
     try:
@@ -245,15 +245,15 @@ def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
         if not isinstance(error, FastaIndexingError):
             if "during fasta indexing" not in why:
                 raise
-            # pyfaidx did not think of two blank lines, and asks to be told
+            # replace pyfaidx's message, which asks users to report a bug, although blank lines are the cause
             name = why.partition("at entry ")[2].partition("Please report")[0]
-            why = f"{name!r} has blank lines in it or behind it, or a line shorter than the others before its last."
+            why = f"{name!r} contains or is followed by blank lines, or has a short line before its last."
         raise ValueError(
-            f"{path} cannot be indexed: {why} A sequence needs a name behind '>', lines of one length (the last may "
-            "be shorter), no blank line among them and one at most behind; `seqkit seq -w 60` writes such a file."
+            f"{path} cannot be indexed: {why} A sequence needs a name after '>', lines of one length (the last may be "
+            "shorter), no blank lines inside and at most one after it; `seqkit seq -w 60` reformats such a file."
         ) from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no FASTA text ({error}).") from error
+        raise ValueError(f"{path} is not a FASTA text file ({error}). Give a FASTA file, plain or gzip.") from error
     except ValueError as error:
         if "Duplicate key" not in str(error):
             raise

@@ -1,11 +1,11 @@
 """A pretrained language model as the encoder of a classifier.
 
-full      all of it learns
-frozen    none of it learns
-gradual   block after block begins to learn, the last one first; all of it does in the second half of training
+full      all weights are trained
+frozen    no weights are trained
+gradual   blocks are unfrozen one by one, starting with the last; all are trained in the second half of training
 
-One that learns may also be told how far from either end of the sequence a base is, beside which base it is. At first
-that says nothing: training begins with what was pretrained.
+A trained model can also receive the distance of each base from both ends of the sequence, added to the embedding. These
+inputs start at zero, so training starts from the pretrained function.
 """
 
 import copy
@@ -25,26 +25,26 @@ from titans_dna.tokenizer import VOCAB_SIZE, N
 __all__ = ["FINETUNE", "NOT_STORED", "LanguageEncoder", "network_of"]
 
 FINETUNE = ("full", "frozen", "gradual")
-# stands for a language model in the arguments of a classifier that was saved without it
+# replaces ``pretrained`` in the saved parameters of a classifier
 NOT_STORED = "not stored"
 
 
 def digest_of(network: nn.Module) -> str:
-    """A fingerprint of the weights of a language model."""
+    """Fingerprint of the weights of a network."""
     return digest(*(parameter.detach().float().cpu().numpy() for parameter in network.parameters()))
 
 
 def network_of(pretrained: Any) -> TitansLM:
-    """The network of a fitted ``DNALanguageModel``, or of the folder that its ``save`` wrote.
+    """Return the network of a fitted ``DNALanguageModel``, given as an object or as the folder of a saved one.
 
     Raises:
-        TypeError: something else.
-        ValueError: not fitted, or a model over other tokens.
+        TypeError: ``pretrained`` is something else.
+        ValueError: the model is not fitted, or has another vocabulary.
     """
     if pretrained == NOT_STORED:
         raise ValueError(
-            "this classifier was made from a language model that was not saved with it. To fit it again, give it one: "
-            "set_params(pretrained=...)."
+            "this classifier was fine-tuned from a language model that was not saved with it. To fit it again, set "
+            "one: set_params(pretrained=...)."
         )
     if isinstance(pretrained, str | os.PathLike):
         from titans_dna.language import DNALanguageModel
@@ -53,31 +53,33 @@ def network_of(pretrained: Any) -> TitansLM:
     network = getattr(pretrained, "model_", None)
     if hasattr(pretrained, "get_params") and not any(name.endswith("_") for name in vars(pretrained)):
         raise ValueError(
-            f"pretrained is a {type(pretrained).__name__} that is not fitted: fit it, or give the folder of one. "
-            "(GridSearchCV unfits the values of its grid: there, too, give the folder that save() wrote.)"
+            f"pretrained is a {type(pretrained).__name__} that is not fitted: fit it, or give the folder of a saved "
+            "model. In GridSearchCV, which clones models and so loses their weights, give the folder written by save()."
         )
     if not isinstance(network, TitansLM):
         raise TypeError(
-            f"pretrained must be a fitted DNALanguageModel or the folder of one, got {type(pretrained).__name__}."
+            "pretrained must be a fitted DNALanguageModel or the folder of a saved one, got "
+            f"{type(pretrained).__name__}."
         )
     if network.config.vocab_size < VOCAB_SIZE:
         raise ValueError(
-            f"pretrained knows {network.config.vocab_size} tokens; {VOCAB_SIZE} are those of titans_dna.tokenizer."
+            f"pretrained has a vocabulary of {network.config.vocab_size} tokens, but titans_dna.tokenizer needs "
+            f"{VOCAB_SIZE}. Give a DNALanguageModel."
         )
     return network
 
 
 class LanguageEncoder(nn.Module):
-    """Ids ``[B, T]`` -> the language model's hidden state behind each base ``[B, T, dim]``, and where they are real.
+    """Language model as encoder: ids ``[B, T]`` -> hidden states after each base ``[B, T, dim]``, and their mask.
 
-    As in pretraining, an N stands before the sequence. Shares of the bases ``[B, T, 4]`` may take the place of ids
-    (:mod:`titans_dna.encoder`).
+    As in pretraining, an N is placed before the sequence. Instead of ids, proportions of the four bases ``[B, T, 4]``
+    are accepted (:mod:`titans_dna.encoder`).
 
     Args:
-        model: is copied.
+        model: the language model; it is copied.
         finetune: one of ``FINETUNE``.
-        steps: batches of the whole training, by which "gradual" goes.
-        positions: whether it is told where a base is. It has to learn that: one that is frozen is not told.
+        steps: total number of training batches, used by "gradual".
+        positions: whether positions are an input. Ignored with "frozen", because their weights must be trained.
     """
 
     step: Tensor
@@ -90,18 +92,18 @@ class LanguageEncoder(nn.Module):
         self.places = Places(self.dim) if positions and finetune != "frozen" else None
         if self.places is not None:
             nn.init.zeros_(self.places.linear.weight)
-        # part of a checkpoint: a resumed training goes on thawing where it was
+        # a buffer, so that a resumed training continues unfreezing where it stopped
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
         self.thaw()
 
     @classmethod
     def of(cls, config: dict[str, Any], positions: bool) -> "LanguageEncoder":
-        """An untrained one, to take saved weights."""
+        """Create an untrained encoder into which saved weights are loaded."""
         return cls(TitansLM(TitansConfig.saved(config)), "full", 1, positions)
 
     @property
     def about(self) -> dict[str, Any]:
-        """What :meth:`of` needs of the language model."""
+        """Configuration of the language model, for :meth:`of`."""
         return asdict(self.model.config)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,19 +116,19 @@ class LanguageEncoder(nn.Module):
         return hidden[:, 1:], mask
 
     def _embedded(self, ids: Tensor) -> Tensor:
-        """Of an N and the sequence ``[B, 1 + T, dim]``; of shares, the mixture of the bases' and N's."""
+        """Embeddings of an N and the sequence ``[B, 1 + T, dim]``; proportions give the mean of the bases and N."""
         if ids.ndim == 2:
             return self.model.embedding(F.pad(ids, (1, 0), value=N))
         shares, table = F.pad(ids, (0, 0, 1, 0)), self.model.embedding.weight
         return shares @ table[:N] + (1 - shares.sum(-1, keepdim=True)) * table[N]
 
     def begin_batch(self) -> None:
-        """Before a batch of the training, however many parts it is read in."""
+        """Call once before each training batch, even if it is read in parts."""
         self.thaw()
         self.step += 1
 
     def thaw(self) -> None:
-        """Let those parts learn whose time has come."""
+        """Unfreeze the parts that should be trained at this step."""
         parts = self.parts()
         learning = {"full": len(parts), "frozen": 0}.get(self.finetune)
         if learning is None:
@@ -136,6 +138,6 @@ class LanguageEncoder(nn.Module):
                 parameter.requires_grad_(i < learning)
 
     def parts(self) -> list[nn.Module]:
-        """From the output to the input."""
+        """Parts of the network, from output to input."""
         inputs = [self.model.embedding] if self.places is None else [nn.ModuleList((self.model.embedding, self.places))]
         return [self.model.norm, *reversed(self.model.blocks), *inputs]

@@ -1,4 +1,4 @@
-"""DNA written by a language model, base after base."""
+"""Generation of DNA with a language model."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["written"]
 
 
 class _Bases(Generation):
-    """A network of which A, C, G and T alone are asked: of N and padding it has learned nothing."""
+    """A network restricted to the outputs A, C, G and T; N and padding are not trained as outputs."""
 
     def __init__(self, network: TitansLM) -> None:
         self.network = network
@@ -32,7 +32,7 @@ class _Bases(Generation):
 def written(
     network: TitansLM, prompt: NDArray[np.uint8], n_bases: int, n_sequences: int, temperature: float, seed: int
 ) -> list[str]:
-    """Sequences of ``n_bases`` that follow a prompt's ids ``[L]``, which is read once, behind one N."""
+    """Generate sequences of ``n_bases`` after a prompt with ids ``[L]``, which is read once, after one N."""
     device, bases = network.embedding.weight.device, _Bases(network)
     ids = torch.tensor([[N, *prompt.tolist()]], device=device)
     options: dict[str, Any] = {"temperature": temperature, "generator": torch.Generator(device).manual_seed(seed)}

@@ -1,4 +1,4 @@
-"""A genome in a FASTA file: any stretch of it by coordinates, on either strand, and windows over all of it."""
+"""Access to a genome in a FASTA file: sequences by coordinates, on either strand, and windows."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Genome", "Window"]
 
-# what the mitochondrion's chromosome is called, in lower case and without "chr"
+# names of the mitochondrial chromosome, in lower case and without "chr"
 _MITOCHONDRION = ("m", "mt", "mito", "mtdna")
 _NOT_ACGT = str.maketrans("", "", "ACGTacgt")
 
 
 class Window(NamedTuple):
-    """One piece of a genome and where it lies; ``sequence`` is read on the interval's strand, in the file's case."""
+    """A window of a genome: its interval, and its sequence on the interval's strand, in the case of the file."""
 
     interval: Interval
     sequence: str
@@ -33,20 +33,21 @@ class Window(NamedTuple):
 class Genome:
     """Random access to a FASTA file, plain, gzip or bgzip, through pyfaidx.
 
-    Coordinates are 0-based half-open. A gzip is unpacked once into ``cache_dir``, an index is built once; the rules are
-    in ``titans_dna.fasta``. Every process opens the file for itself, after a fork and after unpickling too, so that a
-    genome may be given to the workers of a data loader.
+    Coordinates are 0-based half-open. A gzip file is decompressed once into ``cache_dir``, and an index is built once;
+    see ``titans_dna.fasta``. Each process opens the file itself, also after a fork or unpickling, so a genome can be
+    passed to the workers of a data loader.
 
     Args:
         path: the FASTA file.
-        cache_dir: folder for unpacked copies, and for indexes that cannot lie beside their file; default ``genomes`` in
-            the user's cache of titans_datasets.
+        cache_dir: folder for decompressed files, and for indexes that cannot be written beside their file. Default:
+            ``genomes`` in the cache folder of titans_datasets.
 
     Attributes:
-        lengths: bases per chromosome, in the file's order.
+        lengths: number of bases of each chromosome, in the order of the file.
 
     Raises:
-        FileNotFoundError, ValueError: no such file, or no FASTA that can be indexed; see ``titans_dna.fasta.prepare``.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not a FASTA file that can be indexed; see ``titans_dna.fasta.prepare``.
     """
 
     lengths: dict[str, int]
@@ -59,15 +60,17 @@ class Genome:
         self._pid = -1
         self.lengths = {name: record.rlen for name, record in self._open().index.items()}
         if not any(self.lengths.values()):
-            raise ValueError(f"{self.path} has no bases: {len(self.lengths)} sequence(s), all of length 0.")
+            raise ValueError(f"{self.path} contains no bases: all {len(self.lengths)} sequence(s) are empty.")
 
     def interval(self, region: Interval | str) -> Interval:
-        """A region as an interval: one stays as it is; a chromosome's name, ``"IV"``, or ``"IV:1000-2000"``, 0-based
-        half-open, is read on strand ``"+"``.
+        """Convert a region to an interval.
+
+        An Interval is returned unchanged. Text is a chromosome name, ``"IV"``, or ``"IV:1000-2000"`` (0-based
+        half-open), on strand ``"+"``.
 
         Raises:
-            TypeError: something else.
-            ValueError: an unknown chromosome, or text that is no region.
+            TypeError: the region is neither an Interval nor a string.
+            ValueError: the chromosome is unknown, or the text is not a region.
         """
         if isinstance(region, Interval):
             return region
@@ -79,16 +82,18 @@ class Genome:
             return Interval(region, 0, self._length(region), "+")
         if not (first.isdecimal() and last.isdecimal()):
             if chrom not in self.lengths:
-                self._length(region)  # is a name with a colon, and none of these
-            raise ValueError(f"region {region!r} is not understood; write 'IV' or 'IV:1000-2000' (0-based half-open).")
+                self._length(region)  # raises: the text is an unknown name with a colon
+            raise ValueError(f"region {region!r} is not valid; write 'IV' or 'IV:1000-2000' (0-based, half-open).")
         return Interval(chrom, int(first), int(last), "+")
 
     def fetch(self, interval: Interval | str) -> str:
-        """Bases of a region, as of :meth:`interval`, in the file's case; on strand ``"-"`` the reverse complement.
+        """Return the sequence of a region (as in :meth:`interval`), in the case of the file.
+
+        On strand ``"-"`` it is the reverse complement.
 
         Raises:
-            TypeError: no region.
-            ValueError: unknown chromosome (the message lists the nearest names), or an end beyond the chromosome's.
+            TypeError: the region is neither an Interval nor a string.
+            ValueError: the chromosome is unknown (the message suggests similar names), or the region ends beyond it.
         """
         interval = self.interval(interval)
         self.check(interval)
@@ -96,15 +101,16 @@ class Genome:
         sequence: str = self._open().fetch(interval.chrom, interval.start + 1, interval.end)
         if len(sequence) != len(interval):
             raise ValueError(
-                f"{self.path} was changed while it was open, or is damaged: {len(sequence)} bases at {interval}."
+                f"{self.path} was changed while it was open, or is damaged: got {len(sequence)} bases for {interval}. "
+                "Open it again."
             )
         return reverse_complement(sequence) if interval.strand == "-" else sequence
 
     def ids(self, interval: Interval) -> "NDArray[np.uint8]":
-        """Tokens of an interval (``titans_dna.encode``).
+        """Return the tokens of an interval (see ``titans_dna.encode``).
 
         Raises:
-            ValueError: as :meth:`fetch`; or a letter that is no base, which is named with its place in the file.
+            ValueError: as in :meth:`fetch`; or a letter is not a base (the message gives its position).
         """
         forward = Interval(interval.chrom, interval.start, interval.end, "+")
         found = encode(self.fetch(forward), where=f"{interval.chrom} of {self.path.name}", start=interval.start)
@@ -122,32 +128,32 @@ class Genome:
         drop_last: bool = False,
         shard: tuple[int, int] = (0, 1),
     ) -> Iterator[Window]:
-        """Windows in order, read one at a time: memory does not grow with the genome.
+        """Iterate over windows in order, reading one at a time, so memory use does not depend on genome size.
 
-        Of each chromosome (or region) the first window begins at its first base, the next one ``stride`` further, and
-        the last is the first that reaches the end, cut off there. A region on strand ``"-"`` is walked in its own
-        direction, so that with ``stride=length`` the windows' sequences join to that of the region.
+        The first window of a chromosome (or region) starts at its first base, and each next window ``stride`` bases
+        later. The first window that reaches the end is truncated there, and is the last. Regions on strand ``"-"`` are
+        traversed in reverse, so with ``stride=length`` the window sequences concatenate to the sequence of the region.
 
         Args:
-            length: bases per window, 1 or more.
-            stride: bases from one start to the next; default ``length``, so that the windows tile the chromosome.
-            chroms: only these chromosomes; default all.
-            holdout: not these.
-            regions: walk these intervals instead of whole chromosomes; ``chroms`` and ``holdout`` hold for them too.
-            max_n_fraction: leave out windows with a larger part of letters other than A C G T; 1 keeps all.
-            drop_last: leave out windows that were cut off.
-            shard: ``(i, n)``: only windows i, i + n, i + 2n, ... counted before any is left out. The n shards of n
-                workers hold every window once.
+            length: number of bases per window, at least 1.
+            stride: distance between window starts. Default: ``length``, so that windows do not overlap.
+            chroms: names of the chromosomes to include. Default: all.
+            holdout: names of the chromosomes to exclude.
+            regions: intervals to traverse instead of whole chromosomes; ``chroms`` and ``holdout`` also apply to them.
+            max_n_fraction: skip windows with a larger fraction of letters other than A, C, G and T; 1 keeps all.
+            drop_last: skip truncated windows.
+            shard: ``(i, n)`` yields only windows i, i + n, i + 2n, ..., counted before ``max_n_fraction`` is applied.
+                The n shards of n workers contain each window once.
 
         Raises:
-            ValueError: a number out of range, an unknown chromosome, a region off its chromosome's end, or nothing
-                left to walk.
+            ValueError: a number is out of range; a chromosome is unknown; a region ends beyond its chromosome; or
+                nothing is left.
         """
         stride = length if stride is None else stride
         if length < 1 or stride < 1:
-            raise ValueError(f"length and stride must be 1 or more, got length={length}, stride={stride}.")
+            raise ValueError(f"length and stride must be at least 1, got length={length}, stride={stride}.")
         if not 0 <= max_n_fraction <= 1:
-            raise ValueError(f"max_n_fraction must be from 0 to 1, got {max_n_fraction}.")
+            raise ValueError(f"max_n_fraction must be between 0 and 1, got {max_n_fraction}.")
         index, of = shard
         if not 0 <= index < of:
             raise ValueError(f"shard must be (i, n) with 0 <= i < n, got {shard}.")
@@ -155,7 +161,7 @@ class Genome:
         return self._walk(walked, length, stride, max_n_fraction, drop_last, index, of)
 
     def close(self) -> None:
-        """Close the file; it is opened again when next needed."""
+        """Close the file. It is reopened when needed."""
         if self._handle is not None and self._pid == os.getpid():
             self._handle.close()
         self._handle = None
@@ -175,18 +181,18 @@ class Genome:
         return self.__dict__ | {"_handle": None, "_pid": -1}
 
     def _open(self) -> "pyfaidx.Faidx":
-        # a handle inherited by a fork shares its position in the file with the parent: two readers would mix
+        # a forked process shares the file position with its parent, so reads would mix
         if self._handle is None or self._pid != os.getpid():
             self._handle, self._pid = self._files.open(), os.getpid()
         return self._handle
 
     def check(self, interval: Interval) -> None:
-        """Raises ValueError for an interval off its chromosome's end, or of a chromosome that is not there."""
+        """Raise ValueError if the chromosome of an interval is unknown, or the interval ends beyond it."""
         size = self._length(interval.chrom)
         if interval.end > size:
             raise ValueError(
-                f"{interval} ends beyond {interval.chrom}, which has {size} bases in {self.path.name} "
-                f"(0-based, end exclusive: the last base is {size - 1}, {size})."
+                f"{interval} ends beyond {interval.chrom}, which has {size} bases in {self.path.name}. Coordinates are "
+                f"0-based and end-exclusive, so the end can be at most {size}."
             )
 
     def _length(self, chrom: str) -> int:
@@ -201,40 +207,40 @@ class Genome:
         )
 
     def meant(self, chrom: str) -> str:
-        """A sentence with the names nearest to one that is not there; empty where none is near."""
+        """Return a sentence that suggests the most similar names, or an empty string if there are none."""
         same = [name for name in self.lengths if _alike(name) == _alike(chrom)]
         near = same or get_close_matches(chrom, self.lengths, n=3, cutoff=0.5)
         return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
     def named(self, chroms: Iterable[str] | None, what: str = "chroms") -> list[str]:
-        """Names of chromosomes that a caller gave, checked; those of all where that is None.
+        """Check names of chromosomes and return them as a list; None means all.
 
         Raises:
-            TypeError: a name that is no string.
-            ValueError: one string instead of a list, or an unknown chromosome.
+            TypeError: a name is not a string.
+            ValueError: ``chroms`` is one string instead of a list, or a chromosome is unknown.
         """
         if chroms is None:
             return list(self.lengths)
         if isinstance(chroms, str):
-            raise ValueError(f"{what} is one string, {chroms!r}; give a list of names: [{chroms!r}].")
+            raise ValueError(f"{what} is a string, {chroms!r}; give a list of names: [{chroms!r}].")
         names = list(chroms)
         for name in names:
             if not isinstance(name, str):
-                raise TypeError(f"{what} must hold names of chromosomes, strings, got {name!r}.")
+                raise TypeError(f"{what} must be a list of chromosome names (strings), got the item {name!r}.")
             self._length(name)
         return names
 
     def left_out(self, holdout: Iterable[str] | None) -> list[str]:
-        """As :meth:`named`, of chromosomes that are held out; None: none is."""
+        """As :meth:`named`, for held-out chromosomes; None means none."""
         return self.named(() if holdout is None else holdout, "holdout")
 
     def regions(
         self, chroms: Iterable[str] | None, holdout: Iterable[str] | None, regions: Iterable[Interval] | None
     ) -> list[Interval]:
-        """The regions, or whole chromosomes, that are in ``chroms`` and not held out; arguments as of :meth:`windows`.
+        """Return the regions, or whole chromosomes, selected by the arguments of :meth:`windows`.
 
         Raises:
-            ValueError: an unknown chromosome, a region off its chromosome's end, or nothing left.
+            ValueError: a chromosome is unknown; a region ends beyond its chromosome; or nothing is left.
         """
         wanted, left_out = self.named(chroms), self.left_out(holdout)
         kept = set(wanted) - set(left_out)
@@ -250,7 +256,7 @@ class Genome:
             if regions is not None:
                 asked = f"{len(given)} regions" + ("" if chroms is None else f" and {asked}")
             without = f" without holdout={left_out}" if left_out else ""
-            raise ValueError(f"{asked}{without} leave nothing of {self.path.name} to walk.")
+            raise ValueError(f"{asked}{without} select no sequence of {self.path.name}. Change the selection.")
         return walked
 
     def _walk(
@@ -267,7 +273,7 @@ class Genome:
         for region in regions:
             for offset in range(0, len(region), stride):
                 if offset and offset - stride + length >= len(region):
-                    break  # the window before reached the end
+                    break  # the previous window reached the end
                 size = min(length, len(region) - offset)
                 if drop_last and size < length:
                     continue
@@ -283,6 +289,6 @@ class Genome:
 
 
 def _alike(chrom: str) -> str:
-    """The same for names of one chromosome in different files: chrIV and IV, chrM and MT, CHR1 and chr1."""
+    """Normalised name, equal for different spellings: chrIV and IV, chrM and MT, CHR1 and chr1."""
     bare = chrom.lower().removeprefix("chr")
     return _MITOCHONDRION[0] if bare in _MITOCHONDRION else bare

@@ -1,10 +1,10 @@
-"""Which bases a classifier goes by: what each base of a sequence adds to the score of a class.
+"""Attribution: how much each base of a sequence contributes to a classifier's score of a class.
 
-    gradients     integrated gradients (arXiv:1703.01365), by Captum: a background becomes the sequence bit by bit, and
-                  each base is credited with its part in the change of the score
-    mutagenesis   each base is replaced by each other one, and the score asked again
+    gradients     integrated gradients (arXiv:1703.01365), with Captum: a background is changed gradually into the
+                  sequence, and each base is credited with its part in the change of the score
+    mutagenesis   each base is replaced by every other base, and the score is computed again
 
-The score of a class is its log odds, ``log p / (1 - p)``: of two classes, the difference of their logits.
+The score of a class is its log odds, ``log p / (1 - p)``. With two classes, this is the difference of their logits.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ __all__ = ["BACKGROUNDS", "METHODS", "attribute"]
 
 METHODS = ("gradients", "mutagenesis")
 BACKGROUNDS = ("N", "composition")
-# bases in a batch with gradients, and in a table of mutants
+# maximum number of bases in a batch of gradients, and in a batch of mutants
 _BATCH, _MUTANTS = 1 << 14, 1 << 22
 
 
@@ -41,37 +41,39 @@ def attribute(
     background: str = "N",
     steps: int = 128,
 ) -> list[pd.DataFrame]:
-    """What each base of a sequence adds to the log odds of a class.
+    """Compute how much each base of a sequence contributes to the log odds of a class.
 
-    A sequence of 250 bases takes seconds on one CPU thread: give those to look at, not all there are. Of several a bar
-    shows how far it is, unless the classifier has ``verbose=0``.
+    A sequence of 250 bases takes seconds on one CPU thread, so select the sequences to examine. With several sequences,
+    a progress bar is shown unless the classifier has ``verbose=0``.
 
     Args:
-        classifier: fitted. The score is the one it predicts by: with both strands where it reads both.
-        sequences: as in its ``predict``.
-        target: the class; None: of each sequence the one that is predicted.
-        method: "gradients", which needs ``pip install 'titans-suite[interpret]'``, or "mutagenesis", which reads three
-            changed sequences for each base.
-        background: what gradients begin from: "N", unknown bases, or "composition", the mean of the sequence's bases at
-            every position. Mutagenesis has none.
-        steps: points between background and sequence at which a gradient is taken.
+        classifier: a fitted classifier. The score is the one used for prediction, including both strands if the
+            classifier uses both.
+        sequences: sequences, as in ``predict``.
+        target: the class. None means the predicted class of each sequence.
+        method: "gradients", which needs ``pip install 'titans-suite[interpret]'``, or "mutagenesis", which evaluates
+            three changed sequences for each base.
+        background: starting point of "gradients": "N" (unknown bases), or "composition" (the mean base composition of
+            the sequence at each position). Ignored by "mutagenesis".
+        steps: number of points between background and sequence at which gradients are computed.
 
     Returns:
-        A frame for each sequence, in their order, a row for each position (0-based), float32:
+        A list with one DataFrame per sequence, in order. Rows are positions (0-based); numbers are float32. Columns:
 
-        base        the letter there: A, C, G, T or N
-        A C G T     gradients: what the base is credited with; 0 for one that neither the sequence nor the background
-                    has there. mutagenesis: change of the score where this base is put there; 0 for the letter there
-        importance  what the letter adds to the score. gradients: the sum of the row; over the sequence they add up to
-                    its score less that of the background. mutagenesis: the mean change by other bases, negative
+        base        the letter at this position: A, C, G, T or N
+        A C G T     gradients: the contribution of the base; 0 if neither the sequence nor the background has it here.
+                    mutagenesis: the change of the score if this base is placed here; 0 for the present letter
+        importance  contribution of the present letter to the score. gradients: the sum of the row; the total over the
+                    sequence is its score minus the score of the background. mutagenesis: minus the mean change caused
+                    by the other bases
 
-        ``attrs`` of a frame: ``target``, the class; ``score``, the log odds of the sequence; and of gradients ``gap``,
-        what the importances add up to beyond what they should: it falls with more ``steps``.
+        ``attrs`` of each DataFrame has ``target`` (the class) and ``score`` (the log odds of the sequence). With
+        "gradients" it also has ``gap``, the error of the sum of importances, which decreases with more ``steps``.
 
     Raises:
-        NotFittedError: before ``fit``.
-        TypeError, ValueError: no classifier, bad sequences, an unknown class, method or background.
-        ImportError: gradients without Captum.
+        NotFittedError: the classifier is not fitted.
+        TypeError, ValueError: the classifier, a sequence, the class, the method or the background is invalid.
+        ImportError: ``method="gradients"``, and Captum is not installed.
     """
     if not isinstance(classifier, TitansDNAClassifier):
         raise TypeError(f"classifier must be a TitansDNAClassifier, got {type(classifier).__name__}.")
@@ -111,7 +113,7 @@ def attribute(
 
 
 def log_odds(logits: Tensor, target: int) -> Tensor:
-    """Logits ``[..., classes]`` -> ``log p / (1 - p)`` of one class ``[...]``."""
+    """Log odds ``log p / (1 - p)`` of one class ``[...]``, from logits ``[..., classes]``."""
     others = torch.cat((logits[..., :target], logits[..., target + 1 :]), dim=-1)
     return logits[..., target] - others.logsumexp(-1)
 
@@ -119,7 +121,7 @@ def log_odds(logits: Tensor, target: int) -> Tensor:
 def _gradients(
     classifier: TitansDNAClassifier, ids: NDArray[np.uint8], target: int, background: str, steps: int
 ) -> tuple[NDArray[np.float64], float]:
-    """What each base of one sequence is credited with ``[T, 4]``, and by how much the sum is off."""
+    """Contributions of the bases of one sequence ``[T, 4]``, and the error of their sum."""
     from captum.attr import IntegratedGradients
 
     network, device = classifier._placed()
@@ -138,7 +140,7 @@ def _gradients(
 def _mutagenesis(
     classifier: TitansDNAClassifier, ids: NDArray[np.uint8], target: int, score: float
 ) -> NDArray[np.float64]:
-    """Change of the score of one sequence, ids ``[T]``, by each base at each position ``[T, 4]``."""
+    """Change of the score of one sequence, ids ``[T]``, when each base is placed at each position ``[T, 4]``."""
     table = np.zeros((len(ids), BASES))
     places, bases = np.nonzero(_others(ids))
     size = max(1, _MUTANTS // len(ids))
@@ -152,5 +154,5 @@ def _mutagenesis(
 
 
 def _others(ids: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """The bases that are not there, ``[T, 4]``: three, or at an N all four."""
+    """Mask of the bases that differ from the sequence, ``[T, 4]``: three per position, or all four at an N."""
     return np.arange(BASES) != ids[:, None]

@@ -1,11 +1,10 @@
-"""Places on a genome, and the readers of BED, GTF and GFF3 that name them.
+"""Genomic intervals, and readers of BED, GTF and GFF3 files.
 
     BED          start 0-based, end exclusive            as everywhere in this package
-    GTF, GFF3    start 1-based, end inclusive            read as (start - 1, end)
+    GTF, GFF3    start 1-based, end inclusive            converted to (start - 1, end)
 
-The readers are written here rather than borrowed: bioframe and pyranges hand a file to ``pandas.read_csv``, which takes
-a shifted column or a missing strand without a word and cannot name the line of a mistake. Frames that those packages
-made are welcome all the same, see ``from_frame``.
+bioframe and pyranges read files with ``pandas.read_csv``, which silently accepts shifted columns or a missing strand
+and cannot report the line of an error; hence the readers here. For frames made by these packages, see ``from_frame``.
 """
 
 import re
@@ -30,19 +29,19 @@ _COLUMNS = {"chrom": ("chrom", "Chromosome"), "start": ("start", "Start"), "end"
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """One stretch of one chromosome.
+    """An interval on a chromosome.
 
     Attributes:
-        chrom: name as in the FASTA.
+        chrom: chromosome name, as in the FASTA file.
         start: 0-based, inclusive.
         end: exclusive, above ``start``.
-        strand: ``"+"``, ``"-"`` (the sequence is the reverse complement), or ``"."`` where it does not matter (read as
+        strand: ``"+"``, ``"-"`` (the sequence is the reverse complement), or ``"."`` if it does not matter (read as
             ``"+"``).
-        name: label of the source file, or empty.
+        name: label in the source file, or an empty string.
 
     Raises:
-        TypeError: a chromosome that is no string, or coordinates that are no integers.
-        ValueError: no chromosome, coordinates that hold no base, another strand.
+        TypeError: the chromosome is not a string, or a coordinate is not an integer.
+        ValueError: the chromosome is empty; the interval is empty or starts below 0; or the strand is invalid.
     """
 
     chrom: str
@@ -54,16 +53,16 @@ class Interval:
     def __post_init__(self) -> None:
         check_place(self.chrom, self.start, self.end)
         if not self.chrom:
-            raise ValueError("chrom is empty; name a chromosome of the FASTA.")
+            raise ValueError("chrom is empty; give the name of a chromosome in the FASTA file.")
         if not 0 <= self.start < self.end:
             raise ValueError(
-                f"{self.chrom}: start {self.start}, end {self.end}; 0 <= start < end is needed "
+                f"{self.chrom}: start {self.start}, end {self.end}; must satisfy 0 <= start < end "
                 "(0-based, end exclusive: the first base of a chromosome is 0, 1)."
             )
         if self.strand not in _STRANDS:
             raise ValueError(
-                f"{self.chrom}:{self.start}-{self.end} has strand {self.strand!r}; it is '+', '-', "
-                "or '.' where it does not matter."
+                f"{self.chrom}:{self.start}-{self.end} has strand {self.strand!r}; it must be '+', '-', "
+                "or '.' if it does not matter."
             )
 
     def __len__(self) -> int:
@@ -74,26 +73,26 @@ class Interval:
 
 
 def check_place(chrom: Any, *positions: Any) -> None:
-    """Raises TypeError for a chromosome that is no string, or a position that is no integer."""
+    """Raise TypeError if the chromosome is not a string, or a position is not an integer."""
     if not isinstance(chrom, str):
-        raise TypeError(f"chrom must be a name as in the FASTA, a string, got {chrom!r}.")
-    # Integral is asked last: that takes ten times as long, and a genome may have a million places
+        raise TypeError(f"chrom must be a string, a name as in the FASTA file, got {chrom!r}.")
+    # isinstance(Integral) takes ten times as long as the type check, and there may be a million positions
     if not all(type(position) is int or isinstance(position, Integral) for position in positions):
         raise TypeError(f"{chrom}: positions must be integers, got {', '.join(map(repr, positions))}.")
 
 
 def only_intervals(given: Iterable[Any]) -> list[Interval]:
-    """What is given, in a list.
+    """Return the items as a list of intervals.
 
     Raises:
-        TypeError: an item that is no :class:`Interval`.
+        TypeError: an item is not an :class:`Interval`.
     """
     found = list(given)
     for item in found:
         if not isinstance(item, Interval):
             raise TypeError(
-                f"regions must be Interval(chrom, start, end), got {item!r:.40}. read_bed, read_gff and from_frame "
-                "make them of files and frames."
+                f"regions must be Interval(chrom, start, end), got {item!r:.40}. Use read_bed, read_gff or from_frame "
+                "to read them from files and frames."
             )
     return found
 
@@ -104,37 +103,40 @@ class _Feature(NamedTuple):
 
 
 def read_bed(path: str | Path, *, require_strand: bool = False) -> list[Interval]:
-    """Intervals of a BED file of 3 to 6 columns (or more; those are ignored), plain or gzip, in the file's order.
+    """Read the intervals of a BED file (plain or gzip), in the order of the file.
 
-    Columns are chrom, start, end, name, score, strand, split by tabs (by blanks where a line has no tab); lines that
-    begin with ``#``, ``track`` or ``browser`` are skipped. Without a sixth column, or where it is empty, the
-    strand is ``"."``; a ``+`` or ``-`` in column 4 or 5 of fewer than six is a strand in the wrong place, and refused.
+    Columns are chrom, start, end, name, score, strand; 3 to 6 are read, and others ignored. They are separated by tabs,
+    or by blanks in lines without a tab. Lines that begin with ``#``, ``track`` or ``browser`` are skipped. The strand
+    is ``"."`` if column 6 is missing or empty. ``+`` or ``-`` in column 4 or 5 of a line with fewer than six columns is
+    an error, because it is probably a misplaced strand.
 
     Args:
-        require_strand: refuse lines whose strand is missing or ``"."``.
+        path: path of the BED file.
+        require_strand: raise an error if a strand is missing or ``"."``.
 
     Raises:
-        ValueError: no interval at all, or a bad line; the message names file and line.
+        ValueError: there is no interval, or a line is invalid; the message names file and line.
     """
     path = Path(path).expanduser()
     found = [_bed_interval(path, number, row, require_strand) for number, row in fields(path, _is_header)]
     if not found:
-        raise ValueError(f"{path} holds no intervals; expected lines of chrom, start, end (tab-separated).")
+        raise ValueError(f"{path} contains no intervals; expected lines of chrom, start, end (tab-separated).")
     return found
 
 
 def read_gff(path: str | Path, feature: str | None = "gene", *, name: str | None = None) -> list[Interval]:
-    """Intervals of a GTF or GFF3 file, plain or gzip, in the file's order, as 0-based half-open coordinates.
+    """Read the intervals of a GTF or GFF3 file (plain or gzip), in the order of the file, as 0-based half-open.
 
-    GTF and GFF3 are told apart line by line, by the form of the ninth column (``gene_id "x";`` or ``ID=x;``).
+    The format is recognised line by line from the ninth column (``gene_id "x";`` or ``ID=x;``).
 
     Args:
-        feature: keep lines whose third column is this, such as ``"gene"``, ``"exon"`` or ``"CDS"``; None keeps all.
-        name: attribute that becomes ``Interval.name``; default the first there is of ``gene_id``, ``ID`` and ``Name``.
+        path: path of the GTF or GFF3 file.
+        feature: keep lines with this third column, such as ``"gene"``, ``"exon"`` or ``"CDS"``. None keeps all.
+        name: attribute to use as ``Interval.name``. Default: the first present one of ``gene_id``, ``ID`` and ``Name``.
 
     Raises:
-        ValueError: no such feature (the message lists those there are), none that has the attribute ``name``, or a bad
-            line; the message names file and line.
+        ValueError: there is no such feature (the message lists those in the file); no feature has the attribute
+            ``name``; or a line is invalid (the message names file and line).
     """
     path = Path(path).expanduser()
     wanted, seen = [], dict[str, int]()
@@ -146,18 +148,17 @@ def read_gff(path: str | Path, feature: str | None = "gene", *, name: str | None
         there = ", ".join(f"{kind} ({n})" for kind, n in sorted(seen.items(), key=lambda item: -item[1])[:12])
         raise ValueError(f"{path} has no feature {feature!r}; it has {there or 'no features at all'}.")
     if name is not None and not any(interval.name for interval in wanted):
-        raise ValueError(f"no feature that was asked for has an attribute {name!r} in {path}.")
+        raise ValueError(f"none of the selected features in {path} has the attribute {name!r}. Give another name.")
     return wanted
 
 
 def from_frame(frame: "pd.DataFrame") -> list[Interval]:
-    """Intervals of a frame as bioframe (``chrom, start, end``) or pyranges (``Chromosome, Start, End``) make it.
+    """Convert a frame with the columns of bioframe (``chrom, start, end``) or pyranges (``Chromosome, Start, End``).
 
-    ``strand`` and ``name`` are taken where there are such columns. Coordinates are 0-based half-open, as both packages
-    keep them.
+    The columns ``strand`` and ``name`` are used if present. Coordinates are 0-based half-open, as in both packages.
 
     Raises:
-        ValueError: a column is missing, or a row is no interval; the message gives the row, counted from 0.
+        ValueError: a column is missing, or a row is not a valid interval; the message gives the row number (0-based).
     """
     columns: dict[str, Iterable[Any]] = {}
     for field, names in _COLUMNS.items():
@@ -184,12 +185,12 @@ def from_frame(frame: "pd.DataFrame") -> list[Interval]:
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN or pandas' NA, as a frame has them."""
+    """Whether this is a missing value: None, NaN or pandas.NA."""
     return value is None or type(value).__name__ == "NAType" or value != value
 
 
 def is_whole(value: Any) -> bool:
-    """A whole number, of whatever type."""
+    """Whether a number of any type is whole."""
     try:
         return bool(int(value) == value)
     except OverflowError:  # infinite
@@ -197,7 +198,7 @@ def is_whole(value: Any) -> bool:
 
 
 def _is_header(line: str) -> bool:
-    """A comment, or a line of a genome browser's."""
+    """Whether a line is a comment, or belongs to a genome browser."""
     return line.startswith("#") or line.split(maxsplit=1)[:1] in (["track"], ["browser"])
 
 
@@ -205,17 +206,17 @@ def _bed_interval(path: Path, number: int, row: list[str], require_strand: bool)
     if len(row) == 1:
         row = row[0].split()
     if len(row) < 3:
-        raise BadLineError(path, number, f"{len(row)} column(s); chrom, start and end are needed (tab-separated)")
+        raise BadLineError(path, number, f"{len(row)} column(s); expected chrom, start and end (tab-separated)")
     row = [field.strip() for field in row]
     strand = (row[5] if len(row) > 5 else "") or "."
     sign = next((i for i in range(3, len(row)) if row[i] in ("+", "-")), None) if len(row) < 6 else None
     if sign is not None:
-        what = f"column {sign + 1} of {len(row)} is {row[sign]!r}: a strand is column 6, behind name and score"
-        raise BadLineError(path, number, f"{what}; write '.' for a name and 0 for a score that are missing")
+        what = f"column {sign + 1} of {len(row)} is {row[sign]!r}, but a strand must be column 6, after name and score"
+        raise BadLineError(path, number, f"{what}; write '.' for a missing name and 0 for a missing score")
     if require_strand and strand == ".":
-        raise BadLineError(path, number, "the strand is missing; column 6 is '+' or '-' ('.' where it does not matter)")
+        raise BadLineError(path, number, "the strand is missing; set column 6 to '+' or '-', or require_strand=False")
     if len(row) == 9 and not row[1].isdecimal() and all(field.isdecimal() for field in row[3:5]):
-        raise BadLineError(path, number, "columns of GTF or GFF3, not of BED; read_gff makes intervals of them")
+        raise BadLineError(path, number, "columns are those of GTF or GFF3, not BED; use read_gff")
     start, end = _integers(path, number, row[1], row[2])
     return _interval(path, number, row[0], start, end, strand, row[3] if len(row) > 3 else "")
 
@@ -223,12 +224,12 @@ def _bed_interval(path: Path, number: int, row: list[str], require_strand: bool)
 def _features(path: Path, names: tuple[str, ...], feature: str | None) -> Iterator[_Feature]:
     for number, row in fields(path, _is_header, until=">"):
         if len(row) != 9:
-            raise BadLineError(path, number, f"{len(row)} column(s); GTF and GFF3 have 9, tab-separated")
+            raise BadLineError(path, number, f"{len(row)} column(s); GTF and GFF3 need 9 (tab-separated)")
         chrom, _, kind, first, last, _, strand, _, text = row
         start, end = _integers(path, number, first, last)
         if start < 1:
-            raise BadLineError(path, number, f"start is {start}; GTF and GFF3 count from 1")
-        # GFF3 writes "?" where the strand matters but is not known
+            raise BadLineError(path, number, f"start is {start}; GTF and GFF3 positions start at 1")
+        # "?" in GFF3 means that the strand matters but is unknown
         strand = "." if strand == "?" else strand
         wanted = feature in (None, kind)
         label = _attribute(text, names) if wanted else ""
@@ -236,7 +237,7 @@ def _features(path: Path, names: tuple[str, ...], feature: str | None) -> Iterat
 
 
 def _attribute(text: str, names: tuple[str, ...]) -> str:
-    """Value of the first of ``names`` in a ninth column, or empty."""
+    """Value of the first of ``names`` found in the attributes column, or an empty string."""
     if "=" in text.split('"', 1)[0]:
         pairs = (pair.partition("=") for pair in text.split(";"))
         found = {key.strip(): unquote(value.strip()) for key, _, value in pairs}
@@ -247,7 +248,7 @@ def _attribute(text: str, names: tuple[str, ...]) -> str:
 
 def _integers(path: Path, number: int, start: str, end: str) -> tuple[int, int]:
     if not all(text.removeprefix("-").isdecimal() for text in (start, end)):
-        hint = " (a line of names begins with #)" if number == 1 else ""
+        hint = " (start a header line with #)" if number == 1 else ""
         raise BadLineError(path, number, f"start {start!r} and end {end!r} must be whole numbers{hint}")
     return int(start), int(end)
 

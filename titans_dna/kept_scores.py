@@ -1,7 +1,7 @@
-"""Scores of variants in a file, written as they are found, so that a call that was interrupted goes on.
+"""A file of variant scores, written as they are computed, so that an interrupted call can be resumed.
 
-A table, tab-separated: ``number`` (of the variant among those that are scored, from 0), ``chrom, start, ref, alt`` and
-``score``, in the order in which they were found. Its first line, behind ``#``, says of which call they are.
+It is a tab-separated table with the columns ``number`` (0-based index among the variants to be scored), ``chrom, start,
+ref, alt`` and ``score``, in the order of computation. The first line, after ``#``, identifies the call.
 """
 
 import json
@@ -24,7 +24,7 @@ class KeptScores:
     """An open file of scores.
 
     Attributes:
-        found: what was in it, by number of the variant.
+        found: scores read from the file, by index of the variant.
     """
 
     def __init__(self, stream: TextIO, found: dict[int, float]) -> None:
@@ -39,21 +39,23 @@ class KeptScores:
 def kept_scores(
     path: str | os.PathLike[str], identity: Mapping[str, Any], variants: Sequence[Variant]
 ) -> Iterator[KeptScores]:
-    """The file at ``path``, made where there is none; of one that a call of this identity left, the scores are read.
+    """Open the file of scores at ``path``, creating it if needed, and read the scores it has.
 
     Args:
-        variants: those that are scored.
+        path: path of the file.
+        identity: identifies the call.
+        variants: the variants to be scored.
 
     Raises:
-        FileNotFoundError, IsADirectoryError: no folder to keep it in, or a folder in its place.
-        ValueError: the file of another call, or no such file; the message says what differs, and what to do. Or one
-            that another program is writing.
+        FileNotFoundError, IsADirectoryError: the folder does not exist, or ``path`` is a folder.
+        ValueError: the file holds scores of another call (the message says what differs), is not a file of scores, or
+            is being written by another program.
     """
     path = Path(path)
     if path.is_dir():
-        raise IsADirectoryError(f"checkpoint {path} is a folder; name a file in it.")
+        raise IsADirectoryError(f"checkpoint {path} is a folder; give the path of a file in it.")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent}: make it first, to keep {path.name} in it.")
+        raise FileNotFoundError(f"folder {path.parent} of checkpoint {path.name} does not exist; create it first.")
     head = f"{_ABOUT}{json.dumps(dict(identity))}\n" + "\t".join(_COLUMNS) + "\n"
     found: dict[int, float] = {}
     with path.open("a+", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
@@ -63,12 +65,12 @@ def kept_scores(
             raise ValueError(f"another program is writing to {path}: wait for it, or give another file.") from None
         stream.seek(0)
         text = stream.read()
-        if head.startswith(text):  # nothing yet
+        if head.startswith(text):  # empty, or interrupted while writing the header
             stream.truncate(0)
             stream.write(head)
         else:
             _check(path, text.split("\n"), identity)
-            text = text[: text.rfind("\n") + 1]  # of a program that was killed the last line may be cut off
+            text = text[: text.rfind("\n") + 1]  # if the program was killed, the last line may be incomplete
             found = dict(_row(path, line, variants) for line in text.split("\n")[2:-1])
             stream.truncate(len(text.encode(errors="surrogateescape")))
         yield KeptScores(stream, found)
@@ -80,13 +82,13 @@ def _check(path: Path, lines: list[str], identity: Mapping[str, Any]) -> None:
             raise ValueError
         there = json.loads(lines[0].removeprefix(_ABOUT))
     except (ValueError, IndexError):
-        raise ValueError(f"{path} was not left by score_variants: give another file.") from None
+        raise ValueError(f"{path} was not written by score_variants: give another file.") from None
     differ = [name for name in sorted({*there, *identity}) if there.get(name) != identity.get(name)]
     if differ:
         said = [
             f"the {name} differs"
             if str(identity.get(name)).startswith("sha256:")
-            else f"{name} is {there.get(name)} there and {identity.get(name)} here"
+            else f"{name} is {there.get(name)} in the file and {identity.get(name)} in this call"
             for name in differ
         ]
         raise ValueError(f"{path} holds scores of another call: {'; '.join(said)}. {_instead(path)}")
@@ -104,8 +106,8 @@ def _row(path: Path, line: str, variants: Sequence[Variant]) -> tuple[int, float
             raise ValueError
         return number, float(score)
     except (ValueError, IndexError):
-        raise ValueError(f"{path} has a line that is no score, {line!r:.60}. {_instead(path)}") from None
+        raise ValueError(f"{path} has an invalid line, {line!r:.60}. {_instead(path)}") from None
 
 
 def _instead(path: Path) -> str:
-    return f"Give another file, or delete {path} to start anew."
+    return f"Give another file, or delete {path} to start again."

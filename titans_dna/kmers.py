@@ -1,9 +1,9 @@
-"""How often each word of a few bases stands in a sequence, wherever it stands: a score from counts of k-mers.
+"""Scores from k-mer counts, independent of position.
 
     score = sum_k sum_w  count_w(sequence) table_k[w] / sqrt(bases)          k = 1 .. longest, words w of k bases
 
-Logistic regression on such counts is hard to beat where there are few sequences, or where nothing in them has a fixed
-order. Learned together with a network, which sees order, each learns what the other does not tell.
+Logistic regression on such counts is hard to beat with few sequences, or where nothing in them has a fixed order. When
+trained together with a network, which sees order, the two complement each other.
 """
 
 import torch
@@ -14,27 +14,27 @@ from titans_dna.tokenizer import N
 
 __all__ = ["LONGEST", "KmerScores"]
 
-# there are 4 ** LONGEST words of the longest
+# limits the number of weights: there are 4 ** LONGEST words of this length
 LONGEST = 8
 
 
 class KmerScores(nn.Module):
-    """Ids ``[B, T]``, or shares of the bases ``[B, T, 4]`` -> a score for each class ``[B, classes]``.
+    """Map ids ``[B, T]``, or proportions of the bases ``[B, T, 4]``, to a score for each class ``[B, classes]``.
 
-    A word with an N counts nowhere; of shares, each word counts as much as the product of its bases' shares. Scores
-    are 0 until something is learned.
+    Words with an N are not counted. For proportions, each word counts as the product of the proportions of its bases.
+    Scores are 0 before training.
 
     Args:
-        longest: k of the longest words, 1 to ``LONGEST``.
+        longest: length of the longest words, 1 to ``LONGEST``.
         classes: number of classes.
         either_strand: whether a word and its reverse complement are one, so that both strands have the same score.
-        dropout: share of the words of a sequence that are left out at random in training.
+        dropout: fraction of the words of a sequence that are dropped at random in training.
     """
 
     def __init__(self, longest: int, classes: int, either_strand: bool, dropout: float = 0.0) -> None:
         super().__init__()
         self.longest, self.dropout = longest, dropout
-        rows = 1  # the first is of what counts nowhere
+        rows = 1  # row 0 is for words that are not counted
         for k in range(1, longest + 1):
             place, found = _places(k, either_strand)
             self.register_buffer(f"rows_{k}", place + rows, persistent=False)
@@ -61,10 +61,10 @@ class KmerScores(nn.Module):
         return self.table(found.where(kept, 0)).sum(1) / (1 - self.dropout)
 
     def _expected(self, shares: Tensor) -> Tensor:
-        """Each word is cut into two halves, so that no more than ``4 ** (k / 2)`` products are made at a position."""
+        """Expected scores. Words are split into halves, so only ``4 ** (k / 2)`` products are made per position."""
         shares = shares.to(self.table.weight.dtype)
         length = shares.shape[1]
-        # of all words of 0, 1, .. bases, by where they begin: those of 0 begin at the end, too
+        # products for all words of 0, 1, ... bases, by their start; words of 0 bases can also start at the end
         halves = [shares.new_ones(len(shares), length + 1, 1)]
         scores = shares.new_zeros(len(shares), self.table.embedding_dim)
         for k in range(1, min(self.longest, length) + 1):
@@ -83,11 +83,11 @@ class KmerScores(nn.Module):
 
 
 def _places(k: int, either_strand: bool) -> tuple[Tensor, int]:
-    """A place for each word of k bases ``[4 ** k]``, and how many places there are."""
+    """A row for each word of k bases ``[4 ** k]``, and the number of rows."""
     words = torch.arange(BASES**k)
     if not either_strand:
         return words, len(words)
-    letters = words[:, None] // BASES ** torch.arange(k) % BASES  # the last base first
+    letters = words[:, None] // BASES ** torch.arange(k) % BASES  # digits, last base first
     other = ((BASES - 1 - letters) * BASES ** torch.arange(k - 1, -1, -1)).sum(1)
     found, place = torch.minimum(words, other).unique(return_inverse=True)
     return place, len(found)

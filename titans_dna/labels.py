@@ -1,4 +1,4 @@
-"""What a classifier should say: labels, what each weighs, and a part of them to stop training by."""
+"""Labels, sample and class weights, and the choice of validation sequences."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,50 +11,50 @@ from sklearn.utils.multiclass import check_classification_targets
 
 __all__ = ["class_weights", "read_groups", "read_labels", "sample_weights", "stratified_cut", "validation_cut"]
 
-# what labels are that came as objects, or in one of pandas' own types
+# types of labels that arrive as objects or in a pandas extension type
 _KINDS = {"integer": np.int64, "boolean": np.bool_, "floating": np.float64}
 
 
 def read_labels(y: Any, n: int, what: str) -> NDArray[Any]:
-    """Classes ``[n]``, one for each sequence."""
+    """Check labels, one per sequence, and return them as an array ``[n]``."""
     if y is None:
         raise ValueError(
             f"requires {what} to be passed, but the target {what} is None: give the class of each sequence."
         )
-    given = np.asarray(y, dtype=object).reshape(-1)  # as they are: NaN among strings would become "nan"
+    given = np.asarray(y, dtype=object).reshape(-1)  # as objects: NaN among strings would become "nan"
     missing = np.flatnonzero(pd.isna(given))
     if len(missing):
         raise ValueError(f"{what} has {len(missing)} missing labels, the first at {missing[0]} (0-based). Drop them.")
     texts = np.fromiter((isinstance(label, str | bytes) for label in given), bool, len(given))
     if texts.any() and not texts.all():
         raise TypeError(
-            f"{what} mixes text and numbers, {given[texts][0]!r} and {given[~texts][0]!r}: make them one kind, such as "
-            "[str(label) for label in y]."
+            f"{what} mixes text and numbers, {given[texts][0]!r} and {given[~texts][0]!r}: convert all to one type, "
+            "such as [str(label) for label in y]."
         )
     kind = _KINDS.get(pd.api.types.infer_dtype(given))
     boxed = hasattr(y, "dtype") and (pd.api.types.is_extension_array_dtype(y) or pd.api.types.is_object_dtype(y))
     names = column_or_1d(np.asarray(y, dtype=kind) if boxed and kind else y, warn=True)
     if len(names) != n:
         raise ValueError(
-            f"X has {n} sequences and {what} {len(names)} labels: inconsistent lengths. Give one for each."
+            f"X has {n} sequences, but {what} has {len(names)} labels: inconsistent lengths. Give one label each."
         )
     if names.dtype.kind in "mM":
-        raise ValueError(f"{what} has times as labels ({names[0]}); give strings or integers.")
+        raise ValueError(f"{what} has dates or times as labels ({names[0]}); give strings or integers.")
     check_classification_targets(names)
     return names
 
 
 def read_groups(groups: Any, n: int) -> NDArray[np.int64]:
-    """Groups as numbers from 0, ``[n]``, one for each sequence."""
+    """Convert groups, one per sequence, to numbers from 0, ``[n]``."""
     names = np.asarray(groups, dtype=object)
     if names.shape != (n,):
-        raise ValueError(f"X has {n} sequences: groups must be as many names, [{n}], got shape {list(names.shape)}.")
+        raise ValueError(f"groups must have one entry for each of the {n} sequences, got shape {list(names.shape)}.")
     codes, _ = pd.factorize(names)
     missing = np.flatnonzero(codes < 0)
     if len(missing):
         raise ValueError(
-            f"groups has {len(missing)} missing entries, the first at {missing[0]} (0-based). A sequence that belongs "
-            "to no other needs a group of its own."
+            f"groups has {len(missing)} missing entries, the first at {missing[0]} (0-based). Give each sequence that "
+            "is alone in its group a unique name."
         )
     return codes.astype(np.int64)
 
@@ -66,52 +66,54 @@ def sample_weights(given: Any, n: int) -> NDArray[np.float64]:
     bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
     if len(weights) != n or len(bad) or not weights.any():
         got = f"{len(weights)} of them" if len(weights) != n else f"{weights[bad[0]]} at {bad[0]}" if len(bad) else "0s"
-        raise ValueError(f"sample_weight must be {n} numbers of 0 or more, not all 0; got {got}.")
+        raise ValueError(f"sample_weight must be {n} numbers of at least 0, not all 0; got {got}.")
     return weights
 
 
 def class_weights(given: Any, classes: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """A weight for each class [classes].
+    """Weight of each class, [classes].
 
     Args:
-        given: None (1 each), "balanced" (``n / (classes * n of the class)``), or a mapping of class to weight; a class
-            that is not in it has 1.
-        classes: names.
-        labels: the class of each sequence, by number.
+        given: None (1 each), "balanced" (``n / (classes * n of the class)``), or a mapping from class to weight, in
+            which classes may be missing (weight 1).
+        classes: class names.
+        labels: index of the class of each sequence.
 
     Raises:
-        ValueError: something else, an unknown class, or a negative weight.
+        ValueError: ``given`` is something else, names an unknown class, or has negative, infinite or only zero weights.
     """
     if given is None:
         return np.ones(len(classes))
     if isinstance(given, str) and given == "balanced":
         return len(labels) / (len(classes) * np.bincount(labels, minlength=len(classes)))
     if not isinstance(given, Mapping):
-        raise ValueError(f"class_weight must be None, 'balanced' or a dict of class to weight, got {given!r}.")
+        raise ValueError(f"class_weight must be None, 'balanced' or a dict from class to weight, got {given!r}.")
     known = classes.tolist()
     unknown = [name for name in given if name not in known]
     if unknown:
-        raise ValueError(f"class_weight names {unknown}, but y has the classes {known}.")
+        raise ValueError(f"class_weight has the unknown classes {unknown}; y has the classes {known}.")
     weights = np.array([given.get(name, 1.0) for name in known], dtype=np.float64)
     if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
-        raise ValueError(f"class_weight must be 0 or more for each class, and not 0 for all; got {dict(given)}.")
+        raise ValueError(f"class_weight must be at least 0 for each class, and not 0 for all; got {dict(given)}.")
     return weights
 
 
 def validation_cut(
     labels: NDArray[np.int64], groups: NDArray[np.int64] | None, fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
-    """Rows to train on, and rows to stop by, of whole groups where there are any; and how the fraction is too small,
-    if it leaves none of these, which does not depend on the seed."""
+    """Split rows into training and validation rows (of whole groups, if given).
+
+    The third result says why the fraction is too small, for use if no validation rows result. Whether that happens does
+    not depend on the seed."""
     if groups is None:
-        return *stratified_cut(labels, fraction, seed), "rounds to none of each class"
+        return *stratified_cut(labels, fraction, seed), "rounds to 0 sequences in each class"
     return *_grouped_cut(labels, groups, fraction, seed), "is less than half of any group"
 
 
 def stratified_cut(
     labels: NDArray[np.int64], fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to train on, and rows cut off: of each class this fraction, rounded, and never all; both in order."""
+    """Split rows: set aside this fraction of each class, rounded, but never a whole class. Both parts are sorted."""
     rng = np.random.default_rng(seed)
     cut = []
     for label in np.unique(labels):
@@ -124,14 +126,14 @@ def stratified_cut(
 def _grouped_cut(
     labels: NDArray[np.int64], groups: NDArray[np.int64], fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """As :func:`stratified_cut`, with each group whole in one of both parts.
+    """Split rows as :func:`stratified_cut`, but keep groups together.
 
-    Groups are visited in random order, and one is cut off, or put back, if that brings the parts of the classes that
-    are cut off nearer to the fraction, by squares; until none does.
+    Groups are visited in random order. A group is moved from one part to the other if that brings the class fractions
+    of the validation part closer to the target (in squared error), until no move helps.
     """
     counts = np.zeros((groups.max() + 1, labels.max() + 1), dtype=np.int64)
     np.add.at(counts, (groups, labels), 1)
-    counts = counts[:, counts.any(0)]  # a class may weigh nothing
+    counts = counts[:, counts.any(0)]  # classes of weight 0 have no rows here
     order = np.random.default_rng(seed).permutation(len(counts))
     total, taken = counts.sum(0), np.zeros(counts.shape[1], dtype=np.int64)
     chosen, changed = np.zeros(len(counts), dtype=bool), True

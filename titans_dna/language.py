@@ -1,4 +1,4 @@
-"""The estimator: from a genome to a language model of it; what that can be asked is in ``titans_dna.questions``."""
+"""``DNALanguageModel``: pretraining on a genome. Its inference methods are in ``titans_dna.questions``."""
 
 import copy
 import hashlib
@@ -27,9 +27,9 @@ from titans_dna.sources import marks_of, open_source, read_regions
 from titans_dna.tokenizer import VOCAB_SIZE
 
 ARCHITECTURES = ("mag", "mac", "mal", "lmm", "transformer", "gated-deltanet")
-# batches in an epoch, at most: after each there is a validation and a checkpoint
+# maximum number of batches per epoch; validation and checkpointing happen after each epoch
 EPOCH = 100
-# tokens of a deep memory that share one gradient point
+# default ``chunk_size`` of a deep memory
 _DEEP_CHUNK = 16
 _COUNTS = (
     "dim",
@@ -45,48 +45,48 @@ _COUNTS = (
 
 
 class DNALanguageModel(Questions, TitansEstimator):
-    """A language model of DNA, pretrained by the next nucleotide, or by hidden ones.
+    """A language model of DNA, pretrained to predict the next base or masked bases.
 
-    Each window is read behind one N, so that its first base is predicted too. Probabilities are over A C G T; an N is
-    read, and never predicted. Both strands are learned: each window is read on a random one, or on both.
+    An N is placed before each window, so that the first base is predicted too. The model outputs probabilities of A, C,
+    G and T; it reads N but never predicts it. It learns both strands: each window is read on a random strand or, with
+    ``objective="masked"``, on both.
 
     Args:
-        architecture: "mag", "mac", "mal" (memory with attention), "lmm" (memory alone), "transformer" (attention alone)
-            or "gated-deltanet": the baselines.
-        dim: width; a multiple of ``4 * num_heads``.
-        num_layers: blocks.
-        num_heads: heads of memory and attention.
-        hidden: width of the SwiGLU of each block; None: ``2 * dim``.
-        memory_depth: layers of the memory. 1 is linear: alone ("lmm") it learned more of E. coli than a deep one and as
-            much of yeast, in less time.
-        forget_to: what forgetting draws the memory to: "start", or "zero" as in the paper (Eq. 13), where a deep memory
-            stops to learn in sequences much longer than ``length``.
-        chunk_size: tokens that share one gradient point of the memory. None: 1 of a linear memory, whose gradients are
-            then all fresh at no cost, else 16.
-        window: tokens that sliding-window attention sees ("mag", "mal"), or of a segment ("mac").
-        length: bases of a training window.
-        objective: "next": each base from those before it. "masked": 15 % of the bases are hidden, and predicted from
-            both sides by reading both strands (:mod:`titans_dna.masked`), which takes twice the time.
-        learning_rate: of the outer loop (AdamW, one cycle).
-        batch_size: windows in a batch; and sequences read side by side afterwards.
-        max_steps: batches to train on, at most; rounded up to whole epochs of equal size, 100 batches or fewer.
-        patience: epochs without a better validation loss before training stops.
+        architecture: "mag", "mac" or "mal" (memory combined with attention), "lmm" (memory only), or one of the
+            baselines "transformer" (attention only) and "gated-deltanet".
+        dim: width of the model; a multiple of ``4 * num_heads``.
+        num_layers: number of blocks.
+        num_heads: number of heads of the memory and of the attention.
+        hidden: hidden width of each block's SwiGLU layer. None means ``2 * dim``.
+        memory_depth: number of layers of the memory. 1 is a linear memory. With "lmm", a linear memory learned more of
+            the E. coli genome than a deep one, and as much of the yeast genome, in less time.
+        forget_to: the state to which forgetting pulls the memory: "start" (its initial state) or "zero" as in the paper
+            (Eq. 13). With "zero", a deep memory stops learning in sequences much longer than ``length``.
+        chunk_size: number of tokens whose gradients are computed at the same memory state. None means 1 for a linear
+            memory, where this costs nothing, and 16 for a deep one.
+        window: number of tokens visible to sliding-window attention ("mag", "mal"), or the segment length ("mac").
+        length: number of bases in a training window.
+        objective: "next" predicts each base from the bases before it. "masked" hides 15 % of the bases and predicts
+            them from both sides by reading both strands (:mod:`titans_dna.masked`), which takes twice as long.
+        learning_rate: maximum learning rate of AdamW, with a one-cycle schedule.
+        batch_size: number of windows per training batch, and of sequences read in parallel at inference.
+        max_steps: maximum number of training batches, rounded up to whole epochs of equal size (at most 100 batches).
+        patience: number of epochs without a lower validation loss before training stops.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
-        precision: of training: "auto", or a precision of Lightning's Trainer.
-        random_state: seed; the same integer gives the same model.
-        warm_start: whether ``fit`` goes on from what the model has learned already, from the same genome or another;
-            else, and the first time, it starts from random weights. The cycle of the learning rate begins anew: a lower
-            one forgets less.
+        precision: training precision: "auto", or a precision accepted by Lightning's Trainer.
+        random_state: random seed. The same integer gives the same model.
+        warm_start: if True, ``fit`` continues from the weights of the previous fit, on the same genome or another.
+            Otherwise, or if the model is not fitted, training starts from random weights. The learning-rate schedule
+            restarts; a lower learning rate forgets less.
         verbose: 0 is silent, 1 shows progress bars.
 
     Attributes:
         model_: the trained :class:`~titans_core.TitansLM` over the tokens of ``titans_dna.tokenizer``, on the CPU.
-        history_: losses by epoch, in nats per base (:class:`~titans_core.train.History`); as what follows, of the last
-            ``fit``.
-        holdout_: chromosomes that ``fit`` did not read.
-        n_bases_: bases in the training windows, each counted once.
-        seconds_: that ``fit`` took.
-        read_: fingerprints of the chromosomes that were read, by all fits that it learned from.
+        history_: losses per epoch of the last ``fit``, in nats per base (:class:`~titans_core.train.History`).
+        holdout_: names of the chromosomes that the last ``fit`` did not read.
+        n_bases_: number of distinct bases in the training windows of the last ``fit``.
+        seconds_: duration of the last ``fit``, in seconds.
+        read_: fingerprints of the chromosomes read by all fits that contributed to the weights.
 
     Example:
         >>> from titans_dna import DNALanguageModel
@@ -151,22 +151,23 @@ class DNALanguageModel(Questions, TitansEstimator):
     ) -> Self:
         """Pretrain on windows of a genome.
 
-        One window in twenty (at most 256, spread evenly) is kept from training, and decides when to stop and which
-        epoch's weights stay; the holdout decides nothing. Windows of which more than half is unknown are left out. A
-        single window is all for training, with a warning.
+        One window in twenty (at most 256, evenly spaced) is used for validation: it decides when training stops and
+        which epoch's weights are kept. Held-out chromosomes are not used for either. Windows in which more than half of
+        the bases are unknown (N) are skipped. If there is only one window, it is used for training, with a warning.
 
         Args:
-            genome: path of a FASTA file, a Genome, or a list of sequences (whose names are "0", "1", ...).
-            y: not used; here for sklearn.
-            bed: train inside these regions only: path of a BED file, or intervals. Strands do not matter.
-            holdout: names of chromosomes that are not read at all, for an honest score afterwards.
-            checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, training goes
-                on from there, and ends where an unbroken one would have. Without it an interrupted fit keeps nothing.
+            genome: path of a FASTA file, a Genome, or a list of sequences (which are named "0", "1", ...).
+            y: ignored; present for compatibility with scikit-learn.
+            bed: restrict training to these regions: path of a BED file, or intervals. Strands are ignored.
+            holdout: names of chromosomes to exclude, so that they can be used for an unbiased evaluation.
+            checkpoint_dir: folder in which to save a checkpoint after each epoch. If it holds a checkpoint of the same
+                fit, training resumes from it and gives the same result as an uninterrupted run. If None, an interrupted
+                fit keeps nothing.
 
         Raises:
-            ValueError: an argument out of range, an unknown chromosome, a bad or empty file, nothing to train on, or a
-                checkpoint of another run; with ``warm_start``, arguments of another network than there is, or a holdout
-                that an earlier fit has read.
+            ValueError: an argument is out of range; a chromosome is unknown; a file is invalid or empty; nothing is
+                left to train on; or the checkpoint belongs to another run. With ``warm_start``, also if the arguments
+                describe another network than the fitted one, or if ``holdout`` was read by an earlier fit.
         """
         began = time.perf_counter()
         self._check_params()
@@ -176,15 +177,15 @@ class DNALanguageModel(Questions, TitansEstimator):
         train, val = plan(source, self.length, regions, left_out)
         if not len(val):
             warn_caller(
-                f"{source.path.name} has one window of {train.bases} bases to train on, and none to validate by: "
-                "nothing stops the training early, and the last weights stay. Give more sequence or a smaller length."
+                f"{source.path.name} has only one window, of {train.bases} bases, so there is no validation window. "
+                "Training cannot stop early, and the last weights are kept. Give more sequence or a smaller length."
             )
         seed = self._seed()
         if before is None:
             with borrowed_randomness(seed):
                 network = TitansLM(self._config())
         else:
-            network = copy.deepcopy(before).train()  # an interrupted fit leaves the model as it was
+            network = copy.deepcopy(before).train()  # an interrupted fit must not change the model
         epochs = -(-self.max_steps // EPOCH)
         batches, held = loaders(source, (train, val), self.length, self.batch_size, -(-self.max_steps // epochs), seed)
         options = TrainingOptions(
@@ -218,19 +219,20 @@ class DNALanguageModel(Questions, TitansEstimator):
         return self
 
     def _before(self, source: Genome, left_out: list[str]) -> tuple[TitansLM | None, list[str]]:
-        """The network to go on from, and the fingerprints of what it has read; None and none to start anew."""
+        """The network to continue from and the fingerprints of what it has read; ``(None, [])`` for a new network."""
         if not self.warm_start or not hasattr(self, "model_"):
             return None, []
         if self._config() != self.model_.config:
             raise ValueError(
-                f"warm_start goes on with the network there is, and the arguments are of another: "
-                f"{self.model_.config.differences(self._config())}. Set them back, or warm_start=False."
+                f"The fitted network (there) and the arguments (here) differ: "
+                f"{self.model_.config.differences(self._config())}. warm_start=True continues training the fitted "
+                "network: restore the arguments, or set warm_start=False."
             )
         known = [chrom for chrom in left_out if source.lengths[chrom] and _fingerprint(source, chrom) in self.read_]
         if known:
             raise ValueError(
-                f"holdout={known[:8]} was read by an earlier fit of this model, and a score there would flatter it. "
-                "Hold it out from the first fit on; or go on without this holdout."
+                f"holdout={known[:8]} was read by an earlier fit of this model, so its score would be too good. "
+                "Hold it out from the first fit on, or remove it from holdout."
             )
         return self.model_, self.read_
 
@@ -272,7 +274,7 @@ class DNALanguageModel(Questions, TitansEstimator):
             "read": self.read_,
             "seconds": self.seconds_,
         }
-        # tied weights are one tensor under two names, which safetensors does not write
+        # safetensors refuses two names for one tensor, and tied weights have two names
         tensors = {name: tensor.clone() for name, tensor in network.state_dict().items()}
         return learned, tensors
 
@@ -283,7 +285,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         self.history_ = History(**learned["history"])
         self.objective_, self.length_ = learned["objective"], learned["length"]
         self.holdout_, self.n_bases_, self.seconds_ = learned["holdout"], learned["n_bases"], learned["seconds"]
-        self.read_ = learned.get("read", [])  # a model of before this was known has none
+        self.read_ = learned.get("read", [])  # models saved by older versions lack it
 
 
 def _fingerprint(genome: Genome, chrom: str) -> str:
@@ -291,7 +293,7 @@ def _fingerprint(genome: Genome, chrom: str) -> str:
 
 
 def next_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
-    """Cross-entropy over A C G T in nats, mean over the known bases of ``(tokens, targets)``, and their number."""
+    """Mean cross-entropy over A, C, G and T at the known bases of ``(tokens, targets)``, in nats; and their number."""
     tokens, targets = batch
     assert isinstance(network, TitansLM)
     logits = F.linear(network.hidden(tokens)[0], network.head.weight[:4]).float()

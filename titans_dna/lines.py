@@ -1,4 +1,4 @@
-"""Tab-separated genome files read line by line, plain or gzip, with mistakes named by file and line."""
+"""Reading tab-separated genome files line by line, plain or gzip; errors name file and line."""
 
 import gzip
 import zlib
@@ -8,12 +8,12 @@ from typing import BinaryIO
 
 __all__ = ["DAMAGED", "BadLineError", "fields", "is_gzip", "open_binary"]
 
-# what reading a gzip raises that was cut short or changed on its way
+# exceptions raised when reading a truncated or damaged gzip file
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 class BadLineError(ValueError):
-    """A line that does not follow its format: ``<file>, line <number>: <what was expected and what came>``."""
+    """A line violates its file format: ``<file>, line <number>: <what was found and what was expected>``."""
 
     def __init__(self, path: Path, number: int, what: str) -> None:
         super().__init__(f"{path}, line {number}: {what}")
@@ -24,34 +24,35 @@ class BadLineError(ValueError):
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether the file begins as gzip does, whatever its name."""
+    """Whether the content of the file is gzip, whatever its name."""
     with path.open("rb") as stream:
         return stream.read(2) == b"\x1f\x8b"
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """The bytes of a file, unpacked where it is gzip (bgzip is gzip too)."""
+    """Open a file for reading bytes, decompressing gzip (including bgzip)."""
     return gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # type: ignore[return-value]
 
 
 def fields(
     path: Path, is_header: Callable[[str], bool], *, until: str | None = None
 ) -> Iterator[tuple[int, list[str]]]:
-    """Line number, counted from 1, and tab-separated fields of every line that is neither blank nor a header.
+    """Yield the line number (1-based) and the tab-separated fields of every line that is not blank or a header.
 
     Args:
-        is_header: whether to skip a line.
-        until: stop at a line that begins so (GFF3 files may end in FASTA).
+        path: path of the file.
+        is_header: function that tells whether to skip a line.
+        until: stop at a line with this prefix (GFF3 files may end with FASTA).
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: the file is no text, or its gzip is cut short.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not text, or its gzip data is truncated or damaged.
     """
     number = 0
     try:
         with open_binary(path) as stream:
             for number, raw in enumerate(stream, start=1):
-                # some editors begin a file with a mark of its encoding
+                # some editors write a byte order mark
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 if not line.strip() or is_header(line):
                     continue
@@ -61,4 +62,4 @@ def fields(
     except UnicodeDecodeError:
         raise BadLineError(path, number, "not UTF-8 text; expected a tab-separated text file, plain or gzip") from None
     except DAMAGED as error:
-        raise ValueError(f"{path} is cut short or damaged after line {number} ({error}); fetch it again.") from error
+        raise ValueError(f"{path} is truncated or damaged after line {number} ({error}); download it again.") from error

@@ -1,4 +1,4 @@
-"""A sequence logo: letters as tall as what they add to a score."""
+"""Sequence logos: the height of a letter is its contribution to a score."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,29 +17,31 @@ _BASES = list("ACGT")
 
 
 def plot_logo(scores: Any, start: int | None = None, stop: int | None = None, ax: "Axes | None" = None) -> "Axes":
-    """Draw letters above the line where they add to the score, and below it where they take from it.
+    """Plot a sequence logo: letters above the axis increase the score, letters below it decrease it.
 
     Args:
-        scores: a frame of ``attribute``: each letter of the sequence, as tall as its importance. Or a table ``[L, 4]``
-            of numbers for A, C, G and T (an array, or a frame with these columns): all four letters at each position.
-        start: the first position to draw, 0-based, and ``stop`` the one behind the last; default all. The rows of a
-            frame are at the positions of its index, so that a part of it is drawn where it stands.
-        stop: see ``start``.
-        ax: where to draw; default a new figure.
+        scores: a DataFrame from ``attribute``, of which each letter of the sequence is drawn with its importance; or a
+            table ``[L, 4]`` for A, C, G and T (an array, or a DataFrame with these columns), of which all four letters
+            are drawn at each position.
+        start: first position to draw (0-based). Default: the first. Positions of a DataFrame are those of its index,
+            so a slice of it is drawn at its original positions.
+        stop: end of the positions to draw, exclusive. Default: all.
+        ax: axes to draw on. Default: those of a new figure.
 
     Raises:
-        TypeError: a list of frames.
-        ValueError: another shape or columns, a number that is not finite, or nothing from ``start`` to ``stop``.
-        ImportError: without the package logomaker.
+        TypeError: ``scores`` is a list of DataFrames.
+        ValueError: ``scores`` has another shape or other columns, or a number that is not finite; or there is no
+            position from ``start`` to ``stop``.
+        ImportError: logomaker is not installed.
     """
     require("logomaker", "plot_logo", "interpret")
     heights = _heights(scores)
     first, last = (heights.index[0], heights.index[-1]) if len(heights) else (0, -1)
     heights = heights.loc[first if start is None else start : last if stop is None else stop - 1]
     if heights.empty or (start is not None and start < first):
-        raise ValueError(f"nothing to draw from start={start} to stop={stop}: there are positions {first} to {last}.")
+        raise ValueError(f"nothing to draw from start={start} to stop={stop}: scores has positions {first} to {last}.")
     if not np.isfinite(heights.to_numpy()).all():
-        raise ValueError("scores has numbers that are not finite; a logo needs a height for each letter.")
+        raise ValueError("scores has values that are not finite (NaN or infinite); remove or replace them.")
     import logomaker
     import matplotlib.pyplot as plt
 
@@ -54,9 +56,9 @@ def plot_logo(scores: Any, start: int | None = None, stop: int | None = None, ax
 
 
 def _heights(scores: Any) -> pd.DataFrame:
-    """A column for each letter, a row for each position."""
+    """Heights: a column for each letter, a row for each position."""
     if isinstance(scores, list) and scores and isinstance(scores[0], pd.DataFrame):
-        raise TypeError(f"scores is a list of {len(scores)} frames: give one of them, scores[0].")
+        raise TypeError(f"scores is a list of {len(scores)} frames; give one of them, such as scores[0].")
     if not isinstance(scores, pd.DataFrame):
         table = np.asarray(scores, dtype=float)
         if table.ndim != 2 or table.shape[1] != len(_BASES):
@@ -71,7 +73,7 @@ def _heights(scores: Any) -> pd.DataFrame:
 
 
 def _places(scores: pd.DataFrame) -> pd.Index:
-    """Positions of the rows: its index where that counts on by one, else from 0."""
+    """Positions of the rows: the index if it consists of consecutive integers, else numbers from 0."""
     index = scores.index
     counts = len(index) and pd.api.types.is_integer_dtype(index) and bool((np.diff(index) == 1).all())
     return index if counts else pd.RangeIndex(len(index))

@@ -1,12 +1,13 @@
-"""Order-k Markov models: the baseline that a genome model must beat, counted in seconds.
+"""Order-k Markov models: a fast baseline for genome language models.
 
     additive       P(x | k bases before) = (c(x) + a) / (n + 4 a)
     interpolated   P_k(x)                = (c(x) + t P_k-1(x)) / (n + t)      t: in units of counts, P_-1 = 1/4
 
-``c`` are counts over both strands of the training sequence, ``a`` and ``t`` are chosen for each order on a part of it
-(one part in twenty), whose counts are added afterwards. Contexts with few counts lean on shorter ones in the second,
-which is MacKay and Peto's hierarchical Dirichlet model with one strength per order. A base that has fewer than k known
-bases before it (at a sequence's start, behind an N) is predicted from those it has.
+``c`` are counts over both strands of the training sequence, and ``n`` is their sum over the four bases. ``a`` and ``t``
+are chosen for each order on a validation part (one part in twenty), which is added to the counts afterwards. The
+interpolated model backs off to shorter contexts where counts are low; it is MacKay and Peto's hierarchical Dirichlet
+model with one strength per order. A base with fewer than k known bases before it (at the start of a sequence, or after
+an N) is predicted from the known ones.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -26,13 +27,13 @@ from titans_dna.tokenizer import N
 __all__ = ["MarkovModels", "fit_markov"]
 
 MOST = 12
-# choices of both strengths: from none to more than most contexts were seen
+# candidate values of ``a`` and ``t``
 _STRENGTHS = tuple(float(x) for x in np.geomspace(1e-3, 1e3, 19))
 _BLOCK, _PART, _VALIDATION_EVERY = 1 << 20, 1 << 10, 20
 _JOINED = 1 << 16
-# bases that the choice is made on, about
+# approximate number of validation bases
 _ENOUGH = 1 << 18
-# counts of words behind so many bases are of 32 bits
+# from this order on, 32 bits are enough for a count
 _LONG_WORDS = 10
 
 Counts = NDArray[np.signedinteger[Any]]
@@ -43,10 +44,10 @@ class MarkovModels:
     """All Markov models of orders 0 to ``order``.
 
     Attributes:
-        counts: by order k, integers [4^k, 4]: how often each base follows each context, the nearest base last (A 0,
-            C 1, G 2, T 3, to base 4).
-        additive: ``a`` by order.
-        interpolated: ``t`` by order.
+        counts: for each order k, integers [4^k, 4]: how often each base follows each context. The row of a context is
+            its number to base 4 (A 0, C 1, G 2, T 3), with the nearest base as the last digit.
+        additive: ``a`` of each order.
+        interpolated: ``t`` of each order.
     """
 
     counts: tuple[Counts, ...]
@@ -67,16 +68,16 @@ class MarkovModels:
         chroms: Iterable[str] | None = None,
         regions: Any = None,
     ) -> pd.DataFrame:
-        """Mean bits per known base by order: columns ``order, additive, interpolated``.
+        """Compute the mean bits per known base: a DataFrame with the columns ``order, additive, interpolated``.
 
         Args:
             source: path of a FASTA file, a Genome, or a list of sequences.
-            chroms: only these chromosomes; default all.
-            regions: intervals (or a BED file) instead of whole chromosomes. Each is read by itself, so a base that lies
-                in two of them counts twice.
+            chroms: names of the chromosomes to score. Default: all.
+            regions: intervals (or a BED file) to score instead of whole chromosomes. Each is read separately, so bases
+                in two regions count twice.
 
         Raises:
-            ValueError: an unknown chromosome, or no known base.
+            ValueError: a chromosome is unknown, or there is no known base.
         """
         genome = open_source(source)
         total = np.zeros((self.order + 1, 2))
@@ -86,15 +87,18 @@ class MarkovModels:
             total += bits
             bases += n
         if bases == 0:
-            raise ValueError(f"{genome.path.name} has no known base (A C G T) to score.")
+            raise ValueError(f"{genome.path.name} has no known base (A, C, G or T) to score; check the selection.")
         mean = total / bases
         return pd.DataFrame({"order": range(self.order + 1), "additive": mean[:, 0], "interpolated": mean[:, 1]})
 
     def probabilities(
         self, ids: NDArray[np.uint8], orders: Collection[int]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Of each base of a sequence the interpolated P(A, C, G, T), [L, orders, 4]; and how often the bases before it
-        were seen, as many as the highest order takes, [L] (0 where an unknown one is among them)."""
+        """Interpolated P(A, C, G, T) for each base of a sequence, [L, orders, 4], and context counts, [L].
+
+        A context count is how often the context of the highest order occurred in training; 0 if the context has an
+        unknown base.
+        """
         code, known = _contexts(ids, self.order)
         found: list[NDArray[np.float64]] = []
         mixed: Any = np.full((len(ids), 4), 0.25)
@@ -114,16 +118,16 @@ def fit_markov(
     bed: Any = None,
     holdout: Iterable[str] | None = None,
 ) -> MarkovModels:
-    """Count both strands and choose the strengths.
+    """Fit Markov models: count both strands, and choose the strengths.
 
     Args:
         source: path of a FASTA file, a Genome, or a list of sequences.
-        order: the highest, 0 to 12; memory is 21 * 4^order bytes (12: 360 MB).
-        bed: only these regions.
-        holdout: not these chromosomes.
+        order: highest order, 0 to 12. Memory use is 21 * 4^order bytes (360 MB for 12).
+        bed: restrict counting to these regions.
+        holdout: names of the chromosomes to exclude.
 
     Raises:
-        ValueError: an order out of range, an unknown chromosome, or nothing left to count.
+        ValueError: the order is out of range; a chromosome is unknown; or nothing is left to count.
     """
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or not 0 <= order <= MOST:
         raise ValueError(f"order must be an integer from 0 to {MOST}, got {order!r}.")
@@ -131,7 +135,7 @@ def fit_markov(
     regions = genome.regions(None, holdout, None if given is None else merged(given))
     top = np.zeros((4**order, 4), dtype=_integers(order))
     kept: list[NDArray[np.uint8]] = []
-    # so small that there are some for validation
+    # small enough that some parts are for validation
     size = min(_PART, max(1, sum(map(len, regions)) // (2 * _VALIDATION_EVERY)))
     position = 0
     for ids, fresh in _blocks(genome, regions, order):
@@ -139,7 +143,7 @@ def fit_markov(
         position += len(part)
         held = np.concatenate((np.zeros(fresh, dtype=bool), part % _VALIDATION_EVERY == _VALIDATION_EVERY // 2))
         _count(ids, fresh, ~held, top)
-        # each with the bases before it
+        # keep each validation part with the bases before it
         edges = np.flatnonzero(np.diff(held, prepend=False, append=False)).reshape(-1, 2)
         kept.extend(ids[max(0, start - order) : end] for start, end in edges)
     if not top.any():
@@ -153,9 +157,9 @@ def fit_markov(
 
 
 def _blocks(genome: Genome, regions: Sequence[Interval], order: int) -> Iterator[tuple[NDArray[np.uint8], int]]:
-    """Ids of the regions in blocks, each behind the last ``order`` ids before it, whose number comes with it.
+    """Yield ids of the regions in blocks, each preceded by up to ``order`` earlier ids, and the number of those.
 
-    Short regions, of which there may be very many, come several in one block, an N between them.
+    Short regions, which may be very many, are joined into one block, separated by N.
     """
     for short, some in groupby(regions, key=lambda region: len(region) <= SHORT):
         if short:
@@ -182,10 +186,10 @@ def _joined(sequences: Iterable[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8
 
 
 def _contexts(ids: NDArray[np.uint8], order: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """For each base the number that its ``order`` bases before it make, and how many of those are known."""
+    """For each base, its ``order`` previous bases as a number to base 4, and how many of them are known."""
     n = len(ids)
     digits = np.where(ids < N, ids, 0).astype(np.int32)
-    code = np.zeros(n, dtype=np.int32)  # up to 4^12, and four times that as a place in a table
+    code = np.zeros(n, dtype=np.int32)  # times 4, as an index into a table, it still fits in 32 bits
     for lag in range(1, min(order, n - 1) + 1):
         code[lag:] += digits[:-lag] << 2 * (lag - 1)
     at = np.arange(n)
@@ -195,12 +199,12 @@ def _contexts(ids: NDArray[np.uint8], order: int) -> tuple[NDArray[np.int32], ND
 
 
 def _count(ids: NDArray[np.uint8], fresh: int, wanted: NDArray[np.bool_], top: Counts) -> None:
-    """Add the words of ``order + 1`` bases that end at the wanted places from ``fresh`` on, on either strand."""
+    """Count the words of ``order + 1`` bases that end at ``wanted`` positions, from ``fresh`` on, on both strands."""
     order = _order(top)
     code, known = _contexts(ids, order)
     use = (ids < N) & (known == order) & wanted
     use[:fresh] = False
-    # the other strand of a word: its complement, read from its last base to its first
+    # the reverse complement of a word
     digits = 3 - np.where(ids < N, ids, 0).astype(np.int32)
     other = digits << 2 * order
     for lag in range(1, min(order, len(ids) - 1) + 1):
@@ -211,7 +215,7 @@ def _count(ids: NDArray[np.uint8], fresh: int, wanted: NDArray[np.bool_], top: C
 
 
 def all_orders(top: Counts) -> tuple[Counts, ...]:
-    """Counts of every order: the sum over the farthest base, which is the leading digit."""
+    """Counts of all orders: each is the sum of the next higher over its farthest base, the leading digit."""
     tables = [top]
     for order in reversed(range(_order(top))):
         tables.insert(0, tables[0].reshape(4, -1, 4).sum(axis=0, dtype=_integers(order)))
@@ -223,14 +227,14 @@ def _order(table: Counts) -> int:
 
 
 def _integers(order: int) -> type[np.signedinteger[Any]]:
-    """Of counts: a word of few bases may stand more often than 32 bits can say."""
+    """Integer type for counts: counts of short words may exceed 32 bits."""
     return np.int64 if order < _LONG_WORDS else np.int32
 
 
 def _lookups(
     ids: NDArray[np.uint8], fresh: int, tables: Sequence[Counts]
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """By order: counts of the base that came, of its context, and where the context is known; for known bases only."""
+    """Yield, for each order and all known bases: counts of the base and of its context, and if the context is known."""
     order = len(tables) - 1
     code, known = _contexts(ids, order)
     scored = (ids < N) & (np.arange(len(ids)) >= fresh)
@@ -247,7 +251,7 @@ def _bits(
     additive: Sequence[float],
     interpolated: Sequence[float],
 ) -> tuple[NDArray[np.float64], int]:
-    """Sums of bits [orders, 2] over the known bases of a block, and their number."""
+    """Sums of bits [orders, 2] over the known bases of a block, and the number of these bases."""
     bits = np.zeros((len(tables), 2))
     plain: Any = 0.25
     mixed: Any = 0.25
@@ -263,7 +267,7 @@ def _bits(
 def _strengths(
     parts: Iterable[NDArray[np.uint8]], tables: Sequence[Counts]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The strengths with the fewest bits on ``parts``, order by order: each order leans on the one before as chosen."""
+    """Strengths that minimise the bits on ``parts``, chosen order by order, from the lowest."""
     ids = np.concatenate([x for part in parts for x in (part, np.array([N], dtype=np.uint8))])
     additive, interpolated = [], []
     mixed: Any = 0.25

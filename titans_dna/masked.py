@@ -1,10 +1,9 @@
-"""The masked objective: bases are hidden, and each is predicted from what stands on both sides of it.
+"""The masked objective: hidden bases are predicted from the sequence on both sides.
 
-A network of this library reads in one direction. So it reads both strands, hidden bases as N, and its scores for a
-place are added: those from what stands before it on one strand, and those from what stands before it on the other,
-complemented. Both readings share all weights, and the other strand of a sequence has the complemented scores by
-construction (the sharing of Schiff et al. 2024, Caduceus, arXiv:2403.03234). As with the other objective, an N stands
-before what is read.
+The networks of this library read in one direction. For this objective they read both strands, with hidden bases as N,
+and the scores for a position are added: those of one strand, and the complemented scores of the other. Both readings
+share all weights, so a sequence and its reverse complement have complementary scores by construction (as in Caduceus,
+Schiff et al. 2024, arXiv:2403.03234). As with the other objective, an N is placed before the sequence.
 """
 
 import math
@@ -26,23 +25,23 @@ from titans_dna.vcf import Variant
 
 __all__ = ["HIDDEN", "bits_of_hidden", "masked_base_loss", "scores", "variant_scores"]
 
-# the part of the known bases that is hidden in training
+# fraction of the known bases hidden in training
 HIDDEN = 0.15
-# afterwards every seventh base is hidden at a time, about as many, until each was hidden once
+# in evaluation every seventh base is hidden, in seven passes: about the same fraction as in training
 _EVERY = 7
 
 
 def scores(network: TitansLM, ids: Tensor) -> Tensor:
-    """Logits of A C G T at every place ``[B, T, 4]``, of ids ``[B, T]`` padded on the right; hidden bases are N."""
+    """Logits of A, C, G, T ``[B, T, 4]`` for ids ``[B, T]``, padded on the right, with hidden bases as N."""
     here, there = (_read(network, strand) for strand in (ids, other_strand(ids)))
     return here + in_place(there, ids != PAD).flip(-1)
 
 
 def masked_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
-    """Cross-entropy over A C G T in nats, mean over the hidden bases, and their number.
+    """Mean cross-entropy over A, C, G and T at the hidden bases of ``(tokens, targets)``, in nats; and their number.
 
-    Of each batch ``(tokens, targets)`` (:func:`titans_dna.pretrain_data.batch_of`) other bases are hidden in training,
-    always the same ones in validation.
+    ``(tokens, targets)`` is a batch of :func:`titans_dna.pretrain_data.batch_of`. In training, the hidden bases are
+    drawn anew for each batch; in validation, they are always the same.
     """
     tokens, targets = batch
     assert isinstance(network, TitansLM)
@@ -51,7 +50,7 @@ def masked_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[
         drawn = torch.rand(targets.shape, device=targets.device)
     else:
         drawn = torch.rand(targets.shape, generator=torch.Generator().manual_seed(0)).to(targets.device)
-    # at least one, where any is known: the one that was drawn lowest
+    # hide at least one known base: the one with the lowest draw
     hidden = known & ((drawn < HIDDEN) | (drawn == drawn.where(known, 2).amin()))
     ids = targets.where(known & ~hidden, N).where(tokens != PAD, PAD)
     logits = scores(network, ids)[hidden].float()
@@ -63,7 +62,7 @@ def masked_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[
 def bits_of_hidden(
     network: TitansLM, genome: Genome, windows: Iterable[Interval], batch_size: int
 ) -> Iterator[NDArray[np.float64]]:
-    """Bits of every known base, ``-log2 P(base | its window)``, while it and every seventh base from it are hidden."""
+    """Yield the bits of all known bases, ``-log2 P(base | its window)``, with every seventh base hidden at a time."""
     for ids in _batches(genome, windows, batch_size, network.embedding.weight.device):
         places = torch.arange(ids.shape[1], device=ids.device) % _EVERY
         for turn in range(_EVERY):
@@ -77,15 +76,14 @@ def bits_of_hidden(
 def variant_scores(
     network: TitansLM, genome: Genome, variants: Sequence[Variant], length: int, batch_size: int
 ) -> Iterator[tuple[int, float]]:
-    """``log P(alt) - log P(ref)`` of substitutions, in nats, while the bases in question are hidden; each as it is
-    found, with the number of its variant.
+    """Yield the index and ``log P(alt) - log P(ref)`` (in nats) of each variant, with the variant's bases hidden.
+
+    The score is NaN for insertions and deletions, whose alleles differ in length, and if an allele contains N.
 
     Args:
-        length: bases read in all, half of them on either side, fewer at a chromosome's end.
-
-    NaN for insertions and deletions, whose alleles stand in no common place, and where an allele has an N.
+        length: number of bases to read, half of them on each side; fewer near the ends of a chromosome.
     """
-    # alternatives of one place are read once: what differs in them is hidden
+    # alternatives at one site share one reading, because the bases in which they differ are hidden
     sites: dict[tuple[str, int, int], list[int]] = {}
     for number, v in enumerate(variants):
         if len(v.ref) != len(v.alt) or not v.is_known:
@@ -118,7 +116,7 @@ def _around(genome: Genome, chrom: str, start: int, end: int, length: int) -> In
 
 
 def _batches(genome: Genome, windows: Iterable[Interval], batch_size: int, device: torch.device) -> Iterator[Tensor]:
-    """Ids ``[B, T]`` of windows, ``batch_size`` at a time."""
+    """Yield ids ``[B, T]`` of windows, ``batch_size`` at a time."""
     batch: list[str] = []
     for window in windows:
         batch.append(genome.fetch(window))

@@ -1,4 +1,4 @@
-"""Listening to the memories of a language model while it reads: how surprised each was at each token."""
+"""Recording the surprise of a language model's memories while it reads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +15,9 @@ __all__ = ["listening"]
 
 @contextmanager
 def listening(network: TitansLM) -> Iterator[list[list[Tensor]]]:
-    """While the network reads, a list for each of its memories, to which it adds its surprise ``[B, T, H]``.
+    """Record the surprise of each memory within the context: a list per memory, to which ``[B, T, H]`` is appended.
 
-    Persistent tokens, which a memory may read before the first token, come first.
+    Persistent tokens, if any, come before the first token.
 
     Raises:
         ValueError: the network has no memory.
@@ -28,7 +28,7 @@ def listening(network: TitansLM) -> Iterator[list[list[Tensor]]]:
 
     memories = [module for module in network.modules() if isinstance(module, NeuralMemory)]
     if not memories:
-        raise ValueError(f"architecture {network.config.architecture!r} has no memory that could be surprised.")
+        raise ValueError(f"architecture {network.config.architecture!r} has no memory, so memory=True is not possible.")
     heard: dict[NeuralMemory, list[Tensor]] = {memory: [] for memory in memories}
     with hooked(memories, hear):
         yield list(heard.values())

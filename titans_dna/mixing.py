@@ -1,19 +1,19 @@
-"""A language model and Markov models of one genome, mixed base by base: what each knows and the other does not.
+"""Mixture of a language model with Markov models of the same genome, weighted anew at each base.
 
     log P(x) = sum_e w_e log P_e(x) + const        w_e = sum_f W[f, e] * feature_f
 
-Experts ``e`` are the language model and interpolated Markov models of several orders. Their weights follow from what is
-known before the base is read: how often the longest context was seen in training, and how well the longest Markov
-model and the first expert did on the bases just before, which tells a repeat from the rest. A geometric mixture by
-such features is convex in ``W``: it is the logistic mixing of PAQ (Mahoney 2005), and what GeCo3 (Silva et al. 2020)
-does with a network in its place.
+Experts ``e`` are the language model and interpolated Markov models of several orders. Their weights depend on features
+that are known before the base: how often the longest context occurred in training, and how well the longest Markov
+model and the first expert predicted the preceding bases, which indicates a repeat. The loss of such a geometric mixture
+is convex in ``W``. It is the logistic mixing of PAQ (Mahoney 2005); GeCo3 (Silva et al. 2020) uses a neural network
+instead.
 
-Far from what the weights were found on, such a mixture can be sure of nonsense. So it is one of several predictors,
-beside each expert alone, among which the best is tracked from base to base (fixed share; Herbster & Warmuth 1998):
-where the mixture fails, what is right takes over within a few bases.
+On sequences unlike those on which ``W`` was fitted, the mixture can be confidently wrong. It is therefore one of
+several predictors, together with each expert alone. The best predictor is tracked from base to base (fixed share;
+Herbster & Warmuth 1998), so that a better one takes over within a few bases.
 
-``W`` is found on tiles that neither expert was trained on: those by which the language model's training was stopped.
-The Markov models are counted without them for that, and with them afterwards.
+``W`` is fitted on windows that no expert was trained on: the validation windows of the language model. For this, the
+Markov models are first counted without these windows; the final counts include them.
 """
 
 import itertools
@@ -48,32 +48,32 @@ if TYPE_CHECKING:
 
 __all__ = ["Mixture", "fit_mixture"]
 
-# orders of the Markov models: the longest, and every third below; neighbours know much the same
+# orders used: the highest and every third below, since adjacent orders are very similar
 _STEP = 3
-# bases over which "just before" reaches, about
+# time constant, in bases, of the average over preceding bases
 _RECENT = 32
-# nats a base better than a guess, from where a stretch is likely, and almost certainly, a repeat
+# nats per base better than a random guess: thresholds for a likely and an almost certain repeat
 _LIKELY, _CERTAIN = 0.3, 0.7
 _GUESS = math.log(4)
 _PENALTY = 1e-6
-# the mixture's share at first and of what is shared out; what is shared out at each base; windows tracked side by side
+# prior weight of the mixture; weight redistributed at each base; windows tracked in parallel
 _TRUST, _SHARE, _TOGETHER = 0.9, 1 / 200, 64
 _LENGTH = 1024
 
 
 class _Read(NamedTuple):
-    """Of n known bases: experts' log probabilities [n, E, 4], features [n, F], and the bases that came, [n]."""
+    """For n known bases: log probabilities of the experts [n, E, 4], features [n, F], and the observed bases [n]."""
 
     experts: Tensor
     features: Tensor
     bases: Tensor
 
     def mixed(self, weights: Tensor) -> Tensor:
-        """Log probabilities less a constant, [n, 4]."""
+        """Unnormalised log probabilities of the mixture, [n, 4]."""
         return torch.einsum("ne,neb->nb", self.features @ weights, self.experts)
 
     def chances(self, weights: Tensor) -> Tensor:
-        """What the mixture, and each expert, gave the base that came, [n, 1 + E]."""
+        """Probability of each observed base under the mixture and under each expert, [n, 1 + E]."""
         all_of_them = torch.cat((self.mixed(weights).log_softmax(-1)[:, None], self.experts), dim=1)
         return all_of_them.gather(-1, self.bases[:, None, None].expand(-1, all_of_them.shape[1], 1))[..., 0].exp()
 
@@ -83,11 +83,11 @@ class Mixture:
     """A language model mixed with Markov models; made by :func:`fit_mixture`.
 
     Attributes:
-        model: the language model; None: Markov models alone.
+        model: the language model; None if there are only Markov models.
         markov: the Markov models.
-        weights: ``W``, float32 [features, experts]; experts: the language model, then the Markov models by order.
-        counted: what was read to make it, each base once.
-        marks: what tells each chromosome of that genome from another of its name.
+        weights: ``W``, float32 [features, experts]; experts are the language model, then the Markov models by order.
+        counted: intervals that were read to make the mixture, without overlaps.
+        marks: for each chromosome of that genome, text that identifies its sequence.
     """
 
     model: "DNALanguageModel | None"
@@ -110,19 +110,20 @@ class Mixture:
         regions: Any = None,
         context: int = 4096,
     ) -> float:
-        """Mean of ``-log2 P(base | the bases before it in its window)`` over all known bases.
+        """Compute the mean of ``-log2 P(base | the bases before it in its window)`` over all known bases.
 
-        What was read to make the mixture is known to it by heart: a score there says nothing, and is warned of.
+        Scores on sequence that was read to make the mixture are meaningless; a warning is given.
 
         Args:
             source: path of a FASTA file, a Genome, or a list of sequences.
-            chroms: only these chromosomes; default all.
-            regions: intervals, or a BED file, instead of whole chromosomes. Each is read by itself, on its strand, so a
-                base that lies in two of them counts twice.
-            context: bases of a window; each is read anew.
+            chroms: names of the chromosomes to score. Default: all.
+            regions: intervals, or a BED file, to score instead of whole chromosomes. Each is read separately on its
+                strand, so bases in two regions count twice.
+            context: number of bases in a window; windows are read independently.
 
         Raises:
-            ValueError: an unknown chromosome, a region off its end, no known base, a context below 1.
+            ValueError: a chromosome is unknown; a region ends beyond its chromosome; there is no known base; or
+                ``context`` is below 1.
         """
         at_least("context", context)
         genome = open_source(source)
@@ -134,24 +135,25 @@ class Mixture:
             nats += _tracked(together)
             count += sum(map(len, together))
         if count == 0:
-            raise ValueError(f"{genome.path.name} has no known base (A C G T) to score.")
+            raise ValueError(f"{genome.path.name} has no known base (A, C, G or T) to score; check the selection.")
         return nats / math.log(2) / count
 
     def save(self, path: str | Path) -> None:
-        """Write it to the folder ``path`` (JSON and safetensors), its language model too.
+        """Save the mixture and its language model to the folder ``path`` (JSON and safetensors).
 
         Raises:
-            ArchiveError: a file of this name, or a model of another kind.
+            ArchiveError: ``path`` is a file, or holds a model of another kind.
         """
         saved_mixture.save(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> "Mixture":
-        """A mixture from the folder that :meth:`save` wrote. Nothing is unpickled.
+        """Load a mixture saved by :meth:`save`. Nothing is unpickled.
 
         Raises:
-            FileNotFoundError: none there.
-            ArchiveError: a truncated or changed file, another kind of model, or another language model within.
+            FileNotFoundError: the folder has no saved mixture.
+            ArchiveError: a file is truncated or changed; the folder holds a model of another kind; or its language
+                model is not the one that was saved.
         """
         return saved_mixture.load(path)
 
@@ -165,8 +167,8 @@ class Mixture:
         names = sorted(chrom for chrom, bases in asked.items() if new[chrom] < bases)
         if names:
             warn_caller(
-                f"fit_mixture has read {names[:8]}: a score there flatters the mixture. Hold them out, in the fit of "
-                "the language model, or without one by fit_mixture(..., holdout=[...])."
+                f"fit_mixture has read {names[:8]}, so scores there are too good. Hold them out in fit of the language "
+                "model, or, without one, with fit_mixture(..., holdout=[...])."
             )
 
 
@@ -178,40 +180,43 @@ def fit_mixture(
     bed: Any = None,
     holdout: Iterable[str] | None = None,
 ) -> Mixture:
-    """Count the Markov models, and find the weights.
+    """Fit a mixture: count the Markov models, and fit the weights.
 
     Args:
-        genome: path of a FASTA file, a Genome, or a list of sequences; with a model, what it was fitted on.
-        model: a fitted language model with ``objective="next"``; None mixes Markov models alone.
-        order: of the longest Markov model, 1 to 12.
-        bed: only these regions; with a model, those of its ``fit``.
-        holdout: chromosomes that are not read, for an honest score afterwards; a model brings its own.
+        genome: path of a FASTA file, a Genome, or a list of sequences. With a model, the genome it was fitted on.
+        model: a fitted language model with ``objective="next"``. None mixes only Markov models.
+        order: order of the longest Markov model, 1 to 12.
+        bed: restrict the mixture to these regions. With a model, the regions passed to its ``fit``.
+        holdout: names of chromosomes to exclude. With a model, leave it out: the model's held-out chromosomes are used.
 
     Raises:
-        NotFittedError: a model that is not fitted.
-        ValueError: a model of hidden bases; a holdout beside a model; another genome than the model's; an order out of
-            range; or so little sequence that no window is left to find weights on.
+        NotFittedError: the model is not fitted.
+        ValueError: the model has ``objective="masked"``; both ``model`` and ``holdout`` are given; the genome is not
+            that of the model; the order is out of range; or there is too little sequence to fit weights on.
     """
     at_least("order", order)
     source, regions, length = open_source(genome), read_regions(bed), _LENGTH
     if model is not None:
         check_is_fitted(model, "model_")
         if model.objective_ == "masked":
-            raise ValueError("Markov models see one side of a base: mix them with a model with objective='next'.")
+            raise ValueError(
+                "fit_mixture needs a model with objective='next': a masked model sees both sides of a base, Markov "
+                "models only one."
+            )
         if holdout is not None:
-            raise ValueError(f"leave holdout out: the model held out {model.holdout_}, and so does its mixture.")
+            raise ValueError(f"holdout cannot be given with a model; the model held out {model.holdout_}. Remove it.")
         length, holdout = model.length_, model.holdout_
     left_out = source.left_out(holdout)
     training, validation = plan(source, length, regions, left_out)
     if model is not None and training.bases != model.n_bases_:
         raise ValueError(
-            f"the model was fitted on {model.n_bases_:,} bases, and genome and bed have {training.bases:,} to fit on: "
-            "give those of its fit, or weights would be found on what it was trained on."
+            f"the model was fitted on {model.n_bases_:,} bases, but genome and bed give {training.bases:,}. Give the "
+            "genome and regions of its fit; otherwise the weights would be fitted on the model's training data."
         )
     tiles = validation.intervals()
     if not tiles:
         raise ValueError(
-            f"{source.path.name} has a single window, and weights are found on one in twenty; give more sequence."
+            f"{source.path.name} has a single window, so none is left to fit the weights on. Give more sequence."
         )
     given = whole(source) if regions is None else regions
     rest = without(given, tiles)
@@ -227,7 +232,7 @@ def fit_mixture(
 def _read(
     genome: Genome, windows: Sequence[Interval], model: "DNALanguageModel | None", markov: MarkovModels
 ) -> Iterator[_Read]:
-    """What the experts say of each window, read from its first base."""
+    """Predictions of the experts for each window, read from its first base."""
     for window, log_p in _with_model(genome, windows, model):
         ids = genome.ids(window)
         known = ids < N
@@ -243,7 +248,7 @@ def _read(
 def _with_model(
     genome: Genome, windows: Sequence[Interval], model: "DNALanguageModel | None"
 ) -> Iterator[tuple[Interval, Tensor | None]]:
-    """Each window and its log probabilities [L, 4] by the language model."""
+    """Yield each window with its log probabilities [L, 4] under the language model, or None without a model."""
     if model is None:
         yield from ((window, None) for window in windows)
         return
@@ -255,7 +260,7 @@ def _with_model(
 
 
 def _features(experts: Tensor, bases: Tensor, seen: Tensor) -> Tensor:
-    """What the weights follow from, [n, F]; of each base, what is known before it."""
+    """Features of each base, [n, F], computed from what is known before it."""
     gain = experts.gather(-1, bases[:, None, None].expand(-1, experts.shape[1], 1))[..., 0] + _GUESS
     keep = math.exp(-1 / _RECENT)
     recent = torch.zeros_like(gain)
@@ -274,8 +279,8 @@ def _features(experts: Tensor, bases: Tensor, seen: Tensor) -> Tensor:
 
 
 def _tracked(chances: Sequence[Tensor]) -> float:
-    """Nats of all bases by the best of several predictors, tracked in each window: chances [n, K] of each window."""
-    padded = pad_sequence(list(chances), batch_first=True, padding_value=1.0).double()  # behind the end nothing is lost
+    """Nats of all bases under the tracked predictors, from probabilities [n, K] of each window (see fixed share)."""
+    padded = pad_sequence(list(chances), batch_first=True, padding_value=1.0).double()  # padding costs log 1 = 0
     first = torch.full((padded.shape[-1],), (1 - _TRUST) / (padded.shape[-1] - 1), dtype=padded.dtype)
     first[0] = _TRUST
     share, nats = first, 0.0
@@ -288,7 +293,7 @@ def _tracked(chances: Sequence[Tensor]) -> float:
 
 
 def _fit(read: _Read) -> Tensor:
-    """The weights of least cross-entropy: convex, from an equal share for all."""
+    """Weights that minimise the cross-entropy (a convex problem), starting from equal weights."""
     weights = torch.zeros(read.features.shape[1], read.experts.shape[1])
     weights[0] = 1 / weights.shape[1]
     weights.requires_grad_()

@@ -1,12 +1,12 @@
-"""A batch of sequences read in parts, so that one long sequence does not make all others as long.
+"""Reading a batch in parts, so that one long sequence does not force padding of all others to its length.
 
-    a batch of up to 131,072 padded bases     read as one
-    a larger one                              sequences of like length together, none longer than twice another
-    still more than 524,288 in all            parts of up to 131,072, of which only the scores are kept: each is read
-                                              again in the backward pass, for about a third more time
+    up to 131,072 padded bases          read at once
+    more                                split into parts of similar lengths (at most a factor of 2)
+    still more than 524,288 in total    split into parts of up to 131,072; only their scores are kept, and each part is
+                                        read again in the backward pass, which takes about a third more time
 
-Scores and gradients are those of the whole batch, but for rounding and what dropout draws; an optimiser step is of as
-many sequences as ever. Memory is bounded by a part, or by one sequence that is longer than that.
+Scores and gradients are those of the whole batch, except for rounding and random dropout, and an optimiser step still
+uses the whole batch. Memory use is limited by a part, or by a single sequence that is longer than that.
 """
 
 import torch
@@ -21,7 +21,7 @@ _PART, _KEPT = 1 << 17, 1 << 19
 
 
 def in_parts(network: nn.Module, ids: Tensor) -> Tensor:
-    """``network(ids)``, ids ``[B, T]`` padded on the right."""
+    """Compute ``network(ids)`` in parts, for ids ``[B, T]`` padded on the right."""
     if ids.numel() <= _PART:
         scores: Tensor = network(ids)
         return scores
@@ -39,7 +39,7 @@ def in_parts(network: nn.Module, ids: Tensor) -> Tensor:
 
 
 def _sizes(lengths: list[int], most: int | None = None) -> list[tuple[int, int]]:
-    """Parts of sequences from the longest to the shortest: how many sequences each has, and how long its longest is."""
+    """Number of sequences and longest length of each part, from the longest sequences to the shortest."""
     sizes: list[tuple[int, int]] = []
     for length in lengths:
         size, longest = sizes[-1] if sizes else (0, 0)

@@ -1,4 +1,4 @@
-"""From features along a sequence to one vector for it; what lies beyond its end never counts."""
+"""Pooling of features along a sequence; positions after its end are ignored."""
 
 import torch
 from torch import Tensor
@@ -7,11 +7,9 @@ __all__ = ["mean_and_max"]
 
 
 def mean_and_max(x: Tensor, mask: Tensor) -> Tensor:
-    """Features ``[B, T, dim]`` -> their mean, then their maximum, over the positions of ``mask`` ``[B, T]``:
-    ``[B, 2 * dim]``.
+    """Concatenate the mean and the maximum of features ``[B, T, dim]`` over the positions of ``mask`` ``[B, T]``.
 
-    The mean says how much of something a sequence has, the maximum whether it is there at all. Each row of the mask has
-    a position or more.
+    The result is ``[B, 2 * dim]``. Each row of the mask must have at least one position.
     """
     inside = mask[..., None]
     mean = x.where(inside, 0).sum(1) / inside.sum(1)

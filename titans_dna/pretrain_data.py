@@ -1,11 +1,11 @@
-"""Windows for pretraining: where they may lie, which are drawn in an epoch, and what the network is given of them.
+"""Windows for pretraining: where they may lie, how they are sampled, and the batches made of them.
 
     regions (minus the holdout)  ->  tiles of ``length`` bases; those that are mostly unknown are left out
-    one tile in twenty           ->  validation, read as it lies
-    the others                   ->  training: each is shifted at random, within the stretch between two validation
-                                     tiles, and read on a random strand
+    one tile in twenty           ->  validation, read at its own position
+    the others                   ->  training: each is shifted at random, without crossing a validation tile or a gap,
+                                     and read on a random strand
 
-What is drawn in an epoch depends on the seed and the epoch alone, so that a run resumed at an epoch is the same run.
+Sampling depends only on the seed and the epoch, so a run resumed at an epoch continues exactly.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ from titans_dna.tokenizer import PAD, N, encode
 __all__ = ["IGNORE", "Drawn", "Draws", "Tiles", "Windows", "batch_of", "loaders", "plan"]
 
 IGNORE = -100
-# one tile in so many is for validation, up to so many tiles
+# one tile in 20 is for validation, at most 256
 _VALIDATION, _MOST_VALIDATION = 20, 256
-# a tile with a larger part of letters other than A C G T is left out
+# tiles with a larger fraction of N are left out
 _MAX_N = 0.5
 
 Drawn = tuple[int, int, bool]  # tile, shift in bases, whether the other strand is read
@@ -38,13 +38,13 @@ Drawn = tuple[int, int, bool]  # tile, shift in bases, whether the other strand 
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """Places of windows.
+    """Positions of windows.
 
     Attributes:
-        chroms: names, by the number in ``chrom``.
-        chrom, start, end: of each tile, int64 [n]; 0-based half-open.
-        low, high: the stretch in which a tile may be shifted, int64 [n].
-        digest: of the sequence of all tiles, a fingerprint of the data.
+        chroms: chromosome names, indexed by ``chrom``.
+        chrom, start, end: chromosome and 0-based half-open position of each tile, int64 [n].
+        low, high: limits for shifting each tile, int64 [n].
+        digest: fingerprint of the sequence of all tiles of the plan.
     """
 
     chroms: tuple[str, ...]
@@ -59,35 +59,36 @@ class Tiles:
         return len(self.start)
 
     def take(self, rows: NDArray[np.int64]) -> "Tiles":
-        """Some of them."""
+        """Select tiles by index."""
         parts = {name: getattr(self, name)[rows] for name in ("chrom", "start", "end", "low", "high")}
         return replace(self, **parts)
 
     def intervals(self) -> list[Interval]:
-        """The tiles as they lie, on strand ``"+"``."""
+        """The tiles as intervals on strand ``"+"``."""
         places = zip(self.chrom.tolist(), self.start.tolist(), self.end.tolist(), strict=True)
         return [Interval(self.chroms[chrom], start, end, "+") for chrom, start, end in places]
 
     @property
     def names(self) -> set[str]:
-        """Chromosomes that tiles lie on."""
+        """Names of the chromosomes that have tiles."""
         return {self.chroms[number] for number in np.unique(self.chrom)}
 
     @property
     def bases(self) -> int:
-        """Bases in all tiles."""
+        """Number of bases in all tiles."""
         return int((self.end - self.start).sum())
 
 
 def plan(
     genome: Genome, length: int, regions: Sequence[Interval] | None, holdout: Sequence[str]
 ) -> tuple[Tiles, Tiles]:
-    """Tiles for training and for validation. The sequence is read once, one window at a time.
+    """Choose tiles for training and for validation, reading the sequence once, window by window.
 
-    Of a source with a single tile nothing is kept for validation.
+    A single tile is used for training; there is then no validation.
 
     Raises:
-        ValueError: an unknown chromosome, a region off its end, a letter that is no base, or nothing left to train on.
+        ValueError: a chromosome is unknown; a region ends beyond its chromosome; a letter is not a base; or nothing is
+            left to train on.
     """
     walked = None if regions is None else merged(regions)
     names = {name: i for i, name in enumerate(genome.lengths)}
@@ -99,13 +100,13 @@ def plan(
             digest.update(f"{place.chrom}:{place.start}:{sequence.upper()};".encode())
             places.extend((names[place.chrom], place.start, place.end))
     if not places:
-        raise ValueError(f"{genome.path.name}: more than half of every window is unknown (N); nothing to train on.")
+        raise ValueError(f"{genome.path.name}: every window is more than half unknown (N); nothing to train on.")
     chrom, start, end = np.array(places, dtype=np.int64).reshape(-1, 3).T
     total = len(start)
     held = np.zeros(total, dtype=bool)
     count = min(max(1, total // _VALIDATION), _MOST_VALIDATION) if total > 1 else 0
     held[((np.arange(count) + 0.5) * total / max(count, 1)).astype(np.int64)] = True
-    # a stretch ends where the next tile is not adjacent, or is of the other part
+    # a stretch ends if the next tile is not adjacent, or if one of the two is for validation
     cut = (chrom[1:] != chrom[:-1]) | (start[1:] != end[:-1]) | held[1:] | held[:-1]
     stretch = np.concatenate(([0], np.cumsum(cut)))
     firsts = np.flatnonzero(np.concatenate(([True], cut)))
@@ -117,13 +118,13 @@ def plan(
 
 
 class Windows(Dataset[tuple[Tensor, Tensor]]):
-    """Batches cut from a genome as they are asked for, by a list of :data:`Drawn`."""
+    """Data set of batches, each requested by a list of :data:`Drawn` and read from the genome on demand."""
 
     def __init__(self, genome: Genome, tiles: Tiles, length: int) -> None:
         self.genome, self.tiles, self.length = genome, tiles, length
 
     def place(self, drawn: Drawn) -> Interval:
-        """Where a drawn window lies: ``length`` bases, or all of a stretch that is shorter."""
+        """Position of a drawn window: ``length`` bases, or the whole stretch if that is shorter."""
         tile, shift, flipped = drawn
         t = self.tiles
         low, high = int(t.low[tile]), int(t.high[tile])
@@ -136,9 +137,9 @@ class Windows(Dataset[tuple[Tensor, Tensor]]):
 
 
 def batch_of(sequences: Sequence[NDArray[np.uint8]]) -> tuple[Tensor, Tensor]:
-    """Tokens to read and the bases that follow them, int64 [B, T]: each sequence is read behind one N.
+    """Make input tokens and target bases, int64 [B, T], placing an N before each sequence.
 
-    Where no base is known to follow, the target is :data:`IGNORE`.
+    Targets are :data:`IGNORE` where the next base is unknown or missing.
     """
     T = max(map(len, sequences))
     tokens = np.full((len(sequences), T), PAD, dtype=np.int64)
@@ -151,10 +152,10 @@ def batch_of(sequences: Sequence[NDArray[np.uint8]]) -> tuple[Tensor, Tensor]:
 
 
 class Draws(Sampler[list[Drawn]]):
-    """Batches of windows: ``batches`` of them, drawn anew in each epoch; or with ``seed=None`` every tile in order.
+    """Sampler of batches of windows: ``batches`` random ones per epoch, or all tiles in order with ``seed=None``.
 
-    An epoch goes through all tiles in random order, again and again where they are few. Lightning calls
-    :meth:`set_epoch`. Of several processes that train together each has its part of every batch.
+    An epoch visits all tiles in random order, repeatedly if there are few. Lightning calls :meth:`set_epoch`. In
+    distributed training, each process gets its part of every batch.
     """
 
     def __init__(self, tiles: int, length: int, batch_size: int, batches: int | None = None, seed: int | None = None):
@@ -168,7 +169,7 @@ class Draws(Sampler[list[Drawn]]):
         return self.batches
 
     def __iter__(self) -> Iterator[list[Drawn]]:
-        # a generator, so that the epoch is looked up at the first batch: a resumed run sets it after asking for this
+        # a generator, because a resumed run sets the epoch after it has asked for the iterator
         drawn = self._drawn()
         rank, world = processes()
         for i in range(self.batches):
@@ -182,7 +183,7 @@ class Draws(Sampler[list[Drawn]]):
         n = self.batches * self.batch_size
         orders = [rng.permutation(self.tiles) for _ in range(-(-n // self.tiles))]
         order = np.concatenate(orders)[:n].tolist()
-        # to both sides: else the first base of a stretch would hardly ever be drawn
+        # in both directions; otherwise the first bases of a stretch would hardly ever be drawn
         half = self.length // 2
         shifts, flips = rng.integers(-half, self.length - half, n).tolist(), (rng.random(n) < 0.5).tolist()
         return list(zip(order, shifts, flips, strict=True))
@@ -191,9 +192,9 @@ class Draws(Sampler[list[Drawn]]):
 def loaders(
     genome: Genome, parts: tuple[Tiles, Tiles], length: int, batch_size: int, batches: int, seed: int
 ) -> tuple[DataLoader, DataLoader | None]:
-    """Batches for training and, where there are tiles for it, for validation."""
+    """Data loaders for training and, if there are validation tiles, for validation (else None)."""
     train, val = parts
-    # a list of windows is one item: a batch is cut out by one call
+    # ``batch_size=None``: an item of the data set is already a batch
     draws = Draws(len(train), length, batch_size, batches, seed)
     training = DataLoader(Windows(genome, train, length), batch_size=None, sampler=draws)
     if not len(val):

@@ -1,4 +1,4 @@
-"""What a fitted language model of DNA can be asked: bits per base, vectors, scores of variants, surprise."""
+"""Inference methods of the language model: bits per base, embeddings, variant scores, surprise, generation."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ __all__ = ["Questions"]
 
 
 class Questions:
-    """The half of :class:`~titans_dna.DNALanguageModel` that reads with what the other half, ``fit``, has learned."""
+    """Inference methods of :class:`~titans_dna.DNALanguageModel`."""
 
     architecture: str
     batch_size: int
@@ -54,25 +54,24 @@ class Questions:
         regions: Any = None,
         context: int | None = None,
     ) -> float:
-        """Mean of ``-log2 P(base | all bases before it)`` over all known bases: 2 for a model that knows nothing.
+        """Compute the mean of ``-log2 P(base | all bases before it)`` over all known bases; 2 for a random guess.
 
-        With ``objective="masked"`` a base is predicted from its whole window, on both sides, every seventh base hidden
-        at a time: an easier question, whose bits are not to be compared with the others.
+        With ``objective="masked"``, each base is predicted from both sides within its window, with every seventh base
+        hidden at a time. This task is easier, so do not compare the result with that of ``objective="next"``.
 
         Args:
             source: path of a FASTA file, a Genome, or a list of sequences.
-            chroms: only these chromosomes; default all.
-            regions: intervals, a frame of them, or a BED file, instead of whole chromosomes. Each is read by itself, on
-                its strand, so a base that lies in two of them counts twice.
-            context: None: every chromosome (region, sequence) is read in one stream, from its first base to its last,
-                in constant memory. Else it is cut into windows of so many bases, each read anew. A memory may drift
-                where a stream is far longer than the ``length`` it was trained on: compare the two. With
-                "transformer", whose state grows with what it read, and with ``objective="masked"``, None means windows
-                of ``length``.
+            chroms: names of the chromosomes to score. Default: all.
+            regions: intervals, a frame of them, or a BED file, to score instead of whole chromosomes. Each is read
+                separately on its strand, so bases in two regions count twice.
+            context: None reads each chromosome (region, sequence) as one stream, in constant memory. A number cuts it
+                into windows of that many bases, each read independently. The memory may drift in streams much longer
+                than the training ``length``, so compare both settings. For "transformer", whose state grows with the
+                input, and for ``objective="masked"``, None means windows of ``length``.
 
         Raises:
-            NotFittedError: before ``fit``.
-            ValueError: an unknown chromosome, a region off its end, no known base.
+            NotFittedError: the model is not fitted.
+            ValueError: a chromosome is unknown; a region ends beyond its chromosome; or there is no known base.
         """
         config = self._fitted().config
         genome = open_source(source)
@@ -88,11 +87,11 @@ class Questions:
                 total += float(np.nansum(bits))
                 count += int(np.isfinite(bits).sum())
         if count == 0:
-            raise ValueError(f"{genome.path.name} has no known base (A C G T) to score.")
+            raise ValueError(f"{genome.path.name} has no known base (A, C, G or T) to score; check the selection.")
         return total / count
 
     def score(self, source: Any, y: None = None, **where: Any) -> float:
-        """Minus :meth:`bits_per_base`: higher is better, as sklearn wants it."""
+        """Return minus :meth:`bits_per_base`, so that higher is better, as scikit-learn expects."""
         return -self.bits_per_base(source, **where)
 
     def compare(
@@ -105,36 +104,40 @@ class Questions:
         markov: "MarkovModels | None" = None,
         context: int | None = None,
     ) -> pd.DataFrame:
-        """Bits per base of this model on held-out chromosomes beside Markov models of the others, best first.
+        """Compare bits per base of this model and of Markov models on held-out chromosomes, sorted from best to worst.
 
         Args:
-            source: the genome of ``fit``.
-            chroms: of those that were held out; default all of them.
-            bed: the regions of ``fit``, if it was given any: the Markov models then count there only, too.
-            max_order: highest order of the Markov models, counted on every chromosome that was not held out.
-            markov: Markov models counted before, instead.
-            context: of this model, as in :meth:`bits_per_base`.
+            source: the genome passed to ``fit``.
+            chroms: names of held-out chromosomes to compare on. Default: all held-out chromosomes.
+            bed: the regions passed to ``fit``, if any; the Markov models then only count these regions.
+            max_order: highest order of the Markov models, which are counted on all chromosomes not held out.
+            markov: fitted Markov models to use instead.
+            context: window length for this model, as in :meth:`bits_per_base`.
 
         Returns:
-            Columns ``model, bits_per_base``.
+            A DataFrame with the columns ``model, bits_per_base``.
 
         Raises:
-            ValueError: chromosomes that ``fit`` was not told to hold out; or a model of hidden bases, which sees both
-                sides of a base where Markov models see one.
+            NotFittedError: the model is not fitted.
+            ValueError: a chromosome was not held out in ``fit``; or the model has ``objective="masked"``: it sees both
+                sides of a base, while Markov models see one.
         """
         from titans_dna.markov import fit_markov
 
         self._fitted()
         if self.objective_ == "masked":
-            raise ValueError("Markov models see one side of a base: compare a model with objective='next'.")
+            raise ValueError(
+                "compare needs a model with objective='next': a masked model sees both sides of a base, Markov models "
+                "only one."
+            )
         genome = open_source(source)
         chroms = genome.named(self.holdout_ if chroms is None else chroms)
         if not chroms:
-            raise ValueError("fit held out no chromosome, so there is none to compare on: fit with holdout=[...].")
+            raise ValueError("fit held out no chromosome to compare on. Fit again with holdout=[...].")
         seen = [name for name in chroms if name not in self.holdout_]
         if seen:
             raise ValueError(
-                f"fit was not told to hold out {seen}: scores there would flatter it. It held out {self.holdout_}."
+                f"{seen} was not held out in fit, so scores there would be too good. fit held out {self.holdout_}."
             )
         markov = fit_markov(genome, max_order, bed=bed, holdout=self.holdout_) if markov is None else markov
         found = markov.bits_per_base(genome, chroms=chroms).melt("order", var_name="kind", value_name="bits_per_base")
@@ -152,22 +155,23 @@ class Questions:
         both_strands: bool = False,
         layers: Literal["last", "all"] = "last",
     ) -> NDArray[np.float32]:
-        """A vector for each sequence, float32 [N, dim]: the mean of the last hidden states over its bases.
+        """Compute an embedding of each sequence, float32 [N, dim]: the mean of the last hidden states over its bases.
 
-        A sequence's vector does not depend on the others, nor on padding. Sequences of any length are read in a stream,
-        in constant memory but for "transformer".
+        The embedding of a sequence does not depend on the other sequences or on padding. Sequences are read as streams,
+        so memory use does not depend on their length (except for "transformer").
 
         Args:
-            sequences: strings, or a FASTA file or Genome, a record each; or intervals of ``genome``, a frame of them or
-                a BED file, each read on its strand.
-            genome: path of a FASTA file, or a Genome; for intervals.
-            both_strands: the mean of the vectors of a sequence and of its reverse complement.
-            layers: "last", or "all": what every block puts out too, and behind the means the standard deviations over
-                the bases; float32 [N, 2 * (num_layers + 1) * dim]. It tells more to a regression on top.
+            sequences: strings; a FASTA file or a Genome, with one embedding per record; or intervals of ``genome`` (a
+                list, a frame or a BED file), each read on its strand.
+            genome: path of a FASTA file, or a Genome; required for intervals.
+            both_strands: average the embeddings of each sequence and its reverse complement.
+            layers: "last", or "all": means of the outputs of all blocks as well, followed by the standard deviations,
+                float32 [N, 2 * (num_layers + 1) * dim]. "all" is more informative for a linear model on top.
 
         Raises:
-            NotFittedError: before ``fit``.
-            ValueError: no sequence, an empty one, unknown letters or layers, intervals without a genome or off its end.
+            NotFittedError: the model is not fitted.
+            ValueError: there is no sequence; a sequence is empty or has unknown letters; ``layers`` is unknown; or
+                intervals have no genome, or end beyond their chromosome.
         """
         self._fitted()
         if layers not in LAYERS:
@@ -196,39 +200,39 @@ class Questions:
         mismatch: Literal["error", "skip"] = "error",
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> pd.DataFrame:
-        """``log P(alt) - log P(ref)`` of each variant in its place, in nats, the mean of both strands.
+        """Compute ``log P(alt) - log P(ref)`` of each variant in its genomic context, in nats, averaged over strands.
 
-        Negative: the model finds the alternative allele less likely than the reference. SNVs and indels; each allele
-        counts with ``context_after`` bases behind it. The likelihood is joint, and not divided by length. How memory is
-        read once for neighbours is told in ``titans_dna.variants``.
+        A negative score means that the model finds the alternative allele less likely than the reference. SNVs and
+        indels are scored, each allele together with ``context_after`` bases after it. The joint likelihood is not
+        normalised by length. For the algorithm, see ``titans_dna.variants``.
 
-        With ``objective="masked"`` the bases in question are hidden, and ``length`` bases around them are read; then
-        there is no score for insertions and deletions (NaN, with a warning).
+        With ``objective="masked"``, the variant's bases are hidden and ``length`` bases around them are read.
+        Insertions and deletions then have no score (NaN, with a warning).
 
         Args:
-            variants: path of a VCF file, in any order; a frame ``chrom, start, ref, alt`` (0-based); or variants as
-                ``read_vcf`` gives them.
+            variants: path of a VCF file, in any order; a frame with the columns ``chrom, start, ref, alt`` (0-based);
+                or variants as returned by ``read_vcf``.
             genome: path of the FASTA file, or a Genome.
-            context: at least so many bases before a variant are read, and at most twice as many; None: all, from the
-                chromosome's end.
-            context_after: bases behind the variant that count.
-            mismatch: where REF is not what the genome holds: "error", or "skip": the score is NaN, with a warning that
-                counts and shows them. Positions that are all off by one are an error in either case: some REF would
-                agree by chance.
-            checkpoint: a file to write scores to as they are found, tab-separated. If it holds some of this very call,
-                only the others are read for; scores of any other call are refused. Without it an interrupted call keeps
-                nothing.
+            context: minimum number of bases read before a variant; at most twice as many are read. None reads all bases
+                before it.
+            context_after: number of scored bases after the variant.
+            mismatch: what to do if REF does not match the genome: "error" raises, "skip" gives NaN with a warning that
+                shows examples. If nearly all positions are off by one, an error is raised in both cases, because some
+                would match by chance.
+            checkpoint: tab-separated file to which scores are written as they are computed. If it holds scores of the
+                same call, only the missing ones are computed; scores of another call raise an error. If None, an
+                interrupted call keeps nothing.
 
         Returns:
-            One row per alternative allele, in the order given: ``chrom, start, ref, alt, id, score``, 0-based. The
-            score is NaN where an allele has an N. Alleles of a VCF that are no sequence (``<DEL>``, ``*``, IUPAC codes)
-            or stand at POS 0 have no row: a warning counts them.
+            A DataFrame with one row per alternative allele, in the given order: ``chrom, start, ref, alt, id, score``
+            (0-based). The score is NaN if an allele contains N. Alleles of a VCF file that are not sequences
+            (``<DEL>``, ``*``, IUPAC codes) or are at POS 0 have no row; a warning counts them.
 
         Raises:
-            NotFittedError: before ``fit``.
-            ValueError: an argument out of range, a bad VCF, an allele that is not of bases A C G T N, REF that
-                disagrees with the genome, or a checkpoint of another call.
-            KeyboardInterrupt: as it came; the message says what is kept.
+            NotFittedError: the model is not fitted.
+            ValueError: an argument is out of range; the VCF file is invalid; an allele is not made of A, C, G, T and N;
+                REF does not match the genome; or the checkpoint belongs to another call.
+            KeyboardInterrupt: the call was interrupted; the message says what is kept.
         """
         self._fitted()
         if context is not None:
@@ -246,32 +250,34 @@ class Questions:
         return pd.DataFrame({**columns, "score": scores})
 
     def surprise(self, genome: Any, region: Interval | str, *, memory: bool = False) -> pd.DataFrame:
-        """How surprising each base of a region is, read in one stream in constant memory ("transformer": memory grows).
+        """Compute how surprising each base of a region is, reading it as one stream.
 
-        ``bits`` is the surprise of the model: ``-log2 P(base | all bases of the region before it)``, NaN at an N.
-        ``memory`` is the surprise of its memory: the norm of the momentary surprise, the inner gradient that the base
-        causes when it is read (mean over the memories and their heads; no unit, to compare within one model). It takes
-        about two fifths longer, of a memory alone ("lmm") up to twice as long, of a deep one four to seven times.
+        Memory use does not depend on the region's length (except for "transformer"). ``bits`` is the surprise of the
+        model, ``-log2 P(base | all bases of the region before it)``, NaN at an N. ``memory`` is the surprise of the
+        neural memory: the norm of the momentary surprise (the inner gradient caused by reading the base), averaged over
+        memories and heads. It has no unit; compare it only within one model. Computing it takes about 40 % longer, up
+        to twice as long with "lmm", and four to seven times as long with a deep memory.
 
         Args:
             genome: path of a FASTA file, or a Genome.
-            region: an interval, read on its strand; or a chromosome's name, ``"IV"``, or ``"IV:1000-2000"``, 0-based
-                half-open.
-            memory: give the memory's surprise too.
+            region: an interval, read on its strand; or text: a chromosome name, ``"IV"``, or ``"IV:1000-2000"``
+                (0-based half-open).
+            memory: also return the surprise of the memory.
 
         Returns:
-            One row per base, by position: ``chrom, start, end, bits`` and ``memory``. To write it:
-            ``titans_dna.tracks.write_bedgraph``; to draw it: ``plot_track``.
+            A DataFrame with one row per base, sorted by position: ``chrom, start, end, bits`` and, if requested,
+            ``memory``. Write it with ``write_bedgraph``, plot it with ``plot_track``.
 
         Raises:
-            NotFittedError: before ``fit``.
-            ValueError: an unknown chromosome, a region off its end, ``memory`` of a model that has none, or a model of
-                hidden bases, which reads nothing in one direction.
+            NotFittedError: the model is not fitted.
+            ValueError: a chromosome is unknown; the region ends beyond its chromosome; ``memory`` is requested from a
+                model without a memory; or the model has ``objective="masked"``.
         """
         self._fitted()
         if self.objective_ == "masked":
             raise ValueError(
-                "surprise is of a model that reads a stream: fit one with objective='next'. bits_per_base scores this."
+                "surprise needs a model with objective='next'; this one has objective='masked'. Use bits_per_base, or "
+                "fit another model."
             )
         source = open_source(genome)
         interval = source.interval(region)
@@ -293,30 +299,32 @@ class Questions:
         temperature: float = 1.0,
         random_state: int | np.random.RandomState | None = None,
     ) -> str | list[str]:
-        """Write DNA: base after base, each drawn from what the model says of it after all bases before.
+        """Generate DNA: each base is drawn from the model's distribution given all bases before it.
 
-        The memory it takes does not grow with ``n_bases`` ("transformer": it does).
+        Memory use does not depend on ``n_bases`` (except for "transformer").
 
         Args:
-            n_bases: to write.
-            prompt: bases to go on from; they are read first, and are no part of what is returned. None: from nothing.
-            n_sequences: write so many, side by side, and return a list.
-            temperature: 1 draws as the model says; below 1 the likelier bases more often; 0 always takes the likeliest.
-            random_state: seed of what is drawn; the same integer writes the same.
+            n_bases: number of bases to generate.
+            prompt: bases to continue from; they are not part of the result. None starts without a prompt.
+            n_sequences: number of sequences to generate in parallel; the result is then a list.
+            temperature: 1 samples from the model's distribution; lower values favour likely bases; 0 always takes the
+                most likely base.
+            random_state: random seed. The same integer gives the same sequences.
 
         Returns:
-            A string of A, C, G and T; with ``n_sequences`` a list of them.
+            A string of A, C, G and T, or a list of strings if ``n_sequences`` is given.
 
         Raises:
-            NotFittedError: before ``fit``.
-            TypeError: a prompt that is no string.
-            ValueError: an argument out of range, an unknown letter, or a model of hidden bases.
+            NotFittedError: the model is not fitted.
+            TypeError: the prompt is not a string.
+            ValueError: an argument is out of range; the prompt has an unknown letter; or the model has
+                ``objective="masked"``.
         """
         self._fitted()
         if self.objective_ == "masked":
             raise ValueError(
-                "generate is of a model of next bases: fit one with objective='next'. This one fills gaps, and writes "
-                "nothing in one direction."
+                "generate needs a model with objective='next'; this one has objective='masked' and cannot predict from "
+                "one side only. Fit another model."
             )
         at_least("n_bases", n_bases)
         if n_sequences is not None:

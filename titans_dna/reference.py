@@ -1,8 +1,8 @@
-"""Whether variants are of a genome: what REF says beside what the genome holds, and what explains a difference.
+"""Check whether variants belong to a genome: compare REF with the genome, and explain mismatches.
 
-A file whose positions are all off by one does not disagree everywhere: about one base in four agrees by chance. So one
-explanation is held against *all* variants, those that agree among them: where REF stands one base further left in
-nearly all of them, they are off by one, and what agrees means nothing.
+If all positions of a file are off by one, REF still matches by chance at about one variant in four. An explanation is
+therefore tested on *all* variants, including those that match: if REF is found one base further left in nearly all of
+them, positions are off by one, and the matches are due to chance.
 """
 
 from collections import Counter
@@ -18,21 +18,21 @@ from titans_dna.vcf import MEANT, Variant, short
 __all__ = ["Comparison", "ReferenceCheck", "check_reference", "compare", "summary"]
 
 _SHOWN = 5
-# from which part an explanation is one, and at so many places that disagree: of fewer it may be chance, which explains
-# one in four, and all of five once in a thousand times
+# an explanation must hold for this fraction of variants, with mismatches at this many sites or more: with fewer it may
+# be chance (one in four at one site, about one in a thousand at five)
 _NEARLY_ALL, _PLACES = 0.95, 5
 Verdict = Literal["matching", "swapped", "shifted", "absent", "other"]
 Explanation = Literal["", "left", "right", "swapped"]
 _MEANING: dict[Explanation, str] = {
-    "left": "one base further left in nearly all: their positions are 1 too high (start counted from 1?)",
-    "right": "one base further right in nearly all: their positions are 1 too low (POS counted from 0?)",
-    "swapped": "ALT in the genome, in nearly all of these: REF and ALT are exchanged",
+    "left": "one base further left for nearly all variants: positions are 1 too high (start counted from 1?)",
+    "right": "one base further right for nearly all variants: positions are 1 too low (POS counted from 0?)",
+    "swapped": "ALT for nearly all of these: REF and ALT are probably exchanged",
 }
 
 
 class Comparison(NamedTuple):
-    """One variant beside a genome: as the fields of :class:`ReferenceCheck`, or "other"; and whether REF stands one
-    base further left, or right, whatever stands at its place."""
+    """Comparison of one variant with a genome: the verdict (named as in :class:`ReferenceCheck`), and whether REF is
+    also found one base further left or right."""
 
     verdict: Verdict
     left: bool = False
@@ -41,20 +41,20 @@ class Comparison(NamedTuple):
 
 @dataclass(frozen=True)
 class ReferenceCheck:
-    """How the REF of a list of variants compares with a genome.
+    """Result of comparing the REF alleles of variants with a genome.
 
     Attributes:
-        n: variants looked at.
-        matching: those whose REF is what the genome holds there, case aside; or a base that an IUPAC code there stands
-            for.
-        swapped: those where the genome holds ALT instead (another individual, or REF and ALT exchanged). ALT of a
-            deletion says nothing here: it is REF's first base, which stands there in any case.
-        shifted: others, where REF stands one base further left or right (positions counted from 0, or twice from 1).
-        absent: those on a chromosome the genome does not have, or off its end.
-        first: the first few that do not match, with what the genome holds.
-        explanation: what explains nearly all of them by itself, at 5 places that disagree or more: "left" or "right",
-            REF stands one base there, in those that match too; "swapped", REF and ALT are exchanged in those that do
-            not match. Else empty.
+        n: number of variants.
+        matching: number of variants whose REF matches the genome, ignoring case. An IUPAC code in the genome matches
+            the bases it stands for.
+        swapped: number of variants where the genome has ALT instead (another individual, or REF and ALT exchanged).
+            Deletions whose ALT is the start of REF are not counted, because ALT then matches in any case.
+        shifted: number of other variants whose REF is found one base further left or right (wrong coordinate system).
+        absent: number of variants on an unknown chromosome, or beyond its end.
+        first: descriptions of the first mismatches.
+        explanation: an explanation that holds for nearly all variants, if mismatches occur at 5 sites or more. "left"
+            or "right": REF is found one base further in that direction, also for matching variants. "swapped": REF and
+            ALT are exchanged in the mismatches. Otherwise empty.
     """
 
     n: int
@@ -71,41 +71,41 @@ class ReferenceCheck:
 
     @property
     def other(self) -> int:
-        """Those that do not match for none of these reasons."""
+        """Number of mismatches for other reasons."""
         return self.n - self.matching - self.swapped - self.shifted - self.absent
 
     @property
     def is_shifted(self) -> bool:
-        """Whether positions are off by one, so that those that match do so by chance."""
+        """Whether positions are off by one, so that matches are due to chance."""
         return self.explanation in ("left", "right")
 
     def __str__(self) -> str:
         if self.ok:
-            return f"REF agrees with the genome in all {self.n} variants"
+            return f"REF matches the genome in all {self.n} variants"
         lines = [
-            f"REF disagrees with the genome in {self.n - self.matching} of {self.n} variants",
-            f"  genome holds ALT {self.swapped}, REF one base off {self.shifted}, no such place {self.absent}, "
-            f"other {self.other}",
+            f"REF does not match the genome in {self.n - self.matching} of {self.n} variants",
+            f"  genome has ALT: {self.swapped}, REF is one base off: {self.shifted}, position does not exist: "
+            f"{self.absent}, other: {self.other}",
         ]
         if self.explanation:
-            subject = "REF stands" if self.is_shifted else "There stands"
+            subject = "REF is found" if self.is_shifted else "The genome has"
             lines.append(f"  {subject} {_MEANING[self.explanation]}")
         return "\n".join(lines + [f"  {example}" for example in self.first])
 
 
 def compare(variant: Variant, genome: Genome) -> Comparison:
-    """How one variant's REF compares with a genome."""
+    """Compare the REF of one variant with a genome."""
     size = genome.lengths.get(variant.chrom, 0)
     if variant.end > size:
         return Comparison("absent")
-    # one base to either side, so that a shifted file is recognised
+    # one more base on each side, to recognise shifted positions
     left, right = max(variant.start - 1, 0), min(variant.end + 1, size)
     around = genome.fetch(Interval(variant.chrom, left, right)).upper()
     at, ref, alt = variant.start - left, variant.ref.upper(), variant.alt.upper()
     shifts = bool(at) and _agree(ref, around), _agree(ref, around[at + 1 :])
     if _agree(ref, around[at:]):
         return Comparison("matching", *shifts)
-    # what a deletion leaves stands at its place, whatever REF is; and of two explanations the one of more bases holds
+    # ALT of a deletion that starts REF is always present; if two explanations fit, prefer the one with more bases
     swapped = around[at : at + len(alt)] == alt and not ref.startswith(alt)
     if swapped and not (any(shifts) and len(ref) > len(alt)):
         return Comparison("swapped", *shifts)
@@ -113,18 +113,20 @@ def compare(variant: Variant, genome: Genome) -> Comparison:
 
 
 def check_reference(variants: Iterable[Variant], genome: Any) -> ReferenceCheck:
-    """Compare the REF of every variant with the genome, a Genome or the path of its FASTA file; nothing is raised for a
-    mismatch, all are counted."""
+    """Compare the REF of every variant with the genome (a Genome, or the path of a FASTA file).
+
+    Mismatches are counted; they do not raise an error.
+    """
     genome = open_source(genome)
     return summary(((variant, compare(variant, genome)) for variant in variants), genome)
 
 
 def summary(compared: Iterable[tuple[Variant, Comparison]], genome: Genome) -> ReferenceCheck:
-    """What :func:`check_reference` says, of comparisons that are known already."""
+    """Result of :func:`check_reference`, from comparisons already made."""
     counts: Counter[Verdict] = Counter()
     left = right = silent = 0
     first: list[str] = []
-    # alleles of one place are one witness
+    # several alleles at one site count as one mismatch
     places = set[tuple[str, int]]()
     for variant, found in compared:
         counts[found.verdict] += 1
@@ -157,7 +159,7 @@ def summary(compared: Iterable[tuple[Variant, Comparison]], genome: Genome) -> R
 
 
 def _agree(ref: str, there: str) -> bool:
-    """Whether a REF may be what begins here."""
+    """Whether ``there`` starts with REF, or with IUPAC codes compatible with it."""
     if there.startswith(ref):
         return True
     pairs = zip(ref, there, strict=False)
@@ -166,6 +168,6 @@ def _agree(ref: str, there: str) -> bool:
 
 def _holds(variant: Variant, genome: Genome, found: Verdict) -> str:
     if found != "absent":
-        return f"holds {short(genome.fetch(Interval(variant.chrom, variant.start, variant.end)).upper())}"
+        return f"has {short(genome.fetch(Interval(variant.chrom, variant.start, variant.end)).upper())}"
     size = genome.lengths.get(variant.chrom)
     return f"ends at {size}" if size else f"has no such chromosome.{genome.meant(variant.chrom)}"

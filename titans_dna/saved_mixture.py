@@ -1,4 +1,4 @@
-"""A mixture on disk: its weights and the longest Markov model's counts, and its language model in a folder within."""
+"""Saving and loading mixtures: weights, counts of the longest Markov model, and the language model in a subfolder."""
 
 from dataclasses import astuple
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "save"]
 
 _KIND, _MODEL = "Mixture", "language_model"
-# counts are stored as the smallest that holds them
+# counts are stored in the smallest integer type that holds them
 _INTEGERS = (np.uint8, np.int16, np.int32, np.int64)
 
 
@@ -50,7 +50,10 @@ def load(path: str | Path) -> "Mixture":
     if content["model"] is not None:
         model = DNALanguageModel.load(Path(path) / _MODEL)
         if digest_of(model.model_) != content["model"]:
-            raise ArchiveError(f"{Path(path) / _MODEL} is not the language model that this mixture was saved with.")
+            raise ArchiveError(
+                f"{Path(path) / _MODEL} is not the language model that this mixture was saved with. Restore it, or fit "
+                "and save the mixture again."
+            )
     counts = all_orders(tensors["counts"].numpy().astype(content["dtype"]))
     markov = MarkovModels(counts, tuple(content["additive"]), tuple(content["interpolated"]))
     counted = tuple(Interval(*region) for region in content["counted"])

@@ -1,4 +1,4 @@
-"""A list of variants scored by a language model: with a bar, and with a file from which an interrupted call goes on."""
+"""Scoring a list of variants with a progress bar and a file of scores, so that an interrupted call can be resumed."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -37,24 +37,26 @@ def scored(
     context_after: int,
     checkpoint: str | os.PathLike[str] | None,
 ) -> NDArray[np.float64]:
-    """Scores of the variants that are good, [V]; NaN of the others, and of those that have none.
+    """Compute scores, [V], of the variants selected by ``good``; NaN for the others and those without a score.
 
     Args:
-        model: whose network it is, which is ready to read.
-        context, context_after, checkpoint: as of ``score_variants``.
+        model: the model to which ``network`` belongs.
+        network: the network, ready for inference.
+        context, context_after, checkpoint: as in ``score_variants``.
 
     Raises:
-        ValueError: the checkpoint of another call.
-        KeyboardInterrupt: as it came; the message says what is kept.
+        ValueError: the checkpoint belongs to another call.
+        KeyboardInterrupt: the call was interrupted; the message says what is kept.
     """
     asked = np.flatnonzero(good).tolist()
     lengths = sum(len(variants[i].ref) != len(variants[i].alt) for i in asked)
     if lengths and model.objective_ == "masked":
         warn_caller(
-            f"{lengths} of {len(asked)} variants are not scored: insertions and deletions need objective='next'."
+            f"{lengths} of {len(asked)} variants are not scored: they are insertions or deletions, which need a model "
+            "with objective='next'."
         )
     some = [variants[i] for i in asked]
-    done: dict[int, float] = {}  # by their number among these
+    done: dict[int, float] = {}  # by index in ``some``
     with ExitStack() as opened:
         kept = None
         if checkpoint is not None:
@@ -73,10 +75,13 @@ def scored(
                     kept.add(rest[at], some[rest[at]], score)
                 bar.update()
         except KeyboardInterrupt:
-            what = "nothing is kept. Give checkpoint, a file, and" if kept is None else f"{checkpoint} is kept;"
+            kept_now = (
+                "Nothing is kept. Set checkpoint to a file to be able to resume."
+                if kept is None
+                else f"Scores are kept in {checkpoint}; repeat the call to resume."
+            )
             raise KeyboardInterrupt(
-                f"scoring was interrupted behind {len(done)} of {len(asked)} variants, and {what} the same call goes "
-                "on."
+                f"scoring was interrupted after {len(done)} of {len(asked)} variants. {kept_now}"
             ) from None
     scores = np.full(len(variants), np.nan)
     scores[[asked[number] for number in done]] = list(done.values())
@@ -99,7 +104,7 @@ def _found(
 
 
 def _identity(model: "Questions", genome: Genome, variants: Sequence[Variant]) -> dict[str, Any]:
-    """By which a call knows scores as its own."""
+    """What identifies a call, to recognise its scores."""
     chroms = dict.fromkeys(variant.chrom for variant in variants)
     texts = {
         "genome": "".join(f"{chrom} {marks_of(genome, chrom)}\n" for chrom in chroms),

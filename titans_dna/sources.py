@@ -1,4 +1,4 @@
-"""What sequence methods read from: a FASTA file, a genome already open, or strings held in memory."""
+"""Sources of sequences: a FASTA file, an open genome, or strings in memory."""
 
 import itertools
 import os
@@ -30,34 +30,35 @@ __all__ = [
 
 _LETTERS = set("ACGTNRYSWKMBDHV")
 _LONGEST_NAME = 255
-# bases of a sequence that may be one of very many
+# up to this many bases, a sequence counts as short: there may be very many of them
 SHORT = 1 << 12
 
 Source = str | os.PathLike[str] | Genome | Sequence[str]
 
 
 class InMemory(Genome):
-    """Strings read as a genome: the sequences are named ``"0"``, ``"1"`` and so on, in their order.
+    """Strings treated as a genome: the sequences are named ``"0"``, ``"1"`` and so on.
 
     Raises:
-        ValueError: no sequence, an empty one, or a letter outside the tokenizer's rules.
+        TypeError: the sequences are a frame, a set, a mapping, or a single Biopython record.
+        ValueError: there is no sequence; a sequence is empty; or a letter is not accepted by the tokenizer.
     """
 
     def __init__(self, sequences: Iterable[str | bytes]) -> None:
         self.path = Path("sequences")
         self._handle, self._pid = None, -1
         if hasattr(sequences, "columns"):
-            raise TypeError("a frame is read by the names of its columns: give the one that holds the sequences.")
+            raise TypeError("got a frame instead of sequences: give its column of sequences, such as df['sequence'].")
         refuse_unordered(sequences)
         self.sequences = {
             str(i): sequence.decode(errors="replace") if isinstance(sequence, bytes) else sequence
             for i, sequence in enumerate(sequences)
         }
         if not self.sequences:
-            raise ValueError("the list of sequences is empty; give one sequence or more.")
+            raise ValueError("the list of sequences is empty; give at least one sequence.")
         for i, sequence in self.sequences.items():
             if isinstance(sequence, Interval):
-                raise ValueError("sequences are intervals: name their FASTA file with genome=.")
+                raise ValueError("sequences are intervals: give their FASTA file as genome=.")
             if len(encode(sequence, where=f"sequence {i}")) == 0:
                 raise ValueError(f"sequence {i} is empty; drop it, or give it at least one base.")
         self.lengths = {name: len(sequence) for name, sequence in self.sequences.items()}
@@ -70,18 +71,20 @@ class InMemory(Genome):
 
 
 def open_source(given: Any) -> Genome:
-    """A genome from a path, a genome, one that pyfaidx has open, or strings (list, array or Series).
+    """Open a source: a path, a Genome, a pyfaidx.Fasta, or strings (list, array or Series).
 
     Raises:
-        TypeError: something else.
-        FileNotFoundError, ValueError: no such file, no FASTA, or strings that are no DNA.
+        TypeError: the source is something else.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not a FASTA file, or the strings are not DNA.
     """
     if isinstance(given, Genome):
         return given
     is_sequence = isinstance(given, str) and len(given) > 3 and not set(given.upper()) - _LETTERS
     if is_sequence and (len(given) > _LONGEST_NAME or not Path(given).exists()):
         raise ValueError(
-            f"{given[:20]!r} is read as the path of a FASTA file; give one sequence as a list: [sequence]."
+            f"{given[:20]!r} looks like a sequence, but a string is read as the path of a FASTA file. To give one "
+            "sequence, put it in a list: [sequence]."
         )
     if isinstance(given, str | os.PathLike):
         return Genome(given)
@@ -96,28 +99,28 @@ def open_source(given: Any) -> Genome:
 
 
 def is_source(given: Any) -> bool:
-    """A path of a file, or a genome. A sequence has neither a dot nor a slash."""
+    """Whether this is the path of a file, or a genome; a sequence has neither a dot nor a slash."""
     if isinstance(given, str):
         return "." in given or os.sep in given
     return isinstance(given, os.PathLike | Genome)
 
 
 def refuse_unordered(sequences: Any) -> None:
-    """Raises TypeError for what gives its names or letters in place of sequences, or them in no order."""
+    """Raise TypeError for containers that would yield names or letters, or sequences in no fixed order."""
     if isinstance(sequences, Mapping):
-        raise TypeError("a mapping is read by its names, not its sequences: give list(sequences.values()).")
+        raise TypeError("sequences must be a list, got a mapping, which would give its keys: use list(d.values()).")
     if isinstance(sequences, set | frozenset):
-        raise TypeError("a set has no order, and labels and scores would not fit it: give a list of sequences.")
+        raise TypeError("sequences must be a list, got a set, whose order is arbitrary and cannot match labels.")
     refuse_record(sequences)
 
 
 def read_regions(bed: Any) -> list[Interval] | None:
-    """Intervals from the path of a BED file, a frame (:func:`titans_dna.intervals.from_frame`), one or a list of them;
-    None stays None.
+    """Read intervals: the path of a BED file, a frame (:func:`titans_dna.intervals.from_frame`), one or several
+    Intervals. None stays None.
 
     Raises:
-        TypeError: a list of something else.
-        FileNotFoundError: no such file.
+        TypeError: an item of a list is not an Interval.
+        FileNotFoundError: the file does not exist.
     """
     if bed is None:
         return None
@@ -125,7 +128,7 @@ def read_regions(bed: Any) -> list[Interval] | None:
         try:
             return read_bed(Path(bed))
         except FileNotFoundError as error:
-            what = f"no BED file {error.filename}; a region is given as Interval(chrom, start, end)."
+            what = f"BED file {error.filename} does not exist. To give a region, use Interval(chrom, start, end)."
             raise FileNotFoundError(what) from None
     if hasattr(bed, "columns"):
         return from_frame(bed)
@@ -133,17 +136,17 @@ def read_regions(bed: Any) -> list[Interval] | None:
 
 
 def asked(genome: Genome, chroms: Iterable[str] | None = None, regions: Any = None) -> list[Interval]:
-    """What is to be read: whole chromosomes; or the regions that are given, those in ``chroms`` where these are too.
+    """Intervals to read: whole chromosomes, or the given regions, restricted to ``chroms`` if given.
 
     Raises:
-        ValueError: an unknown chromosome, a region off its end, or nothing left.
+        ValueError: a chromosome is unknown; a region ends beyond its chromosome; or nothing is left.
     """
     given = read_regions(regions)
     return whole(genome, chroms) if given is None else genome.regions(chroms, None, given)
 
 
 def merged(regions: Iterable[Interval]) -> list[Interval]:
-    """The stretches that the regions cover, without strand, each base once, sorted by place."""
+    """Union of the regions, without strands or overlaps, sorted by position."""
     joined: list[Interval] = []
     for region in sorted(regions, key=lambda r: (r.chrom, r.start)):
         last = joined[-1] if joined else None
@@ -155,7 +158,7 @@ def merged(regions: Iterable[Interval]) -> list[Interval]:
 
 
 def without(regions: Iterable[Interval], holes: Iterable[Interval]) -> list[Interval]:
-    """What is left of the regions, each base once, sorted by place and without strand."""
+    """Difference of the regions and the holes, without strands or overlaps, sorted by position."""
     found = []
     rest: dict[str, list[Interval]] = {}
     for hole in merged(holes):
@@ -174,7 +177,7 @@ def without(regions: Iterable[Interval], holes: Iterable[Interval]) -> list[Inte
 
 
 def cut(intervals: Iterable[Interval], length: int) -> list[Interval]:
-    """Windows of ``length`` bases, each interval's in its direction; its last one may be shorter."""
+    """Cut each interval, in its direction, into windows of ``length`` bases; the last may be shorter."""
     return [
         part_of(interval, first, min(first + length, len(interval)))
         for interval in intervals
@@ -183,34 +186,34 @@ def cut(intervals: Iterable[Interval], length: int) -> list[Interval]:
 
 
 def whole(genome: Genome, chroms: Iterable[str] | None = None) -> list[Interval]:
-    """Whole chromosomes as intervals on strand ``"+"``, in the file's order or in that of ``chroms``.
+    """Whole chromosomes as intervals on strand ``"+"``, in the order of the file or of ``chroms``.
 
     Raises:
-        ValueError: an unknown chromosome, one string instead of a list, or an empty list.
+        ValueError: a chromosome is unknown, or ``chroms`` is a string or an empty list.
     """
     names = genome.named(chroms)
     if chroms is not None and not names:
-        raise ValueError(f"chroms is empty; name a chromosome of {genome.path.name}, or leave chroms out to read all.")
+        raise ValueError(f"chroms is empty; name a chromosome of {genome.path.name}, or omit chroms to read all.")
     return [Interval(name, 0, genome.lengths[name], "+") for name in names if genome.lengths[name]]
 
 
 def records(genome: Genome) -> list[Interval]:
-    """Every record of a file, whole, where each is an example of its own.
+    """All records of a file as whole intervals, one example each.
 
     Raises:
-        ValueError: records without bases.
+        ValueError: a record has no bases.
     """
     empty = [name for name, length in genome.lengths.items() if length == 0]
     if empty:
-        raise ValueError(f"{genome.path} has records without bases: {empty[:8]}; remove them, and labels of theirs.")
+        raise ValueError(f"{genome.path} has records without bases: {empty[:8]}; remove them and their labels.")
     return whole(genome)
 
 
 def marks_of(genome: Genome, chrom: str) -> str:
-    """What tells a chromosome from another of its name: its length, and eight stretches of it."""
+    """Text that identifies the sequence of a chromosome: its length, and samples at eight positions."""
     size = genome.lengths[chrom]
     places = [(at, min(at + 32, size)) for at in range(0, size, -(-size // 8))]
-    if size <= SHORT:  # read once
+    if size <= SHORT:  # faster with a single read
         text = genome.fetch(Interval(chrom, 0, size))
         parts = [text[start:end] for start, end in places]
     else:
@@ -219,6 +222,6 @@ def marks_of(genome: Genome, chrom: str) -> str:
 
 
 def part_of(interval: Interval, first: int, stop: int) -> Interval:
-    """Bases ``first`` to ``stop`` of an interval, counted in its direction."""
+    """Part of an interval from base ``first`` to ``stop``, counted in its direction."""
     low, high = (first, stop) if interval.strand != "-" else (len(interval) - stop, len(interval) - first)
     return Interval(interval.chrom, interval.start + low, interval.start + high, interval.strand)

@@ -1,9 +1,9 @@
-"""A sequence has two strands: the networks that read one, either or both of them.
+"""Classifier networks that read one strand of a sequence, either or both.
 
-none          the strand that is given
-augment       a strand at random in training, the given one afterwards
-average       a strand at random in training, afterwards both: their scores are averaged
-equivariant   both, always, joined position by position: the score is the same for either by construction
+none          the given strand
+augment       a random strand in training, the given strand in prediction
+average       a random strand in training; in prediction, the scores of both strands are averaged
+equivariant   always both strands, combined at each position: both have the same score by construction
 
 Scores of k-mers (:mod:`titans_dna.kmers`) are added to those of the network.
 """
@@ -19,13 +19,13 @@ from titans_dna.tokenizer import PAD, N
 
 __all__ = ["NETWORKS", "SequenceNetwork", "in_place", "other_strand"]
 
-# share of the k-mers; a fifth was no better
+# fraction of the k-mers dropped in training; a fifth was no better
 _LEFT_OUT = 0.5
 
 
 def other_strand(ids: Tensor) -> Tensor:
-    """Reverse complement of ids ``[B, T]`` padded on the right; the padding stays there. Or of shares of the bases
-    ``[B, T, 4]``, where A and T are the first and the last."""
+    """Reverse complement of ids ``[B, T]``, which are padded on the right and stay so, or of proportions of the bases
+    ``[B, T, 4]``."""
     if ids.ndim == 3:
         return ids.flip(1, 2)
     lengths = (ids != PAD).sum(1, keepdim=True)
@@ -35,22 +35,22 @@ def other_strand(ids: Tensor) -> Tensor:
 
 
 def in_place(there: Tensor, mask: Tensor) -> Tensor:
-    """Features of the other strand ``[B, S, dim]``, as they came, in the order of places on this one; mask ``[B, S]``
-    says which places are real, from the left."""
+    """Reorder features of the other strand ``[B, S, dim]`` to the positions of this strand. ``mask`` ``[B, S]`` marks
+    the positions that are not padding, which is on the right."""
     places = mask.sum(1, keepdim=True) - 1 - torch.arange(mask.shape[1], device=mask.device)
     return there.gather(1, places.clamp(min=0)[..., None].expand_as(there))
 
 
 class SequenceNetwork(nn.Module):
-    """Ids ``[B, T]`` -> a score for each class ``[B, classes]``.
+    """Map ids ``[B, T]`` to a score for each class ``[B, classes]``.
 
-    In evaluation mode, shares of the bases ``[B, T, 4]`` may take the place of ids (:mod:`titans_dna.encoder`).
+    In evaluation mode, proportions of the bases ``[B, T, 4]`` are also accepted (:mod:`titans_dna.encoder`).
 
     Args:
-        encoder: ids -> features ``[B, S, dim]`` and their mask ``[B, S]``; has ``dim``.
+        encoder: module that maps ids to features ``[B, S, dim]`` and their mask ``[B, S]``; has an attribute ``dim``.
         classes: number of classes.
-        dropout: before the head. Unless it is 0, half of the k-mers are left out in training.
-        kmers: k of the longest k-mers that are counted; 0: none are.
+        dropout: dropout rate before the head. If above 0, half of the k-mers are also dropped in training.
+        kmers: length of the longest k-mers to count; 0 for none.
     """
 
     either_strand = True
@@ -68,18 +68,18 @@ class SequenceNetwork(nn.Module):
         return scores if self.kmers is None else scores + self.kmers(ids)
 
     def features(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Along the sequence ``[B, S, dim]``, and where they are real ``[B, S]``."""
+        """Features along the sequence ``[B, S, dim]``, and their mask ``[B, S]``."""
         return self.encoder(ids)
 
 
 class OneStrand(SequenceNetwork):
-    """The given strand, and words as they stand on it."""
+    """Reads the given strand; k-mers are those of this strand."""
 
     either_strand = False
 
 
 class Augmented(SequenceNetwork):
-    """A strand at random in training, the given one afterwards."""
+    """Reads a random strand in training, and the given strand in prediction."""
 
     def forward(self, ids: Tensor) -> Tensor:
         if self.training:
@@ -89,7 +89,7 @@ class Augmented(SequenceNetwork):
 
 
 class Averaged(Augmented):
-    """A strand at random in training, the mean of both strands' scores afterwards."""
+    """Reads a random strand in training, and averages the scores of both strands in prediction."""
 
     def forward(self, ids: Tensor) -> Tensor:
         if self.training:
@@ -98,11 +98,10 @@ class Averaged(Augmented):
 
 
 class Equivariant(SequenceNetwork):
-    """Both strands through one encoder; features of the same place are joined by sum and maximum, which do not ask
-    which strand came first.
+    """Reads both strands with one encoder, and combines features of the same position by sum and maximum.
 
-    With the other strand as input the joined features come in reverse order, and pooling does not see order. A position
-    so joined has seen the sequence on both sides.
+    These operations do not depend on which strand is first. For the reverse complement, the combined features are in
+    reverse order, which pooling ignores. A combined position has seen the sequence on both sides.
     """
 
     def __init__(self, encoder: nn.Module, classes: int, dropout: float, kmers: int = 0) -> None:

@@ -1,12 +1,12 @@
-"""Reading long sequences piece by piece: several at once, in memory that does not grow with their length.
+"""Reading long sequences in pieces: several in parallel, with memory use that does not depend on their length.
 
-Every sequence is read behind one N, "what stands before is not known", so that its first base has a likelihood too:
+An N is placed before each sequence, so that its first base has a likelihood too:
 
     token read       N    x_0  x_1  ...  x_L-1
-    base to follow   x_0  x_1  x_2  ...  none
+    base to predict  x_0  x_1  x_2  ...  none
 
-Sequences are sorted by length, so that those that end are the last rows; padding stands only behind the end of a
-sequence, where it can change nothing.
+Sequences are sorted by decreasing length, so that finished ones are the last rows of a batch. Padding only comes after
+the end of a sequence, where it has no effect.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,14 +31,14 @@ PIECE = 4096
 
 
 class Piece(NamedTuple):
-    """What was read in one step.
+    """Result of one reading step.
 
     Attributes:
-        rows: which of the intervals, int64 [B].
+        rows: indices of the intervals, int64 [B].
         first: position of ``following[:, 0]`` in each interval, in its direction.
-        tokens: ids that were read, [B, P]; PAD behind the end.
-        following: the base behind each of them, [B, P]; PAD where there is none.
-        hidden: what the output layer reads, [B, P, dim].
+        tokens: ids that were read, [B, P]; PAD after the end.
+        following: the base after each token, [B, P]; PAD if there is none.
+        hidden: inputs of the output layer, [B, P, dim].
     """
 
     rows: NDArray[np.int64]
@@ -52,7 +52,7 @@ class Piece(NamedTuple):
 def stream(
     network: TitansLM, genome: Genome, intervals: Sequence[Interval], *, batch_size: int = 16, piece: int = PIECE
 ) -> Iterator[Piece]:
-    """Read intervals, each from its first base to its last in its own direction, ``batch_size`` at a time."""
+    """Read intervals from their first to their last base, in their own direction, ``batch_size`` at a time."""
     device = network.embedding.weight.device
     order = np.argsort([-len(interval) for interval in intervals], kind="stable")
     for at in range(0, len(order), batch_size):
@@ -69,13 +69,13 @@ def stream(
 
 
 def log_probabilities(network: TitansLM, hidden: Tensor) -> Tensor:
-    """Natural logarithms of the probabilities of A, C, G and T, ``[..., dim] -> [..., 4]``: N is never predicted."""
+    """Natural log-probabilities of A, C, G and T, ``[..., dim] -> [..., 4]``; N is never predicted."""
     return torch.nn.functional.linear(hidden, network.head.weight[:4]).log_softmax(-1)
 
 
 @contextmanager
 def reading(network: TitansLM, device: str) -> Iterator[TitansLM]:
-    """The network in evaluation mode on a device ("auto": CUDA where there is one); it comes back as it was."""
+    """Put the network in evaluation mode on a device ("auto": CUDA if available), and restore it afterwards."""
     before, training = network.embedding.weight.device, network.training
     there = torch_device(device)
     try:
@@ -86,7 +86,7 @@ def reading(network: TitansLM, device: str) -> Iterator[TitansLM]:
 
 @contextmanager
 def hooked(modules: Sequence[nn.Module], hear: Callable[[Any, tuple[Any, ...], Any], None]) -> Iterator[None]:
-    """While a network reads, ``hear(module, given, out)`` is called behind each call of these modules."""
+    """Call ``hear(module, given, out)`` after each call of these modules, within the context."""
     hooks = [module.register_forward_hook(hear) for module in modules]
     try:
         yield
@@ -96,7 +96,7 @@ def hooked(modules: Sequence[nn.Module], hear: Callable[[Any, tuple[Any, ...], A
 
 
 def _tokens(genome: Genome, interval: Interval, first: int, piece: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Tokens ``first`` to ``first + piece`` of an interval behind its N, and the bases that follow them."""
+    """Tokens ``first`` to ``first + piece`` of an interval with its leading N, and the bases that follow them."""
     bases, stop = len(interval), min(first + piece, len(interval) + 1)
     ids = genome.ids(part_of(interval, max(first - 1, 0), min(stop, bases)))
     before = [N] if first == 0 else []
@@ -106,7 +106,7 @@ def _tokens(genome: Genome, interval: Interval, first: int, piece: int) -> tuple
 
 
 def padded(rows: Sequence[NDArray[np.uint8]]) -> Tensor:
-    """Ids of different lengths side by side, int64 ``[B, T]``."""
+    """Pad ids to one length, int64 ``[B, T]``."""
     ids = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
     for i, row in enumerate(rows):
         ids[i, : len(row)] = row

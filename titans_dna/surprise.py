@@ -1,4 +1,4 @@
-"""How surprised a language model is by each base of a region, read in one stream."""
+"""Surprise of a language model at each base of a region, read as one stream."""
 
 import math
 from contextlib import nullcontext
@@ -19,7 +19,7 @@ __all__ = ["bits_of", "surprise_of"]
 
 
 def bits_of(network: TitansLM, hidden: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
-    """Bits of each base, ``-log2 P``, float32 [B, P]; NaN where none is known (N, or behind the end)."""
+    """Bits of each base, ``-log2 P``, float32 [B, P]; NaN where no base is known (at N, or after the end)."""
     log_p = log_probabilities(network, hidden).gather(-1, following.clamp(max=3).unsqueeze(-1)).squeeze(-1)
     return torch.where(following < N, log_p / -math.log(2), math.nan)
 
@@ -27,7 +27,7 @@ def bits_of(network: TitansLM, hidden: torch.Tensor, following: torch.Tensor) ->
 def surprise_of(
     network: TitansLM, genome: Genome, interval: Interval, memory: bool, piece: int = PIECE
 ) -> dict[str, NDArray[np.float32]]:
-    """Float32 [L] by name, in the interval's direction: ``bits``, and ``memory`` where that was asked for."""
+    """Surprise at each base, float32 [L], in the interval's direction: ``bits`` and, if requested, ``memory``."""
     found = {name: np.full(len(interval), math.nan, dtype=np.float32) for name in ("bits", *["memory"] * memory)}
     with listening(network) if memory else nullcontext() as heard:
         for read in stream(network, genome, [interval], piece=piece):
@@ -35,7 +35,7 @@ def surprise_of(
             bits = bits_of(network, read.hidden, read.following)[0].cpu().numpy()
             found["bits"][place] = bits[: len(interval) - read.first]
             if heard is not None:
-                # the token at column j is the base first + j - 1: what was read, not what was to follow
+                # memory surprise belongs to the token read at column j, which is base first + j - 1
                 of = _mean(heard, read.tokens.shape[1])
                 skip = 1 if read.first == 0 else 0
                 found["memory"][place.start - 1 + skip : place.stop - 1] = of[skip:]
@@ -43,7 +43,7 @@ def surprise_of(
 
 
 def _mean(heard: Any, tokens: int) -> NDArray[np.float32]:
-    """Over memories and heads, [T]; what was heard is forgotten."""
+    """Mean over memories and heads, [T]; clears ``heard``."""
     each = [torch.cat(calls, dim=1)[0, -tokens:].mean(-1) for calls in heard]
     for calls in heard:
         calls.clear()

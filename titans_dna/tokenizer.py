@@ -1,11 +1,11 @@
-"""One token per base: letters to small integers and back, and the other strand.
+"""Tokenizer with one token per base, and reverse complements.
 
     id      0 1 2 3 4 5
-    letter  A C G T N -      N: any base; 5 is PAD, beyond the end of a sequence in a batch
+    letter  A C G T N -      N: any base; 5 is PAD, after the end of a sequence in a batch
 
-A base and its complement add up to 3; N and PAD are their own complement (``COMPLEMENT``). Rules for letters:
+The ids of a base and its complement add up to 3; N and PAD are their own complements (``COMPLEMENT``). Letters:
 
-    a c g t n                  the same base, soft-masked (a repeat): ``encode(..., return_mask=True)`` keeps the fact
+    a c g t n                  soft-masked bases (repeats), same ids; ``encode(..., return_mask=True)`` returns the mask
     R Y S W K M B D H V        IUPAC codes for "one of several bases" become N
     U                          T, only with ``rna=True``
     anything else              an error that names letter, position and sequence
@@ -40,7 +40,7 @@ COMPLEMENT.setflags(write=False)
 
 _AMBIGUOUS = "RYSWKMBDHV"
 _UNKNOWN = 255
-# complements keep case; IUPAC codes complement the set of bases they stand for (R = A or G, Y = C or T)
+# complements keep case; the complement of an IUPAC code is the code of the complements (R = A or G, Y = C or T)
 _FORWARD = "ACGTNRYSWKMBDHV"
 _REVERSE = "TGCANYRSWMKVHDB"
 _STRANDS = bytes.maketrans((_FORWARD + _FORWARD.lower()).encode(), (_REVERSE + _REVERSE.lower()).encode())
@@ -50,7 +50,7 @@ Text = TypeVar("Text", str, bytes)
 
 
 def _table(rna: bool) -> NDArray[np.uint8]:
-    """[256] byte to id; ``_UNKNOWN`` where the byte is no letter for DNA."""
+    """Table [256] from byte to id; ``_UNKNOWN`` for bytes that are not accepted letters."""
     table = np.full(256, _UNKNOWN, dtype=np.uint8)
     known = {letter: i for i, letter in enumerate("ACGTN")} | dict.fromkeys(_AMBIGUOUS, N) | ({"U": 3} if rna else {})
     for letter, i in known.items():
@@ -68,8 +68,8 @@ class EncodedBatch(NamedTuple):
     """Sequences of different lengths in one array, padded on the right.
 
     Attributes:
-        ids: uint8 [B, T], T the longest; ``PAD`` beyond the end of a sequence.
-        lengths: int64 [B], bases of each sequence.
+        ids: uint8 [B, T], where T is the largest length unless given; ``PAD`` after the end of a sequence.
+        lengths: int64 [B], number of bases of each sequence.
     """
 
     ids: NDArray[np.uint8]
@@ -92,21 +92,21 @@ def encode(
     where: str = "the sequence",
     start: int = 0,
 ) -> NDArray[np.uint8] | tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Ids of one sequence.
+    """Encode one sequence.
 
     Args:
         sequence: letters without white space; may be empty.
         rna: read U as T.
-        return_mask: give also bool [L], true where the letter was lower case (soft-masked).
-        where: what to call the sequence in an error.
-        start: the position of its first letter there.
+        return_mask: also return bool [L], True where the letter was lower case (soft-masked).
+        where: name of the sequence in error messages.
+        start: position of its first letter in error messages.
 
     Returns:
-        uint8 [L], values 0 to 4; the caller owns it.
+        uint8 [L], values 0 to 4; a new array.
 
     Raises:
-        TypeError: neither str nor bytes.
-        ValueError: a letter outside the rules above; U without ``rna=True``. Positions are 0-based.
+        TypeError: the sequence is neither str nor bytes.
+        ValueError: a letter is not accepted, or is U without ``rna=True``. Positions in the message are 0-based.
     """
     letters = np.frombuffer(_as_bytes(sequence, where), dtype=np.uint8)
     ids = (_RNA if rna else _DNA)[letters]
@@ -116,26 +116,26 @@ def encode(
 
 
 def encode_batch(sequences: Sequence[str | bytes], *, rna: bool = False, length: int | None = None) -> EncodedBatch:
-    """Ids of several sequences, padded on the right to one length.
+    """Encode several sequences, padded on the right to one length.
 
     Args:
-        sequences: list, array or Series of str or bytes; each of one base or more.
+        sequences: list, array or Series of str or bytes, each with at least one base.
         rna: read U as T.
-        length: T, at least the longest; default the longest.
+        length: the padded length T. Default: that of the longest sequence.
 
     Raises:
-        TypeError: one string instead of a list of them, or an item that is no string (NaN, None, a Seq of Biopython).
-        ValueError: no sequence at all, an empty one, one longer than ``length``, or an unknown letter; the message
-            numbers sequences from 0.
+        TypeError: ``sequences`` is a single string, or an item is not a string (NaN, None, a Biopython Seq).
+        ValueError: there is no sequence; a sequence is empty or longer than ``length``; or a letter is not accepted.
+            Sequences are numbered from 0 in the message.
     """
     if isinstance(sequences, str | bytes):
-        raise TypeError("sequences is one string; give a list of sequences, or call encode for one.")
+        raise TypeError("sequences is a string; give a list of sequences, or use encode for one sequence.")
     refuse_record(sequences)
     flat, lengths = encode_all(sequences, rna=rna)
     longest = int(lengths.max())
     if length is not None and length < longest:
         raise ValueError(
-            f"sequence {int(lengths.argmax())} has {longest} bases, length={length}; cut it or raise length."
+            f"sequence {int(lengths.argmax())} has {longest} bases, but length={length}; cut it or raise length."
         )
     ids = np.full((len(lengths), longest if length is None else length), PAD, dtype=np.uint8)
     ids[np.arange(ids.shape[1]) < lengths[:, None]] = flat
@@ -145,11 +145,11 @@ def encode_batch(sequences: Sequence[str | bytes], *, rna: bool = False, length:
 def encode_all(
     sequences: Sequence[str | bytes], *, rna: bool = False, names: Sequence[str] | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Ids of several sequences one behind the other, and the length of each; raises what :func:`encode_batch` does, and
-    calls sequences by their ``names``, where they have such, not by their numbers."""
+    """Encode several sequences into one concatenated array; also return their lengths. Raises the errors of
+    :func:`encode_batch`, in which sequences are called by their ``names``, if given, instead of their numbers."""
     pieces = [_as_bytes(sequence, f"sequence {i}") for i, sequence in enumerate(sequences)]
     if not pieces:
-        raise ValueError("sequences is empty; give one sequence or more.")
+        raise ValueError("sequences is empty; give at least one sequence.")
     lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
     if not lengths.all():
         raise ValueError(f"sequence {int(lengths.argmin())} is empty; drop it, or give it at least one base (N).")
@@ -163,26 +163,26 @@ def encode_all(
 
 
 def decode(ids: NDArray[np.integer]) -> str:
-    """Letters of one sequence of ids [L], upper case; ``PAD`` is left out. What was an IUPAC code comes back as N.
+    """Decode ids [L] of one sequence to upper-case letters. ``PAD`` is omitted; IUPAC codes come back as N.
 
     Raises:
-        ValueError: ids of another shape, or outside 0 to 5.
+        ValueError: ids have another shape, or are outside 0 to 5.
     """
     ids = np.asarray(ids)
     if ids.ndim != 1 or (ids.size and (ids.min() < 0 or ids.max() >= VOCAB_SIZE)):
         raise ValueError(
-            f"ids must be of shape [L] with values 0 to {PAD}, got shape {list(ids.shape)}"
+            f"ids must have shape [L] with values 0 to {PAD}, got shape {list(ids.shape)}"
             + (f" with values {ids.min()} to {ids.max()}." if ids.size else ".")
         )
     return _TO_LETTER[ids[ids != PAD].astype(np.intp)].tobytes().decode()
 
 
 def reverse_complement(sequence: Text) -> Text:
-    """The other strand, read in its own direction: letters complemented, order reversed. Case and IUPAC codes are kept.
+    """Return the reverse complement of a sequence. Case and IUPAC codes are kept.
 
     Raises:
-        TypeError: neither str nor bytes; for ids there is ``reverse_complement_ids``.
-        ValueError: a letter that has no complement in DNA, such as U.
+        TypeError: the sequence is neither str nor bytes; for ids, use ``reverse_complement_ids``.
+        ValueError: a letter has no complement in DNA, such as U.
     """
     letters = _as_bytes(sequence, "the sequence")
     if letters.translate(None, _KNOWN):
@@ -192,15 +192,15 @@ def reverse_complement(sequence: Text) -> Text:
 
 
 def reverse_complement_ids(ids: NDArray[np.uint8], lengths: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
-    """The other strand of ids [..., L], reversed along the last axis.
+    """Return the reverse complement of ids [..., L], reversed along the last axis.
 
     Args:
         ids: ids of one or more sequences.
-        lengths: int64 [B] with ids [B, T], the bases of each row: only those are reversed and the padding stays on
-            the right. Without it all of the last axis is reversed, padding with it.
+        lengths: int64 [B] for ids [B, T]: number of bases of each row. Only these are reversed, and padding stays on
+            the right. None reverses the whole last axis, including padding.
 
     Raises:
-        ValueError: lengths do not fit ids.
+        ValueError: ``lengths`` does not fit ``ids``.
     """
     ids = np.asarray(ids)
     if lengths is None:
@@ -208,7 +208,7 @@ def reverse_complement_ids(ids: NDArray[np.uint8], lengths: NDArray[np.int64] | 
     lengths = np.asarray(lengths)
     if ids.ndim != 2 or lengths.shape != ids.shape[:1] or (lengths.size and lengths.max() > ids.shape[1]):
         raise ValueError(
-            f"lengths must be [B] with values up to T for ids [B, T]; got lengths {list(lengths.shape)}"
+            f"lengths must have shape [B] with values up to T for ids [B, T]; got shape {list(lengths.shape)}"
             f"{f' up to {lengths.max()}' if lengths.size else ''}, ids {list(ids.shape)}."
         )
     source = lengths[:, None] - 1 - np.arange(ids.shape[1])
@@ -218,7 +218,7 @@ def reverse_complement_ids(ids: NDArray[np.uint8], lengths: NDArray[np.int64] | 
 
 def _as_bytes(sequence: str | bytes, where: str) -> bytes:
     if isinstance(sequence, str):
-        # one byte per letter also where a letter is not ASCII, so that positions in errors hold
+        # one byte per letter, even if it is not ASCII, so that positions in errors are right
         return sequence.encode("ascii", errors="replace")
     if isinstance(sequence, bytes):
         return sequence
@@ -227,14 +227,14 @@ def _as_bytes(sequence: str | bytes, where: str) -> bytes:
 
 
 def refuse_record(sequences: Any) -> None:
-    """Raises TypeError for one sequence of Biopython's, which would be read as many, of one letter each."""
+    """Raise TypeError for a single Biopython sequence, which would be read as many sequences of one letter."""
     if _is_biological(sequences):
         kind = type(sequences).__name__
-        raise TypeError(f"one sequence, a {kind}: give a list of strings, [{_as_string(sequences)}].")
+        raise TypeError(f"got one {kind} instead of a list of sequences: give [{_as_string(sequences)}].")
 
 
 def _is_biological(sequence: Any) -> bool:
-    """A Seq or a SeqRecord, without importing Biopython; asked of the type, as frames have columns of any name."""
+    """Whether this is a Seq or a SeqRecord. The type is checked, because frames may have columns of any name."""
     return callable(getattr(type(sequence), "reverse_complement", None))
 
 
@@ -246,9 +246,9 @@ def _refuse(sequence: str | bytes, position: int, where: str, start: int = 0) ->
     letter = sequence[position] if isinstance(sequence, str) else chr(sequence[position])
     at = f"{where} has {letter!r} at position {start + position} (0-based)"
     if letter in "Uu":
-        raise ValueError(f"{at}: U instead of T. RNA? Write T for it, sequence.replace('U', 'T'); encode has rna=True.")
+        raise ValueError(f"{at}: U instead of T. For RNA, use sequence.replace('U', 'T'), or encode(..., rna=True).")
     if letter.isspace():
         raise ValueError(f"{at}: white space. Join the lines and strip the sequence first.")
     if letter in "-.*":
-        raise ValueError(f"{at}: a gap or stop, not a base. Remove it, or write N where a base is unknown.")
-    raise ValueError(f"{at}; known are A C G T N, IUPAC codes ({' '.join(_AMBIGUOUS)}) and their lower case.")
+        raise ValueError(f"{at}: a gap or stop, not a base. Remove it, or write N for an unknown base.")
+    raise ValueError(f"{at}; accepted are A C G T N, IUPAC codes ({' '.join(_AMBIGUOUS)}) and their lower case.")

@@ -1,4 +1,4 @@
-"""A track: one number for each base of a region, to look at, and to write for a genome browser."""
+"""Tracks: one number per base of a region, to plot or to export to a genome browser."""
 
 import gzip
 import os
@@ -28,33 +28,33 @@ def write_bedgraph(
     *,
     header: bool = True,
 ) -> None:
-    """Write a track as bedGraph: ``chrom start end value``, 0-based half-open, sorted; neighbours of one value joined.
+    """Write a track to a bedGraph file: ``chrom start end value``, 0-based half-open, sorted.
 
-    Bases without a value (NaN) are left out. The file is written whole, or not at all.
+    Adjacent bases with equal values are joined, and bases without a value (NaN) are omitted. If writing fails, no
+    partial file is left.
 
     Args:
-        track: as ``DNALanguageModel.surprise`` returns it.
-        path: of the file; one that ends in ``.gz`` is packed.
-        column: which of its columns; default the first behind ``chrom, start, end``.
-        digits: decimals kept.
-        header: begin with a ``track`` line, by which genome browsers name it; bedGraphToBigWig wants none.
+        track: a DataFrame as returned by ``DNALanguageModel.surprise``.
+        path: path of the file; it is compressed if the name ends in ``.gz``.
+        column: the column to write. Default: the first one other than ``chrom, start, end``.
+        digits: number of decimals.
+        header: start with a ``track`` line, in which genome browsers look for the name. Set it to False for
+            bedGraphToBigWig.
 
     Raises:
-        ValueError: no such column, or intervals that overlap.
-        FileNotFoundError: the folder to write in is not there.
+        ValueError: the column does not exist, or intervals overlap.
+        FileNotFoundError: the folder does not exist.
     """
     column = _column(track, column)
     frame = track[track[column].notna()]
-    # as text: a categorical column would be sorted by its categories, in whatever order they are
+    # text, because categories would be sorted in their own order
     frame = frame.assign(chrom=frame["chrom"].astype(str)).sort_values(["chrom", "start"], kind="stable")
     value = frame[column].round(digits).to_numpy() + 0  # -0.0 is 0.0
     chrom, start, end = (frame[name].to_numpy() for name in _COLUMNS)
     over = np.flatnonzero((chrom[1:] == chrom[:-1]) & (start[1:] < end[:-1]))
     if len(over):
         one, two = (f"{chrom[i]}:{start[i]}-{end[i]}" for i in (over[0], over[0] + 1))
-        raise ValueError(
-            f"bedGraph has one value a base, and {two} overlaps {one}. Write tracks into files of their own."
-        )
+        raise ValueError(f"bedGraph allows one value per base, but {two} overlaps {one}. Write them to separate files.")
     joined = (chrom[1:] == chrom[:-1]) & (start[1:] == end[:-1]) & (value[1:] == value[:-1])
     first = np.flatnonzero(np.concatenate(([True], ~joined))) if len(frame) else np.empty(0, dtype=np.int64)
     last = np.append(first[1:], len(frame)) - 1 if len(frame) else first
@@ -75,23 +75,23 @@ def plot_track(
     window: int | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw a track of one region, averaged over windows, above genes.
+    """Plot a track of one region, averaged in windows, with genes below it.
 
     Args:
-        track: as ``DNALanguageModel.surprise`` returns it, of one chromosome.
-        column: which of its columns; default the first behind ``chrom, start, end``.
-        genes: intervals to draw as bars, as ``read_gff`` returns them, a frame of them or a BED file; those of other
-            places are left out.
-        window: bases in an average; default so many that about 4,000 points are drawn.
-        ax: where to draw; default a new figure.
+        track: a DataFrame as returned by ``DNALanguageModel.surprise``, of one chromosome.
+        column: the column to plot. Default: the first one other than ``chrom, start, end``.
+        genes: intervals to draw as bars, as returned by ``read_gff``, or a frame of them, or a BED file. Genes outside
+            the region are ignored.
+        window: number of bases per average. Default: chosen so that about 4,000 points are drawn.
+        ax: axes to draw on. Default: those of a new figure.
 
     Raises:
-        TypeError: genes that are no intervals.
-        ValueError: an empty track, several chromosomes, or no such column.
+        TypeError: genes are not intervals.
+        ValueError: the track is empty or has several chromosomes; the column does not exist; or ``window`` is below 1.
     """
     column = _column(track, column)
     if track["chrom"].nunique() != 1:
-        raise ValueError(f"a plot shows one chromosome, the track has {track['chrom'].nunique()}; select one of them.")
+        raise ValueError(f"plot_track needs a track of one chromosome, got {track['chrom'].nunique()}; select one.")
     import matplotlib.pyplot as plt
 
     if ax is None:
@@ -115,12 +115,13 @@ def plot_track(
         ax.tick_params(axis="x", pad=14)
     ax.set_xlim(low, high)
     ax.set_xlabel(f"{track['chrom'].iloc[0]} (0-based)")
-    ax.set_ylabel(column if window == 1 else f"{column}, mean of {window}")
+    ax.set_ylabel(column if window == 1 else f"{column} (mean of {window} bases)")
     return ax
 
 
 def _column(track: pd.DataFrame, column: str | None) -> str:
     values = [name for name in track.columns if name not in _COLUMNS]
     if len(values) == len(track.columns) or not values or (column is not None and column not in values):
-        raise ValueError(f"the track has the columns {list(track.columns)}; expected chrom, start, end and {column!r}.")
+        wanted = "a column of values" if column is None else repr(column)
+        raise ValueError(f"the track has the columns {list(track.columns)}; expected chrom, start, end and {wanted}.")
     return values[0] if column is None else column

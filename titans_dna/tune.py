@@ -1,10 +1,10 @@
-"""A search for settings by Optuna: ``tune(X, y)`` returns a fitted classifier.
+"""Hyperparameter search with Optuna: ``tune(X, y)`` returns a fitted classifier.
 
-    classifier = tune(sequences, labels, n_trials=50, storage="study.db")   # killed and called again, it goes on
+    classifier = tune(sequences, labels, n_trials=50, storage="study.db")   # if interrupted, call it again to resume
     plot_history(classifier.study_), plot_importance(classifier.study_)
 
-Several processes, or machines with a common disk, share one study by naming one storage that ends in ".journal" (or the
-URL of a database server).
+Several processes, or machines with a shared disk, can work on one study: give all of them the same ``storage``, either
+a path ending in ".journal" or the URL of a database server.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ __all__ = ["default_space", "plot_history", "plot_importance", "tune"]
 
 Space = Callable[["optuna.Trial", Mapping[str, Any]], dict[str, Any]]
 
-# arguments in which the calls of one study may differ; a language model is compared by its weights
+# arguments that may differ between calls of one study; a language model is compared by its weights
 _NOT_FIXED = ("pretrained", "verbose", "device", "random_state")
 
 
@@ -49,36 +49,36 @@ def tune(
     sampler: "optuna.samplers.BaseSampler | None" = None,
     callbacks: Sequence[Callback] = (),
 ) -> TitansDNAClassifier:
-    """Search settings by the validation loss, and fit the best.
+    """Search for the settings with the lowest validation loss, and fit a classifier with them.
 
-    Every trial trains on the same sequences and is judged by the same others: those of ``validation``, or the part of
-    each class that the classifier's ``validation_fraction`` cuts off.
+    All trials train and validate on the same sequences. Validation sequences are ``validation``, or are set aside
+    according to the classifier's ``validation_fraction``.
 
     Args:
         X: sequences, as in :meth:`~titans_dna.TitansDNAClassifier.fit`.
-        y: the class of each.
-        classifier: what is not searched is taken from it, ``pretrained`` too; it stays as it is.
-        n_trials: finished trials of the study in all, whichever process made them.
-        timeout: seconds after which no trial begins.
-        space: ``(trial, facts) -> settings``; default :func:`default_space`. ``facts`` has ``rows``, ``length`` (of the
-            shortest sequence) and ``pretrained`` (whether there is a language model).
-        groups: of the sequences, as in ``fit``: trials are judged by whole groups.
-        validation: ``(X, y)`` to judge trials by.
-        storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. A study that is there goes on.
-        study_name: of the study in the storage.
-        random_state: seed of the search and of each trial; None: the search is random, and each trial has seed 0, so
-            that all are judged by the same part.
-        verbose: 0 is silent, 1 shows a bar over trials, 2 also those of each training.
-        sampler: what proposes settings, with a seed of its own; default: Optuna's TPE by ``random_state``.
-        callbacks: of Optuna: each is called with the study and every trial that ends.
+        y: class labels, as in ``fit``.
+        classifier: provides the settings that are not searched, including ``pretrained``; it is not modified.
+        n_trials: total number of finished trials in the study, over all processes.
+        timeout: number of seconds after which no new trial starts.
+        space: function ``(trial, facts) -> settings``. Default: :func:`default_space`. ``facts`` has the keys ``rows``
+            (number of sequences), ``length`` (of the shortest sequence) and ``pretrained`` (True or False).
+        groups: groups of the sequences, as in ``fit``; whole groups are set aside for validation.
+        validation: ``(X, y)`` for validation.
+        storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. An existing study is continued.
+        study_name: name of the study in the storage.
+        random_state: random seed of the search and of each trial. With None, the search is random, but each trial has
+            seed 0, so that all trials use the same validation sequences.
+        verbose: 0 is silent, 1 shows a progress bar over trials, 2 also one for each training.
+        sampler: Optuna sampler, with its own seed. Default: TPE, seeded with ``random_state``.
+        callbacks: Optuna callbacks; each is called with the study and the trial after every trial.
 
     Returns:
-        A fitted classifier with the settings of the best trial; ``study_`` is the study.
+        A classifier fitted with the settings of the best trial. Its attribute ``study_`` is the study.
 
     Raises:
-        TypeError: another model than a :class:`~titans_dna.TitansDNAClassifier`.
-        ValueError: bad sequences or labels; nothing to judge trials by; no trial finished; or a study of other data in
-            the storage.
+        TypeError: ``classifier`` is not a :class:`~titans_dna.TitansDNAClassifier`.
+        ValueError: sequences or labels are invalid; there are no validation sequences; no trial finished; or the study
+            in the storage was made with other data or settings.
     """
     if not isinstance(classifier, TitansDNAClassifier | None):
         raise TypeError(f"classifier must be a TitansDNAClassifier, got {type(classifier).__name__}.")
@@ -86,7 +86,7 @@ def tune(
     shown = base.verbose
     base.set_params(verbose=max(0, verbose - 1), random_state=0 if random_state is None else random_state)
     if validation is None and not base.validation_fraction > 0:
-        raise ValueError("trials need sequences to be judged by: give validation, or a validation_fraction above 0.")
+        raise ValueError("trials need validation sequences: give validation, or set validation_fraction above 0.")
     X = _to_read_again(X)
     validation = None if validation is None else (_to_read_again(validation[0]), validation[1])
     parts = [(X, y)] if validation is None else [(X, y), validation]
@@ -98,8 +98,8 @@ def tune(
         _, cut, why = validation_cut(found, together, base.validation_fraction, 0)
         if not len(cut):
             raise ValueError(
-                f"nothing to judge trials by: validation_fraction={base.validation_fraction} of {len(found)} sequences "
-                f"{why}. Give validation=, more sequences or a larger fraction."
+                f"there are no validation sequences: validation_fraction={base.validation_fraction} of {len(found)} "
+                f"sequences {why}. Give validation=, more sequences or a larger fraction."
             )
     facts = {
         "rows": len(reads[0]),
@@ -133,7 +133,7 @@ def tune(
 
 
 def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that matter: of a network from scratch its size and what it sees, of a language model how it learns."""
+    """Suggest the settings that matter most: size and inputs of a new network, or how ``pretrained`` is fine-tuned."""
     settings = {"dropout": trial.suggest_float("dropout", 0.0, 0.5, step=0.1)}
     if facts["pretrained"]:
         return settings | {
@@ -153,7 +153,7 @@ def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, 
 
 
 def _identity(base: TitansDNAClassifier, data: str) -> dict[str, str]:
-    """By which a study is known as one of the same data and fixed settings; ``data`` is a fingerprint."""
+    """What identifies a study: the fingerprint ``data`` and the fixed settings."""
     return {
         "data": data,
         "pretrained": "None" if base.pretrained is None else digest_of(network_of(base.pretrained)),
@@ -162,5 +162,5 @@ def _identity(base: TitansDNAClassifier, data: str) -> dict[str, str]:
 
 
 def _to_read_again(sequences: Any) -> Any:
-    """Each trial reads them; an iterator gives them once."""
+    """Turn an iterator, which can be read only once, into a list for all trials."""
     return list(sequences) if isinstance(sequences, Iterator) else sequences

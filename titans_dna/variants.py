@@ -1,17 +1,17 @@
-"""How a variant changes the likelihood of a genome, from a language model that reads it.
+"""Scores of variants: how each one changes the likelihood that a language model assigns to the genome.
 
     score = log P(alt, after | before) - log P(ref, after | before)      natural logarithm, mean over both strands
 
-``after`` are the bases behind the variant, as many on either haplotype; ``before`` is what the model read up to the
-variant, the same for both, so that its own likelihood cancels. On the other strand the reverse complement is read, and
-before and after change places. The joint likelihood is taken as it is: a deletion has fewer bases to explain, and gains
-about 1.4 (log 4) for each.
+``after`` is the sequence that follows the variant, with the same number of bases for both alleles. ``before`` is the
+sequence that the model read before the variant. It is the same for both alleles, so its likelihood cancels. The other
+strand is scored on the reverse complement, where before and after swap roles. The joint likelihood is not normalised by
+length: a deletion has fewer bases to predict, and gains about 1.4 (log 4) for each deleted base.
 
-The genome is read once for many variants. Variants are gathered into *blocks* of ``context`` bases; reading begins
-``context`` bases before a block, so each variant has between ``context`` and twice as many bases before it (fewer at a
-chromosome's start). What is read is the reference haplotype of all variants of a block: its likelihoods are added up on
-the way. An alternative one goes on from the state kept at the start of the variant's *cell*: states are immutable, and
-can be gone on from many times. Blocks of both strands are read side by side, as one batch.
+To score many variants, the genome is read once. Variants are grouped into *blocks* of ``context`` bases. Reading starts
+``context`` bases before a block, so each variant has between ``context`` and ``2 * context`` bases before it (fewer
+near the start of a chromosome). The model reads the reference sequence of a block once and sums its likelihoods. For
+each alternative allele, it continues from the state saved at the start of the variant's *cell*; states are immutable,
+so one state serves many variants. Blocks of both strands are read in parallel, as one batch.
 """
 
 from collections import defaultdict
@@ -38,9 +38,9 @@ from titans_dna.vcf import Variant, is_sequence
 
 __all__ = ["checked", "variant_scores"]
 
-# tokens from one place where states are kept to the next, and that are read at most in one step
+# distance between saved states, and maximum number of tokens per reading step
 CELL, _STEP = 64, 512
-# batches of blocks among which those of like length are read together; what is done is known after as many at most
+# blocks are sorted by length within this many batches; more would delay the first scores
 _BATCHES = 16
 
 
@@ -48,10 +48,10 @@ class _Site(NamedTuple):
     """A variant in the coordinates of one strand.
 
     Attributes:
-        number: its place in the list.
-        start, end: of REF, 0-based half-open.
-        stop: behind the last base that counts.
-        ref, alt: bases on this strand, upper case.
+        number: index of the variant in the list.
+        start, end: position of REF, 0-based half-open.
+        stop: end of the scored sequence, exclusive.
+        ref, alt: alleles on this strand, upper case.
     """
 
     number: int
@@ -64,32 +64,32 @@ class _Site(NamedTuple):
 
 @dataclass(frozen=True)
 class _Block:
-    """Sites that share their reading, in order: ``strand`` is the whole chromosome in its direction, ``first`` the base
-    of it that is read first."""
+    """Sites that are read together, in order. ``strand`` is the whole chromosome on one strand, ``first`` the first
+    position read on it."""
 
     strand: Interval
     first: int
     sites: tuple[_Site, ...]
 
     def cell(self, site: _Site) -> int:
-        """In which cell the last base before a site is read."""
+        """Index of the cell in which the last base before a site is read."""
         return (site.start - self.first) // CELL
 
     @cached_property
     def tokens(self) -> int:
-        """To be read: N, and all bases before the last one that counts."""
+        """Number of tokens to read: the N and all bases before the last scored one."""
         return max(site.stop for site in self.sites) - self.first
 
     @property
     def place(self) -> tuple[str, int]:
-        """By which blocks of both strands are in the order of the genome."""
+        """Sort key: the position on the forward strand."""
         begin = self.sites[0].start
         return self.strand.chrom, begin if self.strand.strand == "+" else len(self.strand) - begin
 
 
 class _Reference:
-    """Log-likelihood of the reference between any two of the places where a block's sites start and stop, added up in
-    the order of reading; bases before ``reached`` were read."""
+    """Log-likelihood of the reference between any two starts or stops of a block's sites, summed while reading.
+    Bases before ``reached`` have been read."""
 
     def __init__(self, block: _Block) -> None:
         self.reached = block.first
@@ -98,7 +98,7 @@ class _Reference:
         self.total = 0.0
 
     def add(self, first: int, log_p: NDArray[np.float64]) -> None:
-        """The next bases, of which the first is base ``first``."""
+        """Add the log-probabilities of the next bases, which start at position ``first``."""
         sums = self.total + np.concatenate(([0.0], np.cumsum(log_p)))
         here = slice(*np.searchsorted(self.places, (first, first + len(log_p) + 1)))
         self.sums[here] = sums[self.places[here] - first]
@@ -110,34 +110,37 @@ class _Reference:
 
 
 def checked(variants: Iterable[Variant], genome: Genome, mismatch: str) -> tuple[list[Variant], NDArray[np.bool_]]:
-    """All variants, and which of them the genome agrees with; the others are counted and shown in a warning.
+    """Check variants against the genome; return them all, and a mask of those whose REF agrees.
+
+    With ``mismatch="skip"``, a warning counts the others and shows some.
 
     Raises:
-        TypeError: something that is no variant.
-        ValueError: an allele that is not of bases; with ``mismatch="error"``, a REF that is not what the genome holds;
-            with "skip" too, positions that are all off by one.
+        TypeError: an item is not a Variant.
+        ValueError: ``mismatch`` is unknown; an allele is not made of bases; with ``mismatch="error"``, a REF does not
+            match the genome; with "skip", nearly all positions are off by one.
     """
     if mismatch not in ("error", "skip"):
-        raise ValueError(f"mismatch is 'error' or 'skip', got {mismatch!r}.")
+        raise ValueError(f"mismatch must be 'error' or 'skip', got {mismatch!r}.")
     variants = list(variants)
     for number, variant in enumerate(variants):
         if not isinstance(variant, Variant):
             raise TypeError(f"variants must be Variant(chrom, start, ref, alt) or a VCF file, got {variant!r:.40}.")
         if not is_sequence(variant.ref, variant.alt):
             raise ValueError(
-                f"variant {number} (from 0), {variant}: ref and alt must be of bases A C G T N, one allele a variant. "
-                "Drop it, or split its alleles."
+                f"variant {number} (0-based), {variant}: ref and alt must consist of A, C, G, T and N, with one "
+                "alternative allele per variant. Drop the variant, or split its alleles."
             )
     compared = [compare(variant, genome) for variant in variants]
     check = summary(zip(variants, compared, strict=True), genome)
     if not check.ok:
         if mismatch == "error":
             raise ValueError(
-                f"{check}\nWas the file made for this genome? mismatch='skip' leaves such variants unscored."
+                f"{check}\nCheck that the variants belong to this genome, or set mismatch='skip' to leave these "
+                "variants unscored."
             )
         if check.is_shifted:
             raise ValueError(
-                f"{check}\nmismatch='skip' would score those that agree by chance, one base off. Correct the positions."
+                f"{check}\nmismatch='skip' would only score variants that match by chance. Correct the positions."
             )
         warn_caller(f"{check.n - check.matching} of {check.n} variants are not scored. {check}")
     return variants, np.array([found.verdict == "matching" for found in compared], dtype=bool)
@@ -153,19 +156,20 @@ def variant_scores(
     context_after: int,
     batch_size: int,
 ) -> Iterator[tuple[int, float]]:
-    """Number and score of each variant, as they are found; NaN where an allele has an N, which has no likelihood.
+    """Yield the index and score of each variant as they are computed; NaN if an allele has an N (no likelihood).
 
     Args:
-        context: bases in a block, and at least so many before it are read; None: from the chromosome's first base.
-        context_after: bases behind the variant whose likelihood counts, fewer at the chromosome's end.
-        batch_size: sequences read side by side.
+        context: block size, and minimum number of bases read before a block. None reads from the start of the
+            chromosome.
+        context_after: number of scored bases after the variant, fewer at the end of the chromosome.
+        batch_size: number of sequences read in parallel.
     """
     unknown = [number for number, v in enumerate(variants) if not v.is_known]
     yield from ((number, float("nan")) for number in unknown)
     blocks = sorted(_blocks(genome, variants, set(unknown), context, context_after), key=lambda block: block.place)
     one_strand: dict[int, float] = {}
     for at in range(0, len(blocks), _BATCHES * batch_size):
-        # long ones together: a batch goes on until its longest is read
+        # similar lengths together: a batch ends with its longest block
         some = sorted(blocks[at : at + _BATCHES * batch_size], key=lambda block: -block.tokens)
         for first in range(0, len(some), batch_size):
             for site, score in _read(network, genome, some[first : first + batch_size], batch_size):
@@ -178,19 +182,19 @@ def variant_scores(
 def _read(
     network: TitansLM, genome: Genome, blocks: Sequence[_Block], batch_size: int
 ) -> Iterator[tuple[_Site, float]]:
-    """Read blocks side by side, the longest first, and score their sites on the way."""
+    """Read blocks in parallel, sorted from longest to shortest, and score their sites."""
     sites = defaultdict(list)
     for row, block in enumerate(blocks):
         for site in block.sites:
             sites[block.cell(site) * CELL].append((row, site))
     references = [_Reference(block) for block in blocks]
     state = None
-    waiting: list[tuple[int, _Site, float]] = []  # for the reference to be read
+    waiting: list[tuple[int, _Site, float]] = []  # sites whose reference is not fully read yet
     for start, stop in _steps([0, *sites, blocks[0].tokens]):
         going = sum(block.tokens > start for block in blocks)
         if state is not None and going < len(blocks):
             blocks, state = blocks[:going], state.select(torch.arange(going))
-        # alike in length, so that little is padding
+        # similar lengths together, to limit padding
         here = sorted(sites.pop(start, []), key=lambda pair: pair[1].start - blocks[pair[0]].first + len(pair[1].alt))
         for first in range(0, len(here), batch_size):
             for row, site, alt, ref in _branch(network, genome, blocks, start, state, here[first : first + batch_size]):
@@ -210,7 +214,7 @@ def _read(
 
 
 def _steps(places: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Where a step of reading starts and stops: at all of these places, and not too far from each other."""
+    """Start and stop of each reading step: steps end at all ``places`` and have at most ``_STEP`` tokens."""
     for start, stop in pairwise(sorted(set(places))):
         for at in range(start, stop, _STEP):
             yield at, min(at + _STEP, stop)
@@ -219,7 +223,7 @@ def _steps(places: Iterable[int]) -> Iterator[tuple[int, int]]:
 def _blocks(
     genome: Genome, variants: Sequence[Variant], without: set[int], context: int | None, context_after: int
 ) -> Iterator[_Block]:
-    """Blocks of both strands; ``without``: numbers of variants that are not to be read."""
+    """Blocks of both strands, without the variants whose indices are in ``without``."""
     sites = []
     for number, variant in enumerate(variants):
         if number in without:
@@ -253,8 +257,9 @@ def _branch(
     state: LMState | None,
     sites: Sequence[tuple[int, _Site]],
 ) -> Iterator[tuple[int, _Site, float, float | None]]:
-    """Log-likelihood of the alternative of each site, from the state of its block, ``done`` tokens read. That of the
-    reference is None where it is what is read in the genome; an IUPAC code is read as N, and REF is a base there."""
+    """Log-likelihoods of the alternative and the reference of each site, from the state of its block after ``done``
+    tokens. The reference is None if it equals the genome sequence. It can differ where the genome has an IUPAC code,
+    which is read as N."""
     rows, sequences, counted, own = [], [], [], []
     for row, site in sites:
         block = blocks[row]
@@ -272,13 +277,13 @@ def _branch(
     ids = padded(sequences).to(network.embedding.weight.device)
     hidden, _ = network.hidden(ids[:, :-1], None if state is None else state.select(torch.tensor(rows)))
     log_p = _of_bases(network, hidden, ids[:, 1:])
-    # the token at column j of what follows is the one at j + 1
+    # column j of ``log_p`` scores token j + 1
     sums = iter([float(row[begin - 1 :].sum()) for row, begin in zip(log_p, counted, strict=True)])
     for (row, site), alone in zip(sites, own, strict=True):
         yield row, site, next(sums), next(sums) if alone else None
 
 
 def _of_bases(network: TitansLM, hidden: Tensor, following: Tensor) -> NDArray[np.float64]:
-    """Log-likelihood of the tokens that follow, [B, T]; 0 where they are no known bases."""
+    """Log-likelihoods of the tokens ``following`` [B, T]; 0 for N and padding."""
     log_p = log_probabilities(network, hidden).gather(-1, following.clamp(max=N - 1).unsqueeze(-1)).squeeze(-1)
     return log_p.double().where(following < N, 0.0).cpu().numpy()

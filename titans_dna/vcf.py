@@ -1,12 +1,12 @@
-"""Variants from VCF files, one alternative allele at a time.
+"""Reading variants from VCF files, one alternative allele at a time.
 
-Read here, without htslib: of a VCF only CHROM, POS, ID, REF and ALT are needed, cyvcf2 and pysam refuse files without
-a complete header, and they pass on what htslib repaired where a score needs to know. Genotypes are not read.
+Files are read without htslib, since only CHROM, POS, ID, REF and ALT are needed. cyvcf2 and pysam refuse files without
+a complete header, and silently repair records whose errors matter for scoring. Genotypes are not read.
 
     POS          1-based in the file, ``start`` is 0-based
-    ALT A,C      two variants, in the file's order
-    <DEL>, *, . and breakends have no sequence to score, nor have IUPAC codes, nor what stands at POS 0, a telomere:
-                 skipped with one warning that counts them, or refused
+    ALT A,C      two variants, in the order of the file
+    <DEL>, *, ., breakends, IUPAC codes and alleles at POS 0 (telomeres) cannot be scored:
+                 they are skipped, with one warning that counts them, or raise an error
 """
 
 from collections.abc import Iterator
@@ -22,24 +22,24 @@ from titans_dna.lines import DAMAGED, BadLineError, fields, open_binary
 __all__ = ["MEANT", "Variant", "is_sequence", "read_vcf", "short", "variants_of"]
 
 _BASES = frozenset("ACGTNacgtn")
-# what a letter of a genome may stand for; VCF writes one of these bases in its place
+# bases that an IUPAC code stands for; VCF files have one of these bases instead of the code
 MEANT = dict(R="AG", Y="CT", S="CG", W="AT", K="GT", M="AC", B="CGT", D="AGT", H="ACT", V="ACG")
 _LETTERS = _BASES | frozenset("".join(MEANT) + "".join(MEANT).lower())
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One change of the genome.
+    """A variant: one alternative allele.
 
     Attributes:
-        chrom: name as in the FASTA.
+        chrom: chromosome name, as in the FASTA file.
         start: 0-based position of the first base of ``ref``.
-        ref, alt: bases of the genome, and those that replace them; as written, A C G T N in either case.
-        id: name of the variant, or empty.
+        ref, alt: reference and alternative allele: A, C, G, T and N, in either case, as written in the source.
+        id: identifier of the variant, or an empty string.
 
     Raises:
-        TypeError: a chromosome that is no string, or a start that is no integer.
-        ValueError: a start before the first base, or an allele without bases.
+        TypeError: the chromosome is not a string, or the start is not an integer.
+        ValueError: the start is negative, or an allele is empty.
     """
 
     chrom: str
@@ -52,23 +52,23 @@ class Variant:
         check_place(self.chrom, self.start)
         if self.start < 0 or not self.ref or not self.alt:
             raise ValueError(
-                f"a variant has a start of 0 or more and at least one base in ref and alt, as in VCF; got start="
-                f"{self.start}, ref={self.ref!r}, alt={self.alt!r}."
+                f"start must be at least 0, and ref and alt must have at least one base, as in VCF; got "
+                f"start={self.start}, ref={self.ref!r}, alt={self.alt!r}."
             )
 
     @property
     def end(self) -> int:
-        """0-based, exclusive: ``start`` plus the length of ``ref``."""
+        """End of ``ref``, 0-based and exclusive."""
         return self.start + len(self.ref)
 
     @property
     def is_known(self) -> bool:
-        """Whether neither allele has an N: only such have a likelihood."""
+        """Whether both alleles are free of N; only then they have a likelihood."""
         return "N" not in (self.ref + self.alt).upper()
 
     @property
     def is_snv(self) -> bool:
-        """One base for another; everything else changes or may change the length."""
+        """Whether one base is replaced by another."""
         return len(self.ref) == len(self.alt) == 1
 
     def __str__(self) -> str:
@@ -76,17 +76,17 @@ class Variant:
 
 
 def variants_of(frame: Any) -> list[Variant]:
-    """Variants of a frame of pandas or polars.
+    """Convert a pandas or polars frame to variants.
 
-    It has the columns ``chrom, start, ref, alt`` (start 0-based), and maybe ``id``.
+    The frame has the columns ``chrom, start, ref, alt`` (start is 0-based) and optionally ``id``.
 
     Raises:
-        ValueError: a column is missing, or a row is no variant; the message gives the row, counted from 0.
+        ValueError: a column is missing, or a row is not a valid variant; the message gives the row number (0-based).
     """
     names = ["chrom", "start", "ref", "alt"]
     missing = [name for name in names if name not in frame.columns]
     if missing:
-        raise ValueError(f"the frame lacks the columns {missing}; it has {list(frame.columns)}. start is 0-based.")
+        raise ValueError(f"the frame lacks the columns {missing}; it has {list(frame.columns)}. start must be 0-based.")
     ids = frame["id"] if "id" in frame.columns else [""] * len(frame)
     found = []
     for row, (chrom, start, ref, alt, label) in enumerate(zip(*(frame[name] for name in names), ids, strict=True)):
@@ -98,7 +98,7 @@ def variants_of(frame: Any) -> list[Variant]:
             if not is_whole(start):
                 raise ValueError(f"start {start} must be a whole number.")
             if not is_sequence(str(ref), str(alt)):
-                raise ValueError(f"ref {ref!r} and alt {alt!r} must be of bases A C G T N, one allele a row.")
+                raise ValueError(f"ref {ref!r} and alt {alt!r} must consist of A, C, G, T and N, one allele per row.")
             found.append(Variant(str(chrom), int(start), str(ref), str(alt), "" if is_missing(label) else str(label)))
         except (ValueError, TypeError) as error:
             raise ValueError(f"row {row} of the frame: {error}") from error
@@ -106,31 +106,33 @@ def variants_of(frame: Any) -> list[Variant]:
 
 
 def read_vcf(path: str | Path, *, symbolic: Literal["skip", "error"] = "skip") -> Iterator[Variant]:
-    """Variants of a VCF file, plain or gzip, streamed in the file's order; one per alternative allele.
+    """Iterate over the variants of a VCF file (plain or gzip) in file order, one per alternative allele.
 
-    A file without the ``##fileformat`` line is read by the order of its columns, with a warning.
+    A file without a ``##fileformat`` line is read by the standard order of columns, with a warning.
 
     Args:
-        symbolic: what to do with alleles that are no sequence of A C G T N, and with all of a REF that is none.
+        path: path of the VCF file.
+        symbolic: what to do with alleles that are not made of A, C, G, T and N, including all alleles of such a REF, or
+            that are at POS 0: "skip" (with one warning) or "error".
 
     Raises:
-        ValueError: a bad line (too few columns, POS no number from 0 up, REF not made of letters of bases), or with
-            ``symbolic="error"`` an allele that is no sequence, or POS 0. The message names file and line.
+        ValueError: a line is invalid (too few columns, POS is not a whole number, REF is not made of base letters); or,
+            with ``symbolic="error"``, an allele cannot be scored. The message names file and line.
     """
     if symbolic not in ("skip", "error"):
-        raise ValueError(f"symbolic is 'skip' or 'error', got {symbolic!r}.")
+        raise ValueError(f"symbolic must be 'skip' or 'error', got {symbolic!r}.")
     return _read(Path(path).expanduser(), symbolic)
 
 
 def is_sequence(ref: str, alt: str) -> bool:
-    """Whether both alleles are of bases A C G T N, in either case."""
+    """Whether both alleles consist of A, C, G, T and N, in either case."""
     return _BASES.issuperset(ref) and _BASES.issuperset(alt)
 
 
 def _read(path: Path, symbolic: str) -> Iterator[Variant]:
     if not _begins_as_vcf(path):
         warn_caller(
-            f"{path} has no line ##fileformat=VCF... to begin with: read as columns CHROM, POS (from 1), ID, REF, ALT."
+            f"{path} does not begin with ##fileformat=VCF...; reading columns as CHROM, POS (1-based), ID, REF, ALT."
         )
     skipped, first_skipped = 0, 0
     for number, row in fields(path, lambda line: line.startswith("#")):
@@ -139,35 +141,35 @@ def _read(path: Path, symbolic: str) -> Iterator[Variant]:
             if start >= 0 and alt and is_sequence(ref, alt):
                 yield Variant(chrom, start, ref, alt, name)
             elif symbolic == "error":
-                why = "is not of bases A C G T N" if start >= 0 else "stands at POS 0, before the first base"
-                raise BadLineError(path, number, f"{short(ref)} to {short(alt)} {why}; read with symbolic='skip'")
+                why = "is not made of A, C, G, T and N" if start >= 0 else "is at POS 0, before the first base"
+                raise BadLineError(path, number, f"{short(ref)}>{short(alt)} {why}; skip it with symbolic='skip'")
             else:
                 skipped, first_skipped = skipped + 1, first_skipped or number
     if skipped:
         warn_caller(
-            f"{path}: skipped {skipped} alleles that are no sequence of A C G T N (such as <DEL>, *, . or IUPAC "
-            f"codes) or stand at POS 0, first on line {first_skipped}."
+            f"{path}: skipped {skipped} alleles that are not made of A, C, G, T and N (such as <DEL>, *, . or IUPAC "
+            f"codes) or are at POS 0, first on line {first_skipped}."
         )
 
 
 def _begins_as_vcf(path: Path) -> bool:
     with suppress(*DAMAGED), open_binary(path) as stream:
         return stream.readline(80).removeprefix(b"\xef\xbb\xbf").startswith(b"##fileformat=VCF")
-    return True  # whoever reads it will be told that it is damaged
+    return True  # reading a damaged file raises its own error
 
 
 def _site(path: Path, number: int, row: list[str]) -> tuple[str, int, str, str, str]:
-    """CHROM, POS from 0, ID, REF and ALT of a line; POS 0 of the file, the telomere before the first base, is -1."""
+    """CHROM, 0-based POS, ID, REF and ALT of a line; POS 0 of the file (before the first base) becomes -1."""
     if len(row) < 5:
-        raise BadLineError(path, number, f"{len(row)} column(s); CHROM POS ID REF ALT are needed (tab-separated)")
+        raise BadLineError(path, number, f"{len(row)} column(s); expected CHROM, POS, ID, REF, ALT (tab-separated)")
     chrom, position, name, ref, alts = (field.strip() for field in row[:5])
     if not position.isdecimal():
-        raise BadLineError(path, number, f"POS is {position!r}; expected a whole number from 1 up (0: a telomere)")
+        raise BadLineError(path, number, f"POS is {position!r}; expected a whole number, at least 1 (0: a telomere)")
     if not ref or not _LETTERS.issuperset(ref):
-        raise BadLineError(path, number, f"REF is {short(ref)!r}; expected bases A C G T N")
+        raise BadLineError(path, number, f"REF is {short(ref)!r}; expected the bases A, C, G, T and N")
     return chrom, int(position) - 1, "" if name == "." else name, ref, alts
 
 
 def short(bases: str) -> str:
-    """An allele as an error shows it: of a long one the beginning, and how long it is."""
+    """An allele for messages: long ones are abbreviated, with their length."""
     return bases if len(bases) <= 12 else f"{bases[:9]}...({len(bases)})"

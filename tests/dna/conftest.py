@@ -61,7 +61,7 @@ def real_genome(real_data, tmp_path_factory):
 
     def get(name):
         if name not in opened:
-            with pytest.warns(UserWarning, match="is unpacked once"):
+            with pytest.warns(UserWarning, match="is decompressed once"):
                 opened[name] = Genome(load_genome(name, download=False).fasta, cache_dir=cache)
         return opened[name]
 

@@ -164,7 +164,7 @@ def test_what_weighs_nothing_has_no_part_in_the_cut_to_stop_by():
     beside = classifier(max_epochs=2).fit([*other, *X], [*labels, *y], sample_weight=[0.0] * 400 + [1.0] * 40)
     assert beside.history_.epochs == alone.history_.epochs
     np.testing.assert_array_equal(beside.predict_proba(X), alone.predict_proba(X))
-    with pytest.raises(ValueError, match="together leave no sequence with a weight above 0"):
+    with pytest.raises(ValueError, match="class_weight and sample_weight give every sequence a weight of 0"):
         classifier(class_weight={"yes": 0.0}).fit(X, y, sample_weight=(np.asarray(y) == "yes").astype(float))
 
 
@@ -182,7 +182,7 @@ def test_the_validation_part_may_be_given():
     X, y = planted(40)
     model = classifier().fit(X, y, validation=planted(10, seed=4))
     assert "val_loss" in model.history_.epochs[0]
-    with pytest.raises(ValueError, match=r"validation has classes that y has not: \['maybe'\]"):
+    with pytest.raises(ValueError, match=r"validation has classes that are not in y: \['maybe'\]"):
         classifier().fit(X, y, validation=(["ACGT"], ["maybe"]))
     with pytest.raises(ValueError, match="validation has only classes whose class_weight is 0"):
         classifier(class_weight={"no": 0}).fit(X, y, validation=(["ACGT"], ["no"]))

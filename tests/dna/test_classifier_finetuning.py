@@ -149,7 +149,7 @@ def test_parameters_of_the_language_model_are_not_the_classifiers():
     model = classifier(pretrained := Pretrained().fit())
     assert not [name for name in model.get_params(deep=True) if "__" in name]
     assert model.get_params()["pretrained"] is pretrained
-    with pytest.raises(ValueError, match=r"Invalid parameter 'pretrained__architecture' .* is fitted"):
+    with pytest.raises(ValueError, match=r"Invalid parameter 'pretrained__architecture' .* is fitted already"):
         model.set_params(pretrained__architecture="mac")
     with pytest.raises(ValueError, match="Invalid parameter 'pretrained__architecture'"):
         GridSearchCV(model, {"pretrained__architecture": ["mac"]}, cv=2).fit(X, Y)
@@ -187,13 +187,13 @@ def test_a_checkpoint_of_another_language_model_is_refused(tmp_path):
 def test_what_is_no_language_model_is_refused(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         network_of(Pretrained())
-    with pytest.raises(TypeError, match="must be a fitted DNALanguageModel or the folder of one, got int"):
+    with pytest.raises(TypeError, match="must be a fitted DNALanguageModel or the folder of a saved one, got int"):
         network_of(3)
-    with pytest.raises(TypeError, match="the folder of one, got TitansDNAClassifier"):
+    with pytest.raises(TypeError, match="the folder of a saved one, got TitansDNAClassifier"):
         network_of(classifier(None).fit(X, Y))
     other = Pretrained().fit()
     other.model_ = TitansLM(TitansConfig(vocab_size=3, dim=16, num_layers=1, num_heads=1, hidden=16))
-    with pytest.raises(ValueError, match="knows 3 tokens"):
+    with pytest.raises(ValueError, match="vocabulary of 3 tokens"):
         network_of(other)
 
 

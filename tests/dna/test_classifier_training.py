@@ -56,7 +56,7 @@ def test_a_validation_that_is_given_weighs_as_its_classes_do(asked):
 
 def test_classes_that_a_validation_lacks_are_named(asked):
     three = np.array(["a", "b", "c", "d"] * 50)
-    with pytest.warns(UserWarning, match=r"validation has no sequence of the classes \['c', 'd'\]") as warned:
+    with pytest.warns(UserWarning, match=r"validation contains no sequence of the classes \['c', 'd'\]") as warned:
         asked(X, three, validation=(X[:2], ["a", "b"]))
     assert warned[0].filename == __file__
     with warnings.catch_warnings():
@@ -130,22 +130,20 @@ def test_what_weighs_nothing_is_in_no_part_and_its_group_does_not_matter(asked):
 def test_groups_that_are_classes_leave_one_out_of_the_part_and_say_so(asked):
     three = np.array(["a", "b", "b", "b"] * 50)
     groups = np.where(three == "a", -1, np.arange(200))
-    with pytest.warns(
-        UserWarning, match=r"groups that were cut off to stop by have no sequence of the classes \['a'\]"
-    ):
+    with pytest.warns(UserWarning, match=r"groups set aside for validation contain no sequence of the classes \['a'\]"):
         rows = rows_of(asked(X, three, groups=groups))
     assert set(three[list(rows["val"])]) == {"b"}
 
 
 def test_groups_that_cannot_be_cut_or_read_are_told(asked):
-    with pytest.warns(UserWarning, match="200 sequences is less than half of any group: nothing stops the training"):
+    with pytest.warns(UserWarning, match="200 sequences is less than half of any group, so training cannot stop early"):
         assert asked(X, Y, groups=np.arange(200) // 100)["val"] is None
     for groups, says in (
-        (["x"] * 3, r"groups must be as many names, \[200\], got shape \[3\]"),
-        ("chr1", r"groups must be as many names, \[200\], got shape \[\]"),
+        (["x"] * 3, r"groups must have one entry for each of the 200 sequences, got shape \[3\]"),
+        ("chr1", r"groups must have one entry for each of the 200 sequences, got shape \[\]"),
         ([None] + ["x"] * 199, r"groups has 1 missing entries, the first at 0"),
     ):
         with pytest.raises(ValueError, match=says):
             TitansDNAClassifier(verbose=0).fit(X, Y, groups=groups)
-    with pytest.raises(ValueError, match="groups say how a part is cut off"):
+    with pytest.raises(ValueError, match="groups and validation cannot be combined"):
         TitansDNAClassifier(verbose=0).fit(X, Y, groups=[0] * 200, validation=(X, Y))

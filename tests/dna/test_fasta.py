@@ -20,7 +20,7 @@ def bgzip(path, text):
 
 def test_plain_gzip_and_bgzip_hold_the_same_genome(write_fasta, records, open_genome, tmp_path):
     plain = open_genome(write_fasta(records))
-    with pytest.warns(UserWarning, match="is unpacked once"):
+    with pytest.warns(UserWarning, match="is decompressed once"):
         packed = open_genome(write_fasta(records, "packed.fa.gz"))
     blocks = open_genome(bgzip(tmp_path / "blocks.fa.gz", write_fasta(records, "again.fa").read_text()))
     for genome in (packed, blocks):
@@ -41,13 +41,13 @@ def test_bgzip_of_many_blocks_is_read_in_place(open_genome, tmp_path):
 
 def test_a_gzip_is_unpacked_once_and_anew_when_it_changes(write_fasta, records, open_genome, tmp_path):
     path = write_fasta(records, "packed.fa.gz")
-    with pytest.warns(UserWarning, match="is unpacked once"):
+    with pytest.warns(UserWarning, match="is decompressed once"):
         open_genome(path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         open_genome(path)
     write_fasta({"other": "ACGT" * 100}, "packed.fa.gz")
-    with pytest.warns(UserWarning, match="is unpacked once"):
+    with pytest.warns(UserWarning, match="is decompressed once"):
         assert list(open_genome(path).lengths) == ["other"]
     assert len(list((tmp_path / "cache").glob("*.fa"))) == 1
     assert not list((tmp_path / "cache").glob("*.part*"))
@@ -91,7 +91,7 @@ def test_an_index_of_another_file_is_rebuilt_though_it_is_newer(write_fasta, ope
     open_genome(path)
     write_fasta(other)
     os.utime(path, (1, 1))  # as mv, cp -p and tar leave it
-    with pytest.warns(UserWarning, match="or of another: it is rebuilt"):
+    with pytest.warns(UserWarning, match="or belongs to another file: it is rebuilt"):
         genome = open_genome(path)
     assert genome.lengths == {name: len(bases) for name, bases in other.items()}
     assert genome.fetch(Interval("I", 0, 10)) == "A" * 10
@@ -107,7 +107,7 @@ def test_an_index_of_other_names_in_the_middle_is_rebuilt(write_fasta, open_geno
     open_genome(write(dict.fromkeys(("I", "II", "III", "IV"), "A" * 70)))
     path = write(dict(zip(names, ("A" * 70, "C" * 70, "G" * 70, "T" * 70), strict=True)))
     os.utime(path, (1, 1))
-    with pytest.warns(UserWarning, match="or of another: it is rebuilt"):
+    with pytest.warns(UserWarning, match="or belongs to another file: it is rebuilt"):
         genome = open_genome(path)
     assert list(genome.lengths) == names
     assert genome.fetch(Interval(names[1], 60, 70)) == "C" * 10
@@ -116,7 +116,7 @@ def test_an_index_of_other_names_in_the_middle_is_rebuilt(write_fasta, open_geno
 def test_an_empty_index_is_rebuilt(write_fasta, open_genome):
     path = write_fasta({"one": "ACGT"})
     path.with_name("genome.fa.fai").touch()
-    with pytest.warns(UserWarning, match="or of another: it is rebuilt"):
+    with pytest.warns(UserWarning, match="or belongs to another file: it is rebuilt"):
         assert open_genome(path).lengths == {"one": 4}
 
 
@@ -148,7 +148,7 @@ def test_blank_lines_at_the_end_are_told_in_our_own_words(tmp_path, open_genome,
     path = tmp_path / "genome.fa"
     lines = [("ACGT" * 40)[at : min(at + 60, length)] for at in range(0, length, 60)]
     path.write_text(">one\nACGT\n>two\n" + "\n".join(lines) + end)
-    with pytest.raises(ValueError, match=r"genome\.fa cannot be indexed: .*one at most behind") as error:
+    with pytest.raises(ValueError, match=r"genome\.fa cannot be indexed: .*at most one after it") as error:
         open_genome(path)
     assert "report this" not in str(error.value)
 
@@ -176,15 +176,15 @@ def test_the_index_lies_in_the_cache_where_the_folder_is_read_only(
     [
         ("", r"genome\.fa is empty"),
         ("\n\n", r"genome\.fa is empty"),
-        (">one\n>two\n", "has no bases"),
-        ("ACGT\n", r"is no FASTA: its first line is b'ACGT"),
+        (">one\n>two\n", "contains no bases"),
+        ("ACGT\n", r"is not FASTA: its first line is b'ACGT"),
         (">one\nACGT\n>one\nACGT\n", "two sequences named 'one'"),
-        (">one\nAC\nACGT\n", "last line is longer"),
-        (">one\nAC\nACGT\n>two\nACGT\n", "last line is longer"),
+        (">one\nAC\nACGT\n", "last line of a sequence is longer"),
+        (">one\nAC\nACGT\n>two\nACGT\n", "last line of a sequence is longer"),
         (">\nACGT\n", "needs a name"),
         (">one\nACGT\nACGTACGT\nAC\nACGT\n", "lines of one length"),
-        (">one\nACGT\n\n\n>two\nACGT\n", "'one' has blank lines .* one at most behind"),
-        (">one\nACGT\nAC\nACGT\n\n>two\nACGT\n", "'one' has .* a line shorter than the others"),
+        (">one\nACGT\n\n\n>two\nACGT\n", "'one' contains or is followed by blank lines.* at most one after it"),
+        (">one\nACGT\nAC\nACGT\n\n>two\nACGT\n", "'one' contains .* a short line before its last"),
         (">one\nACGT\n>two\nACGT \nACGT \nA\n", "lines of 'two' end in blanks or tabs"),
         (">one\nACGT\t\t\r\n>two\nACGT\r\n", "lines of 'one' end in blanks or tabs"),
         (">one\nACGT ", "lines of 'one' end in blanks or tabs"),
@@ -201,16 +201,16 @@ def test_a_bad_fasta_says_what_is_wrong_and_leaves_nothing_half_made(tmp_path, o
 
 
 def test_damaged_or_misnamed_files_are_told_apart(tmp_path, open_genome):
-    with pytest.raises(FileNotFoundError, match=r"no FASTA file .*absent\.fa"):
+    with pytest.raises(FileNotFoundError, match=r"FASTA file .*absent\.fa does not exist"):
         open_genome(tmp_path / "absent.fa")
     (tmp_path / "plain.fa.gz").write_text(">one\nACGT\n")
-    with pytest.raises(ValueError, match="named as gzip but is not"):
+    with pytest.raises(ValueError, match="named like gzip but is not compressed"):
         open_genome(tmp_path / "plain.fa.gz")
     (tmp_path / "cut.fa.gz").write_bytes(gzip.compress(os.urandom(10_000).hex().join([">one\n", "\n"]).encode())[:-100])
-    with pytest.warns(UserWarning, match="unpacked"), pytest.raises(ValueError, match="cut short or damaged"):
+    with pytest.warns(UserWarning, match="decompressed once"), pytest.raises(ValueError, match="truncated or damaged"):
         open_genome(tmp_path / "cut.fa.gz")
     (tmp_path / "broken.fa.gz").write_bytes(gzip.compress(b">one\nACGT\n")[:11] + b"broken")
-    with pytest.raises(ValueError, match="cut short or damaged"):
+    with pytest.raises(ValueError, match="truncated or damaged"):
         open_genome(tmp_path / "broken.fa.gz")
     assert not list(tmp_path.rglob("*.part*"))
 
@@ -227,7 +227,10 @@ def test_a_last_line_longer_than_the_others_is_refused_though_an_index_was_made(
     if packed:
         path = bgzip(tmp_path / "genome.fa.gz", text)
     Faidx(str(path)).close()  # lets such a line pass, and reads other bases than are there
-    with pytest.warns(UserWarning, match="is rebuilt"), pytest.raises(ValueError, match="last line is longer"):
+    with (
+        pytest.warns(UserWarning, match="is rebuilt"),
+        pytest.raises(ValueError, match="last line of a sequence is longer"),
+    ):
         open_genome(path)
 
 
@@ -239,7 +242,7 @@ def test_an_index_of_another_bgzip_is_rebuilt_though_it_is_newer(write_fasta, op
     other = bgzip(tmp_path / "other.fa.gz", write_fasta({"one": "T" + bases, "two": "C" * 70}, "second.fa").read_text())
     shutil.move(other, path)
     os.utime(path, (1, 1))
-    with pytest.warns(UserWarning, match="or of another: it is rebuilt"):
+    with pytest.warns(UserWarning, match="or belongs to another file: it is rebuilt"):
         genome = open_genome(path)
     assert genome.lengths == {"one": len(bases) + 1, "two": 70}
     assert genome.fetch(Interval("one", 150_000, 150_008)) == bases[149_999:150_007]
@@ -270,7 +273,7 @@ def test_a_file_that_changes_while_it_is_open_is_told(write_fasta, open_genome):
 def test_without_biopython_a_bgzip_is_unpacked_as_a_gzip(write_fasta, records, open_genome, tmp_path, monkeypatch):
     path = bgzip(tmp_path / "blocks.fa.gz", write_fasta(records).read_text())
     monkeypatch.setattr("titans_dna.fasta.find_spec", lambda name: None if name == "Bio" else name)
-    with pytest.warns(UserWarning, match="is unpacked once"):
+    with pytest.warns(UserWarning, match="is decompressed once"):
         assert open_genome(path).fetch(Interval("chrI", 10, 20)) == records["chrI"][10:20]
 
 

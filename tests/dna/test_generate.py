@@ -94,5 +94,5 @@ def test_what_cannot_be_generated_says_why(fitted):
     with pytest.raises(ValueError, match="prompt has 'X' at position 2"):
         fitted.generate(5, "ACX")
     masked = small(objective="masked", max_steps=2).fit([TEXT[:2000]])
-    with pytest.raises(ValueError, match=r"generate is of a model of next bases: fit one with objective='next'"):
+    with pytest.raises(ValueError, match=r"generate needs a model with objective='next'"):
         masked.generate(5)

@@ -161,7 +161,7 @@ def test_a_logo_has_its_letters(fitted):
             plot_logo(table, start)
     assert plot_logo(found.iloc[12:18]).get_xlim() == pytest.approx((11.5, 17.5), abs=0.1)
     plt.close("all")
-    with pytest.raises(TypeError, match=r"list of 1 frames: give one of them, scores\[0\]"):
+    with pytest.raises(TypeError, match=r"list of 1 frames; give one of them, such as scores\[0\]"):
         plot_logo([found])
     with pytest.raises(ValueError, match="not finite"):
         plot_logo(np.full((2, 4), np.nan))

@@ -131,9 +131,9 @@ def test_nothing_of_yeast_chromosome_iv_is_drawn(real_genome):
 
 def test_a_sequence_where_a_genome_belongs_is_told():
     for sequence in ("ACGT" * 100, "ACGTRYN" * 4):
-        with pytest.raises(ValueError, match="give one sequence as a list"):
+        with pytest.raises(ValueError, match="put it in a list"):
             open_source(sequence)
-    with pytest.raises(TypeError, match="a mapping is read by its names"):
+    with pytest.raises(TypeError, match="got a mapping, which would give its keys"):
         open_source({"A": "ACGT"})
 
 
@@ -144,7 +144,7 @@ def test_regions_are_intervals_in_any_form():
     with pytest.raises(TypeError, match=r"must be Interval\(chrom, start, end\), got \('I', 5, 9\)"):
         read_regions([("I", 5, 9)])
     with pytest.raises(
-        FileNotFoundError, match=r"no BED file I:5-9; a region is given as Interval\(chrom, start, end\)"
+        FileNotFoundError, match=r"BED file I:5-9 does not exist. To give a region, use Interval\(chrom, start, end\)"
     ):
         read_regions("I:5-9")
 

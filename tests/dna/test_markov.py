@@ -103,7 +103,7 @@ def test_bad_input_is_refused():
         fit_markov([bases(100)], 1).bits_per_base(["NNN"])
     with pytest.raises(ValueError, match="has no chromosome 'x'"):
         fit_markov([bases(100)], 1, holdout=["x"])
-    with pytest.raises(ValueError, match=r"without holdout=\['0'\] leave nothing of sequences to walk"):
+    with pytest.raises(ValueError, match=r"without holdout=\['0'\] select no sequence of sequences"):
         fit_markov([bases(100)], 1, holdout=["0"])
 
 

@@ -131,7 +131,7 @@ def test_a_variant_and_its_reverse_have_opposite_scores(fitted, write_fasta, tmp
 def test_insertions_have_no_score_and_a_warning(fitted, write_fasta, tmp_path):
     genome = Genome(write_fasta({"chr1": pairs(200, 5)}), cache_dir=tmp_path)
     first = pairs(200, 5)[10]
-    with pytest.warns(UserWarning, match="1 of 1 variants are not scored: insertions and deletions"):
+    with pytest.warns(UserWarning, match="1 of 1 variants are not scored: they are insertions or deletions"):
         found = fitted.score_variants([Variant("chr1", 10, first, first + "A", None)], genome)
     assert found["score"].isna().all()
 
@@ -150,7 +150,7 @@ def test_saved_loaded_and_fine_tuned(fitted, tmp_path):
 def test_what_needs_one_direction_is_refused(fitted):
     with pytest.raises(ValueError, match="objective='next'"):
         fitted.surprise([pairs(100)], "0")
-    with pytest.raises(ValueError, match="one side"):
+    with pytest.raises(ValueError, match="sees both sides of a base"):
         fitted.compare([pairs(100)], chroms=["0"])
 
 

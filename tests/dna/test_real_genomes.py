@@ -84,8 +84,8 @@ def test_n_of_human_chr1_is_left_out(real_genome):
 
 
 def test_ref_of_the_worm_variants_agrees_but_for_ten(real_genome, real_data):
-    with pytest.warns(UserWarning, match="no line ##fileformat"):
+    with pytest.warns(UserWarning, match="does not begin with ##fileformat"):
         variants = list(read_vcf(load_genome("celegans_1pct", download=False).variants))
     check = check_reference(variants, real_genome("celegans_1pct"))
     assert (check.n, check.matching, check.absent) == (8713, 8703, 0)
-    assert "REF disagrees with the genome in 10 of 8713 variants" in str(check)
+    assert "REF does not match the genome in 10 of 8713 variants" in str(check)

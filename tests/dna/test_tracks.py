@@ -111,7 +111,7 @@ def test_regions_that_are_not_there_are_refused(models, genome):
         models().surprise(genome, "chrI:900-1001")
     with pytest.raises(ValueError, match=r"no chromosome 'I'\. Did you mean 'chrI'"):
         models().surprise(genome, "I")
-    with pytest.raises(ValueError, match="is not understood; write 'IV' or 'IV:1000-2000'"):
+    with pytest.raises(ValueError, match="is not valid; write 'IV' or 'IV:1000-2000'"):
         models().surprise(genome, "chrI:abc")
 
 
@@ -151,10 +151,10 @@ def test_a_plot_shows_the_track_and_the_genes():
     genes = [Interval("c", 1, 3, "+", "g"), Interval("d", 1, 3, "+")]
     axes = plot_track(frame([1.0, 2.0, 3.0, 4.0]), window=2, genes=genes)
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [1.5, 3.5])
-    assert axes.get_ylabel() == "bits, mean of 2"
+    assert axes.get_ylabel() == "bits (mean of 2 bases)"
     with pytest.raises(ValueError, match="window must be at least 1 base, got 0"):
         plot_track(frame([1.0]), window=0)
-    with pytest.raises(ValueError, match="a plot shows one chromosome, the track has 2"):
+    with pytest.raises(ValueError, match="needs a track of one chromosome, got 2"):
         plot_track(pd.concat([frame([1.0]), frame([1.0], chrom="d")]))
 
 
@@ -182,7 +182,7 @@ def test_genes_of_a_plot_come_in_a_frame_or_a_bed_file_too(tmp_path):
     assert bars[0][0][0][0] == [1, -0.04]
     assert bars[0] == bars[1] == bars[2]
     (tmp_path / "genes.gff").write_text("c\ts\tgene\t2\t3\t.\t+\t.\tID=g\n")
-    with pytest.raises(ValueError, match="read_gff makes intervals of them"):
+    with pytest.raises(ValueError, match="not BED; use read_gff"):
         plot_track(frame([1.0]), genes=tmp_path / "genes.gff")
 
 
@@ -216,7 +216,7 @@ def test_a_bedgraph_is_sorted_by_names_whatever_the_order_of_categories(tmp_path
 
 def test_intervals_of_a_track_that_overlap_are_refused(tmp_path):
     track = pd.DataFrame({"chrom": ["d", "c", "c"], "start": [5, 9, 0], "end": [20, 12, 10], "bits": [1.0, 2.0, 2.0]})
-    with pytest.raises(ValueError, match="one value a base, and c:9-12 overlaps c:0-10"):
+    with pytest.raises(ValueError, match="one value per base, but c:9-12 overlaps c:0-10"):
         write_bedgraph(track, tmp_path / "t")
     assert not (tmp_path / "t").exists()
     track["bits"] = [1.0, 2.0, np.nan]  # what has no value is not written, and in nobody's way

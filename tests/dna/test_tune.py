@@ -66,7 +66,7 @@ def test_trials_are_judged_by_the_validation_given():
     given = (X[:10], Y[:10])
     tune(X[10:], Y[10:], Recording(**settings), n_trials=1, space=space, validation=given, verbose=0)
     assert judged == [given, given]
-    with pytest.raises(ValueError, match="need sequences to be judged by"):
+    with pytest.raises(ValueError, match="need validation sequences"):
         tune(X, Y, small(validation_fraction=0.0), n_trials=1)
 
 
@@ -78,7 +78,7 @@ def test_bad_sequences_are_refused_before_any_trial():
 
 
 def test_too_few_sequences_to_judge_trials_by_are_told_before_any_trial():
-    with pytest.raises(ValueError, match="nothing to judge trials by"):
+    with pytest.raises(ValueError, match="there are no validation sequences"):
         tune(X[:6], Y[:6], small(), n_trials=1, space=space, random_state=0, verbose=0)
 
 

@@ -269,15 +269,15 @@ def test_a_wrong_ref_is_an_error_or_is_left_unscored(models, write_fasta, tmp_pa
         tmp_path / "calls.vcf",
         [("chr1", 11, ".", wrong, "G"), ("chr1", 21, ".", TEXT[20], "GG"), ("chr9", 1, ".", "A", "C")],
     )
-    with pytest.raises(ValueError, match=r"REF disagrees with the genome in 2 of 3 variants"):
+    with pytest.raises(ValueError, match=r"REF does not match the genome in 2 of 3 variants"):
         models().score_variants(vcf, fasta)
     with pytest.warns(UserWarning, match="2 of 3 variants are not scored") as warned:
         found = models().score_variants(vcf, fasta, mismatch="skip")
     assert warned[0].filename == __file__
-    assert "no such place 1" in str(warned[0].message)
+    assert "position does not exist: 1" in str(warned[0].message)
     assert "chr9:0 A>C: the genome has no such chromosome. Did you mean 'chr1'?" in str(warned[0].message)
     assert found["score"].isna().tolist() == [True, False, True]
-    with pytest.raises(ValueError, match="mismatch is 'error' or 'skip'"):
+    with pytest.raises(ValueError, match="mismatch must be 'error' or 'skip'"):
         models().score_variants(vcf, fasta, mismatch="ignore")
     with pytest.raises(ValueError, match="context must be an integer >= 1, got 0"):
         models().score_variants(vcf, fasta, context=0)
@@ -287,7 +287,7 @@ def test_a_wrong_ref_is_an_error_or_is_left_unscored(models, write_fasta, tmp_pa
 def test_positions_that_are_all_off_by_one_cannot_be_skipped(models, off):
     given = [Variant("0", i + off, TEXT[i], "N") for i in range(10, 200, 7)]
     assert any(TEXT[v.start] == v.ref for v in given)  # by chance
-    with pytest.raises(ValueError, match=r"(?s)1 too (high|low).*would score those that agree by chance"):
+    with pytest.raises(ValueError, match=r"(?s)1 too (high|low).*would only score variants that match by chance"):
         models().score_variants(given, InMemory([TEXT]), mismatch="skip")
     few = [Variant("0", i, TEXT[i], "A") for i in range(10, 40, 7)] + given[:3]
     with pytest.warns(UserWarning, match="of 8 variants are not scored"):
@@ -297,7 +297,9 @@ def test_positions_that_are_all_off_by_one_cannot_be_skipped(models, off):
 @pytest.mark.parametrize("alt", ["-", "<DEL>", "A,C", "R", "*", "U"])
 def test_an_allele_that_is_no_sequence_is_named(models, alt):
     for bad in (variant(4, 1, alt), Variant("0", 4, alt, "A")):
-        with pytest.raises(ValueError, match=rf"variant 1 \(from 0\), {re.escape(str(bad))}: .* one allele a variant"):
+        with pytest.raises(
+            ValueError, match=rf"variant 1 \(0-based\), {re.escape(str(bad))}: .* one alternative allele per variant"
+        ):
             models().score_variants([variant(3, 1, "A"), bad], InMemory([TEXT]))
 
 
@@ -324,7 +326,7 @@ def test_a_frame_of_variants_is_scored_as_they_are(models):
     for start, says in ((np.nan, r"start is missing\. Drop the row"), (np.inf, "start inf must be a whole number")):
         with pytest.raises(ValueError, match=rf"row 1 of the frame: {says}"):
             model.score_variants(expected.assign(start=[7.0, start, *expected["start"][2:]]), source)
-    for alt, says in ((np.nan, "row 0 of the frame: alt is missing"), ("G,T", "row 0 .* one allele a row")):
+    for alt, says in ((np.nan, "row 0 of the frame: alt is missing"), ("G,T", "row 0 .* one allele per row")):
         with pytest.raises(ValueError, match=says):
             model.score_variants(expected.assign(alt=[alt, *expected["alt"][1:]]), source)
     pd.testing.assert_frame_equal(
@@ -352,7 +354,9 @@ def test_an_interrupted_call_goes_on_from_its_checkpoint(models, monkeypatch, tm
     variants = [*some(), variant(7, 1, "N")]
     expected = model.score_variants(variants, InMemory([TEXT]), context=50)
     told = interrupted(models, monkeypatch, 4, variants, checkpoint=path)
-    assert told == f"scoring was interrupted behind 4 of 10 variants, and {path} is kept; the same call goes on."
+    assert (
+        told == f"scoring was interrupted after 4 of 10 variants. Scores are kept in {path}; repeat the call to resume."
+    )
     kept = pd.read_csv(path, sep="\t", comment="#")
     assert list(kept) == ["number", "chrom", "start", "ref", "alt", "score"]
     np.testing.assert_allclose(kept["score"], expected["score"][kept["number"]], atol=1e-9)
@@ -401,9 +405,7 @@ def test_a_checkpoint_that_another_program_writes_is_left_alone(tmp_path):
 
 def test_without_a_checkpoint_an_interrupted_call_says_what_would_have_kept_it(models, monkeypatch):
     told = interrupted(models, monkeypatch, 2, some())
-    assert told.endswith(
-        "behind 2 of 9 variants, and nothing is kept. Give checkpoint, a file, and the same call goes on."
-    )
+    assert told.endswith("after 2 of 9 variants. Nothing is kept. Set checkpoint to a file to be able to resume.")
 
 
 def test_scores_of_another_call_are_refused_and_stay(models, tmp_path):
@@ -412,24 +414,27 @@ def test_scores_of_another_call_are_refused_and_stay(models, tmp_path):
     before = path.read_text()
     changed = InMemory([TEXT[:600] + chain(400, seed=9)])
     for says, variants, genome, more in (
-        ("context is 50 there and 60 here", some(), source, {"context": 60}),
+        ("context is 50 in the file and 60 in this call", some(), source, {"context": 60}),
         ("the list of variants differs", some()[1:], source, {"context": 50}),
         ("the genome differs", some()[:-2], changed, {"context": 50}),
         ("the model differs", some(), source, {"context": 50}),
     ):
         asked = models("mag") if "model" in says else model
-        with pytest.raises(ValueError, match=rf"scores of another call: .*{says}.* or delete .* to start anew"):
+        with pytest.raises(ValueError, match=rf"scores of another call: .*{says}.* or delete .* to start again"):
             asked.score_variants(variants, genome, checkpoint=path, **more)
     assert path.read_text() == before
     for text in ("a file of mine", "number\tscore\n1\t2\n", before + "one\t0\t1\tA\tC\t0.5\n", before + "99\t2\n"):
         path.write_text(text)
-        with pytest.raises(ValueError, match=r"was not left by score_variants|has a line that is no score"):
+        with pytest.raises(ValueError, match=r"was not written by score_variants|has an invalid line"):
             model.score_variants(some(), source, context=50, checkpoint=path)
         assert path.read_text() == text
 
 
 def test_a_checkpoint_is_a_file_in_a_folder_that_is_there(models, tmp_path):
-    for path, says in ((tmp_path, "is a folder; name a file in it"), (tmp_path / "no" / "s.tsv", "make it first")):
+    for path, says in (
+        (tmp_path, "is a folder; give the path of a file in it"),
+        (tmp_path / "no" / "s.tsv", "create it first"),
+    ):
         with pytest.raises(OSError, match=says):
             models().score_variants(some(), InMemory([TEXT]), checkpoint=path)
 

@@ -89,7 +89,7 @@ def test_an_interrupted_fit_leaves_the_model_and_resumes(model, tmp_path, monkey
 
 
 def test_arguments_of_another_network_are_refused(model):
-    with pytest.raises(ValueError, match=r"arguments are of another: dim 16 there and 32 here.*warm_start=False"):
+    with pytest.raises(ValueError, match=r"arguments \(here\) differ: dim 16 there and 32 here.*warm_start=False"):
         model.set_params(dim=32).fit([chain(1000)])
 
 
