@@ -424,7 +424,10 @@ def test_a_backtest_reads_its_frame_once_for_all_that_needs_no_model(run, wide_f
         (["fit", *SMALL, "--model", "m", "--checkpoint", "c", "--loss", "mse"], "Give another --checkpoint,"),
         (["tune", *SMALL[:2], "--model", "m", "--storage", "s.db"], "Give another --storage\\."),
         (["fit", *SMALL, "--model", "m", "--val-size", "2"], "--val-size 2 of 120 rows: .* at least --horizon 4 rows"),
-        (["tune", *SMALL[:2], "--model", "m", "--val-size", "118"], "and --horizon 4 are needed.* lower --horizon\\."),
+        (
+            ["tune", *SMALL[:2], "--model", "m", "--val-size", "118"],
+            "a lookback of 2 plus --horizon 4 are needed.* lower --horizon\\.",
+        ),
         (["fit", *SMALL, "--model", "m", "--multivariate"], "--multivariate needs .* or leave out --multivariate\\."),
     ],
     ids=lambda x: x[0] if isinstance(x, list) else "",

@@ -260,7 +260,9 @@ def test_a_value_in_another_unit_is_named_and_counts_as_the_end_of_the_range(tin
     assert not far["Titans"].equals(model.predict(futr_df=ahead)["Titans"])
 
     last = (shop["unique_id"] == "c") & (shop["ds"] == shop["ds"].max())
-    with pytest.warns(UserWarning, match=r"'stock' is -80 for series 'c' at 2024-01-05 23:00:00, and counts as -0\.9"):
+    with pytest.warns(
+        UserWarning, match=r"'stock' is -80 for series 'c' at 2024-01-05 23:00:00 and is clipped to -0\.9"
+    ):
         model.predict(changed(shop, last, stock=-80.0), ahead)
     with pytest.warns(UserWarning, match="'stock' is -80 for series 'c'"):
         model.score(changed(shop, last, stock=-80.0))
@@ -273,7 +275,7 @@ def test_a_value_in_another_unit_is_named_and_counts_as_the_end_of_the_range(tin
         tiny(exogenous={"hist": ["stock"]}).fit(changed(shop, last, stock=80.0).drop(columns="price"))
     facts = pd.DataFrame({"unique_id": list("abc"), "size": [1.0, 2.0, 4.0]})
     model = tiny(exogenous={"stat": ["size"]}).fit(shop[["unique_id", "ds", "y"]], static_df=facts)
-    with pytest.warns(UserWarning, match=r"'size' is 400 for series 'c', and counts as 7: "):
+    with pytest.warns(UserWarning, match=r"'size' is 400 for series 'c' and is clipped to 7: "):
         model.predict(shop[["unique_id", "ds", "y"]], static_df=facts.assign(size=[1.0, 2.0, 400.0]))
 
 

@@ -150,7 +150,7 @@ def test_stamps_of_another_zone_are_read_by_the_clock_of_fit(tiny, whole_memory)
     pd.testing.assert_frame_equal(model.predict(utc), expected)
     pd.testing.assert_frame_equal(model.update(utc.iloc[110:]).predict(), expected, rtol=1e-4)
     assert str(model.context_.index.tz) == zone
-    with pytest.raises(ValueError, match="have no time zone, those of fit had Europe/Berlin"):
+    with pytest.raises(ValueError, match="have no time zone, but those of fit had Europe/Berlin"):
         model.predict(frame.assign(ds=frame["ds"].dt.tz_localize(None)))
 
 
@@ -261,7 +261,7 @@ def test_origins_of_another_time_zone_are_read_in_that_of_fit(tiny):
     windows, origins = np.stack([frame.to_numpy()[i : i + 12] for i in range(5)]), stamps[12:17]
     expected = model.predict_windows(windows, origins)
     np.testing.assert_array_equal(model.predict_windows(windows, origins.tz_convert("UTC")), expected)
-    with pytest.raises(ValueError, match="no time zone, those of fit had Europe/Berlin"):
+    with pytest.raises(ValueError, match="no time zone, but those of fit had Europe/Berlin"):
         model.predict_windows(windows, origins.tz_localize(None))
 
 

@@ -97,7 +97,7 @@ def test_update_takes_the_columns_with_the_rows(tiny, long, static, future):
     ("exogenous", "error", "says"),
     [
         (["price"], TypeError, "must be a dict with keys among"),
-        ({"future": ["price"]}, ValueError, r"unknown keys \['future'\]; there are"),
+        ({"future": ["price"]}, ValueError, r"unknown keys \['future'\]; use \['hist'"),
         ({"futr": 3}, TypeError, r"exogenous\['futr'\] must be a list of names, got 3"),
         ({"futr": {"x", "y2"}}, TypeError, r"exogenous\['futr'\] must be a list of names, got {"),
         ({"futr": ["x"], "hist": ["x"]}, ValueError, r"columns \['x'\] are declared twice"),
@@ -231,7 +231,7 @@ def test_future_columns_are_read_as_the_frame_is():
         np.testing.assert_array_equal(read(ds=ds), expected)
     with pytest.raises(ValueError, match=r"column 'ds' of futr_df must hold time stamps .* pd\.to_datetime"):
         read(ds=frame["ds"].astype(str))
-    with pytest.raises(ValueError, match=r"of futr_df have no time zone, those of fit had Europe/Berlin"):
+    with pytest.raises(ValueError, match=r"of futr_df have no time zone, but those of fit had Europe/Berlin"):
         read(ds=frame["ds"].dt.tz_localize(None))
     with pytest.raises(ValueError, match=r"futr_df has no rows for series 0: its series are \['0', '1'\]"):
         read(unique_id=frame["unique_id"].astype(str))

@@ -196,12 +196,12 @@ def test_whole_numbers_with_a_point_are_whole_numbers(tmp_path):
         (
             ["2005.25", "2005.5"],
             {},
-            r"fractions, such as 2005.25. Write the time as dates .* --time, of \['a', 'day'\]\.",
+            r"fractions, such as 2005.25. Write the time as dates .* --time, from \['a', 'day'\]\.",
         ),
         (
             ["north", "south"],
             {},
-            r"'when' does not hold .* north. Name .* --date-format, .* --time, of \['a', 'day'\]\.",
+            r"'when' does not hold .* north. Give .* --date-format, .* --time, from \['a', 'day'\]\.",
         ),
         (
             ["2024-01-01", "2024-01-02"],

@@ -341,7 +341,7 @@ def test_the_plot_shows_the_forecast_behind_the_past(tiny, wide):
     np.testing.assert_array_equal(lines["actual"], wide["b"].iloc[100:104])
     np.testing.assert_allclose(lines["Titans"][1:], model.predict()["b"], rtol=1e-6)
     assert len(model.plot().axes) == 3
-    with pytest.raises(ValueError, match=r"no series \['z'\]"):
+    with pytest.raises(ValueError, match=r"unknown series \['z'\]: the frame has"):
         model.plot(series=["z"])
     with pytest.raises(ValueError, match="series is empty: choose from"):
         model.plot(series=[])

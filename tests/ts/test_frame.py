@@ -54,7 +54,7 @@ def test_series_whose_names_are_numbers_are_named_as_they_are(wide, to_long):
     facts = pd.DataFrame({"unique_id": [7, 7, 8], "size": 1.0})
     with pytest.raises(ValueError, match="several rows for series 7;"):
         read_static(facts, [7, 8], ("size",))
-    with pytest.raises(ValueError, match=r"which has \[7\]"):
+    with pytest.raises(ValueError, match=r"the frame has \[7\]"):
         plot_surprise(pd.DataFrame({"unique_id": [7], "ds": [1], "surprise": [0.5]}), series=[8])
 
 
@@ -235,7 +235,7 @@ def test_two_columns_of_one_name_are_refused(long):
 
 def test_bounds_that_have_the_name_of_a_series_are_refused(wide):
     panel = read_frame(wide.set_axis(["a", "b", "a-lo-80"], axis=1))
-    with pytest.raises(ValueError, match=r"names of other series, \['a-lo-80'\]"):
+    with pytest.raises(ValueError, match=r"interval columns \['a-lo-80'\] have the names of other series"):
         panel.output(panel.index[:1], np.zeros((1, 3, 2)), ["Titans", "Titans-lo-80"])
     panel.output(panel.index[:1], np.zeros((1, 3, 2)), ["Titans", "Titans-hi-80"])
 

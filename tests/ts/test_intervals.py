@@ -266,7 +266,10 @@ def test_a_step_that_was_never_measured_is_no_surer_than_the_others():
     scores = np.arange(1.0, 10)[:, None, None].repeat(3, axis=1)
     scores[:, 1:] = np.nan
     np.testing.assert_array_equal(Calibration(scores).reached(79)[:, 0], [8, 8, 8])
-    with pytest.raises(ValueError, match="or they have no known value"), pytest.warns(UserWarning, match="than the 0"):
+    with (
+        pytest.raises(ValueError, match="or they have no known value"),
+        pytest.warns(UserWarning, match="too narrow: the 0 validation windows"),
+    ):
         Calibration(scores[:, 1:]).reached(80)
     found, enough = Calibration(scores).ranked(79)
     np.testing.assert_array_equal(found[:, 0], [8, np.nan, np.nan])

@@ -116,7 +116,7 @@ def test_a_file_from_before_columns_had_units_says_so(tmp_path):
     with safe_open(file, "pt") as saved:
         parts, about = {name: saved.get_tensor(name) for name in saved.keys()}, saved.metadata()  # noqa: SIM118
     save_file({name: part for name, part in parts.items() if not name.startswith("units.")}, file, metadata=about)
-    with pytest.raises(ValueError, match=r"saved by an earlier version, .* or fit it again"):
+    with pytest.raises(ValueError, match=r"saved by an earlier version .* or fit it again"):
         NeuralForecast.load(str(tmp_path / "nf"))
 
 

@@ -139,7 +139,7 @@ def test_a_series_is_drawn_above_its_surprise_with_the_same_moments_marked():
     matrix = surprise.assign(unique_id=1, ds=range(9, 60, 10))
     above, _ = plot_surprise(matrix, wide.to_numpy()).axes
     assert above.get_lines()[0].get_ydata().tolist() == wide["b"].tolist()
-    with pytest.raises(ValueError, match=r"no series \['b'\] in the frame"):
+    with pytest.raises(ValueError, match=r"unknown series \['b'\]: the frame has \['a'\]"):
         plot_surprise(surprise, wide[["a"]])
 
 

@@ -130,7 +130,7 @@ def test_saving_again_replaces_the_model(tiny_fitted, tiny, wide, tmp_path):
 @pytest.mark.parametrize("name", [("a", 1), pd.Timestamp("2024-01-01")])
 def test_a_name_that_cannot_be_saved_is_refused_by_its_kind(tiny, wide, tmp_path, name):
     model = tiny().fit(wide.set_axis(pd.Index([name, "b", "c"], tupleize_cols=False, dtype=object), axis=1))
-    with pytest.raises(ValueError, match=f"a {type(name).__name__}: only strings and numbers can be saved"):
+    with pytest.raises(ValueError, match=f"is a {type(name).__name__}, but only strings and numbers can be saved"):
         model.save(tmp_path)
     assert not list(tmp_path.iterdir())
 
