@@ -1,4 +1,4 @@
-"""One forecast of the steps behind a past, as a frame and as a picture, and what is asked for both."""
+"""A forecast as a frame or a plot, and the ``predict`` and ``plot`` methods that return it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +12,13 @@ from titans_ts.panel import Panel
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a forecaster says of the steps that follow a panel.
+    """The forecast of the steps that follow a panel.
 
     Attributes:
         past: the panel.
-        levels: of the intervals, in percent.
-        values: the forecast, lower bounds from wide to narrow, upper ones back, ``[h, N, 1 + 2 * len(levels)]``.
+        levels: levels of the intervals, in percent.
+        values: ``[h, N, 1 + 2 * len(levels)]``: the forecast, the lower bounds from the widest level to the narrowest,
+            the upper bounds from the narrowest to the widest.
     """
 
     past: Panel
@@ -25,7 +26,7 @@ class Answer:
     values: np.ndarray
 
     def frame(self) -> Any:
-        """In the layout of the past."""
+        """The forecast in the layout of the past."""
         return self.past.output(self.past.future(len(self.values)), self.values, column_names(self.levels))
 
     def picture(self, actual: Panel | None = None, series: list[Any] | None = None, history: int | None = None) -> Any:
@@ -37,7 +38,7 @@ class Answer:
 
 
 class Answering:
-    """``predict`` and ``plot``, which are one answer, of a forecaster and of several as one."""
+    """``predict`` and ``plot`` of a forecaster or an ensemble."""
 
     def predict(
         self,
@@ -47,28 +48,30 @@ class Answering:
         *,
         static_df: Any = None,
     ) -> Any:
-        """The ``h`` steps that follow a frame.
+        """Forecast the ``h`` steps that follow a frame.
 
         Args:
-            df: where to forecast from, in any layout that ``fit`` takes, at least ``input_size`` rows (fewer with
-                ``missing="mask"``, down to one value a series); other series than those of ``fit`` are welcome unless
-                ``multivariate``. All its rows are read by the online memory,
-                from its first. None: from the end of what ``fit`` and :meth:`update` were given.
-            futr_df: the declared future columns in the h steps: ``unique_id, ds`` and them; or ``ds`` alone, of all.
-            level: percentages such as ``[80, 95]``, for intervals. With a point loss they are conformal, from the
-                errors on the validation rows; with a probabilistic loss they are the model's own, drawn wider or
-                narrower by these errors.
-            static_df: the declared static columns of other series than those of ``fit``; with ``df``.
+            df: history to forecast from, in any layout that ``fit`` takes, with at least ``input_size`` rows (fewer
+                with ``missing="mask"``, down to one value per series). Unless ``multivariate``, it may hold series that
+                were not in ``fit``. The online memory reads all of its rows. None: forecast from the end of the data of
+                ``fit`` and :meth:`update`.
+            futr_df: the declared future columns in the ``h`` steps: ``unique_id``, ``ds`` and these columns. Without
+                ``unique_id``, the rows hold for all series.
+            level: levels of prediction intervals in percent, such as ``[80, 95]``. With a point loss the intervals are
+                conformal, computed from the errors on the validation rows. With a probabilistic loss they are those of
+                the model, widened or narrowed by these errors.
+            static_df: the declared static columns, for series that were not in ``fit``; needs ``df``.
 
         Returns:
-            In the layout of ``df`` (of the training frame, if None). Long: ``unique_id, ds, Titans``, and
-            ``Titans-lo-80, Titans-hi-80`` for each level. Wide: one column a series, indexed by time, and
+            The forecast in the layout of ``df`` (of the training data, if None). Long: ``unique_id, ds, Titans``, and
+            ``Titans-lo-80, Titans-hi-80`` for each level. Wide: one column per series, indexed by time, and
             ``<series>-lo-80`` and so on. Matrix: ``[h, N]``, or with levels ``[h, N, 1 + 2 * len(level)]``: the
-            forecast, lower bounds from the widest level to the narrowest, upper ones from the narrowest to the widest.
+            forecast, the lower bounds from the widest level to the narrowest, the upper bounds from the narrowest to
+            the widest.
 
         Raises:
             NotFittedError: before ``fit``.
-            ValueError: a bad frame, or levels that the model cannot give.
+            ValueError: a bad frame, or a level that the model cannot provide.
         """
         return self._answer(df, futr_df, level, static_df).frame()
 
@@ -83,16 +86,16 @@ class Answering:
         futr_df: Any = None,
         static_df: Any = None,
     ) -> Any:
-        """A picture of the forecast behind the end of the past: a matplotlib Figure, one panel a series.
+        """Plot the forecast after the recent history: a matplotlib Figure with one panel per series.
 
-        Backtests, residuals and surprise are drawn by :mod:`titans_ts.plots`.
+        For backtests, residuals and surprise see :mod:`titans_ts.plots`.
 
         Args:
             df: as in ``predict``.
-            actual: a frame of what really came, or a column of one, drawn beside the forecast; rows of another time
-                are left out. A matrix is of the rows that follow the past.
-            series: which to draw; default: the first six.
-            history: rows of the past to draw; default: ``2 * h``, where the frame has them.
+            actual: actual values to compare with the forecast, as a frame or one column of it; rows outside of the
+                plotted time range are ignored. A matrix holds the rows that directly follow the past.
+            series: series to plot; default: the first six.
+            history: rows of the past to plot; default ``2 * h``.
             level: as in ``predict``; drawn as bands.
             futr_df, static_df: as in ``predict``.
         """
@@ -104,13 +107,13 @@ class Answering:
         return answer.picture(truth, series, history)
 
     def _fitted(self) -> Any:
-        """Raises NotFittedError before ``fit``."""
-        raise NotImplementedError(f"{type(self).__name__} must say whether it is fitted")
+        """Raise NotFittedError before ``fit``."""
+        raise NotImplementedError(f"{type(self).__name__} must implement _fitted")
 
     def _answer(self, df: Any, futr_df: Any, level: list[float] | None, static_df: Any) -> Answer:
-        """What :meth:`predict` says and :meth:`plot` draws."""
-        raise NotImplementedError(f"{type(self).__name__} must forecast")
+        """The forecast of :meth:`predict` and :meth:`plot`."""
+        raise NotImplementedError(f"{type(self).__name__} must implement _answer")
 
     def _actual(self, actual: Any, past: Panel) -> Panel:
-        """What came behind a past, read as the frames of ``fit`` are."""
-        raise NotImplementedError(f"{type(self).__name__} must read what came")
+        """Actual values after a past, read as the frames of ``fit`` are."""
+        raise NotImplementedError(f"{type(self).__name__} must implement _actual")

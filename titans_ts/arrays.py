@@ -1,4 +1,4 @@
-"""Forecasts of windows that are given as an array, outside of any frame."""
+"""Forecasts for windows given as an array."""
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from titans_ts.stamps import around, in_zone
 def forecast_arrays(
     model: Model, context: Panel, windows: np.ndarray, origins: pd.DatetimeIndex | None = None
 ) -> np.ndarray:
-    """See :meth:`titans_ts.TitansForecaster.predict_windows`; ``context`` are the rows that the model stands behind."""
+    """See :meth:`titans_ts.TitansForecaster.predict_windows`; ``context`` has the newest rows of the series of fit."""
     config, columns, units = model.network.config, model.scaling.columns, model.scaling.units
     expected = (config.input_size, len(units.mean))
     windows = np.asarray(windows)
@@ -23,17 +23,18 @@ def forecast_arrays(
         raise ValueError(f"windows must be [W, {expected[0]}, {expected[1]}], got shape {windows.shape}.")
     bad = unusable(windows, gaps=config.masked)
     if bad.any():
-        raise ValueError(f"windows have {int(bad.sum())} values that are NaN, infinite or beyond float32.")
+        raise ValueError(f"windows has {int(bad.sum())} values that are NaN, infinite or beyond float32.")
     if columns.hist or columns.futr:
-        raise ValueError("predict_windows has no exogenous columns: use cross_validation or predict with frames.")
+        raise ValueError("predict_windows does not support exogenous columns: use predict or cross_validation.")
     futr, shape = None, np.zeros((1, config.input_size + config.h, 1))
     if columns.calendar or columns.profile:
         if origins is None or len(origins) != len(windows):
             raise ValueError(
-                "a model with a calendar or a profile needs the time stamp of each window's first forecast step."
+                "a model with a calendar or a profile needs origins: the time stamp of each window's first forecast "
+                "step."
             )
         step = context.freq
-        assert not isinstance(step, int)  # a calendar has time stamps
+        assert not isinstance(step, int)  # a calendar needs time stamps
         stamps = pd.DatetimeIndex(in_zone(pd.DatetimeIndex(origins), context.index))
         index, rows = around(stamps, step, config.input_size, config.h)
         waves = model.scaling.future(index, np.empty((len(index), 1, 0)))

@@ -1,4 +1,4 @@
-"""Forecasts beside what came: rolling origins in a frame, with or without training anew."""
+"""Backtests: forecasts at rolling origins in a frame, with or without retraining."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -52,7 +52,7 @@ def backtest(
     if cutoffs[0] < least:
         raise ValueError(
             f"{n_windows} windows of h={h} at step_size={step} leave {max(0, cutoffs[0])} rows before the first, but "
-            f"input_size + h = {least} are needed to train. Lower n_windows or step_size, or give a longer frame."
+            f"training needs input_size + h = {least}. Lower n_windows or step_size, or give a longer frame."
         )
     every = int(refit) or len(cutoffs)
     frames = []
@@ -68,10 +68,10 @@ def backtest(
 
 
 def _check_levels(forecaster: "TitansForecaster", levels: list[float], rows: int, val_size: int | None) -> None:
-    """Levels that no model could give are told before one is trained.
+    """Reject levels that the models could not provide, before any training.
 
     Raises:
-        ValueError: none of the first ``rows`` is for validation, and the loss has no such levels of its own.
+        ValueError: the first ``rows`` have no validation rows, and the loss does not provide these levels itself.
     """
     if not levels or border_row(rows, forecaster.input_size + forecaster.h, forecaster.h, val_size) < rows:
         return
@@ -82,21 +82,22 @@ def _check_levels(forecaster: "TitansForecaster", levels: list[float], rows: int
 
 
 def _warn_of_young(whole: Panel, forecaster: "TitansForecaster", cutoffs: list[int], val_size: int | None) -> None:
-    """Says once which series begin too late for the trainings before these cutoffs: they are fewer from one to the
-    next."""
+    """Warn once about series that are too short for the trainings before these cutoffs; they get fewer over time."""
     h, least = forecaster.h, forecaster.input_size + forecaster.h
     first, *later = (whole.rows(None, cutoff) for cutoff in cutoffs)
     young = beyond(first.ids, old_enough(first, least, h, val_size).ids)
     if young:
         still = sum(len(old_enough(panel, least, h, val_size).ids) < len(panel.ids) for panel in later)
-        more = f"In {still} of the {len(later)} trainings that follow some still are." if later else ""
+        more = f"Some are also skipped in {still} of the {len(later)} later trainings." if later else ""
         enough = smaller_validation(first.named(young), least, h)
         warn_of_young(young, whole.index[cutoffs[0]], enough + more)
 
 
 def _known(whole: Panel, forecaster: "TitansForecaster", cutoff: int, val_size: int | None) -> tuple[Panel, Panel]:
-    """What is trained on before a cutoff, filled, of the series that begin early enough; and all rows of these, where
-    what counts as wrong in the training counts so in the lookbacks, too."""
+    """The filled training panel before a cutoff, of the series that are long enough, and all rows of these series.
+
+    Values that training clips as wrong are clipped in the lookbacks too.
+    """
     h, least = forecaster.h, forecaster.input_size + forecaster.h
     before = old_enough(whole.rows(None, cutoff), least, h, val_size)
     rows = len(before.values)
@@ -115,11 +116,11 @@ def backtest_frame(
     library: str | None = None,
     judged: bool = False,
 ) -> Any:
-    """Forecasts of a fitted model at rows of a panel, beside what came, as a long frame.
+    """Forecasts of a fitted model at rows of a panel, with the actual values, as a long frame.
 
-    Of a panel that is not filled, each origin fills what was known before it, and NaN that came stays NaN. With
-    ``fitted``, the number of rows that ``fit`` saw, intervals take in the errors that became known behind them. With
-    ``judged`` what came is NaN, too, where ``score`` leaves out the forecast: with "interpolate", from inside a hole.
+    The panel is not filled: each origin fills only what was known before it, and unknown actual values stay NaN. With
+    ``fitted``, the number of rows that ``fit`` saw, intervals also use the errors that became known after these rows.
+    ``judged`` sets ``y`` to NaN where ``score`` skips a forecast: with "interpolate", at origins inside a gap.
     """
     model._check_series(panel, "a backtest")
     config, T = model._fitted(), len(panel.values)
@@ -137,7 +138,7 @@ def backtest_frame(
     for i, origin in enumerate(origins):
         at = found.at(i)
         if model.missing == "interpolate" and inside[i]:
-            # the line through a hole that goes on behind the origin was drawn to what came later
+            # the gap was filled with the help of values after the origin
             then = model.scaling_.table(given.known_at(origin).filled(model.missing))
             at = model.model_.rolling(then, torch.tensor([origin]), bool(levels))
         values = model.model_.bounded(at, levels, rolling.known_by(origin))[0]
@@ -150,14 +151,14 @@ def backtest_frame(
         columns = {"y": came, **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
         frame = long_frame(panel.ids, panel.index[rows], columns)
         frame.insert(2, "cutoff", panel.index[origin - 1])
-        # without the series that have not begun, or not long enough ago
+        # without series that have no full lookback yet
         old = np.flatnonzero(forecast_from <= origin - config.input_size)
         parts.append(frame[frame["unique_id"].isin([panel.ids[series] for series in old])])
     return from_pandas(pd.concat(parts, ignore_index=True), library or panel.library)
 
 
 class _RollingCalibration:
-    """The calibration of ``fit``, moved on by the errors of later rows as :meth:`update` would move it."""
+    """The calibration of ``fit``, extended by the errors of later rows as :meth:`update` does."""
 
     def __init__(self, model: "TitansForecaster", table: Table, fitted: int | None) -> None:
         self.calibration, self.h = model.calibration_, model._fitted().h
@@ -173,7 +174,7 @@ class _RollingCalibration:
         if self.calibration is None or self.later is None:
             return self.calibration
         known = int(np.searchsorted(self.origins, origin - self.h, side="right"))
-        if known == self.known:  # as long as no error comes in, no score is ranked anew
+        if known == self.known:  # no new errors: keep the cached ranks
             return self.moved
         self.known, self.moved = known, self.calibration.joined(self.later[:known])
         return self.moved

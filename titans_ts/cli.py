@@ -1,4 +1,4 @@
-"""The forecaster from the command line, built on typer. ``python -m titans_ts --help`` explains it."""
+"""Command line of the forecaster. See ``python -m titans_ts --help``."""
 
 import json
 from enum import Enum
@@ -22,8 +22,8 @@ from titans_ts.libraries import to_pandas
 app = typer.Typer(
     help=(
         "Forecast time series from a CSV or Parquet file.\n\n"
-        "A wide file has one column of time stamps and one column a series. A long file has a column that names the "
-        "series (--id), one of time stamps (--time) and one of values (--target)."
+        "A wide file has one column of time stamps and one column per series. A long file has a column of series names "
+        "(--id), one of time stamps (--time) and one of values (--target)."
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -33,7 +33,7 @@ app = typer.Typer(
 
 
 class Loss(str, Enum):
-    """Losses by name."""
+    """Training losses."""
 
     mae = "mae"
     mse = "mse"
@@ -45,7 +45,7 @@ class Loss(str, Enum):
 
 
 class Missing(str, Enum):
-    """Policies for holes in the data."""
+    """How to treat missing values."""
 
     error = "error"
     interpolate = "interpolate"
@@ -54,45 +54,61 @@ class Missing(str, Enum):
 
 Data = Annotated[Path, typer.Argument(help="CSV (also .gz) or Parquet file.", exists=True, dir_okay=False)]
 Time = Annotated[
-    str | None, typer.Option("--time", help="Column of time stamps. Default: 'ds', else the first without numbers.")
+    str | None, typer.Option("--time", help="Column of time stamps. Default: 'ds', else the first non-numeric column.")
 ]
-Id = Annotated[str | None, typer.Option("--id", help="Column that names the series of a long file: 'unique_id'.")]
-Target = Annotated[str | None, typer.Option("--target", help="Column of values of a long file: 'y'.")]
+Id = Annotated[
+    str | None, typer.Option("--id", help="Column of series names in a long file. Default: 'unique_id', if present.")
+]
+Target = Annotated[str | None, typer.Option("--target", help="Column of values in a long file. Default: 'y'.")]
 Horizon = Annotated[int, typer.Option("--horizon", help="Steps to forecast.", min=1)]
-Lookback = Annotated[int, typer.Option("--lookback", help="Steps that a forecast looks back.", min=1)]
+Lookback = Annotated[int, typer.Option("--lookback", help="Past steps that a forecast uses.", min=1)]
 Dates = Annotated[
-    str | None, typer.Option("--date-format", help="Form of the time stamps: '%d.%m.%Y'. Default: read from them.")
+    str | None,
+    typer.Option("--date-format", help="Format of the time stamps, such as '%d.%m.%Y'. Default: inferred."),
 ]
 Zone = Annotated[
     str | None,
-    typer.Option("--timezone", help="Place whose clock and days are meant: 'Europe/Berlin'."),
+    typer.Option("--timezone", help="Time zone of the time stamps, such as 'Europe/Berlin'."),
 ]
 Freq = Annotated[str | None, typer.Option(help="Step of the time axis: 'h', '15min', 'D', 'MS' ... Default: inferred.")]
-LossOption = Annotated[Loss, typer.Option(help="What is learned: a point, quantiles, or a distribution.")]
-MissingOption = Annotated[Missing, typer.Option(help="What empty cells and left-out rows mean.")]
-Hist = Annotated[list[str] | None, typer.Option("--hist", help="Column known up to now only (long files; repeat).")]
-Futr = Annotated[list[str] | None, typer.Option("--futr", help="Column known ahead too (long files; repeat).")]
-Calendar = Annotated[bool, typer.Option(help="Use the time of day, week and year.")]
-Profile = Annotated[bool, typer.Option(help="Forecast what differs from the mean day (week, year) of each series.")]
-Epochs = Annotated[int | None, typer.Option(help="Rounds of at most 100 batches, at most. Default: enough.")]
-Level = Annotated[list[float] | None, typer.Option("--level", help="Interval in percent, such as 80 (repeat).")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same model.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+LossOption = Annotated[Loss, typer.Option(help="Training loss: of a point forecast, of quantiles or a distribution.")]
+MissingOption = Annotated[Missing, typer.Option(help="How to treat empty cells and missing rows.")]
+Hist = Annotated[
+    list[str] | None, typer.Option("--hist", help="Column known only for the past (long files; may be repeated).")
+]
+Futr = Annotated[
+    list[str] | None, typer.Option("--futr", help="Column known for the future too (long files; may be repeated).")
+]
+Calendar = Annotated[bool, typer.Option(help="Use the time of day, week and year as features.")]
+Profile = Annotated[bool, typer.Option(help="Forecast deviations from the mean day, week and year of each series.")]
+Epochs = Annotated[
+    int | None, typer.Option(help="Maximum number of epochs, of at most 100 batches each. Default: by the data size.")
+]
+Level = Annotated[
+    list[float] | None,
+    typer.Option("--level", help="Level of a prediction interval in percent, such as 80 (may be repeated)."),
+]
+Seed = Annotated[int, typer.Option(help="Random seed; the same seed gives the same model.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bars.")]
 Static = Annotated[
     Path | None,
-    typer.Option("--static", help="File with one row a series: its name, and numbers.", exists=True, dir_okay=False),
+    typer.Option(
+        "--static",
+        help="File of static columns: one row per series with its name and numbers.",
+        exists=True,
+        dir_okay=False,
+    ),
 ]
 Multivariate = Annotated[bool, typer.Option("--multivariate", help="Mix the series with each other.")]
 ValSize = Annotated[
     int | None,
-    typer.Option(
-        "--val-size", help="Rows at the end that are not trained on. Default: a fifth; at least --horizon.", min=0
-    ),
+    typer.Option("--val-size", help="Validation rows at the end. Default: about a fifth, at least --horizon.", min=0),
 ]
 
 
-MUCH = 0.8  # of the error of a day ago is that of a week ago, where weekdays matter
-# beside a saved model: how the file that it was fitted on was read
+# weekdays matter if the naive forecast of a week ago has less than this part of the error of a day ago
+MUCH = 0.8
+# stored with a saved model: the options with which its training file was read
 _READ = "file.json"
 
 
@@ -119,7 +135,7 @@ def fit(
     multivariate: Multivariate = False,
     val_size: ValSize = None,
     checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Folder from which the same call goes on if it was stopped.")
+        Path | None, typer.Option("--checkpoint", help="Folder for checkpoints; the same call resumes from them.")
     ] = None,
     epochs: Epochs = None,
     seed: Seed = 0,
@@ -146,18 +162,20 @@ def predict(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help="Forecast from the end of this file. Default: from that of the training data.",
+            help="Forecast from the end of this file. Default: from the end of the training data.",
             exists=True,
             dir_okay=False,
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="CSV or Parquet file. Default: the screen.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="PNG file to draw.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="CSV or Parquet file to write. Default: standard output.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Image file (PNG) for a plot.")] = None,
     future: Annotated[
         Path | None,
         typer.Option(
             "--future",
-            help="File of the future columns: series, time and them. Without series: of all.",
+            help="File of the future columns, with time and series name. Without series names: valid for all series.",
             exists=True,
             dir_okay=False,
         ),
@@ -170,9 +188,9 @@ def predict(
     date_format: Dates = None,
     timezone: Zone = None,
 ) -> None:
-    """Forecast the steps that follow, from a saved model.
+    """Forecast the next steps with a saved model.
 
-    Columns of a file that have the names that fit was given are read as there, unless others are named.
+    The options --time, --id, --target, --date-format and --timezone default to those of fit.
     """
     from titans_ts import TitansForecaster
 
@@ -197,16 +215,16 @@ def predict(
 def update(
     data: Data,
     model: Annotated[Path, typer.Option("--model", help="Folder of a saved model.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Folder to save it in. Default: where it was.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to save in. Default: the same folder.")] = None,
     time: Time = None,
     id: Id = None,
     target: Target = None,
     date_format: Dates = None,
     timezone: Zone = None,
 ) -> None:
-    """Take in the rows that follow those a saved model knows; nothing is trained.
+    """Add the rows that follow the data of a saved model, without training.
 
-    Then predict goes on from their end. Columns are read as by predict.
+    Predict then forecasts from their end. Columns are read as by predict.
     """
     from titans_ts import TitansForecaster
 
@@ -218,18 +236,18 @@ def update(
     fitted.update(_by_name(fitted, read_series(data, **asked)))
     _save(fitted, out or model, kept)
     newer, last = fitted.position_.rows - rows, fitted.context_.index[-1]
-    typer.echo(f"took in {newer} rows, up to {last}; saved in {out or model}")
+    typer.echo(f"added {newer} rows, up to {last}; saved in {out or model}")
 
 
 @app.command()
 @told()
 def backtest(
     data: Data,
-    windows: Annotated[int, typer.Option(help="How many forecasts, one after the other.", min=1)] = 5,
-    step: Annotated[int | None, typer.Option(help="Rows between them. Default: the horizon.")] = None,
-    refit: Annotated[bool, typer.Option(help="Train anew for each.")] = False,
+    windows: Annotated[int, typer.Option(help="Number of successive forecasts.", min=1)] = 5,
+    step: Annotated[int | None, typer.Option(help="Rows between forecasts. Default: the horizon.")] = None,
+    refit: Annotated[bool, typer.Option(help="Train again for each forecast.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="CSV or Parquet file for the forecasts.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="PNG file to draw.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Image file (PNG) for a plot.")] = None,
     horizon: Horizon = 96,
     lookback: Lookback = 96,
     time: Time = None,
@@ -252,7 +270,7 @@ def backtest(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Train on the past, forecast what followed, and print the errors."""
+    """Train on the past, forecast the steps that followed, and print the errors."""
     from titans_ts.error_table import error_table
 
     writable(out, "table")
@@ -274,10 +292,10 @@ def backtest(
         _write(found, out)
     table, season = error_table(found, frame, made.freq, level or [])
     typer.echo(table.round(4).to_string())
-    typer.echo(f"naive: {told_season(season)}", err=True)
+    typer.echo(f"naive forecast: {told_season(season)}", err=True)
     if season.of_a_day < MUCH and lookback < season.rows and not (calendar or profile):
         typer.echo(
-            f"Weekdays differ here, and --lookback {lookback} does not reach back a week: "
+            f"Weekdays differ in this data, but --lookback {lookback} is shorter than a week: "
             f"try --lookback {season.rows}, --calendar or --profile.",
             err=True,
         )
@@ -292,12 +310,12 @@ def backtest(
 def tune(
     data: Data,
     model: Annotated[Path, typer.Option("--model", help="Folder to save the best model in.")],
-    trials: Annotated[int, typer.Option(help="Trials of the study in all.", min=1)] = 30,
+    trials: Annotated[int, typer.Option(help="Total number of finished trials of the study.", min=1)] = 30,
     storage: Annotated[
         str | None,
-        typer.Option(help="File of the study (.db, or .journal for several processes). A study there goes on."),
+        typer.Option(help="File of the study: .db, or .journal for several processes. An existing study is continued."),
     ] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which no trial begins.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="No trial starts after this many seconds.")] = None,
     horizon: Horizon = 96,
     time: Time = None,
     id: Id = None,
@@ -316,9 +334,9 @@ def tune(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Search settings by the validation error, and save the best model.
+    """Search for the settings with the lowest validation error, and save the best model.
 
-    Calendar and profile are searched too, unless there are columns beside the series.
+    Calendar and profile are part of the search, unless there are exogenous columns.
     """
     from titans_core.train.tune import FINISHED
     from titans_ts import tune as search
@@ -337,11 +355,11 @@ def tune(
         timeout=timeout,
         val_size=val_size,
         static_df=facts,
-        random_state=None if storage else seed,  # processes that share a study draw trials of their own
+        random_state=None if storage else seed,  # processes that share a study must not propose the same trials
         verbose=not quiet,
     )
     _save(best, model, _how(time, id, target, date_format, timezone))
-    finished = len(best.study_.get_trials(deepcopy=False, states=FINISHED))  # not those that failed or still run
+    finished = len(best.study_.get_trials(deepcopy=False, states=FINISHED))
     typer.echo(f"best of {finished} trials: {best.study_.best_value:.4f} with")
     typer.echo(json.dumps(best.study_.best_params, indent=1))
     typer.echo(f"saved in {model}")
@@ -392,20 +410,20 @@ def _save(fitted: Any, model: Path, how: dict[str, str | None]) -> None:
 
 
 def _kept(model: Path) -> dict[str, str | None]:
-    """How the file was read that a model was fitted on."""
+    """The options with which the training file of a model was read."""
     found: dict[str, str | None] = json.loads((model / _READ).read_text()) if (model / _READ).is_file() else {}
     return found
 
 
 def _as_fitted(path: Path, asked: dict[str, str | None], kept: dict[str, str | None]) -> dict[str, str | None]:
-    """How to read a file: as is asked, else as ``fit`` was told to, of columns where the file has them."""
+    """The options to read a file: those given, else those of ``fit``; column names only if the file has them."""
     there = columns_of(path)
     known = {name: x for name, x in kept.items() if name in ("date_format", "timezone") or x in there}
     return {name: known.get(name) if x is None else x for name, x in asked.items()}
 
 
 def _by_name(fitted: Any, frame: pd.DataFrame) -> pd.DataFrame:
-    """With names of series as text where the model has them so: a file of numbers only does not say that they are."""
+    """Series names as text if the model has them as text: a file cannot tell the name "1" from the number 1."""
     if "unique_id" in frame and all(isinstance(name, str) for name in fitted.context_.ids):
         return frame.assign(unique_id=frame["unique_id"].astype(str))
     return frame
@@ -418,11 +436,11 @@ def _names(facts: pd.DataFrame | None) -> list[str]:
 def _draw(picture: Any, plot: Path) -> None:
     with written_whole(plot) as part:
         picture.savefig(part, dpi=150)
-    typer.echo(f"drew {plot}", err=True)
+    typer.echo(f"saved plot {plot}", err=True)
 
 
 def _write(found: Any, out: Path | None) -> None:
-    """Forecasts of any layout: a model may have been fitted on frames of polars, or on matrices."""
+    """Write forecasts of any layout: a model may have been fitted on polars frames or matrices."""
     frame = pd.DataFrame(found.reshape(len(found), -1)) if isinstance(found, np.ndarray) else to_pandas(found)
     index = frame.index.name == "ds"
     if out is None:

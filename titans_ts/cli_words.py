@@ -1,4 +1,4 @@
-"""What is wrong, said on the command line in its own words: options, not arguments of Python."""
+"""Errors and warnings in terms of command-line options instead of Python arguments."""
 
 import re
 import warnings
@@ -10,32 +10,33 @@ import typer
 
 from titans_ts.seasons import Season
 
-_NUMBERS = "write its numbers as 1234.56, or as 1234,56 where ; parts the cells, with nothing between thousands"
-# what errors call an argument of Python, and what they advise to do in it
+_NUMBERS = "write its numbers as 1234.56 (1234,56 if the separator is ;), without a thousands separator"
+# phrases of the Python messages, and what the command line says instead
 _OPTIONS = {
-    "Drop or convert it; or, if this is a long frame, name its columns: "
+    "Drop or convert it; or, if this is a long frame, rename its columns: "
     "df.rename(columns={...: 'unique_id', ...: 'ds', ...: 'y'})": f"Drop it, or {_NUMBERS}; or, if this is a long "
-    "file, name its columns: --id, --time, --target",
+    "file, give its columns with --id, --time and --target",
     "Convert it with pd.to_numeric": _NUMBERS.capitalize(),
-    "Words are encoded, for instance by pd.get_dummies": "Write words as columns of 0 and 1",
-    "Fill the gap (for instance df.resample, or missing='interpolate' or 'mask')": "Fill the gap (or --missing "
-    "interpolate or mask)",
-    "freq=pd.offsets.CustomBusinessDay(weekmask='Mon Tue Wed Thu Fri Sat', holidays=[...])": "--missing mask",
-    "name the place whose clock it is: ds.dt.tz_localize('Europe/Berlin', ambiguous='infer')": "name the place "
-    "whose clock it is: --timezone Europe/Berlin",
-    "Fill them (for instance df.interpolate())": "Fill them",
-    "Make them regular (for instance df.resample), or pass freq": "Make them regular, or name --freq",
-    "df.sort_index(), or df.sort_values('ds')": "its rows by their time",
+    "Encode categories, for instance with pd.get_dummies": "Encode categories as columns of 0 and 1",
+    "Fill the gap (for instance with df.resample, or missing='interpolate' or 'mask')": "Fill the gap (or use "
+    "--missing interpolate or mask)",
+    "pass freq=pd.offsets.CustomBusinessDay(weekmask='Mon Tue Wed Thu Fri Sat', holidays=[...])": "use --missing mask",
+    "set the time zone: ds.dt.tz_localize('Europe/Berlin', ambiguous='infer')": "set the time zone: --timezone "
+    "Europe/Berlin",
+    "Fill them (for instance with df.interpolate())": "Fill them",
+    "Make them regular (for instance with df.resample), or pass freq": "Make them regular, or pass --freq",
+    "df.sort_index(), or df.sort_values('ds')": "its rows by time",
     "df.sort_values(['unique_id', 'ds'])": "its rows by series and time",
-    "make it the index (df.set_index, of time stamps by pd.to_datetime), or name it 'ds'": "name it, --time",
+    "make it the index (df.set_index, after pd.to_datetime), or rename it to 'ds'": "give it as --time",
     "declared in exogenous": "named by --hist or --futr",
     "exogenous declares": "the model has",
     "exogenous calendar='auto'": "--calendar",
     "exogenous profile='auto'": "--profile",
-    "Drop them; exogenous={'calendar': 'auto'} tells": "Drop them; --calendar tells",
-    "pass the freq that the data has": "name the step that the data has, --freq",
-    "Pass the freq that the data has": "Name the step that the data has, --freq",
-    "Pass freq, such as freq='h'": "Name the step, such as --freq h",
+    "Drop them; exogenous={'calendar': 'auto'} provides": "Drop them; --calendar provides",
+    "pass the freq of the data": "pass the step of the data as --freq",
+    "Pass the freq of the data": "Pass the step of the data as --freq",
+    "Pass freq, such as freq='h'": "Pass the step, such as --freq h",
+    "pass its freq": "pass its step as --freq",
     "missing='interpolate' or 'mask'": "--missing interpolate or mask",
     "missing='mask' or 'interpolate'": "--missing mask or interpolate",
     "missing='interpolate'": "--missing interpolate",
@@ -63,27 +64,26 @@ _OPTIONS = {
     "h=": "--horizon ",
     "lower h.": "lower --horizon.",
     "predict(df) forecasts them, given their rows": "predict forecasts them, given a file of their rows",
-    "only predict(df) takes them": "only predict takes them, given a file of their rows",
-    "give predict(df) the rows of these series": "give predict a file of the rows of these series",
-    "of NaN if need be": "its cells empty if need be",
+    "only predict(df) accepts them": "only predict accepts them, given a file of their rows",
+    "call predict(df) with their rows alone": "give predict a file of their rows alone",
+    "which may be NaN": "which may be empty",
     "df": "the file",
 }
-# not where it is a part of a name, of a path, or in quotes
+# not inside of a name, a path, or quotes
 _ARGUMENT = re.compile(rf"(?<![\w'/\\.-])(?:{'|'.join(map(re.escape, _OPTIONS))})(?![_/\\-]|\.\w)")
 
 
 def told_season(season: Season) -> str:
-    """What a backtest is compared with."""
+    """The naive forecast of a backtest, in words."""
     if season.rows == 1:
         return "the last value"
-    week = ", a week: that was nearer before the first cutoff than a day" if season.of_a_day < 1 else ""
-    return f"each step as it was {season.rows} rows ago{week}"
+    week = " (a week, which was more accurate than a day before the first cutoff)" if season.of_a_day < 1 else ""
+    return f"the value {season.rows} rows earlier{week}"
 
 
 @contextmanager
 def told() -> Iterator[None]:
-    """What is wrong with the data, or with the training, is said in words: without a traceback, or the line of code
-    that warns."""
+    """Print errors and warnings about data or training as plain messages, without traceback or code line."""
 
     def said(message: Warning | Exception) -> str:
         return _ARGUMENT.sub(lambda found: _OPTIONS[found[0]], str(message))
@@ -94,7 +94,7 @@ def told() -> Iterator[None]:
         def show(message: Warning | str, *where: Any, **more: Any) -> None:
             if isinstance(message, UserWarning):
                 words = said(message)
-                if words not in told_before:  # each trial of a search warns of the data
+                if words not in told_before:  # each trial of a search repeats the warnings about the data
                     typer.secho(f"Warning: {words}", fg="yellow", err=True)
                 told_before.add(words)
             else:

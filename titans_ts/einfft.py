@@ -14,11 +14,12 @@ class EinFFT(nn.Module):
         z = ReLU(z W_1 + b_1) W_2 + b_2, each a complex product per block, then soft-shrink
         y = real(ifft2(z))
 
-    The transform runs over tokens too, so every output sees every token: for use inside one window, not in a stream.
+    The transform also runs over tokens, so every output depends on every token: use it within a window, not on a
+    stream.
 
     Args:
         channels: C, a multiple of ``num_blocks``.
-        num_blocks: blocks that share no weights.
+        num_blocks: number of blocks, with separate weights.
         shrink: threshold of the soft-shrink on real and imaginary parts.
     """
 
@@ -40,7 +41,7 @@ class EinFFT(nn.Module):
             dtype = torch.promote_types(x.dtype, torch.float32)
             w1, b1, w2, b2 = (p.to(dtype) for p in (self.weight_1, self.bias_1, self.weight_2, self.bias_2))
             z = _along_both(torch.fft.fft, x.to(dtype).unflatten(-1, (self.num_blocks, -1)))
-            # block by block, real and imaginary parts side by side: a complex product is one of twice the width
+            # real and imaginary parts interleaved in each block: a complex product is a real one of twice the width
             parts = torch.view_as_real(z).movedim(2, 0)  # [blocks, B, P, size, 2]
             h = F.relu(_complex_layer(parts.flatten(3).flatten(1, 2), w1, b1))
             h = F.softshrink(_complex_layer(h, w2, b2), self.shrink)
@@ -50,14 +51,14 @@ class EinFFT(nn.Module):
 
 
 def _along_both(transform: Callable[..., Tensor], x: Tensor) -> Tensor:
-    """Over tokens, then blocks. In one call, fft2, MKL writes beyond its memory for one sequence of some 350 blocks and
-    more (torch 2.13 on a CPU), and takes no less time."""
+    """Transform over tokens, then blocks. A single fft2 is not faster, and for one sequence of about 350 blocks or more
+    MKL writes out of bounds (torch 2.13 on a CPU)."""
     return transform(transform(x, dim=1, norm="ortho"), dim=2, norm="ortho")
 
 
 def _complex_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """One complex product per block; x ``[blocks, tokens, 2 * size]``, real and imaginary parts taking turns."""
+    """One complex product per block; x ``[blocks, tokens, 2 * size]``, real and imaginary parts interleaved."""
     re, im = weight
-    rows = (torch.stack((re, im), dim=-1), torch.stack((-im, re), dim=-1))  # of what is real, and of what is imaginary
+    rows = (torch.stack((re, im), dim=-1), torch.stack((-im, re), dim=-1))  # rows for real and for imaginary inputs
     product = torch.stack(rows, dim=2).flatten(3).flatten(1, 2)  # [blocks, 2 * size, 2 * size]
     return torch.baddbmm(bias.movedim(0, -1).flatten(1).unsqueeze(1), x, product)

@@ -1,4 +1,4 @@
-"""Several forecasters as one: the mean of what they say."""
+"""Ensembles: the mean of several forecasters."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -27,18 +27,19 @@ ROW = ["unique_id", "ds", "cutoff"]
 
 
 class TitansEnsemble(Answering, BaseEstimator):
-    """The mean of several forecasters (Bates & Granger 1969), with the methods of one.
+    """Averages the forecasts of several forecasters (Bates & Granger 1969).
 
-    Forecasters that differ, in their settings, their lookbacks or their seeds, err in different ways, of which a part
-    cancels in the mean; and none has to be chosen. Training and forecasting take as long as all of them one after the
-    other. ``futr_df`` and ``static_df`` go to those that declare such columns. Bounds of intervals are means too: those
-    of each forecaster are for its own errors, and so hold rather more around the mean than was asked for.
+    It has the methods of :class:`TitansForecaster`. Members that differ in settings, lookback or seed make different
+    errors, which partly cancel in the mean, and none of them has to be selected. Members are trained and run one after
+    the other. ``futr_df`` and ``static_df`` are passed to the members that declare such columns. Interval bounds are
+    averaged too; since each member's intervals fit its own, larger errors, the averaged ones tend to cover more than
+    the requested level.
 
     Args:
-        forecasters: of one ``h``. They stay as they are; copies of them are fitted.
+        forecasters: the members, all with the same ``h``. Copies of them are fitted; they stay unchanged.
 
     Attributes:
-        forecasters_: fitted.
+        forecasters_: the fitted members.
 
     Example:
         >>> from titans_ts import TitansEnsemble, TitansForecaster
@@ -61,17 +62,19 @@ class TitansEnsemble(Answering, BaseEstimator):
         val_size: int | None = None,
         checkpoint_dir: str | Path | None = None,
     ) -> Self:
-        """Train all of them on a frame; arguments as of :meth:`TitansForecaster.fit`, each with a folder of its own in
-        ``checkpoint_dir``. Until all are trained, what was fitted before stays.
+        """Train all members on a frame.
+
+        Arguments as in :meth:`TitansForecaster.fit`; each member uses its own subfolder of ``checkpoint_dir``. If the
+        training of a member fails, an earlier fit stays in place.
 
         Raises:
-            TypeError, ValueError: no forecasters, or of several horizons; forecasters that would leave out different
-                series; or as of one.
+            TypeError, ValueError: as in :meth:`TitansForecaster.fit`; no members, members with different ``h``, or
+                members that would skip different series.
         """
         check_no_y(y)
         copies = [clone(forecaster) for forecaster in self._checked()]
         facts = _facts(copies, static_df)
-        pairs = zip(copies, facts, strict=True)  # what one of them lacks is told before another is trained
+        pairs = zip(copies, facts, strict=True)  # all inputs are checked before the first training
         _check_series([trained_on(each._given(df, static)[0], each, val_size).ids for each, static in pairs])
         for number, (each, static) in enumerate(zip(copies, facts, strict=True)):
             folder = None if checkpoint_dir is None else Path(checkpoint_dir) / str(number)
@@ -80,16 +83,16 @@ class TitansEnsemble(Answering, BaseEstimator):
         return self
 
     def update(self, new_df: Any) -> Self:
-        """As :meth:`TitansForecaster.update`; all of them take in the rows, or none does."""
+        """As :meth:`TitansForecaster.update`. If one member rejects the rows, no member is updated."""
         self.forecasters_ = [copy(each).update(new_df) for each in self._fitted()]
         return self
 
     def predict_windows(self, windows: np.ndarray, origins: pd.DatetimeIndex | None = None) -> np.ndarray:
-        """As :meth:`TitansForecaster.predict_windows`; windows are of the longest lookback."""
+        """As :meth:`TitansForecaster.predict_windows`; ``windows`` must have the longest lookback of all members."""
         fitted, windows = self._fitted(), np.asarray(windows)
         longest = max(each.network_.config.input_size for each in fitted)
         if windows.ndim != 3 or windows.shape[1] != longest:
-            raise ValueError(f"windows must be [W, {longest}, N], of the longest lookback, got {windows.shape}.")
+            raise ValueError(f"windows must be [W, {longest}, N] (the longest lookback), got shape {windows.shape}.")
         found = []
         for each in fitted:
             recent = windows[:, -each.network_.config.input_size :]
@@ -97,7 +100,7 @@ class TitansEnsemble(Answering, BaseEstimator):
         return np.mean(found, axis=0)
 
     def predict_insample(self, df: Any, step_size: int | None = None, level: list[float] | None = None) -> Any:
-        """As :meth:`TitansForecaster.predict_insample`, from the first row on that all have a lookback for."""
+        """As :meth:`TitansForecaster.predict_insample`, from the first row at which all members have a lookback."""
         return self._insample(df, step_size, level)
 
     def _insample(self, df: Any, step_size: int | None, level: list[float] | None = None, judged: bool = False) -> Any:
@@ -116,27 +119,29 @@ class TitansEnsemble(Answering, BaseEstimator):
         level: list[float] | None = None,
         static_df: Any = None,
     ) -> Any:
-        """As :meth:`TitansForecaster.cross_validation`; of the series that all of them forecast."""
+        """As :meth:`TitansForecaster.cross_validation`, for the rows that all members forecast."""
         options: dict[str, Any] = dict(n_windows=n_windows, step_size=step_size, refit=refit, val_size=val_size)
         members = self._checked()
         pairs = zip(members, _facts(members, static_df), strict=True)
         return _mean([each.cross_validation(df, **options, level=level, static_df=static) for each, static in pairs])
 
     def score(self, df: Any, y: None = None) -> float:
-        """As :meth:`TitansForecaster.score`, of the windows that all have a lookback for. It holds all forecasts of the
-        frame at once."""
+        """As :meth:`TitansForecaster.score`, for the windows in which all members have a lookback.
+
+        All forecasts of the frame are held in memory at once.
+        """
         found = to_pandas(self._insample(df, 1, judged=True))
         first = self.forecasters_[0]
         unit = found["unique_id"].map(dict(zip(first.context_.ids, first.scaling_.units.deviation, strict=True)))
         error = ((found["Titans"] - found["y"]).abs() / unit)[found["y"].notna()]
         if error.empty:
-            raise ValueError("there is nothing to score: no value is known behind any window.")
+            raise ValueError("there is nothing to score: df has no known value after any lookback.")
         if not np.isfinite(error).all():
-            raise FloatingPointError("some forecasts are not finite, and have no error: fit the ensemble again.")
+            raise FloatingPointError("some forecasts are not finite and cannot be scored: fit the ensemble again.")
         return -float(error.mean())
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted forecasters to the folder ``path``, each to a folder in it.
+        """Save the fitted members to subfolders of the folder ``path``.
 
         Raises:
             NotFittedError: before ``fit``.
@@ -149,10 +154,11 @@ class TitansEnsemble(Answering, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """An ensemble from the folder that :meth:`save` wrote. Nothing is unpickled.
+        """Load an ensemble from a folder that :meth:`save` wrote. Nothing is unpickled.
 
         Raises:
-            FileNotFoundError, ArchiveError: as of one forecaster; or one of them is of another saving.
+            FileNotFoundError, ArchiveError: as in :meth:`TitansForecaster.load`; or a member does not belong to this
+                save.
         """
         folder = Path(path)
         content, _ = load_archive(folder, cls.__name__)
@@ -160,7 +166,7 @@ class TitansEnsemble(Answering, BaseEstimator):
         for number, digest in enumerate(content["members"]):
             fitted.append(TitansForecaster.load(folder / str(number)))
             if _digest(folder, number) != digest:
-                raise ArchiveError(f"{folder}/{number} is of another saving than {folder}. Save the ensemble again.")
+                raise ArchiveError(f"{folder}/{number} belongs to another save than {folder}. Save the ensemble again.")
         found = cls([clone(each) for each in fitted])
         found.forecasters_ = fitted
         return found
@@ -190,21 +196,20 @@ class TitansEnsemble(Answering, BaseEstimator):
             raise ValueError("forecasters is empty: give at least one TitansForecaster.")
         for each in given:
             if not isinstance(each, TitansForecaster):
-                raise TypeError(f"forecasters must be TitansForecaster, got {type(each).__name__}.")
+                raise TypeError(f"each of forecasters must be a TitansForecaster, got {type(each).__name__}.")
             each._check_params()
         if len(horizons := {each.h for each in given}) > 1:
-            raise ValueError(f"forecasters must be of one horizon, got h of {sorted(horizons)}.")
+            raise ValueError(f"all forecasters must have the same h, got {sorted(horizons)}.")
         return given
 
 
 def _facts(forecasters: list[TitansForecaster], static_df: Any) -> list[Any]:
-    """The ``static_df`` of each, before ``fit``."""
+    """The ``static_df`` for each member, before ``fit``."""
     return _to_those(static_df, [bool(read_columns(each.exogenous).stat) for each in forecasters])
 
 
 def _to_those(frame: Any, take: list[bool]) -> list[Any]:
-    """For each forecaster a frame of columns, or None where others declare such and it does not: where none does, each
-    is given it, and refuses it."""
+    """The frame for each member that declares its columns, else None. If no member does, all get it, and reject it."""
     return [frame if takes or not any(take) else None for takes in take]
 
 
@@ -212,13 +217,13 @@ def _check_series(ids: list[list[Any]]) -> None:
     shared = set(ids[0]).intersection(*ids[1:])
     if apart := [name for name in max(ids, key=len) if name not in shared]:
         raise ValueError(
-            f"series {apart[:8]} begin early enough for some of the forecasters, and too late for others. Leave them "
-            "out of df, or give all forecasters the shortest input_size."
+            f"series {apart[:8]} are long enough for some of the forecasters and too short for others. Drop them from "
+            "df, or give all forecasters the shortest input_size."
         )
 
 
 def _mean(frames: list[Any]) -> Any:
-    """Of the rows that all frames of backtests have; what came is known where it is in all."""
+    """The mean backtest over the rows that all frames have; ``y`` is NaN where it is NaN in any of them."""
     tables = [to_pandas(frame).set_index(ROW) for frame in frames]
     rows = reduce(lambda shared, table: shared[shared.isin(table.index)], tables[1:], tables[0].index)
     tables = [table if table.index.equals(rows) else table.loc[rows] for table in tables]
@@ -230,7 +235,7 @@ def _mean(frames: list[Any]) -> Any:
 
 
 def _digest(folder: Path, number: int) -> str:
-    """Of both files: cut off between the two, a saving leaves new numbers beside what they were before."""
+    """Digest of both files: an interrupted save can leave a new file next to an old one."""
     member = folder / str(number)
     return hashlib.sha256(
         b"".join((member / f"model.{end}").read_bytes() for end in ("json", "safetensors"))

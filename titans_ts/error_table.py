@@ -1,4 +1,4 @@
-"""What a backtest comes to: errors of each series beside those of the season before, and what intervals hold."""
+"""The error table of a backtest: errors per series, those of the seasonal naive forecast, and interval coverage."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from titans_ts.frame import Freq
 from titans_ts.naive import COLUMN, naive_beside
 from titans_ts.seasons import Season
 
-TOTAL = "(all)"  # the last row, where there are several series
+TOTAL = "(all)"  # the last row, if there are several series
 
 
 def error_table(found: pd.DataFrame, df: Any, freq: Freq | None, levels: list[float]) -> tuple[pd.DataFrame, Season]:
-    """By series: MAE, RMSE, the MAE of :func:`~titans_ts.naive.with_naive`, and the percentage inside the interval of
-    each level; and the season that was taken.
+    """For each series: MAE, RMSE, the MAE of :func:`~titans_ts.naive.with_naive`, and the coverage of each level in
+    percent. Also returns the season of the naive forecast.
 
-    ``found`` is of ``cross_validation`` of ``df``.
+    ``found`` is the result of ``cross_validation(df)``.
     """
     beside, season = naive_beside(found, df, freq=freq)
     error, naive = (beside["y"] - beside[model] for model in ("Titans", COLUMN))
@@ -29,5 +29,5 @@ def error_table(found: pd.DataFrame, df: Any, freq: Freq | None, levels: list[fl
         table[f"inside {level:g} %"] = 100 * inside.groupby(known["unique_id"], sort=False).mean()
     if len(table) > 1:
         table.loc[TOTAL] = table.mean()
-    table["RMSE"] = table["RMSE"] ** 0.5  # behind the mean of all, which is one of squares
+    table["RMSE"] = table["RMSE"] ** 0.5  # after the mean over all series, which is one of squares
     return table, season

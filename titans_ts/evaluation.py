@@ -1,8 +1,8 @@
-"""The standard long-term forecasting protocol: what a number must mean before it stands beside a published one.
+"""The standard long-term forecasting protocol, for results comparable with published ones.
 
-Splits of :func:`titans_datasets.protocol_split`; each series standardised by its training rows; every test window
-scored at stride 1, none dropped; mean squared and mean absolute error over windows, steps and series, on standardised
-values. The same protocol as in iTransformer (arXiv:2310.06625) and Time-Series-Library, less their dropped last batch.
+Splits are those of :func:`titans_datasets.protocol_split`. Each series is standardised by its training rows. Every test
+window is scored, at stride 1. MSE and MAE are means over windows, steps and series, on standardised values. This is the
+protocol of iTransformer (arXiv:2310.06625) and Time-Series-Library, but without dropping the last batch.
 """
 
 import time
@@ -24,14 +24,14 @@ NAIVE = ("last-value", "seasonal-naive")
 
 @dataclass(frozen=True)
 class ProtocolData:
-    """A benchmark set, standardised by its training rows.
+    """A benchmark data set, standardised by its training rows.
 
     Attributes:
-        name: the set.
-        values: ``[T, N]``, standardised.
-        frame: the same with names and regular time stamps, from the first.
-        split: its train, val and test rows.
-        mean, scale: what was subtracted and divided by, ``[N]``.
+        name: name of the data set.
+        values: standardised values, ``[T, N]``.
+        frame: the same as a frame with series names and regular time stamps.
+        split: train, val and test rows.
+        mean, scale: mean and standard deviation of the training rows, ``[N]``.
         season_length: steps in a day.
     """
 
@@ -63,15 +63,15 @@ class ProtocolData:
 
     @property
     def rehearsal(self) -> "ProtocolData":
-        """The same a block earlier: its test rows are the val rows, its val rows as many before them. What is scored
-        there did not stop the training, as in the protocol itself."""
+        """The same data one block earlier: the val rows become test rows, and as many rows before them val rows. As in
+        the protocol, the scored rows are not those used for early stopping."""
         border = self.split.val.start
         split = Split(slice(0, border - self.val_size), slice(border - self.val_size, border), self.split.val)
         return replace(self, split=split)
 
 
 def load_protocol(name: str) -> ProtocolData:
-    """A benchmark set by name: "ETTh1", "ETTh2", "ETTm1", "ETTm2", "weather", "ECL" or "traffic", in any case."""
+    """Load a benchmark set: "ETTh1", "ETTh2", "ETTm1", "ETTm2", "weather", "ECL" or "traffic" (case-insensitive)."""
     frame = load(name)
     split = protocol_split(name, len(frame))
     values = frame.to_numpy()
@@ -79,7 +79,7 @@ def load_protocol(name: str) -> ProtocolData:
     mean, scale = train.mean(axis=0), train.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     values = (values - mean) / scale
-    # the protocol counts rows: weather has a stamp twice and some left out, so its later stamps are minutes off here
+    # the protocol counts rows. weather repeats one stamp and lacks some, so its later stamps are off by minutes here
     step = pd.Series(frame.index).diff().mode()[0]
     index = pd.date_range(frame.index[0], periods=len(frame), freq=step, name=frame.index.name)
     standardised = pd.DataFrame(values, index=index, columns=frame.columns)
@@ -93,10 +93,10 @@ def score_windows(
     batch_size: int = 512,
     origins: pd.DatetimeIndex | None = None,
 ) -> dict[str, Any]:
-    """Errors over all windows, steps and series: ``{"mse", "mae", "n_windows"}``.
+    """MSE and MAE over all windows, steps and series: ``{"mse", "mae", "n_windows"}``.
 
-    ``predict`` maps ``[W, input_size, N]`` to ``[W, h, N]`` and gets at most ``batch_size`` windows at a time; with
-    ``origins`` also the time stamp of each window's first forecast step.
+    ``predict`` maps ``[W, input_size, N]`` to ``[W, h, N]``, for at most ``batch_size`` windows per call. With
+    ``origins``, it also gets the time stamp of each window's first forecast step.
     """
     squared = absolute = 0.0
     for start in range(0, len(inputs), batch_size):
@@ -114,21 +114,21 @@ def evaluate_protocol(
     """Train a model on a benchmark set and score it by the protocol.
 
     Args:
-        model: an estimator such as :class:`~titans_ts.TitansForecaster`, or an ensemble of some, which is cloned and
-            given ``input_size``, ``h`` and ``random_state=seed`` (the one passed in stays untouched), and forecasts
-            from the lookback alone, without its online memory; or "last-value" or "seasonal-naive" (a day ago).
-        name: the set, in any case.
+        model: an estimator such as :class:`~titans_ts.TitansForecaster`, or an ensemble. A clone of it gets
+            ``input_size``, ``h`` and ``random_state=seed``, and forecasts without its online memory. Or a baseline:
+            "last-value" or "seasonal-naive" (the values of the previous day).
+        name: name of the data set (case-insensitive).
         input_size: lookback, in rows.
         h: horizon, in rows.
-        seed: of the estimator.
-        part: "test"; or, to choose a configuration, "rehearsal": the whole protocol a block earlier
-            (:attr:`ProtocolData.rehearsal`); or "val", which flatters, as these rows also end the training. Read "test"
-            once per finished configuration.
+        seed: random seed of the estimator.
+        part: "test"; evaluate it once per final configuration. To select a configuration, use "rehearsal", the
+            protocol one block earlier (:attr:`ProtocolData.rehearsal`). "val" is optimistic, since these rows are also
+            used for early stopping.
 
     Returns:
-        ``mse``, ``mae`` and ``n_windows``, and what they belong to: ``model``, ``dataset``, ``input_size``, ``h``,
-        ``seed``, ``part``; for an estimator also ``seconds`` (training), ``epochs`` and ``parameters``. All values go
-        into JSON.
+        ``mse``, ``mae`` and ``n_windows``, and the settings ``model``, ``dataset``, ``input_size``, ``h``, ``seed``,
+        ``part``; for an estimator also ``seconds`` (training time), ``epochs`` and ``parameters``. All values are
+        JSON-serialisable.
 
     Raises:
         ValueError: an unknown set or model.
@@ -158,7 +158,7 @@ def evaluate_protocol(
 
 
 def _for(model: Any, **params: Any) -> Any:
-    """A clone with these parameters; of an ensemble, in each of its forecasters."""
+    """A clone with these parameters, in an ensemble for each member."""
     found = clone(model)
     for each in getattr(found, "forecasters", (found,)):
         each.set_params(**params)
@@ -166,10 +166,10 @@ def _for(model: Any, **params: Any) -> Any:
 
 
 def naive_predictor(kind: str, h: int, season_length: int) -> Predictor:
-    """Forecasts without training: "last-value" repeats the newest value, "seasonal-naive" the newest season.
+    """A baseline predictor: "last-value" repeats the last value, "seasonal-naive" the last season.
 
     Raises:
-        ValueError: another kind, or (when called) windows shorter than a season.
+        ValueError: an unknown kind; or, when called, windows shorter than a season.
     """
     if kind not in NAIVE:
         raise ValueError(f"model must be an estimator or one of {NAIVE}, got {kind!r}.")
@@ -178,7 +178,7 @@ def naive_predictor(kind: str, h: int, season_length: int) -> Predictor:
     def predict(inputs: np.ndarray) -> np.ndarray:
         if inputs.shape[1] < length:
             raise ValueError(
-                f"seasonal-naive needs a lookback of at least a season, {length} rows, got {inputs.shape[1]}."
+                f"seasonal-naive needs a lookback of at least one season of {length} rows, got {inputs.shape[1]}."
             )
         season = inputs[:, inputs.shape[1] - length :]
         return np.tile(season, (1, -(-h // length), 1))[:, :h]

@@ -1,4 +1,4 @@
-"""Columns beside the target: which there are, the calendar made from time stamps, static and future tables."""
+"""Exogenous columns: their declaration, calendar features, and the static and future tables."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
@@ -11,7 +11,7 @@ from titans_datasets.warn import warn_caller
 from titans_ts.libraries import LARGEST, holds_numbers, to_pandas, unusable
 from titans_ts.stamps import check_kind, in_zone, stamps_of
 
-# harmonics of each cycle of the calendar: a daily curve has corners, a year's is smooth
+# harmonics of each calendar cycle: daily curves have sharp changes, yearly ones are smooth
 CYCLES = {"day": 3, "week": 2, "year": 2}
 CYCLIC = ("calendar", "profile")
 _SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
@@ -19,15 +19,16 @@ _SECONDS = {"day": 86_400.0, "week": 7 * 86_400.0, "year": 365.2425 * 86_400.0}
 
 @dataclass(frozen=True)
 class Columns:
-    """Exogenous columns by name.
+    """Names of the exogenous columns.
 
     Attributes:
-        hist: known up to now only.
-        futr: known in the horizon too; ``predict`` needs them in ``futr_df``.
-        stat: of a series, not changing; in ``static_df``.
-        calendar: cycles of the time stamps, of "day", "week" and "year"; or ("auto",): those that the data spans twice.
-        profile: likewise, cycles whose mean shape is taken from each series before the network sees it, told to it as a
-            column of that series, and added to its forecasts.
+        hist: columns known only up to the present.
+        futr: columns known in the horizon too; ``predict`` needs them in ``futr_df``.
+        stat: columns that are constant for a series; in ``static_df``.
+        calendar: cycles of the time stamps for time features: "day", "week", "year". ("auto",) selects those that the
+            data spans at least twice.
+        profile: likewise, cycles whose mean shape is subtracted from each series, given to the network as a column of
+            that series, and added to its forecasts.
     """
 
     hist: tuple[str, ...] = ()
@@ -37,7 +38,7 @@ class Columns:
     profile: tuple[str, ...] = ()
 
     def with_cycles_of(self, index: pd.Index) -> "Columns":
-        """ "auto" made definite by a time axis."""
+        """Replace "auto" by the cycles that suit a time axis."""
         definite = {kind: _cycles_of(kind, getattr(self, kind), index) for kind in CYCLIC}
         return replace(self, **definite)
 
@@ -45,19 +46,19 @@ class Columns:
 def _cycles_of(kind: str, cycles: tuple[str, ...], index: pd.Index) -> tuple[str, ...]:
     if cycles != ("auto",):
         if cycles and not isinstance(index, pd.DatetimeIndex):
-            raise ValueError(f"exogenous {kind}={list(cycles)} needs time stamps, got {index.dtype} ones.")
+            raise ValueError(f"exogenous {kind}={list(cycles)} needs datetime time stamps, got {index.dtype}.")
         return cycles
     if not isinstance(index, pd.DatetimeIndex):
         warn_caller(
-            f"exogenous {kind}='auto' does nothing: it needs time stamps, got {index.dtype} ones. Convert them with "
-            "pd.to_datetime, or leave it out."
+            f"exogenous {kind}='auto' has no effect: it needs datetime time stamps, got {index.dtype}. Convert them "
+            "with pd.to_datetime, or omit it."
         )
         return ()
     return tuple(spanned_twice(index, tuple(CYCLES)))
 
 
 def spanned_twice(index: pd.DatetimeIndex, cycles: tuple[str, ...]) -> dict[str, float]:
-    """Those cycles that time stamps go through twice, in steps of half of one or less, and how often they do."""
+    """The cycles that the time stamps span at least twice, with at least two steps in each, and how often."""
     if len(index) < 2:
         return {}
     span = (index[-1] - index[0]).total_seconds()
@@ -69,7 +70,7 @@ def read_columns(exogenous: Mapping[str, Any] | None) -> Columns:
     """The constructor's ``exogenous`` as :class:`Columns`.
 
     Raises:
-        ValueError: unknown kinds or cycles, or a name that stands twice.
+        ValueError: unknown kinds or cycles, or invalid or repeated names.
         TypeError: not a mapping from kind to names.
     """
     if exogenous is None:
@@ -79,23 +80,23 @@ def read_columns(exogenous: Mapping[str, Any] | None) -> Columns:
         raise TypeError(f"exogenous must be a dict with keys among {kinds}, got {exogenous!r}.")
     unknown = [k for k in exogenous if k not in kinds]
     if unknown:
-        raise ValueError(f"exogenous has unknown keys {unknown}; there are {kinds}.")
+        raise ValueError(f"exogenous has unknown keys {unknown}; use {kinds}.")
     named: dict[str, tuple[str, ...]] = {}
     for kind, names in exogenous.items():
         if isinstance(names, str):
             names = [names]
-        listed = isinstance(names, Collection) and not isinstance(names, set | frozenset)  # whose order may change
+        listed = isinstance(names, Collection) and not isinstance(names, set | frozenset)  # sets have no fixed order
         if not listed or not all(isinstance(n, str) for n in names):
             raise TypeError(f"exogenous[{kind!r}] must be a list of names, got {names!r}.")
-        named[kind] = tuple(str(n) for n in names)  # those of numpy are str, too
+        named[kind] = tuple(str(n) for n in names)  # numpy strings too
     columns = Columns(**named)
     every = [*columns.hist, *columns.futr, *columns.stat]
     twice = sorted({n for n in every if every.count(n) > 1})
     if twice:
-        raise ValueError(f"exogenous columns {twice} stand twice; each has one kind.")
+        raise ValueError(f"exogenous columns {twice} are declared twice; name each once, under one kind.")
     wrong = [n for n in every if n in ("unique_id", "ds", "y")]
     if wrong:
-        raise ValueError(f"exogenous must not name {wrong}: these are the frame's own columns.")
+        raise ValueError(f"exogenous must not name {wrong}: these columns are always read.")
     for kind in CYCLIC:
         cycles = getattr(columns, kind)
         if cycles != ("auto",) and any(c not in CYCLES for c in cycles):
@@ -104,13 +105,15 @@ def read_columns(exogenous: Mapping[str, Any] | None) -> Columns:
 
 
 def calendar_features(index: pd.Index, cycles: tuple[str, ...], finer: int = 1) -> np.ndarray:
-    """Sines and cosines of where in its day, week and year each stamp is: ``[T, 2 * harmonics]``, of ``finer`` times as
-    many harmonics."""
+    """Sines and cosines of the position of each time stamp in its day, week and year, ``[T, 2 * harmonics]``.
+
+    ``finer`` multiplies the number of harmonics.
+    """
     if not cycles:
         return np.empty((len(index), 0))
     if not isinstance(index, pd.DatetimeIndex):
-        raise ValueError(f"exogenous calendar={list(cycles)} needs time stamps, got {index.dtype} ones.")
-    # the clock on the wall: a day has its shape in local time
+        raise ValueError(f"exogenous calendar={list(cycles)} needs datetime time stamps, got {index.dtype}.")
+    # local time, in which daily patterns repeat
     wall = index.tz_localize(None).as_unit("s").asi8.astype(np.float64)
     waves = []
     for cycle in cycles:
@@ -121,29 +124,29 @@ def calendar_features(index: pd.Index, cycles: tuple[str, ...], finer: int = 1) 
 
 
 def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...], gaps: bool = False) -> np.ndarray:
-    """The static columns of each series, ``[N, S]``; with ``gaps`` NaN where one is not known.
+    """The static columns of each series, ``[N, S]``; with ``gaps`` NaN is allowed.
 
     Raises:
-        ValueError: no frame although columns were declared, or the other way round; missing columns or series, or
-            values that are no numbers.
+        ValueError: a frame without declared columns, or the reverse; missing columns or series, or values that are not
+            numbers.
     """
     if not names and static_df is not None:
-        raise ValueError("static_df is given, and exogenous declares no static columns: name them, {'stat': [...]}.")
+        raise ValueError("static_df is given, but exogenous declares no static columns: add {'stat': [...]}.")
     if not names:
         return np.empty((len(ids), 0))
     if static_df is None:
-        raise ValueError(f"exogenous declares the static columns {list(names)}: give them in static_df.")
+        raise ValueError(f"exogenous declares the static columns {list(names)}: pass them in static_df.")
     static_df = to_pandas(static_df)
     if getattr(getattr(static_df, "index", None), "name", None) == "unique_id":
         static_df = static_df.reset_index()
     _need_columns(static_df, ("unique_id", *names), "static_df")
     if static_df["unique_id"].duplicated().any():
         again = static_df["unique_id"][static_df["unique_id"].duplicated()].tolist()[0]
-        raise ValueError(f"static_df has several rows for series {again!r}; it needs one.")
+        raise ValueError(f"static_df has several rows for series {again!r}; keep one.")
     table = static_df.set_index("unique_id")
     missing = [i for i in ids if i not in table.index]
     if missing:
-        raise ValueError(f"static_df lacks {len(missing)} series, first: {missing[0]!r}.")
+        raise ValueError(f"static_df lacks {len(missing)} series of the data, first: {missing[0]!r}. Add their rows.")
     values = _numbers(table.loc[ids, list(names)], "static_df", gaps)
     bad = unusable(values, gaps)
     if bad.any():
@@ -157,21 +160,22 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...], gaps: bo
 def read_future(
     futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str, ...], gaps: bool = False
 ) -> np.ndarray:
-    """The future columns of each series at each stamp of the horizon, ``[h, N, F]``; with ``gaps`` NaN where one is not
-    known, or its row was left out. Rows without a column ``unique_id`` are of all series.
+    """The future columns of each series at each time stamp of the horizon, ``[h, N, F]``.
+
+    With ``gaps``, unknown values and missing rows are NaN. Without a column ``unique_id``, rows hold for all series.
 
     Raises:
-        ValueError: no frame although columns were declared, or the other way round; missing columns, series, stamps or
-            values; stamps of another kind than those of the horizon.
+        ValueError: a frame without declared columns, or the reverse; missing columns, series, time stamps or values;
+            time stamps of another type than those of the horizon.
     """
     if not names and futr_df is not None:
-        raise ValueError("futr_df is given, and exogenous declares no future columns: name them, {'futr': [...]}.")
+        raise ValueError("futr_df is given, but exogenous declares no future columns: add {'futr': [...]}.")
     if not names:
         return np.empty((len(index), len(ids), 0))
     if futr_df is None:
         raise ValueError(
-            f"exogenous declares the future columns {list(names)}: give their next {len(index)} values a series in "
-            f"futr_df, from {index[0]} to {index[-1]}."
+            f"exogenous declares the future columns {list(names)}: pass their next {len(index)} values for each series "
+            f"in futr_df, from {index[0]} to {index[-1]}."
         )
     futr_df = to_pandas(futr_df)
     _need_columns(futr_df, ("ds", *names), "futr_df")
@@ -180,14 +184,14 @@ def read_future(
         futr_df = _of_each(futr_df, ids)
     _need_columns(futr_df, ("unique_id",), "futr_df")
     if futr_df.duplicated(["unique_id", "ds"]).any():
-        raise ValueError("futr_df has duplicate rows of (unique_id, ds). Drop them first.")
+        raise ValueError("futr_df has duplicate rows of (unique_id, ds). Drop the duplicates.")
     check_kind(futr_df["ds"], "futr_df")
     ds = in_zone(stamps_of(pd.Index(futr_df["ds"])), index, "the time stamps of futr_df")
     there = pd.MultiIndex.from_arrays([futr_df["unique_id"], ds])
     wanted = pd.MultiIndex.from_product([ids, index], names=["unique_id", "ds"])
     given = _numbers(futr_df[list(names)], "futr_df", gaps)
     values = pd.DataFrame(given, there).reindex(wanted).to_numpy()
-    empty = ~wanted.isin(there).reshape(len(ids), len(index)).any(axis=1)  # a series that has none of its rows
+    empty = ~wanted.isin(there).reshape(len(ids), len(index)).any(axis=1)  # series without any row
     bad = unusable(values, gaps) | np.repeat(empty, len(index))[:, None]
     if bad.any():
         row, column = np.argwhere(bad)[0]
@@ -195,43 +199,41 @@ def read_future(
         known = futr_df["unique_id"].unique().tolist()
         if series not in known:
             more = "" if len(known) <= 8 else f" and {len(known) - 8} more"
-            silent = " Or give one row of each other one, of NaN if need be." if gaps else ""
+            silent = " Or add at least one row for each other series, which may be NaN." if gaps else ""
             raise ValueError(
-                f"futr_df has no rows for series {series!r}: its series are {known[:8]}{more}. To forecast these "
-                f"alone, give predict(df) the rows of these series.{silent}"
+                f"futr_df has no rows for series {series!r}: its series are {known[:8]}{more}. To forecast only these, "
+                f"call predict(df) with their rows alone.{silent}"
             )
         lacks = f"finite {names[column]!r}" if wanted[row] in there else "row"
-        whose, of_each = ("", "") if shared else (f" for series {series!r}", " of each series")
+        whose, of_each = ("", "") if shared else (f" for series {series!r}", " for each series")
         raise ValueError(
             f"futr_df has no {lacks}{whose} at {stamp}: it needs the {len(index)} steps from {index[0]} to {index[-1]}"
-            f"{of_each}, and goes from {ds.min()} to {ds.max()}."
-            + ("" if empty.any() else _ways_out(values[row, column]))
+            f"{of_each}, but covers {ds.min()} to {ds.max()}." + ("" if empty.any() else _ways_out(values[row, column]))
         )
     left_out = int((~wanted.isin(there)).sum())
     if left_out:
         each = len(ids) if shared else 1
         warn_caller(
-            f"futr_df lacks {left_out // each} of the {len(wanted) // each} rows of the horizon, from {index[0]} to "
-            f"{index[-1]}, and goes from {ds.min()} to {ds.max()}: there {list(names)} count as not known."
+            f"futr_df lacks {left_out // each} of the {len(wanted) // each} rows of the horizon from {index[0]} to "
+            f"{index[-1]}; it covers {ds.min()} to {ds.max()}. In these rows {list(names)} count as unknown."
         )
     return values.reshape(len(ids), len(index), len(names)).transpose(1, 0, 2)
 
 
 def _of_each(futr_df: pd.DataFrame, ids: list[Any]) -> pd.DataFrame:
-    """Rows of all series, such as those of one weather, as rows of each."""
+    """Repeat rows that hold for all series, such as weather, for each series."""
     if futr_df["ds"].duplicated().any():
         raise ValueError(
-            "futr_df has duplicate rows of ds, and no column unique_id that says whose they are. Drop them, or name "
-            "the series of each."
+            "futr_df has duplicate time stamps in ds and no column unique_id. Drop the duplicates, or add unique_id."
         )
     return futr_df.merge(pd.DataFrame({"unique_id": pd.Series(ids)}), how="cross")
 
 
 def _ways_out(value: float) -> str:
-    """What may be done about a value that is not known, or that float32 does not hold."""
+    """Advice for a value that is unknown or too large for float32."""
     if np.isfinite(value):
-        return f" {value:.3g} is beyond {LARGEST:.2g}, the largest that float32 holds: give it in a larger unit."
-    return " Fitted with missing='interpolate' or 'mask' it may be unknown." if np.isnan(value) else ""
+        return f" {value:.3g} is beyond {LARGEST:.2g}, the largest float32 number: use a larger unit."
+    return " It may be NaN if the model is fitted with missing='interpolate' or 'mask'." if np.isnan(value) else ""
 
 
 def _need_columns(df: Any, names: tuple[str, ...], where: str) -> None:

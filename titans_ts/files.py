@@ -1,4 +1,4 @@
-"""Time series in CSV and Parquet files, as frames that the forecaster takes; and where its answers can be written."""
+"""Read time series from CSV and Parquet files, and write forecasts."""
 
 import lzma
 import re
@@ -19,11 +19,11 @@ from titans_ts.dates import in_place, read_stamps
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".txt")
 PACKED = (".gz", ".bz2", ".xz", ".zip")
-# what unpacking raises; bzip2 raises an OSError, as gzip does
+# errors of decompression; gzip and bzip2 raise an OSError
 _DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile, lzma.LZMAError, tarfile.TarError)
-# what stands for no value, in any column but that of names: a series may be called "NA"
+# missing values, in all columns but that of series names: a series may be called "NA"
 NOTHING = ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None")
-# what stands in a first line that holds no names; a date may also be a whole number there
+# values in a first line that is not a header; a date may also be a whole number there
 _DATE = re.compile(r"((19|20)\d\d([-/]\d{1,2}|([-/.]\d{1,2}){2})|\d{1,2}[-/.]\d{1,2}[-/.](19|20)\d\d)([ T]\d.*)?")
 _NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?")
 _WHOLE_DATE = re.compile(r"(19|20)\d\d(\d\d){0,2}")
@@ -37,22 +37,22 @@ def read_series(
     date_format: str | None = None,
     timezone: str | None = None,
 ) -> pd.DataFrame:
-    """A wide or a long frame, as the columns of the file say.
+    """Read a file as a wide or long frame, depending on its columns.
 
     Args:
-        path: of a Parquet or CSV file.
-        time: column of time stamps; None: "ds", else the first that is not taken and holds no numbers, else the first.
-            Row numbers without a name are left out, unless they are named, or nothing else can be the time.
-        id: column that names the series of a long file; None: "unique_id", and without it the file is wide.
-        target: column of values of a long file; None: "y".
-        date_format: of the time stamps, such as "%d.%m.%Y"; None: read from them.
-        timezone: the place whose clock and days are meant, such as "Europe/Berlin"; None: as they are, or UTC where
-            their offsets from UTC change.
+        path: path of a Parquet or CSV file.
+        time: column of time stamps; None: "ds", else the first free column without numbers, else the first free one.
+            An unnamed column of row numbers is dropped, unless it is given here or nothing else can be the time.
+        id: column of series names in a long file; None: "unique_id"; without such a column the file is wide.
+        target: column of values in a long file; None: "y".
+        date_format: format of the time stamps, such as "%d.%m.%Y"; None infers it.
+        timezone: time zone of the time stamps, such as "Europe/Berlin"; None: unchanged, or UTC if their UTC offsets
+            change.
 
     Raises:
-        ValueError: a column that is not there or is there twice, stamps that are none or can be read in two ways, or a
-            long file whose series no column is named for.
-        ImportError: a Parquet file, and no pyarrow.
+        ValueError: a missing or repeated column, invalid or ambiguous time stamps, or a long file without a column of
+            series names.
+        ImportError: a Parquet file without pyarrow installed.
     """
     table = _without_row_numbers(_table(path, id), path, time, id)
     if id is not None:
@@ -61,14 +61,14 @@ def read_series(
         return _long(table, time, id, target, date_format, timezone)
     if target is not None:
         raise ValueError(
-            f"--target names a column of a long file, and {path} has none that names the series (--id, 'unique_id'). "
-            "Of a wide file every column is a series."
+            f"--target is for long files, but {path} has no column of series names (--id, 'unique_id'). "
+            "In a wide file every column is a series."
         )
     wide = _stamped(table, time, (), date_format, timezone).set_index("ds")
     if len(wide) >= 2 * wide.index.nunique():
         raise ValueError(
-            f"{path} has each time stamp in several rows, as long files have: name the column of the series by --id, "
-            f"and that of the values by --target, of {list(wide.columns)[:8]}."
+            f"{path} has each time stamp in several rows, like a long file: give its column of series names as --id "
+            f"and of values as --target, from {list(wide.columns)[:8]}."
         )
     return wide
 
@@ -76,8 +76,7 @@ def read_series(
 def read_future_file(
     path: Path, time: str | None, id: str | None, date_format: str | None, timezone: str | None = None
 ) -> pd.DataFrame:
-    """Columns that are known in the horizon: a long frame without values; without names of series, too, where they are
-    of all."""
+    """Read future columns: a long frame without target; without series names, the rows hold for all series."""
     table = _without_row_numbers(_table(path, id), path, time, id or "unique_id")
     if (id or "unique_id") not in table.columns:
         return _stamped(table, time, (), date_format, timezone)
@@ -85,7 +84,7 @@ def read_future_file(
 
 
 def read_static_file(path: Path | None, id: str | None) -> pd.DataFrame | None:
-    """Static columns: one row a series, its name in ``unique_id``; None of no file."""
+    """Read static columns: one row per series, with its name in ``unique_id``; None if ``path`` is None."""
     if path is None:
         return None
     table = _without_row_numbers(_table(path, id), path, None, id or "unique_id")
@@ -94,40 +93,40 @@ def read_static_file(path: Path | None, id: str | None) -> pd.DataFrame | None:
 
 
 def writable(path: Path | None, kind: str) -> None:
-    """Makes the folder of an output, before any work is done for it.
+    """Check an output path and create its parent folder, before any work is done.
 
     Args:
-        path: of the output; None is none.
+        path: path of the output, or None.
         kind: "table", "folder" or "picture".
 
     Raises:
-        ValueError: a file where a folder is wanted, or the other way round, or no kind of table or picture.
-        ImportError: a Parquet file, and no pyarrow.
-        OSError: the folder cannot be made.
+        ValueError: a file in place of a folder, or the reverse, or an unknown file type.
+        ImportError: a Parquet file without pyarrow installed.
+        OSError: the folder cannot be created.
     """
     if path is None:
         return
     if path.exists() and path.is_dir() != (kind == "folder"):
         there = "folder" if path.is_dir() else "file"
-        raise ValueError(f"{path} is a {there} already, and a {kind} is to be written: name another.")
+        raise ValueError(f"cannot write a {kind} to {path}, which is an existing {there}: choose another path.")
     if kind == "picture":
         from matplotlib.backend_bases import FigureCanvasBase
 
         known = sorted(FigureCanvasBase.get_supported_filetypes())
         if path.suffix[1:].lower() not in known:
-            raise ValueError(f"{path} must end in one of {known} to be drawn.")
+            raise ValueError(f"cannot save a plot as {path}: use one of the endings {known}.")
     if kind == "table":
         endings = [*TEXT, *(text + packed for text in TEXT for packed in PACKED), *PARQUET]
         if path.suffix and not path.name.lower().endswith(tuple(endings)):
-            raise ValueError(f"{path} must end in one of {endings} to be written.")
+            raise ValueError(f"cannot write a table as {path}: use one of the endings {endings}.")
         if path.suffix.lower() in PARQUET:
             with _parquet(path):
-                import_module("pyarrow")  # asked for before there is anything to lose
+                import_module("pyarrow")  # fails before any work is done
     path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def write_table(table: pd.DataFrame, path: Path, index: bool) -> None:
-    """As the ending says: CSV, packed or not, or Parquet."""
+    """Write Parquet or CSV, compressed or not, by the ending of the path."""
     with written_whole(path) as part:
         if path.suffix.lower() in PARQUET:
             table.to_parquet(part, index=index)
@@ -136,7 +135,7 @@ def write_table(table: pd.DataFrame, path: Path, index: bool) -> None:
 
 
 def columns_of(path: Path) -> list[str]:
-    """The columns of a file, by its header."""
+    """The column names of a file."""
     if path.suffix.lower() in PARQUET:
         with _parquet(path):
             from pyarrow.parquet import read_schema
@@ -148,7 +147,7 @@ def columns_of(path: Path) -> list[str]:
 def _table(path: Path, id: str | None) -> pd.DataFrame:
     table = _read(path, id or "unique_id")
     if len(table) == 0:
-        raise ValueError(f"{path} has no rows but its header {list(table.columns)[:8]}.")
+        raise ValueError(f"{path} has no rows, only the header {list(table.columns)[:8]}.")
     return table
 
 
@@ -173,8 +172,8 @@ def _parquet(path: Path) -> Iterator[None]:
         raise ImportError("Parquet files need pyarrow: pip install 'titans-suite[cli]'") from error
     except (FileNotFoundError, PermissionError):
         raise
-    except (ValueError, OSError) as error:  # of pyarrow, which does not name the file
-        raise ValueError(f"{path} is cut off, damaged, or no Parquet file: {error}") from error
+    except (ValueError, OSError) as error:  # pyarrow does not name the file
+        raise ValueError(f"{path} is truncated, damaged, or not a Parquet file: {error}") from error
 
 
 @contextmanager
@@ -185,13 +184,15 @@ def _text(path: Path) -> Iterator[None]:
         said = str(error).rstrip(".\n")
         raise ValueError(f"{path} is neither a CSV file (in UTF-8) nor a Parquet file: {said}.") from error
     except _DAMAGED as error:
-        if getattr(error, "errno", None) is not None:  # of the system: no such file, no right to read it
+        if getattr(error, "errno", None) is not None:  # a system error: no such file, no permission
             raise
-        raise ValueError(f"{path} is cut off, damaged, or not packed as its name says: {error}.") from error
+        raise ValueError(
+            f"{path} is truncated, damaged, or not compressed in the format of its ending: {error}."
+        ) from error
 
 
 def _header(path: Path) -> tuple[str, list[str]]:
-    """What parts the cells of a CSV file, and its columns."""
+    """The separator of a CSV file, and its column names."""
     with _text(path):
         header = str(pd.read_csv(path, sep="\x01", nrows=0).columns[0])
         separator = max(",;\t|", key=header.count)
@@ -199,19 +200,20 @@ def _header(path: Path) -> tuple[str, list[str]]:
         names = [str(name) for name in pd.read_csv(path, sep=separator, nrows=0).columns]
     if _are_values([name.strip() for name in written]):
         raise ValueError(
-            f"the first line of {path} holds values, {list(written)[:8]}, where the names of the columns should stand. "
-            "Write a line of names above it, such as 'ds' for the time, parted as the values are."
+            f"the first line of {path} holds values instead of column names: {list(written)[:8]}. "
+            "Add a header line above it, with 'ds' for the time and the same separator."
         )
-    twice = sorted(set(written[written.duplicated() & (written != "")]))  # pandas would call the second "a.1"
+    twice = sorted(set(written[written.duplicated() & (written != "")]))  # pandas would rename the second to "a.1"
     if twice:
         raise ValueError(f"{path} has more than one column named {twice}. Drop or rename all but one.")
     return separator, names
 
 
 def _are_values(names: list[str]) -> bool:
-    """Whether a header is a row of data: of dates and numbers only, or with one date beside numbers.
+    """Whether a header is a row of data: only dates and numbers, or one date and some numbers.
 
-    Series may be called 1 and 2, and beside a word for the time 0.5 or by dates."""
+    Series may be called 1 and 2; if the time has a proper name, also 0.5, or by dates.
+    """
     dates = {name for name in names if _DATE.fullmatch(name)}
     numbers = {name for name in names if _NUMBER.fullmatch(name)} - dates
     if dates | numbers < set(names):
@@ -226,7 +228,7 @@ def _csv(path: Path, id: str) -> pd.DataFrame:
 
 
 def _without_row_numbers(table: pd.DataFrame, path: Path, time: str | None, id: str | None) -> pd.DataFrame:
-    """Without those of a frame that was written with its index: no series, nor time beside a column of time."""
+    """Drop an unnamed column of row numbers, which a frame saved with its index has."""
     first = str(table.columns[0])
     counts = first == "Unnamed: 0" and table.shape[1] > 1 and _counts(table[first])
     if not counts or first in (time, id):
@@ -238,32 +240,33 @@ def _without_row_numbers(table: pd.DataFrame, path: Path, time: str | None, id: 
     whole = [name for name in others if pd.api.types.is_integer_dtype(table[name]) and table[name].is_unique]
     if whole:
         raise ValueError(
-            f"the first column of {path} has no name and numbers the rows, and {whole[0]!r} may be the time or a "
-            f"series: name the time with --time, {first!r} for the row numbers."
+            f"the first column of {path} has no name and counts the rows, and {whole[0]!r} may be the time or a "
+            f"series: choose the time column with --time ({first!r} for the row numbers)."
         )
     return table
 
 
 def _counts(numbers: pd.Series | pd.Index) -> bool:
-    """Whether they number rows: from 0 on as pandas does, or from 1 on as R does."""
+    """Whether numbers count the rows, from 0 as pandas does or from 1 as R does."""
     return any(np.array_equal(numbers, np.arange(begin, begin + len(numbers))) for begin in (0, 1))
 
 
 def _under_names(table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """As it was read, with names for all cells of a row but a row number, which R writes without one.
+    """Reject rows with more cells than the header has names, but for a row number, which R writes without a name.
 
-    pandas takes names for those of the last cells, and the others for an index, dates too."""
+    pandas would take the surplus first cells as the index, even if they are dates.
+    """
     index = table.index
     if not _counts(index):
         raise ValueError(
-            f"the rows of {path} have more cells than its header {list(table.columns)[:8]} has names; the first begins "
-            f"with {index[0]}. Name every column, and let rows end without a separator."
+            f"the rows of {path} have more cells than its header {list(table.columns)[:8]} has names; the first row "
+            f"begins with {index[0]}. Name every column, and remove separators at the ends of rows."
         )
     return table.reset_index(drop=True)
 
 
 def _without_blanks(table: pd.DataFrame) -> pd.DataFrame:
-    """Without columns that have neither a name nor a value, as lines that end with separators make them."""
+    """Drop columns with neither a name nor a value, which come from separators at the ends of lines."""
     blank = [name for name in table if str(name).startswith("Unnamed: ") and table[name].isna().all()]
     return table.drop(columns=blank)
 
@@ -274,20 +277,23 @@ def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFram
     text = table.drop(columns=id, errors="ignore").select_dtypes(exclude="number")
     if any(_has_decimal_commas(text[name], separator) for name in text):
         again = pd.read_csv(path, sep=separator, decimal=",", keep_default_na=False, na_values=nothing)
-        # beside numbers with points, those with commas in quotes are something else
+        # if other columns have decimal points, quoted numbers with commas are something else
         if separator != "," or set(table.select_dtypes("number")) <= set(again.select_dtypes("number")):
             table = again
     table = _without_blanks(_under_names(table, path))
     if id in table.columns and pd.api.types.is_numeric_dtype(table[id]):
         written = pd.read_csv(path, sep=separator, usecols=[id], dtype=str, keep_default_na=False, na_values="")[id]
-        if not written.str.fullmatch(r"\s*-?(0|[1-9]\d*)\s*").all():  # 001, 1E5 and 1.10 are names, and no numbers
+        if not written.str.fullmatch(r"\s*-?(0|[1-9]\d*)\s*").all():  # 001, 1E5 and 1.10 are names, not numbers
             table[id] = written.to_numpy()
     return table
 
 
 def _has_decimal_commas(text: pd.Series, separator: str) -> bool:
-    """Whether cells are numbers such as 1,5. Where commas part the cells too, and numbers stand in quotes: if all of a
-    column are numbers, and one of them cannot be 1,500 with a comma between thousands."""
+    """Whether cells have decimal commas, as in 1,5.
+
+    If the comma is also the separator, all cells must be numbers, and at least one must not look like 1,500 with a
+    thousands separator.
+    """
     cells = text.dropna().astype(str).str.strip()
     with_comma = cells[cells.str.contains(",", regex=False)]
     if separator != ",":
@@ -318,7 +324,7 @@ def _stamped(
     dated = [name for name in free if not pd.api.types.is_numeric_dtype(table[name])]
     name = time or ("ds" if "ds" in free else next(iter(dated or free), "ds"))
     if time is None and not free:
-        raise ValueError(f"no column is left for the time ('ds', or as --time names it): there are {list(table)[:8]}.")
+        raise ValueError(f"there is no time column ('ds', or set it with --time): the columns are {list(table)[:8]}.")
     _check_column(table, name, "--time")
     others = [column for column in free if column != name]
     stamps = read_stamps(table[name], date_format, timezone is None, others)
@@ -328,10 +334,10 @@ def _stamped(
 
 def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
     if name not in table.columns:
-        raise ValueError(f"there is no column {name!r} ({option}), only {list(table.columns)[:8]}.")
+        raise ValueError(f"there is no column {name!r} ({option}). The columns are {list(table.columns)[:8]}.")
 
 
 def _renamed(table: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
-    """With other names; who had such a name before is not meant."""
+    """Rename columns; other columns that already have a new name are dropped."""
     others = [new for old, new in names.items() if old != new and new in table.columns]
     return table.drop(columns=others).rename(columns=names)

@@ -1,4 +1,4 @@
-"""The estimator: from a frame to forecasts."""
+"""The forecasting estimator."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -47,41 +47,43 @@ _COUNTS = ("dim", "num_layers", "chunk_size", "batch_size")
 
 
 class TitansForecaster(Answering, TitansEstimator):
-    """Forecasts time series with the Titans neural memory in a Simba-style network.
+    """Time-series forecaster built on the Titans neural memory in a Simba-style network.
 
-    One network, trained on all series, forecasts ``h`` steps from the ``input_size`` before. Each window is normalised
-    by its own mean and deviation, so series of any scale go together. Beside it an online memory reads the series
-    from their beginning and corrects the forecasts; it goes on learning in :meth:`update`.
+    One network is trained on all series and forecasts ``h`` steps from the previous ``input_size`` steps. Each window
+    is normalised by its own mean and standard deviation, so series of different scales can be combined. In addition,
+    an online memory reads each series from its first row and corrects the forecasts; it keeps learning in
+    :meth:`update`.
 
     Args:
         h: horizon, in steps.
         input_size: lookback, in steps.
         freq: step of the time axis, such as "h", "15min", "MS", or an integer; None infers it.
-        loss: what is learned of each step. A point: "mae", "mse" or "huber". Probabilities: "quantile", or a
-            distribution, "normal", "laplace" or "student_t". Near steps weigh more in all of them.
-        exogenous: columns beside the target, by kind: ``{"hist": [...], "futr": [...], "stat": [...], "calendar":
-            [...]}``. ``hist`` are known up to now, ``futr`` in the horizon too, ``stat`` stand in ``static_df``;
-            ``calendar`` takes "auto", or cycles of the time stamps: "day", "week", "year". ``profile`` takes the same:
-            the mean shape that a series has in these cycles, as far as it holds over the training rows, is taken from
-            it, told to the network, and added to its forecasts.
-        missing: NaN in the frame, and rows left out of it: "error"; "interpolate" them, and behind the end of a series
-            go on with its last value; or "mask": the network is told what is not known.
-        multivariate: also mix the series with each other; then ``predict`` needs the series of ``fit``, and all must
-            have the same length, unless ``missing`` says what is not known of the shorter ones.
+        loss: training loss. Point forecasts: "mae", "mse" or "huber". Probabilistic forecasts: "quantile", or the
+            likelihood of a "normal", "laplace" or "student_t" distribution. Near steps always get more weight.
+        exogenous: columns other than the target, by kind: ``{"hist": [...], "futr": [...], "stat": [...], "calendar":
+            [...]}``. ``hist`` columns are known only up to the present, ``futr`` columns also in the horizon, ``stat``
+            columns come from ``static_df``. ``calendar`` adds time features: "auto", or a list of the cycles "day",
+            "week", "year". ``profile`` takes the same values: the mean shape of each series in these cycles, as far as
+            it is stable over the training rows, is subtracted from the series, given to the network as a feature, and
+            added to the forecasts.
+        missing: how to treat NaN and missing rows. "error" rejects them. "interpolate" fills them linearly, and after
+            the last value of a series repeats that value. "mask" marks them as unknown in the input of the network.
+        multivariate: also mix the series with each other. ``predict`` then needs all series of ``fit``, and with
+            ``missing="error"`` they must have the same length.
         patch_size: steps in a patch; patches overlap by half. None: a twelfth of the lookback, from 16 to 64.
         dim: width of the network; a multiple of 4.
-        num_layers: blocks of memory and mixer.
-        chunk_size: patches that share one gradient point of the memory. Choose it well below the number of patches
-            (about ``2 * input_size / patch_size``), or the memory never corrects what it wrote.
-        dropout: on the residual branches and before the head.
-        learning_rate: of the outer loop (AdamW, one cycle).
-        batch_size: windows of one series in a batch; with ``multivariate``, this divided by the number of series is
-            the number of windows, though at least 16 where these are not more than 1,024 of one series.
-        max_epochs: rounds of at most 100 batches of training windows, at most; None: as many as see a third of all
-            windows, with ``multivariate`` all of them, though from 1,200 to 2,000 batches, and up to 200 rounds.
-            Training stops where validation gets no better for a quarter of them, at least 3; of more validation
-            windows than 100 times ``batch_size``, every second, third ... is taken.
-        device: that the network is trained on: "auto", "cpu", "cuda", "cuda:1" or "mps". All else runs on the CPU.
+        num_layers: number of blocks of memory and mixer.
+        chunk_size: patches in a chunk of the memory; their gradients are taken at the same weights. Choose it well
+            below the number of patches (about ``2 * input_size / patch_size``), or the memory never corrects itself.
+        dropout: dropout rate on the residual branches and before the head.
+        learning_rate: peak learning rate of the outer loop (AdamW, one cycle).
+        batch_size: windows in a batch. With ``multivariate`` a window holds all ``N`` series, and a batch has
+            ``batch_size // N`` windows, but at least ``min(16, 1024 // N)`` and at least one.
+        max_epochs: maximum number of epochs; an epoch has at most 100 batches. None: a third of a pass over all
+            training windows (a full pass with ``multivariate``), but 1,200 to 2,000 batches and at most 200 epochs.
+            Training stops early after ``max(3, max_epochs // 4)`` epochs without a better validation loss. If there
+            are more than ``100 * batch_size`` validation windows, only every second, third, ... is used.
+        device: where the network is trained: "auto", "cpu", "cuda", "cuda:1" or "mps". All else runs on the CPU.
         precision: "auto", or a precision of Lightning's Trainer.
         random_state: seed; the same integer gives the same model.
         verbose: 0 is silent, 1 shows progress bars.
@@ -90,15 +92,16 @@ class TitansForecaster(Answering, TitansEstimator):
         network_: the trained :class:`~titans_ts.simba.Simba`, on the CPU.
         history_: losses by epoch (:class:`~titans_core.train.History`): "train_loss" in units of ``scale_``, "val_loss"
             in standard deviations of the series.
-        memory_: the online memory (:class:`~titans_ts.online.OnlineMemory`), or None where it did not lower the
-            validation error, or the series were too short to learn one; ``memory_report_`` says by how much it did.
-            Without validation rows it is always kept.
-        calibration_: errors on the validation rows, from which intervals are made; None without such rows.
-        context_: the newest rows, from where ``predict()`` goes on.
-        left_out_: series that began too late to train on; ``update`` and what scores leave them out, too.
-        seconds_: that ``fit`` took.
-        has_calendar_: whether time stamps are an input.
-        mean_, scale_: mean and standard deviation of each series in the training part, less its profile.
+        memory_: the online memory (:class:`~titans_ts.online.OnlineMemory`). None if it did not lower the validation
+            error, or if the series were too short to train it. Without validation rows it is kept untested.
+        memory_report_: validation errors with and without the memory
+            (:class:`~titans_ts.memory_training.MemoryReport`).
+        calibration_: errors on the validation rows, from which intervals are computed; None without such rows.
+        context_: the newest rows; ``predict()`` forecasts from their end.
+        left_out_: series that began too late to train on. ``update``, ``score`` and ``predict_insample`` skip them.
+        seconds_: duration of ``fit``.
+        has_calendar_: whether the network uses time stamps.
+        mean_, scale_: mean and standard deviation of each series in the training rows, after subtracting its profile.
         n_features_in_: number of series.
 
     Example:
@@ -150,7 +153,6 @@ class TitansForecaster(Answering, TitansEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    # parts of what was learned, and of where it stands
     network_ = property(lambda self: self.model_.network)
     memory_ = property(lambda self: self.model_.memory)
     scaling_ = property(lambda self: self.model_.scaling)
@@ -170,25 +172,28 @@ class TitansForecaster(Answering, TitansEstimator):
         checkpoint_dir: str | Path | None = None,
         on_epoch: Callable[[int, float], None] | None = None,
     ) -> Self:
-        """Train on a frame. Series that begin too late are left out with a warning, unless mixed, or in a matrix.
+        """Train the forecaster.
+
+        Series that begin too late to train on are skipped with a warning. With ``multivariate``, or if ``df`` is a
+        matrix, they raise a ValueError instead.
 
         Args:
-            df: a long frame (``unique_id, ds, y`` and the declared exogenous columns), a wide frame (one column a
-                series, a DatetimeIndex or a column ``ds``), or a matrix ``[T, N]``; pandas or polars; sorted by time,
-                regular.
-            y: not read, with a warning; there for sklearn.
-            static_df: one row a series: ``unique_id`` and the declared static columns.
-            val_size: rows at the end that are kept from training, to stop it early and to calibrate intervals; 0 trains
-                on all rows for ``max_epochs``. Default: a fifth of the rows beyond ``input_size + h``, at least ``h``;
-                none, with a warning, where there are too few.
-            checkpoint_dir: a folder for a checkpoint after each epoch. If it holds one of this very fit, with the same
-                data and settings, training goes on from there; any other is refused.
-            on_epoch: told the number and the validation loss of each epoch, where there are validation rows; what it
+            df: training data, sorted by time with regular steps; pandas, polars or numpy. A long frame (``unique_id,
+                ds, y`` and the declared exogenous columns), a wide frame (one column per series and a DatetimeIndex or
+                a column ``ds``), or a matrix ``[T, N]``.
+            y: ignored with a warning; present for compatibility with scikit-learn.
+            static_df: one row per series: ``unique_id`` and the declared static columns.
+            val_size: rows at the end reserved for early stopping and the calibration of intervals; 0 trains on all
+                rows for ``max_epochs``. Default: a fifth of the rows beyond ``input_size + h``, at least ``h``; 0 with
+                a warning if there are too few rows.
+            checkpoint_dir: folder for a checkpoint after each epoch. If it holds a checkpoint of the same data and
+                settings, training resumes from it; any other checkpoint raises an error.
+            on_epoch: callback ``(epoch, val_loss)`` after each epoch; needs validation rows. An exception that it
                 raises ends the training.
 
         Raises:
-            TypeError: no frame or matrix, or a frame as y.
-            ValueError: bad arguments or a bad frame; the message says where, and what to do.
+            TypeError: ``df`` is neither a frame nor a matrix, or ``y`` is a frame.
+            ValueError: bad arguments or a bad frame; the message says what is wrong and how to fix it.
             FloatingPointError: the training diverged.
         """
         check_no_y(y)
@@ -206,7 +211,7 @@ class TitansForecaster(Answering, TitansEstimator):
         checkpoint_dir: str | Path | None = None,
         on_epoch: Callable[[int, float], None] | None = None,
     ) -> tuple[Model, Position, History, MemoryReport]:
-        """What a panel teaches, whose values are filled."""
+        """Train network and memory on a panel whose values are filled."""
         trained = train(self, panel, columns, val_size, checkpoint_dir, on_epoch)
         network, objective, table, border = trained.network, trained.objective, trained.table, trained.border
         memory, report = self._train_memory(
@@ -225,69 +230,72 @@ class TitansForecaster(Answering, TitansEstimator):
         left_out: list[Any],
         seconds: float | None,
     ) -> Self:
-        """All that ``fit`` sets; until then, what was fitted before stays."""
+        """Set all fitted attributes at once, so that a failed ``fit`` leaves the earlier ones in place."""
         self.model_, self.position_, self.history_, self.memory_report_ = model, position, history, report
         self.left_out_, self.seconds_, self.n_features_in_ = left_out, seconds, len(self.mean_)
         return self
 
     def update(self, new_df: Any) -> Self:
-        """Take in new observations: the online memory learns them, and forecasts go on from their end.
+        """Add new observations: the online memory learns from them, and ``predict()`` forecasts from their end.
 
-        No weight of the outer loop changes, and the time it takes does not depend on how much was read before.
-        Afterwards ``predict()`` gives what ``predict(whole_history)`` would, but for ``missing="interpolate"`` where a
-        hole goes on behind ``new_df``: it is filled without what comes later. Intervals follow the errors that have
-        become known.
+        The network is not retrained, and the cost does not depend on the length of the earlier history. Afterwards
+        ``predict()`` gives the same forecasts as ``predict(whole_history)``. One exception: with
+        ``missing="interpolate"``, a gap that continues after ``new_df`` is filled without the values that come later.
+        Intervals are updated with the errors that have become known.
 
         Args:
-            new_df: the rows that follow those known, of all series, in the layout of ``fit``; of a wide frame also one
-                row alone, ``df.iloc[i]``, whose values are told apart by their names. Rows, and of a long frame values
-                of some series, may be left out where ``missing`` is "mask" or "interpolate"; they cannot be given
-                later.
+            new_df: the rows that follow the known ones, of all series, in the layout of ``fit``. For a wide frame also
+                a single row ``df.iloc[i]``, whose values are matched by name. With ``missing`` "mask" or "interpolate",
+                rows may be missing, and in a long frame single series; they cannot be added later.
 
         Raises:
             NotFittedError: before ``fit``.
-            ValueError: a bad frame, other series than those of ``fit``, or rows that do not follow; nothing is changed
-                then.
+            ValueError: a bad frame, other series than those of ``fit``, or rows that do not directly follow. The
+                forecaster is then unchanged.
         """
         newer = read_newer(self, new_df)
         if self.missing != "mask" and np.isnan(newer.values).any():
-            raise ValueError("the new rows have series that begin later: each row must have a value of each series.")
+            raise ValueError("new_df has series that begin after its first row: each row needs a value of each series.")
         self.position_ = self.position_.moved(self.model_, newer)
         return self
 
     def predict_windows(self, windows: np.ndarray, origins: pd.DatetimeIndex | None = None) -> np.ndarray:
-        """Forecasts of many windows by the network alone: ``[W, input_size, N]`` -> ``[W, h, N]``, in the data's units.
+        """Forecast many windows, without the online memory.
 
         Args:
-            windows: of the series of ``fit``.
+            windows: lookbacks of the series of ``fit``, ``[W, input_size, N]``, in the units of the data.
             origins: the time stamp of each window's first forecast step, ``[W]``; needed with a calendar or a profile.
+
+        Returns:
+            Forecasts ``[W, h, N]``, in the units of the data.
 
         Raises:
             NotFittedError: before ``fit``.
-            ValueError: windows of another shape, or with values that are infinite, beyond float32, or not known to a
-                model that was not fitted with ``missing="mask"``; no stamps where they are needed; or a model with
-                exogenous columns.
+            ValueError: windows of another shape; values that are infinite or beyond float32, or NaN in a model that
+                was not fitted with ``missing="mask"``; missing ``origins``; or a model with ``hist`` or ``futr``
+                columns.
         """
         self._fitted()
         return forecast_arrays(self.model_, self.context_, windows, origins)
 
     def predict_insample(self, df: Any, step_size: int | None = None, level: list[float] | None = None) -> pd.DataFrame:
-        """Forecasts at many origins in a frame, such as the one of ``fit``, beside what came.
+        """Forecast at many origins within a frame, such as the training frame.
 
         Args:
-            df: as in ``fit``, of the series of ``fit``.
+            df: as in ``fit``, with the series of ``fit``.
             step_size: rows between origins; default ``h``.
             level: as in ``predict``.
 
         Returns:
-            ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level; ``cutoff`` is the last row known.
+            A long frame ``unique_id, ds, cutoff, y, Titans`` with actual values and forecasts, and the bounds for each
+            level; ``cutoff`` is the time of the last row that a forecast used.
         """
         return self._insample(df, self._fitted().input_size, step_size, level)
 
     def _insample(
         self, df: Any, first: int, step_size: int | None, level: list[float] | None, judged: bool = False
     ) -> pd.DataFrame:
-        """As :meth:`predict_insample`, from the row ``first`` on; ``judged`` as of :func:`backtest_frame`."""
+        """:meth:`predict_insample` from the row ``first`` on; ``judged`` as in :func:`backtest_frame`."""
         h = self._fitted().h
         panel = read_scored(self, df)
         check_length(panel, first + h, "input_size + h")
@@ -307,78 +315,83 @@ class TitansForecaster(Answering, TitansEstimator):
         level: list[float] | None = None,
         static_df: Any = None,
     ) -> pd.DataFrame:
-        """Train on the past and forecast what followed, at the last ``n_windows`` origins of a frame.
+        """Backtest: train on the past and forecast the steps that follow, at the last ``n_windows`` origins of a frame.
 
-        This forecaster stays as it is; copies of it are fitted. So the same seed gives the same frame.
+        Copies of this forecaster are fitted; it stays unchanged.
 
         Args:
             df: as in ``fit``.
-            n_windows: how many origins.
-            step_size: rows between them; default ``h``.
-            refit: False trains once, before the first origin, and from then on takes in the rows as :meth:`update`
-                does; True trains anew at each origin; a number, at each so many.
+            n_windows: number of origins.
+            step_size: rows between origins; default ``h``.
+            refit: False trains once, before the first origin, and then adds the rows as :meth:`update` does. True
+                trains again at each origin, an integer k at every k-th.
             val_size: as in ``fit``.
             level: as in ``predict``.
             static_df: as in ``fit``.
 
         Returns:
-            A long frame ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level; ``cutoff`` is the last row
-            known, and ``y`` is NaN where nothing was measured. Long whatever the layout of ``df``; of polars if that
-            is. Series that begin too late to train on before a cutoff are left out of what is trained there, with a
-            warning.
+            A long frame ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level, for any layout of ``df``;
+            polars if ``df`` is polars. ``cutoff`` is the time of the last row that a forecast used; ``y`` is NaN where
+            no value is known. Series that begin too late to train on before a cutoff are skipped there, with a warning.
 
         Raises:
-            ValueError: bad arguments or a bad frame, or one too short for so many windows.
+            ValueError: bad arguments, a bad frame, or a frame too short for ``n_windows``.
         """
         return backtest(self, df, n_windows, step_size, refit, val_size, level, static_df)
 
     def score(self, df: Any, y: None = None) -> float:
-        """Minus the mean absolute error of all rolling forecasts in a frame. Higher is better, 0 is perfect.
+        """Negative mean absolute error of all rolling forecasts in a frame. Higher is better, 0 is perfect.
 
-        Every window of ``input_size + h`` rows is scored, at stride 1; each series counts in units of its standard
-        deviation in ``fit``, profile and all. What is not known is not scored, nor a series that ended before, nor
-        with ``missing="interpolate"`` a forecast from inside a hole.
+        Every window of ``input_size + h`` rows is scored, at stride 1. Errors of each series are divided by its
+        standard deviation in ``fit`` (before any profile is subtracted). Unknown values are not scored, nor, with
+        ``missing="interpolate"``, forecasts from inside a gap.
+
+        Args:
+            df: as in ``fit``, with the series of ``fit``.
+            y: ignored; present for compatibility with scikit-learn.
 
         Raises:
             NotFittedError: before ``fit``.
-            ValueError: a bad frame, other series than those of ``fit``, or fewer than ``input_size + h`` rows.
+            ValueError: a bad frame, other series than those of ``fit``, fewer than ``input_size + h`` rows, or no known
+                value to score.
+            FloatingPointError: some forecasts are not finite.
         """
         config = self._fitted()
         panel = read_scored(self, df)
-        self._check_series(panel, "score", " For a search of scikit-learn: cv=TimeSplit(...) of titans_ts.splits.")
+        self._check_series(panel, "score", " In a scikit-learn search, use cv=titans_ts.splits.TimeSplit(...).")
         check_length(panel, config.input_size + config.h, "input_size + h")
         return -rolling_error(self.model_, panel, self.missing)
 
     def surprise(self, df: Any, step_size: int = 1) -> Any:
-        """How surprised the online memory was, over time: a view of anomalies.
+        """The surprise of the online memory over time, for anomaly detection.
 
-        It is how far the window that ends at a row was from what the memory expected behind the window that ended
-        ``memory_.stride`` rows before (the associative loss, Eq. 12), in its own units, read with the memory as it
-        stood after its last write before that row.
+        The surprise at a row is the associative loss of the memory (Eq. 12): the squared distance between the code of
+        the window that ends at the row and the memory's prediction from the window that ended ``memory_.stride`` rows
+        earlier. The memory is read in its state after the last write before the row.
 
         Args:
-            df: as in ``predict``; read from its first row, so the first values are those of an empty memory. Of the
-                columns the memory reads the values only; others need not be there.
-            step_size: rows between values; ``memory_.stride``: only where the memory writes.
+            df: as in ``predict``. The memory starts empty at the first row, so the first values are large. It reads
+                only the target; exogenous columns may be missing.
+            step_size: rows between values; ``memory_.stride`` gives only the rows at which the memory writes.
 
         Returns:
-            A long frame ``unique_id, ds, surprise``; ``ds`` is the last row of the window, so a spike shows at its own.
-            NaN where a row of the two windows was not measured: from the beginning of a hole to ``memory_.span +
-            memory_.stride - 1`` rows behind its end.
+            A long frame ``unique_id, ds, surprise``; ``ds`` is the last row of the window, so a spike appears at its
+            own time. NaN if a row of the two windows is unknown: from the first row of a gap to ``memory_.span +
+            memory_.stride - 1`` rows after its end.
 
         Raises:
             NotFittedError: before ``fit``.
-            ValueError: where the model has no memory (``memory_report_`` says why), or a bad frame.
+            ValueError: a bad frame, or a model without memory (``memory_report_`` says why).
 
         Example:
             >>> found = forecaster.surprise(df)
-            >>> found = found[found.groupby("unique_id").cumcount() >= 16 * forecaster.memory_.stride]  # not empty
+            >>> found = found[found.groupby("unique_id").cumcount() >= 16 * forecaster.memory_.stride]  # warm-up
             >>> anomalies = found[found.groupby("unique_id")["surprise"].rank(pct=True) > 0.99]
         """
         self._fitted()
         if self.memory_ is None:
             why = self.memory_report_.why_none
-            raise ValueError(f"this model has no online memory: {why} There is no surprise to show.")
+            raise ValueError(f"this model has no online memory and so no surprise: {why}")
         at_least("step_size", step_size)
         panel = read_known(self, of_values(df, self.context_.ids), Columns())
         return surprise_frame(self.model_, panel, self.context_, step_size)
@@ -386,7 +399,7 @@ class TitansForecaster(Answering, TitansEstimator):
     def _answer(self, df: Any, futr_df: Any, level: list[float] | None, static_df: Any) -> Answer:
         config, levels = self._fitted(), check_levels(level)
         if df is None and static_df is not None:
-            raise ValueError("static_df is of the series of df, and df is None: the series of fit keep theirs.")
+            raise ValueError("static_df needs df: without df, the series of fit keep their static columns.")
         past = self.context_ if df is None else read_known(self, df, static_df=static_df)
         if config.together:
             self._check_series(past, "a multivariate model")
@@ -399,7 +412,7 @@ class TitansForecaster(Answering, TitansEstimator):
         return read_actual(self, actual, past)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model to the folder ``path`` (JSON and safetensors).
+        """Save the fitted model to the folder ``path`` (JSON and safetensors).
 
         Raises:
             NotFittedError: before ``fit``.
@@ -409,7 +422,7 @@ class TitansForecaster(Answering, TitansEstimator):
         super(TitansForecaster, plain(self)).save(path)
 
     def _given(self, df: Any, static_df: Any) -> tuple[Panel, Columns]:
-        """What ``fit`` is given, read by the arguments of the constructor."""
+        """The data of ``fit`` as a panel, and the declared columns."""
         self._check_params()
         columns = read_columns(self.exogenous)
         return read_given(self, df, columns, static_df), columns
@@ -435,12 +448,12 @@ class TitansForecaster(Answering, TitansEstimator):
     def _check_series(self, panel: Panel, what: str, then: str = "") -> None:
         if panel.ids != self.context_.ids:
             raise ValueError(
-                f"{what} needs the series of fit, all and no others: {self.context_.ids[:8]}, got {panel.ids[:8]}"
+                f"{what} needs exactly the series of fit: {self.context_.ids[:8]}, got {panel.ids[:8]}"
                 f"{differing(panel.ids, self.context_.ids)}.{then}"
             )
 
     def _fitted(self) -> SimbaConfig:
-        """What the network was built from: ``fit`` decides, not what ``set_params`` said since."""
+        """The configuration of the fitted network, which a later ``set_params`` does not change."""
         check_is_fitted(self, "model_")
         return self.model_.network.config
 

@@ -1,4 +1,4 @@
-"""Frames as users have them, long and wide, of pandas or polars, and plain matrices: checked, and made a panel."""
+"""Read long and wide frames (pandas or polars) and matrices, check them, and convert them to a panel."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ LONG_COLUMNS = ("unique_id", "ds", "y")
 POLICIES = ("error", "interpolate", "mask")
 NO_COLUMNS = Columns()
 _OF_STAMPS = ("quarter", "month", "day", "day_of_week", "day_of_year", "hour", "minute")
-_ENOUGH = 20  # rows that a series does not happen to share with them
+_ENOUGH = 20  # rows that do not agree by chance
 
 
 def read_frame(
@@ -37,31 +37,29 @@ def read_frame(
     fill: bool = True,
     known: pd.Index | None = None,
 ) -> Panel:
-    """A checked :class:`Panel` from what a user has.
+    """Check the data and convert it to a :class:`Panel`.
 
     Args:
-        df: a long frame with columns ``unique_id``, ``ds``, ``y``; or a wide frame, one column a series, with a
-            DatetimeIndex (or an integer index) or the time in a column ``ds``; or a matrix ``[T, N]``. Frames of pandas
-            or polars.
+        df: a long frame with columns ``unique_id``, ``ds``, ``y``; or a wide frame, one column per series, with a
+            DatetimeIndex, an integer index or a column ``ds``; or a matrix ``[T, N]``. Frames of pandas or polars.
         freq: step of the time axis, such as "h", "15min", "MS" or an integer; None infers it.
-        columns: those of kind "hist" and "futr" are read; a long frame must have them.
-        missing: what NaN and missing rows mean: "error"; "interpolate", in a straight line between neighbours, and
-            behind the last as the last; "mask", not known.
-        fill: False leaves NaN where "interpolate" would draw lines; :meth:`Panel.filled` draws them.
-        known: time stamps into whose time zone those of the frame are brought: a day begins there, and a profile goes
-            by the clock there.
+        columns: exogenous columns; a long frame must have those of kind "hist" and "futr".
+        missing: how to treat NaN and missing rows: "error" rejects them; "interpolate" fills them linearly and repeats
+            the last value after the end of a series; "mask" keeps them as unknown.
+        fill: False leaves NaN for "interpolate"; :meth:`Panel.filled` fills them later.
+        known: time stamps whose time zone those of the frame are converted to, so that days and profiles follow it.
 
     Raises:
         TypeError: not a frame or matrix.
         ValueError: missing columns; NaN or infinite values; unsorted, duplicate or irregular time stamps; series that
-            do not end together, with "error"; a frequency that is unknown or does not fit; a time zone where ``known``
-            has none, or the other way round. The message says where, and what to do.
+            end at different times, with "error"; an unknown or unsuitable frequency; a time zone where ``known``
+            has none, or the reverse. The message says where, and what to do.
     """
     plain = to_pandas(df)
     panel = _panel(plain, freq, columns, missing, plain is not df, known)
     if fill:
         panel = panel.filled(missing)
-    # one layout in memory: sums, and so last digits, depend on it
+    # a fixed memory layout, since the rounding of sums depends on it
     return replace(
         panel,
         values=np.array(panel.values, order="C"),  # a copy: the frame may be changed after fit
@@ -85,8 +83,8 @@ def _panel(
     beside = [*columns.hist, *columns.futr]
     if beside:
         raise ValueError(
-            f"exogenous columns {beside} need a long frame (unique_id, ds, y, {', '.join(beside)}); this one is "
-            f"{'a matrix' if isinstance(df, np.ndarray) else 'wide'}."
+            f"exogenous columns {beside} need a long frame (unique_id, ds, y, {', '.join(beside)}), but df is "
+            f"{'a matrix' if isinstance(df, np.ndarray) else 'a wide frame'}."
         )
     if isinstance(df, np.ndarray):
         return _from_matrix(df, missing)
@@ -96,25 +94,25 @@ def _panel(
         return _from_wide(df.set_axis(in_zone(index, known)), freq, missing)
     raise ValueError(
         f"df is neither long nor wide: a long frame has the columns {', '.join(LONG_COLUMNS)}, a wide frame one column "
-        f"a series and a DatetimeIndex or a column ds. "
+        f"per series and a DatetimeIndex or a column ds. "
         f"Got columns {list(df.columns)[:8]} and an index of {df.index.dtype}.{_index_hint(df.index)}"
     )
 
 
 def _is_wide_with_time(df: pd.DataFrame, was_polars: bool) -> bool:
-    """Whether the time stands in a column. Of a long frame of pandas that lacks its names the stamps repeat."""
+    """Whether df is wide with its time in a column. Repeated stamps hint at a long pandas frame without unique_id."""
     if "unique_id" in (*df.columns, *df.index.names) or list(df.columns).count("ds") != 1:
         return False
-    alone = "y" not in df.columns or df.shape[1] == 2  # y beside others is of a long frame
+    alone = "y" not in df.columns or df.shape[1] == 2  # y and other columns: a long frame
     return was_polars or (alone and bool(df["ds"].is_unique))
 
 
 def _index_hint(index: pd.Index) -> str:
     if isinstance(index, pd.PeriodIndex):
-        return " Of periods: df.to_timestamp()."
+        return " Convert periods with df.to_timestamp()."
     if isinstance(index, pd.MultiIndex) or "unique_id" in index.names:
-        return " Names in the index: df.reset_index()."
-    return " Of text: df.set_index(pd.to_datetime(df.index))." if pd.api.types.is_string_dtype(index) else ""
+        return " Move names from the index to columns with df.reset_index()."
+    return " Convert text with df.set_index(pd.to_datetime(df.index))." if pd.api.types.is_string_dtype(index) else ""
 
 
 def _from_matrix(X: np.ndarray, missing: str) -> Panel:
@@ -131,8 +129,8 @@ def _from_matrix(X: np.ndarray, missing: str) -> Panel:
 def _from_wide(df: pd.DataFrame, freq: Freq | None, missing: str) -> Panel:
     if df.columns.nlevels > 1:
         raise ValueError(
-            f"df has columns of {df.columns.nlevels} levels; each series needs one name, such as "
-            "df.columns = ['/'.join(map(str, names)) for names in df.columns]."
+            f"df has columns of {df.columns.nlevels} levels, but each series needs one name. Join them, for instance "
+            "with df.columns = ['/'.join(map(str, names)) for names in df.columns]."
         )
     if df.columns.has_duplicates:
         raise ValueError(
@@ -142,16 +140,16 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None, missing: str) -> Panel:
         if not holds_numbers(df[name]):
             if is_time(df[name]):
                 raise ValueError(
-                    f"column {name!r} of a wide frame holds times, and is no series: make it the index (df.set_index, "
-                    "of time stamps by pd.to_datetime), or name it 'ds'."
+                    f"column {name!r} of a wide frame holds times, not a series: make it the index (df.set_index, "
+                    "after pd.to_datetime), or rename it to 'ds'."
                 )
             raise ValueError(
-                f"column {name!r} of a wide frame must be numeric (one column a series), got {df[name].dtype}. "
-                "Drop or convert it; or, if this is a long frame, name its columns: df.rename(columns={...: "
+                f"column {name!r} of a wide frame must be numeric (one column per series), got {df[name].dtype}. "
+                "Drop or convert it; or, if this is a long frame, rename its columns: df.rename(columns={...: "
                 "'unique_id', ...: 'ds', ...: 'y'})."
             )
     if len(df.columns) == 0:
-        raise ValueError("df has no columns: a wide frame has one column a series.")
+        raise ValueError("df has no columns: a wide frame has one column per series.")
     if df.index.hasnans:
         raise ValueError(
             f"the index of df has {int(np.sum(df.index.isna()))} missing time stamps. Drop or fill those rows."
@@ -172,7 +170,7 @@ def _from_wide(df: pd.DataFrame, freq: Freq | None, missing: str) -> Panel:
 
 
 def _warn_of_calendar(df: pd.DataFrame) -> None:
-    """Says so where columns of a wide frame are only what its time stamps say, such as their year."""
+    """Warn about columns of a wide frame that only repeat parts of its time stamps, such as the year."""
     if not isinstance(df.index, pd.DatetimeIndex) or len(df) < _ENOUGH:
         return
     said = [getattr(df.index, part).to_numpy() for part in _OF_STAMPS]
@@ -181,18 +179,18 @@ def _warn_of_calendar(df: pd.DataFrame) -> None:
     told = [name for name in whole if any(np.array_equal(df[name].to_numpy(), part) for part in said)]
     if told:
         warn_caller(
-            f"columns {told} of the wide frame only say again what its time stamps say, and are taken for series to "
-            "forecast. Drop them; exogenous={'calendar': 'auto'} tells the time of day, week and year."
+            f"columns {told} of the wide frame only repeat parts of its time stamps, but are treated as series to "
+            "forecast. Drop them; exogenous={'calendar': 'auto'} provides the time of day, week and year."
         )
 
 
 class _Rows(NamedTuple):
-    """The rows of a long frame, series after series, each in the frame's order.
+    """The rows of a long frame grouped by series, in the frame's order within each.
 
     Attributes:
-        order: where they stand in the frame, ``[R]``.
-        codes: the series of each, by number.
-        ids: names of the series, as Python's own where they are numbers, which messages say as they are.
+        order: positions of the rows in the frame, ``[R]``.
+        codes: the series of each row, by number.
+        ids: names of the series; numbers are Python numbers, for readable messages.
         ds: time stamps, ``[R]``.
         starts, ends: first and last row of each series, ``[N]``.
     """
@@ -218,12 +216,12 @@ class _Rows(NamedTuple):
         return rows
 
     def series(self, n: int) -> tuple[pd.Index, str]:
-        """The time stamps of a series, and what to call it."""
+        """The time stamps of a series, and its name in messages."""
         return self.ds[self.starts[n] : self.ends[n] + 1], f"series {self.ids[n]!r}"
 
     @property
     def longest(self) -> tuple[pd.Index, str]:
-        """As :meth:`series`, of that with most rows."""
+        """:meth:`series` of the series with most rows."""
         return self.series(int(np.argmax(self.ends - self.starts)))
 
 
@@ -250,23 +248,23 @@ def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: s
 
 
 def _axis_of(rows: _Rows, freq: Freq | None, gaps: bool) -> tuple[pd.Index, Step]:
-    """The regular time stamps that all series lie on, and their step, which is found in the longest series."""
+    """The regular time axis of all series, and its step, which is inferred from the longest series."""
     own, name = rows.longest
     step, last = find_step(own, freq, name), rows.ds[rows.ends]
     axis = check_regular(own, step, name, gaps=gaps)
-    if gaps:  # from the first stamp of any series to the last of any
+    if gaps:  # from the first stamp of any series to the last
         axis = check_regular(pd.Index([rows.ds[rows.starts].min(), last.max()]), step, "the frame", gaps=True)
     if not gaps and len(last.unique()) > 1:
         early, late = int(np.argmin(last)), int(np.argmax(last))
         raise ValueError(
             f"all series must end at the same time: {rows.ids[early]!r} ends at {last[early]}, {rows.ids[late]!r} at "
-            f"{last[late]}. Cut the longer ones, fit the groups apart, or set missing='interpolate' or 'mask'."
+            f"{last[late]}. Cut the longer ones, fit the groups separately, or set missing='interpolate' or 'mask'."
         )
     return axis, step
 
 
 def _places_on(axis: pd.Index, step: Step, rows: _Rows, gaps: bool) -> np.ndarray:
-    """Where on the axis each row of the frame is, ``[R]``."""
+    """The position of each row on the axis, ``[R]``."""
     if gaps:
         at = axis.get_indexer(rows.ds)
         wrong = at < 0
@@ -294,12 +292,12 @@ def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
     ignored = [c for c in df.columns if c not in LONG_COLUMNS and c not in beside]
     if ignored:
         warn_caller(
-            f"columns {ignored} of the long frame are ignored: they are not declared in exogenous, and only "
-            f"{', '.join(LONG_COLUMNS)} are read without. Drop them to silence this."
+            f"columns {ignored} of the long frame are ignored: they are not declared in exogenous. Drop them to "
+            "silence this warning."
         )
     for name in ("y", *beside):
         if not holds_numbers(df[name]):
-            encode = "" if name == "y" else " Words are encoded, for instance by pd.get_dummies."
+            encode = "" if name == "y" else " Encode categories, for instance with pd.get_dummies."
             raise ValueError(
                 f"column {name!r} must be numeric, got {df[name].dtype}. Convert it with pd.to_numeric.{encode}"
             )
@@ -322,12 +320,12 @@ def _not_finite(value: float, count: int, series: Any, stamp: Any, column: str) 
     where = "" if column == "y" else f" of column {column!r}"
     if np.isfinite(value):
         raise ValueError(
-            f"the data has {count} values{where} beyond {LARGEST:.2g}, the largest that float32 holds, first: "
-            f"{value:.3g} in series {series!r} at {stamp}. Give them in a larger unit, or as logarithms."
+            f"the data has {count} values{where} beyond {LARGEST:.2g}, the largest float32 number, first: "
+            f"{value:.3g} in series {series!r} at {stamp}. Use a larger unit, or logarithms."
         )
     kind = "NaN" if np.isnan(value) else "infinite"
     raise ValueError(
         f"the data has {count} values{where} that are NaN or infinite, first: {kind} in series {series!r} at {stamp}. "
-        "Fill them (for instance df.interpolate()), cut them off, or, where they are NaN, set missing='interpolate', "
-        "or before fit missing='mask'."
+        "Fill them (for instance with df.interpolate()) or cut them off. For NaN you can also set "
+        "missing='interpolate', or before fit missing='mask'."
     )

@@ -1,21 +1,20 @@
-"""Holes made up in lookbacks: for a network to learn to forecast across those that come later, and to find out how much
-farther off it is then."""
+"""Artificial gaps in lookbacks, to train a network on gaps and to measure how much they increase its errors."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-HOLED = 0.5  # of the lookbacks have one
+HOLED = 0.5  # share of lookbacks with a gap
 
 
 @dataclass(frozen=True)
 class Holes:
-    """A run of steps in each of K lookbacks of M series that is hidden.
+    """One run of hidden steps in each of K lookbacks of M series.
 
     Attributes:
-        start: its first step, ``[K, M]``.
-        stop: the step behind its last; ``start`` where nothing is hidden.
+        start: first hidden step, ``[K, M]``.
+        stop: the step after the last hidden one; equals ``start`` if nothing is hidden.
     """
 
     start: Tensor
@@ -23,8 +22,10 @@ class Holes:
 
     @classmethod
     def at_random(cls, count: int, series: int, input_size: int, seed: int) -> "Holes":
-        """In :data:`HOLED` of the lookbacks; short ones are as likely as long ones, each by its order of magnitude.
-        They lie anywhere, and reach beyond either end as often as they would in a longer series."""
+        """Random gaps in :data:`HOLED` of the lookbacks, with log-uniform length.
+
+        Positions are uniform, so a gap may extend beyond either end, as it would in a longer series.
+        """
         rng = torch.Generator().manual_seed(seed)
         length = (input_size ** torch.rand(count, series, generator=rng)).round()
         begin = torch.rand(count, series, generator=rng) * (input_size + length) - length
@@ -33,17 +34,17 @@ class Holes:
         return cls(start, stop)
 
     def hide(self, x: Tensor, chosen: Tensor) -> Tensor:
-        """Lookbacks ``[B, input_size, M]``, those numbered ``chosen`` ``[B]``, with NaN in their holes."""
+        """Replace the gaps by NaN in lookbacks ``[B, input_size, M]`` with numbers ``chosen`` ``[B]``."""
         step = torch.arange(x.shape[1])[:, None]
         start, stop = self.start[chosen, None], self.stop[chosen, None]
         return x.masked_fill((step >= start) & (step < stop), float("nan"))
 
 
 class Lines(Holes):
-    """Holes that lines are drawn through, from the step before one to that behind it, which are in the lookback."""
+    """Gaps filled linearly between the steps before and after them, which must lie in the lookback."""
 
     def hide(self, x: Tensor, chosen: Tensor) -> Tensor:
-        """Lookbacks ``[B, input_size, M]``, those numbered ``chosen`` ``[B]``, with lines in their holes."""
+        """Fill the gaps linearly in lookbacks ``[B, input_size, M]`` with numbers ``chosen`` ``[B]``."""
         start, stop = (end[chosen, None].long().expand(len(x), 1, x.shape[2]) for end in (self.start, self.stop))
         part = (torch.arange(x.shape[1])[:, None] - start + 1) / (stop - start + 1)
         line = torch.lerp(x.gather(1, start - 1), x.gather(1, stop), part)

@@ -1,4 +1,4 @@
-"""Frames of pandas, and of polars where the caller uses it; and what numbers they may hold."""
+"""Conversion between pandas and polars frames, and checks of column types and values."""
 
 import re
 from datetime import date
@@ -12,7 +12,7 @@ _DATE = re.compile(r"\s*\d{1,4}([-/.])\d{1,2}\1\d{1,4}(\D|$)")
 
 
 def to_pandas(df: Any) -> Any:
-    """A polars frame as a pandas frame; anything else as it is."""
+    """Convert a polars frame to pandas; anything else is returned unchanged."""
     if type(df).__module__.partition(".")[0] != "polars" or not hasattr(df, "get_columns"):
         return df
     columns = {}
@@ -31,7 +31,7 @@ def holds_numbers(column: pd.Series) -> bool:
 
 
 def is_time(column: pd.Series) -> bool:
-    """Whether a column holds time stamps, or dates in words such as 2024-05-01 or 1.5.2024."""
+    """Whether a column holds time stamps, dates, or text such as 2024-05-01 or 1.5.2024."""
     if pd.api.types.is_datetime64_any_dtype(column):
         return True
     first = column.dropna().head(8)
@@ -39,12 +39,12 @@ def is_time(column: pd.Series) -> bool:
 
 
 def unusable(values: np.ndarray, gaps: bool) -> np.ndarray:
-    """What is infinite or beyond float32, and without ``gaps`` what is NaN."""
+    """Which values are infinite or beyond float32, or NaN unless ``gaps``."""
     return (np.abs(values) > LARGEST) | (False if gaps else np.isnan(values))
 
 
 def from_pandas(frame: pd.DataFrame, library: str) -> Any:
-    """A pandas frame as one of the library that the caller uses; an index becomes the column ``ds``."""
+    """Convert a pandas frame to ``library``; for polars, a time index becomes the column ``ds``."""
     if library == "pandas":
         return frame
     import polars
@@ -56,7 +56,7 @@ def from_pandas(frame: pd.DataFrame, library: str) -> Any:
         column = frame[name]
         zone = getattr(column.dt, "tz", None) if pd.api.types.is_datetime64_any_dtype(column) else None
         plain = column.dt.tz_convert("UTC").dt.tz_localize(None) if zone else column
-        if column.dtype == "datetime64[s]":  # no time of polars has this unit: it came from dates
+        if column.dtype == "datetime64[s]":  # polars has no time in seconds: it came from dates
             plain = plain.dt.as_unit("us")
             whole_days = bool((plain == plain.dt.normalize()).all())
             series = polars.Series(str(name), plain.to_numpy())

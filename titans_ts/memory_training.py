@@ -1,6 +1,6 @@
-"""The outer loop of the online memory, learned beside a finished network by truncated back-propagation.
+"""Training of the online memory (its outer loop) for a trained network, by truncated back-propagation through time.
 
-Streams run through the training rows; their state is carried from one segment to the next, gradients are not.
+Streams run through the training rows. Their state is carried from one segment to the next, gradients are not.
 """
 
 import copy
@@ -20,24 +20,24 @@ from titans_ts.rolling import KeptForecasts, corrections, forecast_rows
 from titans_ts.simba import Simba
 from titans_ts.windows import Table, first_rows
 
-LANES, SEGMENT = 32, 32  # streams side by side; writes in a segment
-LEARNING_RATE = 2e-3  # the highest of one cycle
+LANES, SEGMENT = 32, 32  # parallel streams; writes in a segment
+LEARNING_RATE = 2e-3  # peak of one cycle
 CHECKS = 4
-VALUES = 1 << 24  # forecast at once in validation
-SERIES = 256  # that validate, about, at most: each is read from its beginning
+VALUES = 1 << 24  # forecast values held at once in validation
+SERIES = 256  # approximate maximum of series in validation, since each is read from its beginning
 
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """What training came to.
+    """The result of training the online memory.
 
     Attributes:
-        steps: updates of the outer loop; 0 where the series are too short for a memory.
-        without: validation error of the network alone (in standard deviations, near steps weighing more; absolute, or
-            squared where ``loss`` is "mse" or "normal", or Huber's where it is "huber").
-        with_memory: the same with the memory where it was best; None where it was never a number.
-        kept: whether the memory is used: if it lowered the error, or if there was no validation to ask.
-        least: rows before validation from which on a series has a memory; 0 of models of before this was told.
+        steps: updates of the outer loop; 0 if the series are too short for a memory.
+        without: validation error of the network alone, in standard deviations, with more weight on near steps. It is
+            squared for ``loss`` "mse" or "normal", the Huber loss for "huber", and else absolute.
+        with_memory: the lowest validation error with the memory; None if it was never finite.
+        kept: whether the memory is used: it lowered the error, or there were no validation rows.
+        least: training rows that a series needs for a memory; 0 in models saved by earlier versions.
     """
 
     steps: int
@@ -48,12 +48,12 @@ class MemoryReport:
 
     @property
     def why_none(self) -> str:
-        """Why a model has no memory, where it has none: a sentence."""
+        """The reason why a model has no memory, as a sentence."""
         if self.steps == 0:
-            takes = f", which takes {self.least} rows of training" if self.least else ""
-            return f"the series of fit were too short to learn one{takes}."
-        found = "it no number" if self.with_memory is None else f"{self.with_memory:.4f}"
-        return f"on the validation rows it did not lower the error (without {self.without:.4f}, with {found})."
+            takes = f" ({self.least} training rows are needed)" if self.least else ""
+            return f"the series of fit were too short to train one{takes}."
+        found = "not finite" if self.with_memory is None else f"{self.with_memory:.4f}"
+        return f"it did not lower the validation error (without it {self.without:.4f}, with it {found})."
 
 
 def train_memory(
@@ -66,19 +66,19 @@ def train_memory(
     seed: int,
     progress: bool,
 ) -> tuple[online.OnlineMemory | None, MemoryReport]:
-    """Learn a memory on the rows before ``border``; judge it on those behind.
+    """Train a memory on the rows before ``border``, and validate it on the rows after.
 
     Args:
-        network: the trained network, which stays as it is.
-        objective: how it is read.
+        network: the trained network; it stays unchanged.
+        objective: interpretation of its outputs.
         table: all rows, standardised.
-        border: the first row of validation; the end of the table if there is none.
+        border: the first validation row; the end of the table if there is none.
         steps: updates of the outer loop.
-        seed: of everything random.
-        progress: show a bar.
+        seed: random seed.
+        progress: show a progress bar.
 
     Returns:
-        The memory, or None where it does not help or the series are too short; and what happened.
+        The memory, or None if it does not help or the series are too short; and a report.
     """
     config = network.config
     with borrowed_randomness(seed):
@@ -116,7 +116,7 @@ def train_memory(
 
 
 class _Streams:
-    """Streams through the training rows, each of one series from a random row near its beginning."""
+    """Streams through the training rows, each of one series, starting at a random row near its beginning."""
 
     def __init__(
         self, network: Simba, objective: Objective, table: Table, memory: online.OnlineMemory, border: int
@@ -125,26 +125,26 @@ class _Streams:
         self.cost = objective.cost
         self.together = network.config.together
         first = first_rows(table.values)
-        # series that are mixed are forecast together, so they are read from where all of them have begun
+        # mixed series are forecast together, so they are read from the row at which all have begun
         self.first = first.max().expand_as(first) if self.together else first
         self.lead = max(memory.span + memory.stride, network.config.input_size)
         behind = network.config.h + memory.stride
         self.tokens = ((border - behind) - (self.first + self.lead)) // memory.stride
-        self.least = self.lead + SEGMENT // 2 * memory.stride + behind  # rows of a series
+        self.least = self.lead + SEGMENT // 2 * memory.stride + behind  # required rows of a series
         self.able = torch.nonzero(self.tokens >= SEGMENT // 2).squeeze(1)
 
     @property
     def enough(self) -> bool:
-        """Whether there is something to learn from; series that are mixed are read together, so each must be long."""
+        """Whether the series are long enough: all of them if they are mixed, else at least one."""
         return len(self.able) == len(self.tokens) if self.together else len(self.able) > 0
 
     def losses(self, memory: online.OnlineMemory) -> Iterator[Tensor]:
-        """Without end: the loss of each segment, of one pass after the other."""
+        """An endless iterator over the losses of segments, pass after pass."""
         while True:
             yield from self._pass(memory)
 
     def _pass(self, memory: online.OnlineMemory) -> Iterator[Tensor]:
-        """:data:`LANES` streams from their begin to their end, the state going on from segment to segment."""
+        """One pass of :data:`LANES` streams; the state is carried from segment to segment."""
         S, N = memory.stride, self.table.values.shape[1]
         if self.together:
             phases = torch.randint(S, (max(1, LANES // N),))
@@ -162,7 +162,7 @@ class _Streams:
             before, now, asked = (self._cut(values, rows, series, memory.span) for rows in (at - S, at, read))
             correction, state = memory(asked, before, now, state)
             forecast, truth = self._known(read, series)
-            # NaN where nothing came that counts, which a gradient must not meet
+            # unknown actual values are NaN, which must not reach the gradient
             error = self.cost((forecast + correction - truth).nan_to_num(0.0))
             yield weighted_mean(error, step_weights(memory.h) * truth.isfinite())
             state = state.detach()
@@ -172,8 +172,8 @@ class _Streams:
         return values[ends.unsqueeze(-1) + torch.arange(-span, 0), series[:, None, None]]
 
     def _known(self, origins: Tensor, series: Tensor) -> tuple[Tensor, Tensor]:
-        """The network's forecast and the truth at origins ``[B, T]``: ``[B, T, h]``."""
-        # streams side by side are those of all series, one phase after the other, where series are mixed
+        """The network's forecasts and the actual values at origins ``[B, T]``: ``[B, T, h]`` each."""
+        # with mixed series, the parallel streams are those of all series, phase by phase
         asked = slice(None, None, self.table.values.shape[1] if self.together else None)
         rows, lanes = origins[asked], series[asked, None].expand(-1, origins.shape[1])
         found = self.forecasts.point(rows.reshape(-1), lanes.reshape(-1))  # [K, h, series of a window]
@@ -184,7 +184,7 @@ class _Streams:
 
 @dataclass(frozen=True)
 class _Validation:
-    """Origins behind the border, what the network says there, and the truth."""
+    """Origins after the border, with forecasts of the network and actual values."""
 
     table: Table
     origins: Tensor
@@ -202,7 +202,7 @@ class _Validation:
         if not network.config.together:
             N = table.values.shape[1]
             table = table.of_series(torch.arange(0, N, -(-N // SERIES)))
-        # few phases of the stride, since each is a pass over the whole history
+        # few phases of the stride, since each needs a pass over the whole history
         step = max(1, memory.stride // 4)
         most = max(1, min(256, VALUES // (network.config.h * table.values.shape[1])))
         step *= max(1, -(-(last + 1 - border) // (most * step)))
@@ -219,6 +219,6 @@ class _Validation:
             memory.train(mode)
         error = found - self.truth
         error = self.cost(error if self.table.unit is None else error * self.table.unit)
-        known = (self.forecast - self.truth).isfinite()  # whatever the memory says: NaN there is an error of NaN
+        known = (self.forecast - self.truth).isfinite()  # without the memory, so that its NaN makes the error NaN
         error[~known] = 0.0
         return float(weighted_mean(error, step_weights(error.shape[1])[:, None] * known))

@@ -1,4 +1,4 @@
-"""A trained network with all that reads it, and where it stands in its series."""
+"""The trained model, and its position in the series."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ from titans_ts.simba import FLOOR, Simba
 from titans_ts.widening import widened
 from titans_ts.windows import Table, first_rows
 
-AT_ONCE = 1 << 23  # numbers that networks say of forecasts which are scored at once
+AT_ONCE = 1 << 23  # network outputs held at once for scoring
 
 
 @dataclass(frozen=True)
 class Model:
-    """What ``fit`` learned. Nothing of it changes afterwards.
+    """The result of training; it does not change afterwards.
 
     Attributes:
         network: the network, in evaluation mode.
-        objective: how its outputs are read.
-        scaling: units.
+        objective: interpretation of its outputs.
+        scaling: units of series and columns.
         memory: the online memory, or None.
-        widening: of a network that takes lookbacks with holes, or with lines through them, and foretells no spread, how
-            much farther off it is then (:func:`~titans_ts.widening.widening_of`); else None.
+        widening: growth of errors with the unknown share of a lookback (:func:`~titans_ts.widening.widening_of`), for
+            point losses if ``missing`` is not "error"; else None.
     """
 
     network: Simba
@@ -51,17 +51,17 @@ class Model:
 
     @property
     def context_rows(self) -> int:
-        """Rows that must be kept to go on from."""
+        """Rows to keep as context for later forecasts and updates."""
         return self.input_size + self.h + (0 if self.memory is None else 2 * self.memory.stride)
 
     def rolling(self, table: Table, origins: Tensor, whole: bool = False) -> Forecasts:
-        """Forecasts at many origins of a table, standardised; the memory reads it from its first row. ``whole`` keeps
-        what their intervals take."""
+        """Standardised forecasts at many origins of a table, which the memory reads from its first row. ``whole`` keeps
+        the raw outputs for intervals."""
         found = forecast_rows(self.network, self.objective, table, origins, whole)
         return found if self.memory is None else found.moved(corrections(self.memory, table, origins))
 
     def read_through(self, table: Table) -> list[online.Stream]:
-        """The online memory at the end of a table."""
+        """The state of the online memory at the end of a table."""
         if self.memory is None:
             return []
         first, T = first_rows(table.values), len(table.values)
@@ -69,9 +69,9 @@ class Model:
         return [online.advance(self.memory, s, table.values, T - int(first[s.series[0]])) for s in streams]
 
     def surprises(self, values: Tensor, unknown: Tensor, step: int) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """How surprised the online memory is by values ``[T, N]``, of the series that begin together: which they are,
-        ``[n]``, every ``step`` rows, ``[R]``, and the surprise behind each, ``[R, n]``; arguments as of
-        :func:`online.surprises`."""
+        """The surprise of the online memory for values ``[T, N]``, arguments as in :func:`online.surprises`. For each
+        group of series that begin together: their numbers ``[n]``, numbers of rows read ``[R]``, surprise
+        ``[R, n]``."""
         if self.memory is None:
             return []
         found = []
@@ -84,7 +84,7 @@ class Model:
         return found
 
     def recalled(self, streams: list[online.Stream], values: Tensor) -> Tensor:
-        """What the memory adds to the forecasts behind the rows ``values`` ``[T, N]``: ``[h, N]``."""
+        """Corrections of the memory for the forecasts after the rows ``values`` ``[T, N]``: ``[h, N]``."""
         by = values.new_zeros(self.h, values.shape[1])
         if self.memory is not None:
             for stream in streams:
@@ -94,18 +94,19 @@ class Model:
     def behind(
         self, panel: Panel, futr: np.ndarray, levels: Sequence[float], position: "Position", from_start: bool
     ) -> np.ndarray:
-        """The h steps behind a panel, and the bounds of each level (:meth:`bounded`), in the units of the data.
+        """Forecasts of the h steps after a panel, with the bounds of each level (:meth:`bounded`), in units of the
+        data.
 
         Args:
-            panel: with at least ``input_size`` rows.
-            futr: its future columns in the h steps, ``[h, N, F]``.
-            levels: of the intervals, in percent.
-            position: where the model stands in the series of ``fit``.
-            from_start: whether the series begin in the panel, which the memory reads whole; else it is the context of
-                ``position``, with what the memory holds there.
+            panel: at least ``input_size`` rows.
+            futr: future columns in the h steps, ``[h, N, F]``.
+            levels: levels of the intervals, in percent.
+            position: the position of the model in the series of ``fit``.
+            from_start: True if the memory reads the panel from its first row; False if the panel is the context of
+                ``position``, whose memory state is used.
 
         Raises:
-            ValueError: a series that begins too late for a lookback; or as for :meth:`bounded`.
+            ValueError: a series that begins too late for a lookback; or as in :meth:`bounded`.
         """
         masked = self.network.config.masked
         scaling, steps = self.scaling.of_panel(panel, position.context), panel.future(self.h)
@@ -114,13 +115,12 @@ class Model:
         scaling.warn_beyond(steps, panel.ids, futr=futr)
         table = scaling.table(panel)
         ahead = table.extended(scaling.future(steps, futr), self.h)
-        # a context is of series that begun long before it: where one starts with NaN, it was silent for a while, and
-        # a network that is told what is not known takes such a window from a frame, too
+        # the check is only for frames: series of the context began long before it, and NaN at its start is just a gap
         late = first_rows(table.values) > len(panel.values) - (1 if masked else self.input_size)
         if from_start and late.any():
             short = panel.ids[int(late.to(torch.uint8).argmax())]
             why = "has no value" if masked else f"is shorter than input_size={self.input_size}"
-            raise ValueError(f"series {short!r} {why}. Give more of its past.")
+            raise ValueError(f"series {short!r} {why}. Give more of its history.")
         if from_start and levels:
             _warn_of_young(panel, position.context.ids, self.input_size)
         origin, begun = torch.tensor([len(panel.values)]), masked or not from_start
@@ -138,16 +138,16 @@ class Model:
         calibration: Calibration | None,
         series: Sequence[int | None] | None = None,
     ) -> np.ndarray:
-        """Points, lower bounds from wide to narrow, and upper ones, standardised: ``[K, h, N, 1 + 2 * len(levels)]``.
+        """Points, lower bounds (widest first) and upper bounds, standardised: ``[K, h, N, 1 + 2 * len(levels)]``.
 
         Args:
             found: forecasts.
-            levels: of the intervals, in percent.
+            levels: levels of the intervals, in percent.
             calibration: errors of past forecasts.
-            series: whose those are (:meth:`Calibration.reached`).
+            series: numbers of the series in the calibration (:meth:`Calibration.reached`).
 
         Raises:
-            ValueError: a point forecast without a calibration, or a level that the network cannot say without one.
+            ValueError: no calibration, and a point loss or a level that the network does not predict.
         """
         bounds = [self._interval(found, level, calibration, series) for level in levels]
         low, high = [low for low, _ in reversed(bounds)], [high for _, high in bounds]
@@ -163,18 +163,18 @@ class Model:
             raise ValueError(NO_SCORES)
         scale = self._scale(found)
         score, enough = self._reached(level, calibration, series)
-        whole = normal_end(level)  # of the series, around the forecast
+        whole = normal_end(level)  # half the width if only the deviation of the series is known
 
         def bound(side: int) -> Tensor:
             if score is None:
                 error = objective.nominal(raw, level, side)
             else:
                 error = objective.offset(raw, score.to(point), scale, side)
-                if not enough.all():  # the network is believed, unless it is proved wrong
+                if not enough.all():  # too few scores: the network's interval, unless the scores show it is too narrow
                     own = objective.nominal(raw, level, side)
                     error = torch.where(enough, error, side * (side * error).fmax(side * own))
             error = error * scale
-            if found.stale is not None:  # the longer nothing was measured, the less the lookback says
+            if found.stale is not None:  # the lookback tells less, the older its newest known value is
                 error = torch.lerp(error, torch.full_like(error, side * whole), found.stale[:, None])
             return point + error
 
@@ -183,25 +183,25 @@ class Model:
     def _reached(
         self, level: float, calibration: Calibration | None, series: Sequence[int | None] | None
     ) -> tuple[Tensor | None, Tensor]:
-        """The score at which intervals end, ``[h, N]``, and where it is known well enough to be all that counts."""
+        """The score at which intervals end, ``[h, N]``, and where there are enough scores to rely on it alone."""
         if calibration is None:
             return None, torch.tensor(False)
         score, enough = calibration.ranked(level, series)
         if level <= self.objective.widest:
             return torch.from_numpy(score), torch.from_numpy(enough)
         score = calibration.reached(level, series)
-        if self.objective.probabilistic:  # what it knows of narrower ones holds all the more
+        if self.objective.probabilistic:  # at least the network's widest interval
             score = np.where(enough, score, np.maximum(score, 1))
         return torch.from_numpy(score), torch.tensor(True)
 
     def scores(self, table: Table, origins: Tensor) -> np.ndarray:
-        """Errors of the forecasts at these origins, ``[K, h, N]``. NaN where nothing was measured: inside a hole that
-        was filled, and from an origin in one, behind which the line was drawn to what came later."""
+        """Scores of the forecasts at these origins, ``[K, h, N]``. NaN for unknown actual values, and for origins
+        inside a gap that was filled with later values."""
         by = None if self.memory is None else corrections(self.memory, table, origins)
         return self.scored_by(table, origins, by)
 
     def scored_by(self, table: Table, origins: Tensor, by: Tensor | None, begun: bool = False) -> np.ndarray:
-        """As :meth:`scores`, where the memory adds ``by`` ``[K, h, N]`` to the forecasts."""
+        """As :meth:`scores`, with given corrections ``by`` ``[K, h, N]`` of the memory."""
         each = self.h * table.values.shape[1] * self.objective.outputs
         parts = []
         for some in torch.arange(len(origins)).split(int(max(1, AT_ONCE // each))):
@@ -210,7 +210,7 @@ class Model:
         return torch.cat(parts).numpy().astype(np.float32)
 
     def _scale(self, found: Forecasts) -> Tensor:
-        """What errors are told in, ``[K, 1, N]``."""
+        """The unit of errors, ``[K, 1, N]``."""
         scale = found.spread.clamp(min=FLOOR)
         if self.widening is not None and found.unknown is not None:
             scale = scale * widened(self.widening, found.unknown)
@@ -230,21 +230,21 @@ def _warn_of_young(panel: Panel, known: list[Any], input_size: int) -> None:
     young = beyond([panel.ids[i] for i in np.flatnonzero(count < input_size)], known)
     if young:
         warn_caller(
-            f"new series with fewer than input_size={input_size} rows: {young[:8]}. How far they vary is guessed by "
-            "the series of fit, and their intervals may be too narrow."
+            f"new series with fewer than input_size={input_size} rows: {young[:8]}. Their variability is estimated "
+            "from the series of fit, and their intervals may be too narrow."
         )
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where a model stands in its series: all that new rows move.
+    """The position of a model in its series: everything that :meth:`TitansForecaster.update` changes.
 
     Attributes:
         context: the newest rows.
-        rows: how many there were in all.
-        streams: what the online memory holds.
-        calibration: errors of past forecasts, or None where none were kept.
-        pending: by row, what the memory said at origins whose horizon is not yet known, ``[h, N]``.
+        rows: total number of rows.
+        streams: state of the online memory.
+        calibration: errors of past forecasts, or None without validation rows.
+        pending: corrections of the memory ``[h, N]`` by row, for origins whose horizon is not yet known.
     """
 
     context: Panel
@@ -255,7 +255,7 @@ class Position:
 
     @classmethod
     def after(cls, model: Model, panel: Panel, table: Table, border: int) -> "Position":
-        """At the end of the rows of ``fit``, of which those from ``border`` were kept from training."""
+        """The position after the rows of ``fit``; validation rows start at ``border``."""
         T = len(table.values)
         calibration, pending = None, {}
         if border < T:
@@ -271,10 +271,10 @@ class Position:
         return cls(context, T, model.read_through(table), calibration, pending)
 
     def moved(self, model: Model, newer: Panel) -> "Position":
-        """Behind the rows of ``newer``.
+        """The position after the rows of ``newer``.
 
         Raises:
-            ValueError: other series, or rows that do not follow.
+            ValueError: other series, or rows that do not directly follow.
         """
         joined = self.context.joined(newer)
         model.scaling.warn_of(joined, since=len(self.context.values))
@@ -284,7 +284,7 @@ class Position:
         scored = np.empty(0, dtype=int)
         if self.calibration is not None:
             first = max(self.rows - model.h + 1, offset + model.input_size)
-            # more would be lost
+            # older ones would be dropped again
             scored = self.calibration.origins(first, end - model.h + 1)[-self.calibration.most :]
         streams, pending, at = self.streams, dict(self.pending), self.rows
         if model.memory is not None:

@@ -1,4 +1,4 @@
-"""Beside a backtest, what needs no model: each step as it was a season ago."""
+"""Seasonal naive forecasts as a baseline for backtests."""
 
 from typing import Any, NamedTuple
 
@@ -16,30 +16,29 @@ COLUMN = "SeasonalNaive"
 
 
 def with_naive(found: Any, df: Any, *, freq: Freq | None = None, season_length: int | None = None) -> Any:
-    """A backtest with a column more, ``SeasonalNaive``: the values of a season ago, which a model is to beat.
+    """Add the baseline ``SeasonalNaive`` to a backtest: the values one season earlier.
 
-    Where nothing was measured then, those of the season before; NaN where there is none. In a time zone a day ago is so
-    by the clock on the wall, the day of its change too.
+    If such a value is unknown, the one a season before it is used; NaN if there is none. With a time zone, seasons
+    follow local time, also when daylight saving time changes.
 
     Args:
-        found: of ``cross_validation`` or ``predict_insample``; or another frame ``unique_id, ds, cutoff``.
-        df: the frame that it was made of.
+        found: result of ``cross_validation`` or ``predict_insample``, or another frame ``unique_id, ds, cutoff``.
+        df: the data of the backtest.
         freq: step of the time axis of ``df``; None infers it.
-        season_length: rows in a season; None: those of :func:`season_of_frame`.
+        season_length: rows in a season; None: as in :func:`season_of_frame`.
 
     Raises:
-        ValueError: a bad frame, or a backtest of other series or times than it has.
+        ValueError: a bad frame, or a backtest with series or times that are not in ``df``.
     """
     return naive_beside(found, df, freq=freq, season_length=season_length)[0]
 
 
 def season_of_frame(df: Any, freq: Freq | None = None, found: Any = None) -> int:
-    """Rows in a season of a frame: what :func:`with_naive` takes by default.
+    """The default season length of :func:`with_naive`, in rows.
 
-    Of steps that divide a day those of a day or of a week, whichever was nearer to what came before the first cutoff of
-    ``found``, as far ahead as it forecasts; without ``found``, or with too few rows there, those of a day. Of days and
-    of business days those of a week, of weeks, months and quarters those of a year, and of all else 1, which repeats
-    the last value.
+    For steps that divide a day: a day or a week, whichever has the smaller naive error before the first cutoff of
+    ``found``; a day without ``found`` or with too few rows there. For days and business days: a week. For weeks, months
+    and quarters: a year. Otherwise 1, which repeats the last value.
     """
     panel = read_frame(of_values(df), freq, missing="mask")
     return season_of(panel.index, panel.freq) if found is None else _season(panel, _Places.of(found, panel)).rows
@@ -48,7 +47,7 @@ def season_of_frame(df: Any, freq: Freq | None = None, found: Any = None) -> int
 def naive_beside(
     found: Any, df: Any, *, freq: Freq | None = None, season_length: int | None = None
 ) -> tuple[Any, Season]:
-    """As :func:`with_naive`, and the season that was taken."""
+    """As :func:`with_naive`, and the season that was used."""
     panel = read_frame(of_values(df), freq, missing="mask")
     places = _Places.of(found, panel)
     season = _season(panel, places) if season_length is None else Season(season_length)
@@ -62,7 +61,7 @@ def naive_beside(
 
 
 class _Places(NamedTuple):
-    """Where the forecasts of a backtest stand in a panel: by series, last known row, and row, ``[K]`` each."""
+    """The positions of backtest forecasts in a panel: series, last known row and forecast row, ``[K]`` each."""
 
     series: np.ndarray
     cutoffs: np.ndarray
@@ -74,11 +73,11 @@ class _Places(NamedTuple):
         series = pd.Index(panel.ids).get_indexer(pd.Index(given["unique_id"]))
         places = cls(series, *(panel.index.get_indexer(pd.Index(given[name])) for name in ("cutoff", "ds")))
         if min(x.min(initial=0) for x in places) < 0:
-            raise ValueError("found has series or times that df does not have. Give the frame that it was made of.")
+            raise ValueError("found has series or times that are not in df. Pass the df that it was computed from.")
         return places
 
     def leads(self, clock: Clock) -> np.ndarray:
-        """How many steps ahead each is; at least 1, where an hour comes twice too."""
+        """The number of steps that each looks ahead; at least 1, also in a repeated hour."""
         return np.maximum(1, clock.hour[self.rows] - clock.hour[self.cutoffs])
 
 

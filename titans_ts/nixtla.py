@@ -1,8 +1,8 @@
-"""The network as a model of neuralforecast: ``NeuralForecast(models=[Titans(...), PatchTST(...)], freq="h")``.
+"""The network as a neuralforecast model: ``NeuralForecast(models=[Titans(...), PatchTST(...)], freq="h")``.
 
-``NeuralForecast.load`` knows the classes here once this module is imported, so a process that loads a saved model
-imports it first. darts takes the class too: ``darts.models.NeuralForecastModel(model=Titans, ...)``; its ``load``
-has to be told of the class, by ``darts.utils.serialization.add_safe_globals([Titans])``.
+Import this module before ``NeuralForecast.load``, which then knows the classes here. darts also accepts the class:
+``darts.models.NeuralForecastModel(model=Titans, ...)``. Before its ``load``, call
+``darts.utils.serialization.add_safe_globals([Titans])``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,31 +27,31 @@ from titans_core.checks import at_least, below_one
 from titans_ts.column_units import ColumnUnits, Moments
 from titans_ts.simba import Simba, SimbaConfig, default_patch, default_reach
 
-ROUNDING = 1e-6  # of a mean in float32, relative to it
+ROUNDING = 1e-6  # relative rounding error of a mean in float32
 
 
 class Titans(BaseModel):
-    """:class:`~titans_ts.simba.Simba` as a multivariate model of neuralforecast.
+    """:class:`~titans_ts.simba.Simba` as a multivariate neuralforecast model.
 
-    Windows are normalised by the network itself, so ``scaler_type`` is "identity". A distribution loss reads its
-    parameters in the units of neuralforecast's scaler: with one, the network does not normalise, and ``scaler_type``
-    must be another, such as "standard". Exogenous columns are standardised too, by what training saw of them, unless
-    ``scaler_type`` has them scaled by each window, as all but static ones can be.
+    The network normalises each window itself, so ``scaler_type`` defaults to "identity". A distribution loss expects
+    its parameters in the units of neuralforecast's scaler: the network then does not normalise, and ``scaler_type``
+    must be another, such as "standard". Exogenous columns are standardised by their values in training. With a scaler
+    this holds only for static columns; the others are scaled in each window by ``scaler_type``.
 
     Args:
-        h: horizon.
-        input_size: lookback.
-        n_series: series in the data.
+        h: horizon, in steps.
+        input_size: lookback, in steps.
+        n_series: number of series in the data.
         futr_exog_list, hist_exog_list, stat_exog_list: exogenous columns by kind.
-        exclude_insample_y: not supported: the network reads the target's past.
-        patch_size, dim, num_layers, num_heads, memory_depth, chunk_size, mixer, multivariate, dropout: of the network,
-            as in :class:`~titans_ts.TitansForecaster` and :class:`~titans_ts.simba.SimbaConfig`.
-        loss, valid_loss, max_steps and the rest: as in every model of neuralforecast. ``batch_size`` counts series, and
-            ``windows_batch_size`` windows of all of them.
+        exclude_insample_y: must be False, since the network needs the past of the target.
+        patch_size, dim, num_layers, num_heads, memory_depth, chunk_size, mixer, multivariate, dropout: as in
+            :class:`~titans_ts.TitansForecaster` and :class:`~titans_ts.simba.SimbaConfig`.
+        loss, valid_loss, max_steps and the rest: as in every neuralforecast model. ``batch_size`` counts series, and
+            ``windows_batch_size`` counts windows of all series.
 
     Raises:
-        ValueError: ``exclude_insample_y``, a distribution loss without a scaler, or sizes that make no network.
-        TypeError: an argument that neither this nor Lightning's Trainer has, or a loss that is none.
+        ValueError: ``exclude_insample_y=True``, a distribution loss without a scaler, or invalid sizes.
+        TypeError: an argument that neither this class nor Lightning's Trainer has, or an invalid loss.
     """
 
     EXOGENOUS_FUTR = True
@@ -106,7 +106,7 @@ class Titans(BaseModel):
         **trainer_kwargs: Any,
     ) -> None:
         if exclude_insample_y:
-            raise ValueError("Titans reads the past of the target: exclude_insample_y=True is not possible.")
+            raise ValueError("Titans needs the past of the target: exclude_insample_y=True is not supported.")
         _check_names(trainer_kwargs, "Titans")
         _check_loss(loss)
         at_least("input_size", input_size)
@@ -125,7 +125,7 @@ class Titans(BaseModel):
         below_one("dropout", dropout)
         if loss.is_distribution_output and scaler_type in (None, "identity"):
             raise ValueError(
-                "a distribution loss needs a scaler, which its parameters are read in the units of: give "
+                "a distribution loss needs a scaler, since its parameters are in units of the scaled series: pass "
                 "scaler_type='standard'."
             )
         super().__init__(
@@ -163,7 +163,7 @@ class Titans(BaseModel):
             **trainer_kwargs,
         )
         sizes_of = {"hist": self.hist_exog_size, "futr": self.futr_exog_size, "stat": self.stat_exog_size}
-        # a scaler has units of each window, but for what does not change in one
+        # a scaler scales all columns in each window but static ones, which are constant there
         own = ("stat",) if scaler_type not in (None, "identity") else tuple(sizes_of)
         self.units = nn.ModuleDict(
             {kind: Standardised(sizes_of[kind], 1 if kind == "stat" else n_series) for kind in own if sizes_of[kind]}
@@ -183,13 +183,13 @@ class Titans(BaseModel):
 
     def forward(self, windows_batch: dict[str, Tensor]) -> Tensor:
         """insample_y ``[B, L, N]``, hist_exog ``[B, X, L, N]``, futr_exog ``[B, F, L + h, N]``, stat_exog ``[N, S]`` ->
-        ``[B, h, N * outputs]``: the outputs of a series side by side, or one output of all series where the loss takes
-        them apart so."""
+        ``[B, h, N * outputs]``. The outputs of one series are adjacent, unless the loss expects each output for all
+        series in turn."""
         x = windows_batch["insample_y"]
         if x.shape[-1] != self.n_series:
-            raise ValueError(f"Titans was made with n_series={self.n_series}, and the data have {x.shape[-1]} series.")
+            raise ValueError(f"Titans was created with n_series={self.n_series}, but got {x.shape[-1]} series.")
         mask = windows_batch.get("insample_mask")
-        known = None if mask is None else mask.reshape(*x.shape[:2], -1).expand_as(x)  # darts has one for all series
+        known = None if mask is None else mask.reshape(*x.shape[:2], -1).expand_as(x)  # darts: one mask for all series
         columns = {}
         for kind in ("hist", "futr", "stat"):
             given = windows_batch.get(f"{kind}_exog")
@@ -201,7 +201,7 @@ class Titans(BaseModel):
                 given = self.units[kind](given, None if kind == "stat" else known)
             columns[kind] = given[:, :, 0].expand(len(x), -1, -1) if kind == "stat" else given
         y: Tensor = self.network(x, **columns)
-        # this one of neuralforecast's losses cuts into the first parameter of all series, then the second ...
+        # this loss expects the first parameter of all series, then the second, ...
         domain_map = getattr(self.loss, "domain_map", None)
         if getattr(domain_map, "__func__", None) is DistributionLoss._domain_map:
             y = y.reshape(len(x), self.h, x.shape[-1], -1).transpose(-2, -1)
@@ -209,11 +209,10 @@ class Titans(BaseModel):
 
 
 class Standardised(nn.Module):
-    """Columns ``[B, T, series, columns]`` in their units (:class:`~titans_ts.column_units.ColumnUnits`), which are made
-    of all batches that training has shown so far.
+    """Standardises columns ``[B, T, series, columns]`` by running statistics over the training batches.
 
-    The estimator has those of all training rows; a model of neuralforecast sees windows, filled with zeros where they
-    reach beyond a series, which are no values.
+    See :class:`~titans_ts.column_units.ColumnUnits`. The estimator computes them once from all training rows, but a
+    neuralforecast model sees only windows. Their zero padding beyond the ends of a series is excluded.
     """
 
     number: Tensor
@@ -232,13 +231,13 @@ class Standardised(nn.Module):
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *how: Any) -> None:
         if not all(f"{prefix}{name}" in state_dict for name in Moments._fields):
             raise ValueError(
-                "the model was saved by an earlier version, which kept other units of exogenous columns, or none: load "
-                "it with that version, or fit it again."
+                "the model was saved by an earlier version with other statistics of exogenous columns: load it with "
+                "that version, or fit it again."
             )
         super()._load_from_state_dict(state_dict, prefix, *how)
 
     def forward(self, x: Tensor, known: Tensor | None = None) -> Tensor:
-        """``known`` ``[B, L, series]`` tells values from what windows are filled with, in the first L rows of x."""
+        """``known`` ``[B, L, series]`` marks the values that are not padding in the first L rows of x."""
         seen = Moments(*(getattr(self, name) for name in Moments._fields))
         if self.training:
             rows = x.detach() if known is None else x.detach()[:, : known.shape[1]]
@@ -246,12 +245,12 @@ class Standardised(nn.Module):
             seen = seen.joined(Moments.of(rows.flatten(0, 1), true.flatten(0, 1) > 0))
             for name, part in seen._asdict().items():
                 getattr(self, name).copy_(part)
-        # how many rows there are nobody knows: each is in many windows
+        # the number of rows is unknown, since each is in many windows: once=0 does without it
         return ColumnUnits.of(seen, ROUNDING, once=0.0).standardised(x)
 
 
 class AutoTitans(BaseAuto):
-    """:class:`Titans` with settings found by Ray Tune (``backend="ray"``) or Optuna (``backend="optuna"``).
+    """:class:`Titans` with a hyperparameter search by Ray Tune (``backend="ray"``) or Optuna (``backend="optuna"``).
 
     Arguments as in every Auto model of neuralforecast.
     """
@@ -297,7 +296,7 @@ class AutoTitans(BaseAuto):
         if backend not in ("ray", "optuna"):
             raise ValueError(f"backend must be 'ray' or 'optuna', got {backend!r}.")
         if config is None:
-            # a distribution's parameters are read in units of a scaler
+            # the parameters of a distribution loss are in units of a scaler
             scaler = "standard" if loss.is_distribution_output else "identity"
             config = self.get_default_config(h=h, backend=backend, n_series=n_series, scaler_type=scaler)
         if backend == "ray":
@@ -308,7 +307,7 @@ class AutoTitans(BaseAuto):
         else:
             names = config(MockTrial()) if callable(config) else None
             if not isinstance(names, Mapping):
-                raise TypeError("config must be a function of a trial that returns a dict for backend='optuna'.")
+                raise TypeError("config must be a function trial -> dict for backend='optuna'.")
             if names.get("n_series") != n_series:
                 raise ValueError(f"config must return 'n_series': {n_series}, the number of series in the data.")
         _check_names(set(names) - set(signature(Titans).parameters), "config of AutoTitans")
@@ -334,7 +333,7 @@ class AutoTitans(BaseAuto):
 
     @classmethod
     def get_default_config(cls, h: int, backend: str, n_series: int, **fixed: Any) -> Any:
-        """The search space: a dict for Ray, a function of a trial for Optuna. ``fixed`` are settings beside it."""
+        """The default search space: a dict for Ray, a function of a trial for Optuna. ``fixed`` adds constants."""
         config: Any = cls.default_config | fixed
         config["input_size"] = tune.choice([h * x for x in config.pop("input_size_multiplier")])
         if backend == "optuna":
@@ -344,8 +343,8 @@ class AutoTitans(BaseAuto):
 
 
 def _check_names(names: Iterable[str], where: str) -> None:
-    """Refuses what neither Lightning's Trainer takes, to which all is given that the model does not know, nor the base
-    of all models there, whose arguments a saved one brings along."""
+    """Reject arguments that neither Lightning's Trainer has, which gets all that the model does not know, nor
+    BaseModel, whose arguments a saved model contains."""
     unknown = sorted(set(names) - set(signature(Trainer).parameters) - set(signature(BaseModel).parameters))
     if unknown:
         raise TypeError(
@@ -359,5 +358,5 @@ def _check_loss(loss: Any) -> None:
         raise TypeError(f"loss must be one of neuralforecast.losses.pytorch, such as MAE(), got {loss!r}.")
 
 
-# what NeuralForecast.save and load go by
+# NeuralForecast.save and load look classes up here
 neuralforecast.core.MODEL_FILENAME_DICT.update({"titans": Titans, "autotitans": Titans})

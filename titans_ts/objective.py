@@ -1,4 +1,4 @@
-"""What the network is trained to say of each step: a point, quantiles, or a distribution."""
+"""Training objectives: point forecasts, quantiles, or distributions."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ _LEAST_SPREAD = 1e-3  # in units of the window
 
 
 class Objective(Protocol):
-    """How raw outputs of the network are read, in the units of each window.
+    """The interpretation of raw outputs of the network, in units of each window.
 
     Attributes:
-        name: of the loss.
-        outputs: numbers that the network says of a step.
-        probabilistic: whether it knows intervals of its own.
-        widest: the widest level of these.
+        name: name of the loss.
+        outputs: outputs of the network per step.
+        probabilistic: whether it predicts intervals itself.
+        widest: the widest level of these intervals.
     """
 
     @property
@@ -43,40 +43,41 @@ class Objective(Protocol):
     def widest(self) -> float: ...
 
     def error(self, raw: Tensor, target: Tensor, scale: Tensor) -> Tensor:
-        """raw ``[..., outputs]`` and target ``[...]`` in window units, scale ``[...]`` of the windows -> ``[...]``."""
+        """The loss ``[...]`` of raw ``[..., outputs]`` for target ``[...]`` in window units; scale ``[...]`` of the
+        windows."""
         ...
 
     def point(self, raw: Tensor) -> Tensor:
-        """raw ``[..., outputs]`` -> the forecast ``[...]``."""
+        """The point forecast ``[...]`` of raw ``[..., outputs]``."""
         ...
 
     def cost(self, error: Tensor) -> Tensor:
-        """What an error of the point counts, ``[...]``, where it is corrected later: by what is least, it stays what it
-        is, such as a mean."""
+        """The loss ``[...]`` of an error of the point forecast, to train later corrections. Minimising it keeps the
+        meaning of the point forecast, such as a mean."""
         ...
 
     def score(self, raw: Tensor, error: Tensor, scale: Tensor) -> Tensor:
-        """How far off the point a target is, beside what ``raw`` ``[..., outputs]`` says of the spread: from ``error``
-        ``[...]`` in window units, and the scale of the windows, ``[...]``, at least 0."""
+        """The conformity score, at least 0: ``error`` ``[...]`` of the point forecast in window units, relative to the
+        spread that ``raw`` ``[..., outputs]`` predicts; scale ``[...]`` of the windows."""
         ...
 
     def offset(self, raw: Tensor, score: Tensor, scale: Tensor, side: int) -> Tensor:
-        """The error ``[...]``, below (side -1) or above (1) the point, that has this score; its inverse."""
+        """The inverse of :meth:`score`: the error ``[...]`` with this score, below (side -1) or above (1) the point."""
         ...
 
     def nominal(self, raw: Tensor, level: float, side: int) -> Tensor:
-        """The error ``[...]``, below or above the point, at which the interval of ``level`` percent ends that the
-        network itself foretells.
+        """The end of the network's own interval of ``level`` percent, as an error ``[...]`` below (side -1) or above
+        (1) the point.
 
         Raises:
-            ValueError: it foretells none of this level.
+            ValueError: the network does not predict this level.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Point:
-    """One number a step. Errors count in the units of the series: calm windows weigh less than restless ones."""
+    """One number per step. Losses are in units of the series, so windows with small variation weigh less."""
 
     name: str
     outputs: int = 1
@@ -105,21 +106,20 @@ class Point:
 
 
 class Learned(ABC):
-    """Scores of a loss that learns the spread.
+    """Scores for losses that learn the spread.
 
-    Up to the edge of the network's interval of :data:`WIDEST` percent a score is where in it a target lies: 0 at the
-    point, 1 at the edge. Beyond, it is 1 and how far outside, in units of the series: so what the network took for
-    certain, and was wrong, does not draw out the intervals of all that it takes for uncertain (the additive score of
-    Romano et al. 2019 there, and a ratio inside).
+    Inside the network's interval of :data:`WIDEST` percent, the score is the relative position: 0 at the point, 1 at
+    the end. Outside, it is 1 plus the distance from the interval in units of the series (the additive score of Romano
+    et al. 2019). So errors of forecasts with a very small predicted spread do not inflate all other intervals.
     """
 
     @abstractmethod
     def parts(self, raw: Tensor, distance: Tensor, side: int) -> tuple[Tensor, Tensor]:
-        """Of a distance from the point, at least 0: where up to the edge it lies, 0 to 1, and how far beyond."""
+        """Split a distance from the point into its position in the interval, 0 to 1, and the distance beyond it."""
 
     @abstractmethod
     def distance(self, raw: Tensor, score: Tensor, side: int) -> Tensor:
-        """The distance of a score of at most 1."""
+        """The distance from the point for a score of at most 1."""
 
     def cost(self, error: Tensor) -> Tensor:
         return error.abs()
@@ -139,9 +139,9 @@ class Learned(ABC):
 
 @dataclass(frozen=True)
 class Quantiles(Learned):
-    """Quantiles at :data:`PROBABILITIES` by the pinball loss (Koenker & Bassett 1978).
+    """Quantiles at :data:`PROBABILITIES`, trained by the pinball loss (Koenker & Bassett 1978).
 
-    Scores of quantiles are those of the standard normal at the same probabilities, in straight lines between.
+    Scores at the quantiles are the normalised quantiles of the standard normal, with linear interpolation between.
     """
 
     name: str = "quantile"
@@ -169,22 +169,22 @@ class Quantiles(Learned):
     def nominal(self, raw: Tensor, level: float, side: int) -> Tensor:
         if level > self.widest:
             raise ValueError(
-                f"loss='quantile' learns levels up to {WIDEST:g}. For wider intervals fit with val_size, or take a "
+                f"loss='quantile' predicts levels up to {WIDEST:g}. For wider intervals, fit with val_size, or use a "
                 "distribution such as loss='student_t'."
             )
         return side * self.distance(raw, raw.new_full(raw.shape[:-1], normal_end(level) / normal_end(WIDEST)), side)
 
     def _knots(self, raw: Tensor, side: int) -> Tensor:
-        """Distances of the quantiles on one side from the median, which is the first, ``[..., 5]``; each larger than
-        the one before, so that one score belongs to each distance."""
-        ordered = raw.sort(dim=-1).values  # quantiles that were learned apart may cross
+        """Distances of the quantiles on one side from the median, ``[..., 5]``, starting with the median itself and
+        strictly increasing, so that score and distance are one-to-one."""
+        ordered = raw.sort(dim=-1).values  # learned quantiles may cross
         outward = ordered[..., _MEDIAN:] if side > 0 else ordered[..., : _MEDIAN + 1].flip(-1)
         least = _LEAST_SPREAD * normal_end(WIDEST) * _SCORES.diff().to(raw)
         return F.pad(outward.diff(dim=-1).abs().maximum(least).cumsum(dim=-1), (1, 0))
 
 
 def _on_lines(x: Tensor, y: Tensor, at: Tensor) -> Tensor:
-    """The value at ``at`` ``[...]`` of straight lines through the points (x, y), ``[..., K]`` or ``[K]``, x growing."""
+    """Linear interpolation at ``at`` ``[...]`` through points (x, y), ``[..., K]`` or ``[K]``, with increasing x."""
     x, y, at = x.expand(*at.shape, -1), y.expand(*at.shape, -1), at.unsqueeze(-1)
     right = torch.searchsorted(x.contiguous(), at.contiguous()).clamp(1, x.shape[-1] - 1)
     (x0, x1), (y0, y1) = ((t.gather(-1, right - 1), t.gather(-1, right)) for t in (x, y))
@@ -193,7 +193,7 @@ def _on_lines(x: Tensor, y: Tensor, at: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Family(Learned):
-    """A distribution of a location-scale family, by maximum likelihood."""
+    """A location-scale distribution, trained by maximum likelihood."""
 
     name: str
     probabilistic: bool = True
@@ -204,7 +204,7 @@ class Family(Learned):
         return 3 if self.name == "student_t" else 2
 
     def error(self, raw: Tensor, target: Tensor, scale: Tensor) -> Tensor:
-        # the density is of a number in units of the window; in units of the series it is as much thinner as they differ
+        # + log(scale) converts the density from units of the window to units of the series
         return scale.log() - self._distribution(raw).log_prob(target)
 
     def point(self, raw: Tensor) -> Tensor:
@@ -218,7 +218,7 @@ class Family(Learned):
         return score * self._edge(raw)
 
     def _edge(self, raw: Tensor) -> Tensor:
-        """As far on both sides."""
+        """The end of the interval of :data:`WIDEST` percent, the same on both sides."""
         return self.nominal(raw, WIDEST, 1)
 
     def cost(self, error: Tensor) -> Tensor:
@@ -242,11 +242,11 @@ class Family(Learned):
 
 
 def normal_end(level: float) -> float:
-    """Where the interval of ``level`` percent of the standard normal ends."""
+    """The upper end of the central interval of ``level`` percent of the standard normal."""
     return NormalDist().inv_cdf((1 + level / 100) / 2)
 
 
-# of the median and the quantiles on one side of it: 0 to 1
+# scores of the median and the quantiles on one side of it, from 0 to 1
 _SCORES = torch.tensor([normal_end(100 * (2 * p - 1)) / normal_end(WIDEST) for p in PROBABILITIES[_MEDIAN:]])
 
 
@@ -255,12 +255,12 @@ def _spread(raw: Tensor) -> Tensor:
 
 
 def _freedom(raw: Tensor) -> Tensor:
-    # above 2 the variance exists
+    # the variance exists only above 2
     return F.softplus(raw) + 2
 
 
 def objective_of(loss: str) -> Objective:
-    """The objective by the name of its loss.
+    """The objective for the name of a loss.
 
     Raises:
         ValueError: an unknown name.
@@ -275,20 +275,20 @@ def objective_of(loss: str) -> Objective:
 
 
 def step_weights(h: int, device: torch.device | None = None) -> Tensor:
-    """Step t of a horizon weighs ``t ** -0.5``, ``[h]``: far steps are mostly noise; weighing them less makes what is
-    learned more general (CARD, arXiv:2305.12095)."""
+    """Weights ``t ** -0.5`` of the steps t of a horizon, ``[h]``. Far steps are mostly noise; smaller weights improve
+    generalisation (CARD, arXiv:2305.12095)."""
     return torch.arange(1, h + 1, device=device).rsqrt()
 
 
 def weighted_mean(error: Tensor, weight: Tensor) -> Tensor:
-    """0 where nothing weighs."""
+    """The weighted mean; 0 if all weights are 0."""
     return (error * weight).sum() / weight.sum().clamp(min=1e-9)
 
 
 @dataclass(frozen=True)
 class DecayingError:
-    """The mean error of a batch of windows by :func:`step_weights`, and the number of values. Targets that are not
-    known do not count."""
+    """The mean loss of a batch, weighted by :func:`step_weights`, and the number of known targets. Unknown targets are
+    excluded."""
 
     objective: Objective
 

@@ -1,9 +1,10 @@
-"""A memory that goes on learning while a forecaster is in use: it reads the series and corrects the forecasts.
+"""The online memory: it reads the series, keeps learning while a forecaster is in use, and corrects the forecasts.
 
-Every ``stride`` rows the memory is told what followed what: the key is the code of the window that ended a stride ago,
-the value that of the window that ends now. A forecast reads it with the code of its own window. Writing is the inner
-loop of Titans (Eq. 13-14) with momentum and forgetting; no weight of the outer loop changes. The memory is linear
-(one layer): its step is bounded, so a stream of any length stays finite, which deeper ones do not promise.
+Every ``stride`` rows the memory stores an association: the key is the code of the window that ended one stride ago,
+the value is the code of the window that ends now. A forecast queries it with the code of its own window. Writing is the
+inner loop of Titans (Eq. 13-14) with momentum and forgetting; the weights of the outer loop are fixed. The memory is
+linear (one layer): its step size is bounded, so its state stays finite on streams of any length, which is not
+guaranteed for deeper memories.
 """
 
 import math
@@ -21,14 +22,14 @@ from titans_core.ops.memory import read_memory
 
 SPAN = 96
 DIM, HEADS, CHUNK = 64, 4, 4
-FLOATS = 1 << 24  # about, of what is made of the windows of one piece of a stream
+FLOATS = 1 << 24  # approximate limit of numbers computed for one piece of a stream
 
 
 class OnlineMemory(nn.Module):
-    """Corrections of forecasts from what a memory was told of the series so far.
+    """Corrects forecasts by what it has read of the series so far.
 
     Args:
-        input_size: lookback of the network; the memory's windows are at most :data:`SPAN` rows of it.
+        input_size: lookback of the network; windows of the memory have at most :data:`SPAN` rows.
         h: horizon.
 
     Attributes:
@@ -62,13 +63,13 @@ class OnlineMemory(nn.Module):
     def forward(
         self, read: Tensor, before: Tensor, now: Tensor, state: MemoryState | None = None
     ) -> tuple[Tensor, MemoryState]:
-        """Write T pairs, and after each read once.
+        """Write T pairs, and read once after each.
 
         Args:
-            read: windows that are forecast, ``[B, T, span]``.
-            before: windows that ended a stride before ``now``.
-            now: windows that end at the write.
-            state: what was written earlier.
+            read: windows to forecast from, ``[B, T, span]``.
+            before: windows that end one stride before ``now``, ``[B, T, span]``.
+            now: windows that end at the write, ``[B, T, span]``.
+            state: state after earlier writes.
 
         Returns:
             Corrections ``[B, T, h]`` in the units of the windows, and the state after the last write.
@@ -84,17 +85,18 @@ class OnlineMemory(nn.Module):
         return self._correct(out, asked, scale)
 
     def surprise(self, windows: Tensor, reads: int, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
-        """Write T pairs, and from each write to the next say how far what came was from what the memory expected,
-        ``|M(k) - v|^2``: the associative loss of Eq. 12, whose gradient is the momentary surprise.
+        """Write T pairs, and compute the associative loss ``|M(k) - v|^2`` (Eq. 12) at regular rows between writes.
+
+        The gradient of this loss is the momentary surprise.
 
         Args:
-            windows: that end at regular rows, ``reads`` of them in a stride, from the key of the first write on:
+            windows: windows at regular rows, ``reads`` in each stride, starting with the key of the first write:
                 ``[B, (T + 1) * reads, span]``.
-            reads: values in a stride: the first at the write, before it, the others behind it.
-            state: what was written earlier.
+            reads: values per stride: one just before the write, the others after it.
+            state: state after earlier writes.
 
         Returns:
-            ``[B, T * reads]``, and the state after the last write.
+            The losses ``[B, T * reads]``, and the state after the last write.
         """
         code = self._code(windows)[0]
         keys, values = self._heads(self.key, code, unit=True), self._heads(self.value, code)
@@ -115,7 +117,7 @@ class OnlineMemory(nn.Module):
     def _tell(
         self, queries: Tensor, keys: Tensor, told: Tensor, state: MemoryState | None
     ) -> tuple[Tensor, MemoryState]:
-        """Write what the codes ``told`` say under ``keys``, and read with ``queries`` after each."""
+        """Write values and gates from the codes ``told`` under ``keys``, and read with ``queries`` after each."""
         alpha, eta, theta = torch.sigmoid(self.gates(told)).chunk(3, dim=-1)
         return neural_memory(
             queries,
@@ -123,7 +125,7 @@ class OnlineMemory(nn.Module):
             self._heads(self.value, told),
             alpha,
             eta,
-            # keys have length 1: with this step the linear memory is stable
+            # keys have length 1: the linear memory is stable with this step size
             theta * (1 - eta) * (2 / CHUNK),
             (self.start,),
             state,
@@ -131,9 +133,9 @@ class OnlineMemory(nn.Module):
         )
 
     def _code(self, windows: Tensor) -> tuple[Tensor, Tensor]:
-        """The code ``[..., DIM]`` of windows ``[..., span]`` and their deviation ``[..., 1]``."""
+        """The codes ``[..., DIM]`` of windows ``[..., span]``, and their standard deviations ``[..., 1]``."""
         center = windows.mean(dim=-1, keepdim=True)
-        # a floor, in standard deviations of the series: a flat window has no shape to enlarge
+        # the floor, in standard deviations of the series, keeps the noise of a flat window small
         scale = windows.std(dim=-1, keepdim=True, correction=0).clamp(min=0.1)
         shape = ((windows - center) / scale).clamp(-10, 10)
         both = torch.cat((shape, center.clamp(-10, 10), scale.log()), dim=-1)
@@ -150,12 +152,12 @@ class OnlineMemory(nn.Module):
 
 @dataclass(frozen=True)
 class Stream:
-    """Where a memory stands in some series that began together.
+    """The state of a memory for series that begin at the same row.
 
     Attributes:
         series: their columns in the panel.
-        rows: how many rows of them were read.
-        state: what was written; None before the first write.
+        rows: number of rows read.
+        state: state of the memory; None before the first write.
     """
 
     series: Tensor
@@ -164,7 +166,7 @@ class Stream:
 
 
 def streams_of(first: Tensor, length: int) -> list[Stream]:
-    """Streams at their start: series grouped by their first row, so that each is read as if it were alone."""
+    """New streams: series grouped by their first row, so that the result for each is independent of the others."""
     return [
         Stream(torch.nonzero(first == begin).squeeze(1), 0) for begin in first.unique().tolist() if int(begin) < length
     ]
@@ -172,7 +174,7 @@ def streams_of(first: Tensor, length: int) -> list[Stream]:
 
 @torch.no_grad()
 def advance(memory: OnlineMemory, stream: Stream, recent: Tensor, new_rows: int) -> Stream:
-    """Read ``new_rows`` more rows. recent ``[T, N]`` ends with them, and has ``span + stride`` rows before them where
+    """Read ``new_rows`` more rows: the last ones of recent ``[T, N]``, which has ``span + stride`` rows before them if
     the series has that many."""
     rows = stream.rows + new_rows
     done, due = _writes(memory, stream.rows), _writes(memory, rows)
@@ -185,9 +187,9 @@ def advance(memory: OnlineMemory, stream: Stream, recent: Tensor, new_rows: int)
 
 @torch.no_grad()
 def recall(memory: OnlineMemory, stream: Stream, recent: Tensor) -> Tensor:
-    """Corrections ``[h, n]`` of the forecasts that follow ``recent`` ``[T, N]`` for the n series of a stream.
+    """Corrections ``[h, n]`` of the forecasts that follow ``recent`` ``[T, N]``, for the n series of a stream.
 
-    A memory that was told nothing yet corrects nothing.
+    They are zero before the first write.
     """
     if stream.state is None:
         return recent.new_zeros(memory.h, len(stream.series))
@@ -209,7 +211,7 @@ def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
     late = torch.nonzero(written > 0).squeeze(1)
     if not len(late):
         return found
-    first = int(written[late].min()) - 1  # what all of them have behind them is read once
+    first = int(written[late].min()) - 1  # writes that all origins share are done once
     start = _written(memory, values, 0, first, None)
     for offset in offsets[late].unique().tolist():
         mine = late[offsets[late] == offset]
@@ -225,11 +227,11 @@ def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
 
 @torch.no_grad()
 def surprises(memory: OnlineMemory, values: Tensor, unknown: Tensor, step: int) -> tuple[Tensor, Tensor]:
-    """Every ``step`` rows of ``[T, n]``, from the first write on, the surprise behind so many rows: these, ``[R]``, and
-    ``[R, n]``.
+    """The surprise at every ``step``-th row of ``[T, n]`` from the first write on: numbers of rows read ``[R]``, and
+    the surprise after them ``[R, n]``.
 
-    Each is read with the memory as it stood after the writes at earlier rows. It is NaN where one of the rows that it
-    is about, a window and the stride before it, is ``unknown``, ``[T, n]``.
+    Each value uses the memory after the writes at earlier rows. It is NaN if a row of its window or of the stride
+    before it is ``unknown``, ``[T, n]``.
     """
     values, reach = without_nan(values), memory.span + memory.stride
     rows = torch.arange(reach, max(reach, len(values) + 1), step)
@@ -242,8 +244,7 @@ def surprises(memory: OnlineMemory, values: Tensor, unknown: Tensor, step: int) 
 
 
 def _surprises(memory: OnlineMemory, values: Tensor, apart: int) -> Tensor:
-    """Every ``apart`` rows, a divisor of the stride, to the end of the last stride, in which rows may be behind the
-    last."""
+    """The surprise at every ``apart``-th row, a divisor of the stride. The last stride may extend beyond the data."""
     S, T, found, state = memory.stride, len(values), [values.new_empty(0, values.shape[1])], None
     each = values.shape[1] * _floats_of_surprise(memory, S // apart)
     due, some = _writes(memory, T), max(1, FLOATS // each)
@@ -255,14 +256,14 @@ def _surprises(memory: OnlineMemory, values: Tensor, apart: int) -> Tensor:
 
 
 def _floats_of_surprise(memory: OnlineMemory, reads: int) -> int:
-    """About, of one write of one series."""
+    """Approximate count for one write of one series."""
     return reads * (2 * memory.span + 8 * DIM)
 
 
 def _written(
     memory: OnlineMemory, values: Tensor, done: int, due: int, state: MemoryState | None, offset: int = 0
 ) -> MemoryState | None:
-    """The state after the writes from number ``done`` to before ``due``; arguments as of :func:`_told`."""
+    """The state after the writes with numbers in ``[done, due)``; arguments as in :func:`_told`."""
     for _, before, now in _told(memory, values, done, due, offset):
         state = memory(now, before, now, state)[1]
     return state
@@ -271,10 +272,10 @@ def _written(
 def _told(
     memory: OnlineMemory, values: Tensor, first: int, last: int, offset: int = 0
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """What is told at the writes from number ``first`` to before ``last``, as many at once as :data:`FLOATS` allows.
+    """The windows of the writes with numbers in ``[first, last)``, in pieces as large as :data:`FLOATS` allows.
 
-    values ``[T, n]`` begin at row ``offset`` of the series. Yields the rows of W writes in them, the windows that ended
-    a stride before, and those that end there, ``[n, W, span]``.
+    values ``[T, n]`` begin at row ``offset`` of the series. Yields the rows of W writes, and the windows
+    ``[n, W, span]`` that end one stride before and at these rows.
     """
     S, each = memory.stride, values.shape[1] * (memory.h + 3 * memory.span + 6 * DIM)
     for writes in torch.arange(first, last).split(max(1, FLOATS // each)) if last > first else ():
@@ -283,7 +284,7 @@ def _told(
 
 
 def _writes(memory: OnlineMemory, rows: int) -> int:
-    """Writes that are due after so many rows: the first when two windows, a stride apart, are whole."""
+    """Number of writes after this many rows; the first needs two complete windows, one stride apart."""
     return max(0, (rows - memory.span) // memory.stride)
 
 
@@ -293,5 +294,5 @@ def _windows(values: Tensor, ends: Tensor, span: int) -> Tensor:
 
 
 def without_nan(values: Tensor) -> Tensor:
-    """Values that are not known, as the mean of the series (0, standardised)."""
+    """Replace NaN by the mean of the series, which is 0 after standardisation."""
     return values.nan_to_num(0.0)

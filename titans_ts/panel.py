@@ -1,4 +1,4 @@
-"""Series side by side on one time axis: one table of values, and frames made from it."""
+"""The internal table of series on one time axis, and its conversion to frames."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -13,19 +13,19 @@ Layout = Literal["long", "wide", "matrix"]
 
 
 def beyond(names: list[Any], known: list[Any]) -> list[Any]:
-    """Those of the names that are not known."""
+    """The names that are not in ``known``."""
     there = set(known)
     return [name for name in names if name not in there]
 
 
 def differing(given: list[Any], known: list[Any]) -> str:
-    """By which names two lists of series differ, for a message: long ones begin alike."""
-    ways = (("without", beyond(known, given)), ("with the new", beyond(given, known)))
+    """The names by which two lists of series differ, for a message, since long lists begin alike."""
+    ways = (("missing:", beyond(known, given)), ("new:", beyond(given, known)))
     found = [f"{how} {names[:8]}" for how, names in ways if names]
     return f" ({', '.join(found)})" if found else ""
 
 
-_NOTHING = np.empty((0, 0, 0))  # stands for a table without columns
+_NOTHING = np.empty((0, 0, 0))  # placeholder for a table without columns
 
 
 def _nothing() -> np.ndarray:
@@ -34,20 +34,20 @@ def _nothing() -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Series side by side on one time axis.
+    """Series on one time axis.
 
     Attributes:
-        values: ``[T, N]`` float64. A series that starts later than others has NaN before its start. With
-            ``missing="mask"`` there may be NaN elsewhere, and nowhere else otherwise.
+        values: ``[T, N]`` float64, NaN before the start of a series. Other NaN are unknown values, which are filled
+            unless ``missing="mask"``.
         ids: names of the N series.
-        index: the T time stamps, regular: a DatetimeIndex, or integers.
+        index: the T regular time stamps: a DatetimeIndex, or integers.
         freq: step of the index: a pandas offset, or an integer.
-        layout: what the caller gave, and gets back.
-        library: whose frames they are: "pandas" or "polars".
-        hist: exogenous columns known up to now, ``[T, N, X]``.
+        layout: layout of the input and of the output.
+        library: "pandas" or "polars".
+        hist: exogenous columns known up to the present, ``[T, N, X]``.
         futr: exogenous columns known ahead, ``[T, N, F]``.
         stat: static columns, ``[N, S]``.
-        drawn: what :meth:`filled` put there, no measurement: of the series and of ``hist``, ``[T, N, 1 + X]``.
+        drawn: where the values and ``hist`` were filled by :meth:`filled`, ``[T, N, 1 + X]``.
     """
 
     values: np.ndarray
@@ -70,13 +70,13 @@ class Panel:
             if table is _NOTHING:
                 object.__setattr__(self, name, np.zeros((*shape, width), dtype=kind))
             elif table.shape[:-1] != shape or (width and table.shape[-1] != width):
-                raise ValueError(f"{name} {table.shape} does not go with values {self.values.shape}.")
+                raise ValueError(f"the shape {table.shape} of {name} does not match values {self.values.shape}.")
 
     def of_series(self, columns: list[int]) -> "Panel":
-        """The panel of some series, by their numbers."""
+        """Select series by position."""
         return replace(
             self,
-            values=np.ascontiguousarray(self.values[:, columns]),  # last digits depend on the layout in memory
+            values=np.ascontiguousarray(self.values[:, columns]),  # rounding depends on the memory layout
             ids=[self.ids[i] for i in columns],
             hist=self.hist[:, columns],
             futr=self.futr[:, columns],
@@ -85,17 +85,17 @@ class Panel:
         )
 
     def ordered_as(self, ids: list[Any]) -> "Panel":
-        """The panel with its series in the order of ``ids``, if it has just these; else as it is."""
+        """The panel with its series in the order of ``ids``, if it has exactly these; else unchanged."""
         if self.ids == ids or len(ids) != len(self.ids) or None in self.places(ids):
             return self
         return self.named(ids)
 
     def named(self, ids: list[Any]) -> "Panel":
-        """The panel of the series of these names that it has, in their order."""
+        """Select series by name, in this order; unknown names are ignored."""
         return self.of_series([place for place in self.places(ids) if place is not None])
 
     def with_silent(self, ids: list[Any]) -> "Panel":
-        """The panel, and behind its series those of ``ids`` that it lacks, as NaN."""
+        """Append the series of ``ids`` that the panel lacks, as NaN."""
         silent = beyond(ids, self.ids)
 
         def widened(table: np.ndarray, axis: int, value: Any = np.nan) -> np.ndarray:
@@ -113,11 +113,11 @@ class Panel:
         )
 
     def from_the_end_of(self, earlier: "Panel") -> "Panel":
-        """The panel, and before it the rows that were left out behind the last of ``earlier``, as NaN."""
+        """Prepend the missing rows after the end of ``earlier``, as NaN."""
         return self._preceded_by(between(earlier.index[-1], self.index[0], self.freq))
 
     def padded_to(self, rows: int) -> "Panel":
-        """The panel, and before it as many rows of NaN as it lacks."""
+        """Prepend rows of NaN up to this number of rows."""
         return self._preceded_by(preceding(self.index[0], self.freq, max(0, rows - len(self.values))))
 
     def _preceded_by(self, nothing: pd.Index) -> "Panel":
@@ -137,7 +137,7 @@ class Panel:
         )
 
     def rows(self, start: int | None, stop: int | None = None) -> "Panel":
-        """The panel of a part of the rows."""
+        """Select a range of rows."""
         part = slice(start, stop)
         return replace(
             self,
@@ -149,8 +149,8 @@ class Panel:
         )
 
     def filled(self, missing: str) -> "Panel":
-        """With "interpolate" straight lines in place of NaN behind the first value of a series, and behind its last
-        value that value; else as it is."""
+        """With "interpolate", fill NaN after the first value of each series linearly, and after its last value with
+        that value; else unchanged."""
         if missing != "interpolate":
             return self
         values, hist, futr = map(interpolated, (self.values, self.hist, self.futr))
@@ -158,32 +158,32 @@ class Panel:
         return replace(whole, drawn=self.drawn | (self.unknown() & ~whole.unknown()))
 
     def unknown(self) -> np.ndarray:
-        """What only time makes known and is NaN: of the series and of ``hist``, ``[T, N, 1 + X]``."""
+        """Where the series and ``hist`` are NaN, ``[T, N, 1 + X]``."""
         return np.isnan(np.concatenate((self.values[..., None], self.hist), axis=-1))
 
     @property
     def measured(self) -> np.ndarray:
-        """The values, NaN where they are lines through holes, ``[T, N]``; of a series that has no others, these."""
+        """The values with NaN where they were filled, ``[T, N]``; a series that was filled entirely keeps them."""
         drawn = self.drawn[..., 0]
         return np.where(drawn & ~drawn.all(axis=0), np.nan, self.values)
 
     @property
     def first_rows(self) -> np.ndarray:
-        """The first known row of each series, ``[N]``; T for one without any."""
+        """The first known row of each series, ``[N]``; T if there is none."""
         known = np.isfinite(self.values)
         return np.where(known.any(axis=0), known.argmax(axis=0) if len(known) else 0, len(known))
 
     def places(self, names: list[Any]) -> list[int | None]:
-        """Where the series of these names stand; None for those that are not here."""
+        """The positions of series by name; None for unknown names."""
         known = {name: i for i, name in enumerate(self.ids)}
         return [known.get(name) for name in names]
 
     def clock(self) -> list[str]:
-        """What time stamps say beside their order: the first one, the step, and the time zone."""
+        """First time stamp, step and time zone."""
         return [str(self.index[0]), str(name_of(self.freq)), str(getattr(self.index, "tz", None))]
 
     def known_at(self, row: int) -> "Panel":
-        """As it stood before a row: what came from there on is NaN, but for columns that are known ahead."""
+        """The panel as known before a row: later values are NaN, except for columns known ahead."""
         values, hist = self.values.copy(), self.hist.copy()
         values[row:], hist[row:] = np.nan, np.nan
         return replace(self, values=values, hist=hist)
@@ -193,16 +193,16 @@ class Panel:
         return following(self.index[-1], self.freq, h)
 
     def joined(self, newer: "Panel") -> "Panel":
-        """This panel, and behind it the rows of ``newer``, which begin one step after its last and have its series.
+        """Append the rows of ``newer``, which must start one step after the last row and have the same series.
 
         Raises:
-            ValueError: other series, or rows that do not follow.
+            ValueError: other series, or rows that do not directly follow.
         """
         if newer.ids != self.ids:
             way = (
-                "Leave new ones out here: predict(df) forecasts them, given their rows, and another fit learns them."
+                "Leave out new series here: predict(df) forecasts them, given their rows, and a new fit learns them."
                 if beyond(newer.ids, self.ids)
-                else "A series that ended can be left out with missing='mask' or 'interpolate'."
+                else "A series that ended may be missing with missing='mask' or 'interpolate'."
             )
             raise ValueError(
                 f"the new rows must be of the series {self.ids[:8]}, got {newer.ids[:8]}"
@@ -211,8 +211,8 @@ class Panel:
         expected = following(self.index[-1], self.freq, 1)[0]
         if newer.index[0] != expected:
             raise ValueError(
-                f"the new rows must begin where the known ones end, at {expected}, got {newer.index[0]}. "
-                "Give each row once, in order; rows may be left out with missing='mask' or 'interpolate'."
+                f"the new rows must start after the known ones, at {expected}, got {newer.index[0]}. "
+                "Give each row once, in order; rows may be missing with missing='mask' or 'interpolate'."
             )
         return replace(
             self,
@@ -224,10 +224,10 @@ class Panel:
         )
 
     def output(self, index: pd.Index, values: np.ndarray, names: list[str]) -> Any:
-        """Values ``[len(index), N, len(names)]`` in the caller's layout.
+        """Values ``[len(index), N, len(names)]`` in the layout of the caller.
 
-        Long: a column for each name. Wide: the columns of the first name are called after the series, those of the
-        others ``<series><name less the first name>``. Matrix: without names the last axis is dropped.
+        Long: one column for each name. Wide: for the first name, columns are called like the series; for the others,
+        ``<series><name without the first name>``. Matrix: with a single name, the last axis is dropped.
         """
         if self.layout == "matrix":
             return values[..., 0] if len(names) == 1 else values
@@ -236,7 +236,7 @@ class Panel:
             columns = [i if not end else f"{i}{end}" for i in self.ids for end in endings]
             if len(set(columns)) < len(columns):
                 taken = sorted({str(name) for name in columns if columns.count(name) > 1})
-                raise ValueError(f"the bounds of a level have the names of other series, {taken}: rename those.")
+                raise ValueError(f"the interval columns {taken} have the names of other series: rename those series.")
             return self._own(pd.DataFrame(values.reshape(len(index), -1), index=index, columns=pd.Index(columns)))
         return self._own(long_frame(self.ids, index, dict(zip(names, np.moveaxis(values, -1, 0), strict=True))))
 
@@ -245,7 +245,7 @@ class Panel:
 
 
 def long_frame(ids: list[Any], index: pd.Index, columns: dict[str, np.ndarray]) -> pd.DataFrame:
-    """``unique_id, ds`` and the columns, each given as ``[len(index), N]``."""
+    """A long frame of ``unique_id``, ``ds`` and the columns, each given as ``[len(index), N]``."""
     unique_id = pd.Index(ids).repeat(len(index))
     ds = index.append([index] * (len(ids) - 1)) if ids else index[:0]
     flat = {name: values.T.reshape(-1) for name, values in columns.items()}
@@ -253,7 +253,7 @@ def long_frame(ids: list[Any], index: pd.Index, columns: dict[str, np.ndarray]) 
 
 
 def interpolated(values: np.ndarray) -> np.ndarray:
-    """NaN in a straight line between neighbours in time, behind the last known value as that value."""
+    """Fill NaN linearly between neighbours in time, and after the last known value with that value."""
     if not np.isnan(values).any():
         return values
     flat = pd.DataFrame(values.reshape(len(values), -1))

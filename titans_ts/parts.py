@@ -1,4 +1,4 @@
-"""A batch of very long windows, read part by part."""
+"""Process a batch of very long windows in parts, to limit memory."""
 
 import torch
 from torch import Tensor
@@ -7,15 +7,14 @@ from torch.utils.checkpoint import checkpoint
 from titans_ts.simba import Simba
 from titans_ts.windows import Batch
 
-STEPS = 1 << 20  # of all lookbacks of a part
+STEPS = 1 << 20  # maximum total length of the lookbacks of a part
 
 
 def normalised_in_parts(network: Simba, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """:meth:`Simba.normalised` of a batch, in memory that does not grow with it.
+    """:meth:`Simba.normalised` of a batch, with bounded memory.
 
-    A batch of more than :data:`STEPS` steps is read in parts, and what the gradient takes of each is made again when it
-    is asked for (Chen et al. 2016, arXiv:1604.06174): a third more time, and the same numbers but for what dropout
-    draws.
+    A batch of more than :data:`STEPS` steps is processed in parts, with gradient checkpointing (Chen et al. 2016,
+    arXiv:1604.06174). This takes a third more time and gives the same result, except for other dropout masks.
     """
     columns = batch.x, batch.hist, batch.futr, batch.stat
     size = max(1, STEPS * len(batch.x) // batch.x.numel())

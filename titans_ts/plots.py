@@ -1,5 +1,4 @@
-"""Pictures by matplotlib: forecasts, backtests, residuals, surprise. Figures are made without pyplot, so nothing global
-is touched."""
+"""Matplotlib plots of forecasts, backtests, residuals and surprise. They do not use pyplot or change its state."""
 
 from typing import Any
 
@@ -17,7 +16,7 @@ from titans_ts.panel import Panel
 from titans_ts.reading import of_values
 
 MOST_SERIES = 6
-WARM_UP = 512  # rows: 16 writes of a memory with the longest stride
+WARM_UP = 512  # rows: 16 writes of a memory with the largest stride
 FORECAST, PAST, TRUTH, ALARM = "#c4432b", "0.35", "0.65", "#7a1f8a"
 
 
@@ -30,22 +29,22 @@ def plot_forecast(
     series: list[Any] | None,
     history: int,
 ) -> Figure:
-    """One panel a series: the last ``history`` rows of the past, then the forecast, its intervals, and the truth if
-    given, as far as it is of the time that is drawn.
+    """Plot the last ``history`` rows of the past, the forecast and its intervals, with one panel per series.
 
-    ``values`` is ``[h, N, 1 + 2 * len(levels)]``: the forecast, lower bounds from wide to narrow, upper ones back.
+    ``actual`` values, if given, are plotted within the same time range. ``values`` is ``[h, N, 1 + 2 * len(levels)]``:
+    the forecast, lower bounds from the widest level to the narrowest, upper bounds from the narrowest to the widest.
 
     Raises:
-        ValueError: a series that is not in the frame, or a truth of other series or of another time.
+        ValueError: a series that is not in the frame, or ``actual`` without these series or times.
     """
     chosen = _chosen(past.ids, series)
     recent = past.rows(-history)
     if actual is not None:
         if not set(chosen) & set(actual.ids):
-            raise ValueError(f"actual has none of the series that are drawn, {chosen}: it has {actual.ids[:8]}.")
+            raise ValueError(f"actual has none of the plotted series {chosen}: it has {actual.ids[:8]}.")
         if not actual.index.isin(future).any():
             raise ValueError(
-                f"actual has none of the forecast's times, {future[0]} to {future[-1]}: it goes from {actual.index[0]} "
+                f"actual has no time stamp of the forecast, {future[0]} to {future[-1]}: it covers {actual.index[0]} "
                 f"to {actual.index[-1]}."
             )
         shown = (actual.index >= recent.index[0]) & (actual.index <= future[-1])
@@ -59,7 +58,7 @@ def plot_forecast(
         for i, level in enumerate(reversed(levels)):
             low, high = values[:, column, 1 + i], values[:, column, 2 * len(levels) - i]
             axes.fill_between(future, low, high, color=FORECAST, alpha=0.15, linewidth=0, label=f"{level:g} %")
-        # joined to the last known value, so that the line does not begin in mid-air
+        # starts at the last known value, so that there is no gap in the line
         axes.plot(
             recent.index[-1:].append(future),
             np.append(recent.values[-1, column], values[:, column, 0]),
@@ -73,12 +72,14 @@ def plot_forecast(
 
 
 def plot_backtest(frame: Any, series: list[Any] | None = None, model: str = "Titans") -> Figure:
-    """Forecasts of :meth:`~titans_ts.TitansForecaster.cross_validation` over what came; one panel a series.
+    """Plot a backtest (:meth:`~titans_ts.TitansForecaster.cross_validation`): forecasts and actual values.
+
+    One panel per series.
 
     Args:
-        frame: ``unique_id, ds, cutoff, y, Titans``, and bounds where they were asked for; the widest are drawn.
-        series: which to draw; default: the first six.
-        model: column of the forecasts, of frames that have several, or other ones.
+        frame: ``unique_id, ds, cutoff, y, Titans`` and optional interval bounds, of which the widest are plotted.
+        series: series to plot; default: the first six.
+        model: column of the forecasts.
     """
     frame = _need(frame, ("unique_id", "ds", "cutoff", "y", model))
     chosen = _chosen(frame["unique_id"].unique().tolist(), series)
@@ -103,12 +104,12 @@ def plot_backtest(frame: Any, series: list[Any] | None = None, model: str = "Tit
 
 
 def plot_residuals(frame: Any, model: str = "Titans") -> Figure:
-    """Where a backtest erred: mean absolute error by step of the horizon, residuals over time, and how they spread.
+    """Plot the errors of a backtest: mean absolute error by step, mean residual over time, histogram of residuals.
 
-    Each series counts in units of its own standard deviation in the frame.
+    Residuals of each series are divided by its standard deviation in the frame.
 
     Args:
-        frame, model: as for :func:`plot_backtest`.
+        frame, model: as in :func:`plot_backtest`.
     """
     frame = _need(frame, ("unique_id", "ds", "cutoff", "y", model))
     scale = frame.groupby("unique_id")["y"].transform("std").replace(0.0, 1.0).fillna(1.0)
@@ -133,17 +134,19 @@ def plot_residuals(frame: Any, model: str = "Titans") -> Figure:
 def plot_surprise(
     surprise: Any, df: Any = None, series: list[Any] | None = None, quantile: float = 0.99, warm_up: int = WARM_UP
 ) -> Figure:
-    """The surprise of the online memory over time, its highest moments marked: a view of anomalies. Where it is NaN, as
-    behind a hole, is shaded.
+    """Plot the surprise of the online memory over time and mark its highest values as possible anomalies.
+
+    Times at which it is NaN, such as after a gap, are shaded.
 
     Args:
-        surprise: of :meth:`~titans_ts.TitansForecaster.surprise`.
-        df: what it is of, in any layout; each series is then drawn above its surprise, with the same moments marked.
-        series: which to draw; default: the first six.
-        quantile: moments above this part of a series' surprise are marked.
-        warm_up: the first values of each series, which surprise a memory that is still empty: they are drawn, and
-            neither count nor are marked. At most a quarter of them. The default is for a value each row; 16 writes are
-            enough, ``16 * memory_.stride // step_size`` values.
+        surprise: result of :meth:`~titans_ts.TitansForecaster.surprise`.
+        df: the data of the surprise, in any layout; each series is then plotted above its surprise, with the same
+            times marked.
+        series: series to plot; default: the first six.
+        quantile: values above this quantile of the surprise of a series are marked.
+        warm_up: the first values of each series, at most a quarter of them. The memory is still nearly empty there, so
+            they are plotted but neither marked nor counted in the quantile. The default suits ``step_size=1``;
+            ``16 * memory_.stride // step_size`` values (16 writes) are enough.
     """
     below_one("quantile", quantile)
     at_least("warm_up", warm_up, 0)
@@ -170,7 +173,7 @@ def plot_surprise(
             label = f"highest {100 * (1 - quantile):g} %"
             panel.scatter(there["ds"], there[what], color=ALARM, s=14, label=label, zorder=3)
             for i, gap in enumerate(_gaps(own)):
-                label = None if i else "not all measured"
+                label = None if i else "unknown values"
                 panel.axvspan(*gap, color=TRUTH, alpha=0.25, linewidth=0, label=label)
             _dress(panel, str(name) if panel is axes[0] else "")
         axes[-1].set_ylim(bottom=0)
@@ -180,22 +183,22 @@ def plot_surprise(
 
 
 def _gaps(surprise: pd.DataFrame) -> list[tuple[Any, Any]]:
-    """Between what known values of a series each run of NaN lies; the first or last row where there is none."""
+    """The known times around each run of NaN, or the first or last time."""
     nan, ds = surprise["surprise"].isna().to_numpy(), surprise["ds"].to_list()
-    # the first of each run, and what follows its last
+    # first index of each run, and the index after its last
     edges = np.flatnonzero(np.diff(nan, prepend=False, append=False))
     return [(ds[max(begin - 1, 0)], ds[min(end, len(ds) - 1)]) for begin, end in edges.reshape(-1, 2)]
 
 
 def _chosen(ids: list[Any], series: list[Any] | None) -> list[Any]:
     if not ids:
-        raise ValueError("the frame is empty: there is nothing to draw.")
+        raise ValueError("the frame is empty: there is nothing to plot.")
     chosen = ids[:MOST_SERIES] if series is None else [series] if pd.api.types.is_scalar(series) else list(series)
     if not chosen:
-        raise ValueError(f"series is empty: name some of {ids[:8]}, or leave it out.")
+        raise ValueError(f"series is empty: choose from {ids[:8]}, or omit it.")
     unknown = [s for s in chosen if s not in ids]
     if unknown:
-        raise ValueError(f"no series {unknown} in the frame, which has {ids[:8]}.")
+        raise ValueError(f"unknown series {unknown}: the frame has {ids[:8]}.")
     return chosen
 
 
@@ -208,7 +211,7 @@ def _need(frame: Any, names: tuple[str, ...]) -> pd.DataFrame:
 
 
 def _panels(count: int, *below: float) -> tuple[Figure, Any]:
-    """One panel a series, one below the other; and ``below`` each of them others of such heights."""
+    """Panels for ``count`` series in one column, each followed by panels with the heights ``below``."""
     heights = [2.0, *below] * count
     figure = Picture(figsize=(10, 1.2 + sum(heights)), layout="constrained")
     ratios = {"height_ratios": heights}
@@ -220,11 +223,11 @@ def _dress(axes: Axes, title: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.01)
     locator = axes.xaxis.get_major_locator()
-    if isinstance(locator, AutoDateLocator):  # short labels, which leave each other room
+    if isinstance(locator, AutoDateLocator):  # short labels that do not overlap
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=locator.tz))
 
 
 def _finished(figure: Figure, panels: Any) -> Figure:
-    # above the first panel, where no line can run through it
+    # above the first panel, so that it covers no line
     panels[0].legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False, ncols=6, fontsize=9)
     return figure

@@ -1,4 +1,4 @@
-"""The mean shape of a series' days, weeks or years, as far as it holds."""
+"""Profiles: the stable part of the mean daily, weekly or yearly shape of a series."""
 
 from typing import NamedTuple
 
@@ -7,29 +7,29 @@ import pandas as pd
 
 from titans_ts.exogenous import CYCLES, calendar_features, spanned_twice
 
-# a profile has so many times the harmonics of the calendar that the network is told: an hour of a day has its own value
+# factor of harmonics relative to the calendar features: a profile can differ for each hour of the day
 FINER = 4
-PARTS = 8  # of a series, each of which is foretold by the others
-LEAST = 0.5  # of a shape is found again, or it is none
-LINE = 2  # columns beside the waves: a constant and a line, which would else pass for the shape of a cycle
+PARTS = 8  # parts of a series for cross-validation
+LEAST = 0.5  # smaller stable shares of a shape count as none
+LINE = 2  # columns other than waves: constant and linear trend, which would otherwise distort the shape of a cycle
 
 
 def waves_of(index: pd.Index, cycles: tuple[str, ...]) -> np.ndarray:
-    """What profiles are made of, at these time stamps: ``[T, F]``."""
+    """The basis functions of profiles at these time stamps, ``[T, F]``."""
     return calendar_features(index, cycles, FINER)
 
 
 def profiles_of(values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) -> np.ndarray:
-    """The profile of each series, as weights of ``waves_of``: ``[F, N]``.
+    """The profile of each series, as weights of :func:`waves_of`, ``[F, N]``.
 
-    The shape of a cycle is the least-squares fit to all rows, beside a line, times the share of it that holds
-    (:func:`_shares`), and none where that is less than a half; nor has a series a shape of a cycle that it does not go
-    through twice. What lies far from all the rest counts as less far (:func:`_near`).
+    The shape of a cycle is fitted to all rows by least squares, together with a linear trend. It is multiplied by its
+    stable share (:func:`_shares`), and set to 0 if that is below a half or if the series does not span the cycle twice.
+    Outliers are clipped (:func:`_near`).
 
     Args:
-        values: rows ``[T, N]``, NaN left out.
+        values: rows ``[T, N]``; NaN is ignored.
         index: their time stamps.
-        cycles: of "day", "week", "year".
+        cycles: some of "day", "week", "year".
     """
     waves = waves_of(index, cycles)
     cycle_of = np.repeat(cycles, [2 * FINER * CYCLES[cycle] for cycle in cycles])
@@ -40,7 +40,7 @@ def profiles_of(values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) ->
         if not spanned:
             continue
         kept = np.isin(cycle_of, list(spanned))
-        if "day" in spanned:  # what happens seven times a week is of the day
+        if "day" in spanned:  # waves with seven periods a week belong to the day
             kept &= (cycle_of != "week") | (times_a_cycle % 7 > 0)
         time = np.linspace(-1, 1, len(index))[known, None]  # steps are regular
         table = np.concatenate((np.ones_like(time), time, waves[known][:, kept]), axis=1)
@@ -54,7 +54,7 @@ def profiles_of(values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) ->
 
 
 class _Part(NamedTuple):
-    """Some rows, one after the other: of a table ``[T, LINE + F]`` and of values ``[T, N]``."""
+    """Consecutive rows of the regression table ``[T, LINE + F]`` and of the values ``[T, N]``."""
 
     table: np.ndarray
     values: np.ndarray
@@ -71,7 +71,7 @@ def _cut(table: np.ndarray, values: np.ndarray, count: int) -> list[tuple[np.nda
 
 
 def _alike(known: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Series of which the same rows are known: those rows, and which series."""
+    """Groups of series with the same known rows: these rows, and the series."""
     groups: dict[bytes, list[int]] = {}
     for column, rows in enumerate(known.T):
         groups.setdefault(rows.tobytes(), []).append(column)
@@ -79,9 +79,9 @@ def _alike(known: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _near(values: np.ndarray) -> np.ndarray:
-    """Values ``[T, N]`` less their mean; those farther from the middle 98 % than its width, drawn in to there.
+    """Values ``[T, N]`` minus their mean, after clipping to the middle 98 %, extended by its width on each side.
 
-    A single wrong reading would else be the shape of its hour.
+    Otherwise a single wrong value would dominate the shape of its hour.
     """
     low, high = np.quantile(values, (0.01, 0.99), axis=0)
     near = np.clip(values, low - (high - low), high + (high - low))
@@ -89,17 +89,17 @@ def _near(values: np.ndarray) -> np.ndarray:
 
 
 def _fitted(parts: list[_Part]) -> np.ndarray:
-    """Weights of the table that come nearest to the values of these parts, ``[LINE + F, N]``."""
+    """Least-squares weights of the table for the values of these parts, ``[LINE + F, N]``."""
     gram, sums = sum(part.gram for part in parts), sum(part.sums for part in parts)
-    # waves that the steps are too coarse for are zero but for rounding, or another wave over again
+    # rcond: with coarse steps, some waves vanish except for rounding, or equal another wave
     return np.linalg.lstsq(gram, sums, rcond=1e-12)[0]
 
 
 def _shares(parts: list[_Part], cycle_of: np.ndarray) -> dict[str, np.ndarray]:
-    """How much of the shape that each cycle has elsewhere is found in each part of a series, ``[N]``.
+    """The stable share of the shape of each cycle, from 0 to 1, ``[N]``, by cross-validation over the parts.
 
-    That is, the factor that a shape fitted to the other parts is best multiplied by, beside a line and the shapes of
-    the other cycles; from 0 to 1.
+    It is the best factor, in each part, for the shape fitted to the other parts, given a linear trend and the shapes of
+    the other cycles.
     """
     found: dict[str, np.ndarray] = {}
     common: dict[str, np.ndarray] = {}

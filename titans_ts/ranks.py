@@ -1,26 +1,29 @@
-"""The score at which a level is reached: of each series by its own scores, or by those of all."""
+"""Weighted quantiles of scores, for each series by its own scores or by those of all series."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-ROUNDING = 1e-9  # of a sum of weights
+ROUNDING = 1e-9  # relative rounding error of a sum of weights
 
 
 def needed(total: Any, level: float) -> Any:
-    """The weight that must lie at or below a score for it to promise a level, of ``total`` in all: the next one, which
-    is not yet known, weighs 1 and counts as larger. Equal weights give the rank ``ceil((n + 1) level)`` of n."""
+    """The weight, out of ``total``, that must lie at or below a score to guarantee a level.
+
+    The next, unknown score has weight 1 and counts as larger. With n equal weights this is the rank
+    ``ceil((n + 1) level)``.
+    """
     return (total + 1) * level / 100
 
 
 def reached_by_own(scores: np.ndarray, weights: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The score that ``level`` percent of the next ones of the same step and series will not exceed, ``[h, N]``, and
-    whether they are enough to say so; else it is the largest, and NaN where none is known.
+    """The score that ``level`` percent of future scores of the same step and series will not exceed, ``[h, N]``, and
+    whether there are enough scores for it. If not, it is the largest score; NaN if none is known.
 
     Args:
-        scores: ``[W, h, N]``, NaN where unknown.
-        weights: of each origin, ``[W]``.
+        scores: ``[W, h, N]``, NaN if unknown.
+        weights: weight of each origin, ``[W]``.
         level: in percent.
     """
     _, found, below = _in_order(scores.transpose(1, 2, 0), weights)
@@ -31,14 +34,14 @@ def reached_by_own(scores: np.ndarray, weights: np.ndarray, level: float) -> tup
 
 @dataclass(frozen=True)
 class SharedScores:
-    """Scores of all series by step, and where among them each series stands, from 0 to 1.
+    """Scores of all series by step, and the places of each series among them, from 0 to 1.
 
     Attributes:
-        scores: in order, ``[h, N * W]``, NaN last.
-        below: weight at or below each.
-        places: of the scores of each series, all steps together, in order, ``[N + 1, W * h + 1]``; the last series has
-            none. Behind them is 1, where all scores have come to an end.
-        passed: weight at or below each place, where an origin's is divided among its known steps.
+        scores: sorted scores, ``[h, N * W]``, NaN last.
+        below: weight at or below each score.
+        places: sorted places of the scores of each series, over all steps, ``[N + 1, W * h + 1]``, with a final 1. The
+            last series has no scores.
+        passed: weight at or below each place; the weight of an origin is divided among its known steps.
     """
 
     scores: np.ndarray
@@ -48,7 +51,7 @@ class SharedScores:
 
     @classmethod
     def of(cls, scores: np.ndarray, weights: np.ndarray) -> "SharedScores":
-        """Arguments as of :func:`reached_by_own`."""
+        """Arguments as in :func:`reached_by_own`."""
         W, h, N = scores.shape
         by_step = scores.transpose(1, 2, 0).reshape(h, N * W)
         known = np.isfinite(scores)
@@ -64,7 +67,7 @@ class SharedScores:
         return cls(found, below, np.take_along_axis(places, order, axis=-1), passed)
 
     def reached(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """As :func:`reached_by_own`, of each series and last of one without scores, ``[h, N + 1]``."""
+        """As :func:`reached_by_own`, for each series and finally for one without scores, ``[h, N + 1]``."""
         total = self.below[:, -1:]
         need = self._place(level) * (total + 1)
         at = [np.searchsorted(*of) for of in zip(self.below, need - ROUNDING * (total + 1), strict=True)]
@@ -72,8 +75,10 @@ class SharedScores:
         return found, np.broadcast_to(needed(total, level) <= total, found.shape)
 
     def _place(self, level: float) -> np.ndarray:
-        """Where each series reaches the level, if the next score is one of any of the series, ``[N + 1]``: it is below
-        a place as often as the place says."""
+        """The place at which each series reaches the level, ``[N + 1]``.
+
+        The next score counts as one of a random series, whose place is uniformly distributed.
+        """
         need = needed(self.passed[:, -1:], level)
         at = (self.passed + self.places < need).sum(axis=-1, keepdims=True)
         start, passed = (np.pad(x, ((0, 0), (1, 0))) for x in (self.places, self.passed))
@@ -82,8 +87,8 @@ class SharedScores:
 
 
 def _in_order(scores: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The order of scores along the last axis, NaN last, the scores in it, and the weight at or below each."""
-    scores = np.ascontiguousarray(scores)  # sorted twice as fast
+    """Sort scores along the last axis, NaN last: the order, the sorted scores, and the weight at or below each."""
+    scores = np.ascontiguousarray(scores)  # sorting is twice as fast
     order = np.argsort(scores, axis=-1)
     found = np.take_along_axis(scores, order, axis=-1)
     below = np.take(weights, order)
@@ -92,5 +97,5 @@ def _in_order(scores: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _last(ordered: np.ndarray) -> np.ndarray:
-    """Where the largest known score is along the last axis; 0 where none is."""
+    """The index of the largest known score along the last axis; 0 if there is none."""
     return np.maximum(np.isfinite(ordered).sum(axis=-1) - 1, 0)

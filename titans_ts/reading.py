@@ -1,4 +1,4 @@
-"""Panels for a forecaster, of what it is fitted on, asked for, updated with and scored by."""
+"""Read the data that a forecaster is given in ``fit``, ``predict``, ``update`` and ``score``."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,47 +19,47 @@ if TYPE_CHECKING:
     from titans_ts.forecaster import TitansForecaster
 
 _NOT_DATA: tuple[tuple[Any, str], ...] = (
-    (type(None), "Give the rows."),
-    ((str, Path), "Read the file first: pd.read_csv({!r}), and make its time stamps such by pd.to_datetime."),
-    (Mapping, "Make one of it: pd.DataFrame(df), and pd.concat of frames."),
+    (type(None), "Pass the data."),
+    ((str, Path), "Read the file first with pd.read_csv({!r}), and convert its time stamps with pd.to_datetime."),
+    (Mapping, "Convert it with pd.DataFrame(df), or join frames with pd.concat."),
 )
 
 
 def is_frame(df: Any) -> bool:
-    """Whether it is a frame, of any library, and not a matrix.
+    """Whether df is a frame of any library, not a matrix.
 
     Raises:
-        TypeError: what is often given in the place of either; the message says what to do.
+        TypeError: a common mistake, such as a path or a dict; the message says what to do.
     """
     for kind, do in _NOT_DATA:
         if isinstance(df, kind) and not hasattr(df, "shape"):  # a sparse matrix may be a mapping
             raise TypeError(
                 f"df must be a pandas or polars DataFrame or a numpy matrix, got {type(df).__name__}. {do.format(df)}"
             )
-    if hasattr(df, "collect"):  # asking it for its columns would already make it work
-        raise TypeError(f"df must be a DataFrame, got {type(df).__name__}, which is yet to be read: df.collect().")
+    if hasattr(df, "collect"):  # before access to its columns, which would already start a query
+        raise TypeError(f"df must be a DataFrame, got {type(df).__name__}: convert it with df.collect().")
     return hasattr(df, "columns")
 
 
 def check_no_y(y: Any) -> None:
-    """Refuses a frame in the place of scikit-learn's y, and warns of any other y, which searches and pipelines pass on.
+    """Reject a frame in place of scikit-learn's y, and warn about any other y, which searches and pipelines pass.
 
     Raises:
         TypeError: a frame.
     """
     if hasattr(y, "columns"):
-        raise TypeError("fit takes no y, which is a column of df. For static columns: fit(df, static_df=...).")
+        raise TypeError("fit takes no frame as y: the target is in df. Pass static columns as fit(df, static_df=...).")
     if y is not None:
         warn_caller(
-            "y is ignored: what is forecast stands in df, in its column y or, of a wide frame, in each column. "
-            "In a search of scikit-learn leave out y and scoring, and the forecaster's own score counts."
+            "y is ignored: the target is in df, in its column y or, in a wide frame, in each column. "
+            "In a scikit-learn search, omit y and scoring to use the score of the forecaster."
         )
 
 
 def read_given(
     forecaster: "TitansForecaster", df: Any, columns: Columns, static_df: Any = None, fill: bool = True
 ) -> Panel:
-    """What a forecaster is to be fitted on, by the arguments of its constructor. ``fill``: draw lines through holes."""
+    """The data of ``fit``, read by the arguments of the constructor. ``fill``: fill gaps for "interpolate"."""
     missing = forecaster.missing
     if is_frame(df):
         panel = read_frame(df, forecaster.freq, columns, missing, fill=fill)
@@ -75,30 +75,32 @@ def read_given(
 def read_known(
     forecaster: "TitansForecaster", df: Any, columns: Columns | None = None, static_df: Any = None, fill: bool = True
 ) -> Panel:
-    """What a fitted forecaster is asked about, on the time axis of ``fit``. ``columns``: None for those of ``fit``.
+    """The data for a fitted forecaster, on the time axis of ``fit``. ``columns``: None for those of ``fit``.
 
-    Series that are mixed take their places of ``fit``, and without ``static_df`` keep their static columns.
+    Mixed series are ordered as in ``fit``. Without ``static_df``, series keep their static columns of ``fit``.
     """
     check_policy(forecaster)
     context, missing = forecaster.context_, forecaster.missing
     columns = forecaster.scaling_.columns if columns is None else columns
     if is_frame(df):
-        timed = context.layout != "matrix"  # whose rows are at no time
+        timed = context.layout != "matrix"  # a matrix has no time stamps
         freq, stamps = (context.freq, context.index) if timed else (forecaster.freq, None)
         panel = read_frame(df, freq, columns, missing, fill=fill, known=stamps)
     else:
         _check_dimensions(df)
         given = validate_data(forecaster, df, reset=False, dtype=np.float64, ensure_all_finite=_finite(missing))
         panel = read_frame(given, columns=columns, missing=missing, fill=fill)
-        if len(panel.ids) == len(context.ids):  # a matrix names no series: those of fit
+        if len(panel.ids) == len(context.ids):  # a matrix has no series names: use those of fit
             panel = replace(panel, ids=context.ids)
     panel = with_static(panel, columns.stat, static_df, context, missing)
     return panel.ordered_as(context.ids) if forecaster._fitted().together else panel
 
 
 def read_scored(forecaster: "TitansForecaster", df: Any) -> Panel:
-    """A frame of the series of ``fit``, not filled. Those that ended before it are there without a value, where the
-    model is told, or need not be told, what is not known."""
+    """A frame of the series of ``fit`` for scoring, not filled.
+
+    Series that ended before it are added as NaN, if the model can handle unknown values.
+    """
     config, context, columns = forecaster._fitted(), forecaster.context_, forecaster.scaling_.columns
     panel = without(read_known(forecaster, df, fill=False), forecaster.left_out_)
     gaps = forecaster.missing != "error" and (config.masked or not config.together)
@@ -108,26 +110,26 @@ def read_scored(forecaster: "TitansForecaster", df: Any) -> Panel:
 
 
 def read_actual(forecaster: "TitansForecaster", actual: Any, past: Panel) -> Panel:
-    """The values that came behind a past; a matrix is of the rows that follow it."""
+    """Actual values after a past; the rows of a matrix directly follow it."""
     actual = of_values(actual, past.ids)
     panel = read_known(forecaster, actual, Columns())
     return panel if is_frame(actual) else replace(panel, index=past.future(len(panel.values)))
 
 
 def check_policy(forecaster: "TitansForecaster") -> None:
-    """Refuses ``missing="mask"``, set since ``fit``, where the network knows no gaps."""
+    """Reject ``missing="mask"`` if it was set after ``fit`` and the network was not trained for gaps."""
     if not forecaster._fitted().masked and forecaster.missing == "mask":
         raise ValueError(
-            "this model was not fitted with missing='mask': its network knows no gaps. Fit again with it, or set "
-            "missing='interpolate'."
+            "this model was not fitted with missing='mask', so its network cannot handle gaps. Fit again with it, or "
+            "set missing='interpolate'."
         )
 
 
 def _check_dimensions(X: Any) -> None:
     if np.ndim(X) == 1:
         raise ValueError(
-            "df has one dimension. Reshape your data to [T, N], rows of time: a Series by series.to_frame(), "
-            "an array by x.reshape(-1, 1). (Levels are named: level=[80].)"
+            "df has one dimension. Reshape your data to [T, N], with time in rows: a Series with series.to_frame(), "
+            "an array with x.reshape(-1, 1). (To pass levels, use the keyword: level=[80].)"
         )
 
 
@@ -136,10 +138,11 @@ def _finite(missing: str) -> bool | Literal["allow-nan"]:
 
 
 def read_newer(forecaster: "TitansForecaster", new_df: Any) -> Panel:
-    """The rows that follow those a forecaster knows, a single one too; a matrix goes on counting where the last ended.
+    """New rows for ``update``, also a single one; the rows of a matrix directly follow the known ones.
 
-    Rows may be left out between them where ``missing`` says what that means. Lines of "interpolate" begin at the last
-    row of the context. Series that ``fit`` left out are left out here, too."""
+    Rows between may be missing unless ``missing`` is "error". "interpolate" starts from the last row of the context.
+    Series that ``fit`` skipped are skipped here too.
+    """
     check_policy(forecaster)
     context, columns, missing = forecaster.context_, forecaster.scaling_.columns, forecaster.missing
     if isinstance(new_df, pd.Series) and context.layout != "matrix":
@@ -160,18 +163,17 @@ def read_newer(forecaster: "TitansForecaster", new_df: Any) -> Panel:
 
 
 def without(panel: Panel, left_out: list[Any]) -> Panel:
-    """The panel less the series that ``fit`` left out, with a warning where it has others."""
+    """Drop the series that ``fit`` skipped, with a warning, unless the panel has no others."""
     kept = beyond(panel.ids, left_out)
     if len(kept) in (0, len(panel.ids)):
         return panel
     young = beyond(panel.ids, kept)
-    warn_caller(f"series {young[:8]} began too late for fit, and are left out here, too: only predict(df) takes them.")
+    warn_caller(f"series {young[:8]} began too late for fit and are skipped here too: only predict(df) accepts them.")
     return panel.named(kept)
 
 
 def _frame_of(series: pd.Series, context: Panel) -> pd.DataFrame:
-    """A row or a column of a frame, as a frame: a row has the names of its columns, and its time as its own name; the
-    next one, if it has none."""
+    """A row or column of a frame as a frame. The name of a row is its time; without a name, it is the next time."""
     if isinstance(series.index, pd.DatetimeIndex):
         return series.to_frame()
     if series.name is None:
@@ -180,21 +182,18 @@ def _frame_of(series: pd.Series, context: Panel) -> pd.DataFrame:
 
 
 def ahead_of(panel: Panel, futr_df: Any, h: int, names: tuple[str, ...], missing: str) -> np.ndarray:
-    """The future columns in the h steps behind a panel, ``[h, N, F]``.
-
-    Lines of "interpolate" begin at its last row.
-    """
+    """The future columns in the h steps after a panel, ``[h, N, F]``; "interpolate" starts from its last row."""
     futr = read_future(futr_df, panel.ids, panel.future(h), names, gaps=missing != "error")
     return interpolated(np.concatenate((panel.futr[-1:], futr)))[1:] if missing == "interpolate" else futr
 
 
 def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Panel | None, missing: str) -> Panel:
-    """The panel with its static columns: from ``static_df``, or without one those of the same series in ``known``.
+    """Add static columns to a panel: from ``static_df``, or else those of the same series in ``known``.
 
-    Where ``missing`` is not "error", they are NaN where they are not known.
+    If ``missing`` is not "error", unknown values are NaN.
 
     Raises:
-        ValueError: no frame, and series that are not known; or a bad frame.
+        ValueError: unknown series without ``static_df``, or a bad frame.
     """
     if not names and static_df is None:
         return panel
@@ -202,14 +201,14 @@ def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Pan
         rows = known.places(panel.ids)
         new = [name for name, row in zip(panel.ids, rows, strict=True) if row is None]
         if new:
-            raise ValueError(f"series {new[:8]} are new: give their static columns in static_df.")
+            raise ValueError(f"series {new[:8]} are new: pass their static columns in static_df.")
         return replace(panel, stat=known.stat[np.array(rows, dtype=int)])
     return replace(panel, stat=read_static(static_df, panel.ids, names, missing != "error"))
 
 
 def of_values(df: Any, ids: list[Any] | None = None) -> Any:
-    """Of a long frame the values only; of any other, all of it; of one column of a wide frame, a frame of it. Where it
-    has no name, it is the one of ``ids``."""
+    """Drop exogenous columns of a long frame. A single column of a wide frame becomes a frame; without a name, it is
+    the only one of ``ids``."""
     if isinstance(df, pd.Series) and isinstance(df.index, pd.DatetimeIndex):
         return df.to_frame(ids[0] if df.name is None and ids is not None and len(ids) == 1 else df.name)
     named = is_frame(df) and set(LONG_COLUMNS) <= set(df.columns)

@@ -1,4 +1,4 @@
-"""Forecasts at many origins of a table: the network's, corrected by the online memory where there is one."""
+"""Forecasts at many origins of a table, by the network and the online memory."""
 
 from dataclasses import dataclass, replace
 
@@ -10,21 +10,20 @@ from titans_ts.objective import Objective
 from titans_ts.simba import Simba
 from titans_ts.windows import Table, Windows, first_rows, stale_parts, unknown_parts
 
-LANES, FLOATS = 2048, 1 << 21  # of one call of the network
-KEPT = 1 << 25  # numbers that KeptForecasts keeps at most
+LANES, FLOATS = 2048, 1 << 21  # limits for one call of the network
+KEPT = 1 << 25  # limit of numbers that KeptForecasts stores
 
 
 @dataclass(frozen=True)
 class Forecasts:
-    """Forecasts in standardised units; NaN for a series whose lookback is not whole.
+    """Forecasts in standardised units; NaN for a series without a full lookback.
 
     Attributes:
-        point: ``[K, h, N]``.
-        raw: what the network says of each, ``[K, h, N, outputs]``, where the objective is probabilistic and it was
-            asked for.
-        spread: deviation of the lookbacks, ``[K, N]``.
-        stale: part of the lookbacks that lies behind their newest measured value, ``[K, N]``; None for 0.
-        unknown: part that was not measured before that, ``[K, N]``; None for 0.
+        point: point forecasts, ``[K, h, N]``.
+        raw: raw outputs of the network, ``[K, h, N, outputs]``, if requested and the objective is probabilistic.
+        spread: standard deviation of the lookbacks, ``[K, N]``.
+        stale: share of each lookback after its newest known value, ``[K, N]``; None for 0.
+        unknown: share of unknown values before that, ``[K, N]``; None for 0.
     """
 
     point: Tensor
@@ -34,30 +33,30 @@ class Forecasts:
     unknown: Tensor | None = None
 
     def at(self, i: int) -> "Forecasts":
-        """Those of one origin, K = 1."""
+        """The forecasts of one origin, with K = 1."""
         one = slice(i, i + 1)
         raw, stale, unknown = (None if x is None else x[one] for x in (self.raw, self.stale, self.unknown))
         return Forecasts(self.point[one], raw, self.spread[one], stale, unknown)
 
     def side_by_side(self, K: int) -> "Forecasts":
-        """Of K origins, from those of one series each, ``[K * N, h, 1]``, origin by origin."""
+        """Forecasts of K origins from those of single series, ``[K * N, h, 1]``, ordered by origin."""
         point = self.point.squeeze(-1).unflatten(0, (K, -1)).transpose(1, 2)
         raw = None if self.raw is None else self.raw.squeeze(2).unflatten(0, (K, -1)).transpose(1, 2)
         return Forecasts(point, raw, self.spread.squeeze(-1).unflatten(0, (K, -1)))
 
     def moved(self, by: Tensor) -> "Forecasts":
-        """With ``by`` ``[K, h, N]`` added."""
+        """Add ``by`` ``[K, h, N]`` to the point forecasts."""
         return replace(self, point=self.point + by)
 
 
 def windows_at_once(rows: int, lanes: int) -> int:
-    """How many windows of ``rows`` rows, of ``lanes`` series each, a call of the network takes."""
+    """Number of windows of ``rows`` rows and ``lanes`` series for one call of the network."""
     return max(1, min(LANES, FLOATS // rows) // lanes)
 
 
 @torch.no_grad()
 def forecast_windows(network: Simba, objective: Objective, windows: Windows, whole: bool = False) -> Forecasts:
-    """Of each of K windows of M series, in order: point ``[K, h, M]``; ``whole`` keeps all that the network says."""
+    """Forecasts of K windows of M series, in order: point ``[K, h, M]``; ``whole`` also keeps the raw outputs."""
     lanes = windows.table.values.shape[1] if windows.series is None else 1
     size = windows_at_once(windows.input_size + windows.h, lanes)
     points, said, spreads = [], [], []
@@ -72,10 +71,7 @@ def forecast_windows(network: Simba, objective: Objective, windows: Windows, who
 
 
 class KeptForecasts:
-    """The network's forecasts of windows that are asked for again and again: each is made once.
-
-    Those of a table that has too many of them, more than ``KEPT`` numbers, are made each time.
-    """
+    """A cache of the network's forecasts. Tables with more than ``KEPT`` numbers are not cached."""
 
     def __init__(self, network: Simba, objective: Objective, table: Table) -> None:
         self.network, self.objective, self.table = network, objective, table
@@ -88,8 +84,8 @@ class KeptForecasts:
             self.made = torch.zeros(rows * self.columns, dtype=torch.bool)
 
     def point(self, origins: Tensor, series: Tensor) -> Tensor:
-        """At each of K origins, of the series ``[K]`` given, ``[K, h, 1]``; of all of them, whichever are given, where
-        series are mixed, ``[K, h, N]``."""
+        """Forecasts at K origins for one series each, ``series`` ``[K]``: ``[K, h, 1]``. If series are mixed, for all
+        series: ``[K, h, N]``."""
         if self.found is None:
             return self._make(origins, series)
         windows = origins * self.columns + (series if self.apart else 0)
@@ -114,8 +110,8 @@ def forecast_rows(
 ) -> Forecasts:
     """The network's forecasts of all series of a table at each of K origins: point ``[K, h, N]``.
 
-    A series whose lookback is not whole, as it begins in it, has NaN; with ``begun`` all began before the table.
-    ``whole`` keeps all that the network says.
+    A series that begins within its lookback has NaN; with ``begun``, all series count as begun before the table.
+    ``whole`` also keeps the raw outputs.
     """
     config, N = network.config, table.values.shape[1]
     K = len(origins)
@@ -129,21 +125,21 @@ def forecast_rows(
     found = replace(found, stale=stale, unknown=unknown_parts(table, origins, config.input_size, stale))
     if begun:
         return found
-    # a masked network answers also where a series has not begun
+    # a masked network also gives numbers before the start of a series
     early = beginnings(network, table.values) > (origins[:, None] - config.input_size)
     return replace(found, point=found.point.masked_fill(early[:, None], float("nan")))
 
 
 def beginnings(network: Simba, values: Tensor) -> Tensor:
-    """The row of ``[T, N]`` from which on each series is forecast once it is a lookback old, ``[N]``: its first known
-    one; or that of the youngest, where a network mixes them and is not told what is not known."""
+    """The row of ``[T, N]`` at which the first lookback of each series starts, ``[N]``: its first known row, or that of
+    the youngest series if the network mixes series without masks."""
     first = first_rows(values)
     alike = network.config.together and not network.config.masked
     return first.amax().expand_as(first) if alike else first
 
 
 def corrections(memory: online.OnlineMemory, table: Table, origins: Tensor) -> Tensor:
-    """What the memory adds at each origin, having read each series from its beginning: ``[K, h, N]``."""
+    """Corrections of the memory at each origin, after reading each series from its beginning: ``[K, h, N]``."""
     found = table.values.new_zeros(len(origins), memory.h, table.values.shape[1])
     first = first_rows(table.values)
     for stream in online.streams_of(first, len(table.values)):

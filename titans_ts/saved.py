@@ -1,4 +1,4 @@
-"""What a fitted forecaster is, as JSON values and tensors, and back."""
+"""Convert a fitted forecaster to JSON values and tensors, and back."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -32,13 +32,13 @@ _UNITS = tuple(part.name for part in fields(ColumnUnits))
 
 
 def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What a forecaster learned and where it stands."""
+    """The fitted state of a forecaster, as JSON values and tensors."""
     config, context = model._fitted(), model.context_
     strange = [name for name in context.ids if not isinstance(name, str | int | float | np.generic)]
     if strange:
         raise ValueError(
-            f"a series is called {strange[0]!r}, a {type(strange[0]).__name__}: only strings and numbers can be saved. "
-            "Fit a frame with other names, such as df.columns = df.columns.map(str)."
+            f"the series name {strange[0]!r} is a {type(strange[0]).__name__}, but only strings and numbers can be "
+            "saved. Fit a frame with other names, such as df.columns = df.columns.map(str)."
         )
     is_integer = isinstance(context.freq, int)
     learned = {
@@ -96,9 +96,9 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def plain(model: "TitansForecaster") -> "TitansForecaster":
-    """The forecaster, with its arguments as JSON holds them."""
+    """The forecaster with arguments that can be written as JSON."""
     found = copy(model)
-    if isinstance(model.exogenous, Mapping):  # its names may be an index or an array, which JSON does not know
+    if isinstance(model.exogenous, Mapping):  # names may be given as a pandas index or an array
         found.exogenous = {k: x if isinstance(x, str) else list(x) for k, x in model.exogenous.items()}
     if isinstance(model.freq, pd.offsets.BaseOffset):
         found.freq = _freq(model.freq)
@@ -106,8 +106,7 @@ def plain(model: "TitansForecaster") -> "TitansForecaster":
 
 
 def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Give a forecaster what :func:`pack` took."""
-
+    """Restore the fitted state from the output of :func:`pack`."""
     parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
     for name, tensor in tensors.items():
         of, _, rest = name.partition(".")
@@ -129,7 +128,7 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         last = pd.Timestamp(learned["last"], tz="UTC").tz_convert(learned["timezone"])
         by_parts, freq = isinstance(freq, dict), pd.tseries.frequencies.to_offset(_offset(freq))
         if by_parts and isinstance(model.freq, str) and model.freq == freq.freqstr:
-            model.freq = freq  # until 2026-11 the argument was kept by its name, which does not say all of it
+            model.freq = freq  # until 2026-11 the argument was saved by name only, which is incomplete
         index = date_range(freq, end=last, periods=rows).as_unit(learned["unit"])
     layout, library, drawn = learned["layout"], learned["library"], tensors["context_drawn"].numpy()
     panel = Panel(context, learned["ids"], index, freq, layout, library, hist, futr, stat, drawn)
@@ -144,7 +143,7 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         memory.eval()
     columns = Columns(**{kind: tuple(names) for kind, names in learned["columns"].items()})
     endless = torch.tensor([[-torch.inf], [torch.inf]]).expand(2, len(mean))
-    limits = tensors.get("limits", endless)  # from 2026-11-25 on
+    limits = tensors.get("limits", endless)  # saved since 2026-11-25
     deviation, profile = tensors["deviation"].numpy(), tensors["profile"].numpy()
     units = Units(mean, scale, deviation, profile, limits.numpy(), columns.profile)
     scaling = Scaling(columns, units, _column_units(parts["scaling"], len(mean)))
@@ -171,14 +170,14 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
 
 
 def _by_series(scores: np.ndarray, step: int, each: int, N: int, last: int) -> Calibration:
-    """Scores of old: of more than 64 series those of 64 were kept, side by side, of more origins than are kept now.
+    """Convert scores of the old format: at most 64 series were scored, at more origins than are kept now.
 
     Args:
         scores: ``[W, h, N]``, or ``[W * each, h, 1]``.
-        step: rows between origins, all of them multiples of it.
-        each: series that were scored.
-        N: all series.
-        last: the row that the newest origin is at or before.
+        step: rows between origins, which are all multiples of it.
+        each: number of scored series.
+        N: number of all series.
+        last: upper limit of the row of the newest origin.
     """
     if scores.shape[2] == N:
         return Calibration(scores, step)
@@ -191,7 +190,7 @@ def _by_series(scores: np.ndarray, step: int, each: int, N: int, last: int) -> C
 
 
 def _of_all(said: Tensor, N: int) -> Tensor:
-    """What the memory said, ``[h, N]``; until 2026-11-25 it was kept of the scored series only."""
+    """Corrections of the memory for all series, ``[h, N]``; until 2026-11-25 only scored series were saved."""
     if said.shape[1] == N:
         return said
     found = said.new_full((len(said), N), torch.nan)
@@ -204,17 +203,17 @@ def _once_scored(N: int, count: int) -> np.ndarray:
 
 
 def _column_units(tensors: dict[str, Tensor], N: int) -> dict[str, ColumnUnits]:
-    """Of the columns of each kind, for N series."""
+    """The units of the columns of each kind, for N series."""
     found: dict[str, ColumnUnits] = {}
     for kind in ("hist", "futr", "stat"):
-        if kind in tensors:  # until 2026-11 mean and deviation of all series together were kept
+        if kind in tensors:  # until 2026-11 only mean and deviation over all series were saved
             old = tensors[kind]
             endless = torch.full_like(old[0], torch.inf)
             of_all = torch.stack((*old, -endless, endless))
             of_each = of_all[:, None].repeat(1, 1 if kind == "stat" else N, 1)
             apart, usual, most = torch.zeros(3, old.shape[1])
             found[kind] = ColumnUnits(of_all, of_each, apart.bool(), usual.clone(), most.clone())
-        else:  # until 2026-11-25 nothing was kept of how far columns usually go
+        else:  # until 2026-11-25 "usual" and "most" were not saved
             X = tensors[f"{kind}.of_all"].shape[1]
             kept = {name: tensors.get(f"{kind}.{name}", torch.zeros(X)) for name in ("usual", "most")}
             kept |= {name: tensors[f"{kind}.{name}"] for name in ("of_all", "of_each", "apart")}
@@ -231,17 +230,17 @@ def _stream(said: dict[str, Any], tensors: dict[str, Tensor]) -> online.Stream:
 
 
 def _freq(step: Step) -> Any:
-    """A step in JSON: a number, a name, or what a DateOffset or business days with holidays are made of.
+    """A step as JSON: a number, a name, or the parts of a DateOffset or CustomBusinessDay.
 
     Raises:
-        ValueError: one that is none of these.
+        ValueError: any other step.
     """
     if isinstance(step, int):
         return step
     parts = {"n": step.n, "normalize": getattr(step, "normalize", False)}
     if type(step) is pd.offsets.CustomBusinessDay and not step.kwds["offset"]:
         days = "".join(str(int(day)) for day in step.calendar.weekmask)
-        mask = step.weekmask if isinstance(step.weekmask, str) else days  # in other words it would be another step
+        mask = step.weekmask if isinstance(step.weekmask, str) else days  # steps with another spelling are not equal
         return {**parts, "weekmask": mask, "holidays": [str(day) for day in step.calendar.holidays]}
     parts |= getattr(step, "kwds", {})
     if type(step) is pd.DateOffset and all(isinstance(value, int) for value in parts.values()):
@@ -252,31 +251,31 @@ def _freq(step: Step) -> Any:
         same = False
     if not same:
         raise ValueError(
-            f"freq={step!r} has no name that says all of it, so a model of it cannot be saved. Fit with a named one "
-            "such as 'B', or on integer stamps."
+            f"freq={step!r} cannot be restored from its name, so the model cannot be saved. Fit with a named frequency "
+            "such as 'B', or on integer time stamps."
         )
     return step.freqstr
 
 
 def _offset(said: Any) -> Any:
-    """A step that was saved by its parts, as :func:`_freq` makes them; else as it is."""
+    """Restore a step that :func:`_freq` saved by its parts; anything else is unchanged."""
     if not isinstance(said, dict):
         return said
     return (pd.offsets.CustomBusinessDay if "weekmask" in said else pd.DateOffset)(**said)
 
 
 def _stamps(index: pd.DatetimeIndex) -> dict[str, Any]:
-    """The end of a DatetimeIndex in JSON: the moment in UTC, its time zone, and the unit it is counted in."""
+    """The end of a DatetimeIndex as JSON: the time in UTC, the time zone and the resolution."""
     zone, last = None, index[-1]
     if index.tz is not None:
         zone, last = str(index.tz), last.tz_convert("UTC").tz_localize(None)
         try:
             known = zone != "tzlocal()" and pd.Timestamp(0, tz="UTC").tz_convert(zone).tz is not None
-        except Exception:  # pandas asks several libraries, each with errors of its own
+        except Exception:  # the time zone libraries behind pandas raise different errors
             known = False
         if not known:
             raise ValueError(
-                f"the model was fitted on time stamps in the time zone {zone}, which has no name that another machine "
-                "knows. Before fit, convert them to a named one: df.index.tz_convert('Europe/Berlin')."
+                f"the model was fitted on time stamps in the time zone {zone}, which cannot be saved by name. "
+                "Before fit, convert them to a named time zone: df.index.tz_convert('Europe/Berlin')."
             )
     return {"last": last.isoformat(), "timezone": zone, "unit": index.unit}

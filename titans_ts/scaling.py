@@ -1,4 +1,4 @@
-"""From a panel to the standardised numbers that the network sees."""
+"""Standardisation of a panel for the network."""
 
 import re
 from collections.abc import Iterable
@@ -19,26 +19,25 @@ from titans_ts.spikes import limits_of, odd_ones, warn_of_far, without_spikes
 from titans_ts.windows import Table
 from titans_ts.young import Others
 
-ROUNDING = 1e-12  # of a sum of many numbers in double precision, relative to them
-FARTHEST = 1e15  # units that a value counts as at most: its square must go into float32
-STILL = 1e-3  # unit of a series that does not change, relative to its size, or to its deviation but for its profile
+ROUNDING = 1e-12  # relative rounding error of a sum of many numbers in double precision
+FARTHEST = 1e15  # limit of standardised values: their squares must fit in float32
+STILL = 1e-3  # smallest unit, relative to the size of a constant series or to the deviation with profile
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """What is taken from each series before the network sees it, and given back to its forecasts.
+    """Standardisation of the series before the network, and its inverse for forecasts.
 
     Attributes:
-        mean: of each series less its profile, ``[N]``.
-        scale: the unit that the network sees, ``[N]``: the deviation of each series less its profile, and not less than
-            a thousandth of ``deviation``: where the profile explains a series wholly, what is left is rounding.
-        deviation: of each series, profile and all, ``[N]``; a thousandth of its size for one that does not change, and
-            for one of zeros the median one of the others in training. In this unit errors are told: it is the same with
-            a profile and without.
-        profile: the mean shape of a series' days, weeks or years as far as it holds, as weights of the waves of
-            ``cycles``: ``[F, N]``.
-        limits: the range of each series and as much again to each side, ``[2, N]``.
-        cycles: of the time stamps; none for no profile.
+        mean: mean of each series without its profile, ``[N]``.
+        scale: unit of the network, ``[N]``: the standard deviation of each series without its profile, but at least a
+            thousandth of ``deviation``, since a profile may explain a series except for rounding.
+        deviation: standard deviation of each series with its profile, ``[N]``; a thousandth of its size for a constant
+            series, and the median of the other series for a series of zeros. Errors are reported in this unit, so that
+            they are comparable with and without a profile.
+        profile: the stable mean shape of each series in the ``cycles``, as weights of their waves, ``[F, N]``.
+        limits: the range of each series, extended by its width on each side, ``[2, N]``.
+        cycles: cycles of the profile; empty without one.
     """
 
     mean: np.ndarray
@@ -50,18 +49,18 @@ class Units:
 
     @property
     def error_unit(self) -> np.ndarray:
-        """What an error in units of the network is multiplied by to be one in units of the deviation, ``[N]``."""
+        """Factor from errors in units of the network to errors in units of the deviation, ``[N]``."""
         return self.scale / self.deviation
 
     @classmethod
     def of(cls, values: np.ndarray, index: pd.Index, cycles: tuple[str, ...], of_zeros: float | None = None) -> "Units":
-        """Of the rows ``[T, N]``, NaN left out. ``of_zeros`` is the unit of a series of zeros, by default the median
-        one of the others."""
+        """Units of the rows ``[T, N]``, without NaN. ``of_zeros`` is the unit for a series of zeros, by default the
+        median of the other series."""
         profile = profiles_of(values, index, cycles) if cycles else np.zeros((0, values.shape[1]))
         rest = values - waves_of(index, cycles) @ profile if cycles else values
         size = size_of(values)
         changes = level_of(values, size, 0.0)[1]
-        if of_zeros is None:  # what is nothing but zeros has no size of its own
+        if of_zeros is None:  # a series of zeros has no size of its own
             others = np.where(changes > 0, changes, STILL * size)[size > 0]
             of_zeros = np.median(others) if len(others) else 1.0
         still = np.where(size > 0, STILL * size, of_zeros)
@@ -72,28 +71,28 @@ class Units:
         return cls(mean, scale, deviation, profile, limits_of(values), cycles)
 
     def shape(self, index: pd.Index) -> np.ndarray:
-        """The profile at these time stamps: ``[T, N]``, or without one ``[1, 1]``, a zero."""
+        """The profile at these time stamps, ``[T, N]``; without one a zero ``[1, 1]``."""
         return waves_of(index, self.cycles) @ self.profile if self.cycles else np.zeros((1, 1))
 
     def standardised(self, values: np.ndarray, index: pd.Index) -> np.ndarray:
-        """Of ``[T, N]`` in the units of the data."""
+        """Standardise values ``[T, N]``."""
         return (values - self.shape(index) - self.mean) / self.scale
 
     def restored(self, values: np.ndarray, index: pd.Index) -> np.ndarray:
-        """Of standardised ``[T, N, K]``: in the units of the data."""
+        """Convert standardised values ``[T, N, K]`` to units of the data."""
         return values * self.scale[:, None] + (self.mean + self.shape(index))[..., None]
 
     def resized(self, deviation: np.ndarray) -> "Units":
-        """With other deviations ``[N]``, where they are not NaN."""
+        """Units with other deviations ``[N]``, where these are not NaN."""
         by = np.where(np.isnan(deviation), 1.0, deviation / self.deviation)
         return replace(self, scale=self.scale * by, deviation=self.deviation * by)
 
     def of_series(self, columns: list[int]) -> "Units":
-        """Of some of the series."""
+        """Select series by position."""
         return self._of(x[..., columns] for x in self._parts)
 
     def replaced(self, columns: list[int], other: "Units") -> "Units":
-        """With some series as ``other`` has them, in its order."""
+        """Replace the units of some series by those of ``other``, in its order."""
         parts = [x.copy() for x in self._parts]
         for part, new in zip(parts, other._parts, strict=True):
             part[..., columns] = new
@@ -105,18 +104,18 @@ class Units:
 
     @property
     def _parts(self) -> tuple[np.ndarray, ...]:
-        """Tables whose last axis are the series."""
+        """The tables; their last axis is the series."""
         return self.mean, self.scale, self.deviation, self.profile, self.limits
 
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Units of everything, from the training rows.
+    """Standardisation of all data, computed from the training rows.
 
     Attributes:
-        columns: the exogenous columns, with the calendar made definite.
-        units: of the series of ``fit``.
-        exogenous: of the columns of "hist", "futr" and "stat"; static ones have those of all series together.
+        columns: the exogenous columns, with "auto" cycles resolved.
+        units: units of the series of ``fit``.
+        exogenous: units of the columns of "hist", "futr" and "stat"; static columns have common units for all series.
     """
 
     columns: Columns
@@ -125,9 +124,9 @@ class Scaling:
 
     @classmethod
     def of(cls, panel: Panel, columns: Columns) -> "Scaling":
-        """Of the rows of a panel; of its series what was measured there, not lines through holes."""
+        """Units from the rows of a panel; filled values of its series are ignored."""
         exogenous = {
-            # a static column speaks in all rows of a series
+            # a value of a static column holds in all rows of a series
             kind: ColumnUnits.of(_moments(kind, table), once=0.0 if kind == "stat" else ONCE)
             for kind, table in _tables(panel).items()
         }
@@ -139,14 +138,14 @@ class Scaling:
         ]
         if silent:
             warn_caller(
-                f"exogenous: {silent} never change in the training rows, so that nothing can be learned of them; "
-                "forecasts are made without them."
+                f"exogenous columns {silent} are constant in the training rows: nothing can be learned from them, and "
+                "forecasts do not use them."
             )
         return cls(columns, Units.of(panel.measured, panel.index, columns.profile), exogenous)
 
     def of_panel(self, panel: Panel, known: Panel) -> "Scaling":
-        """For the series of a panel: one of ``known``, which has those of ``fit``, keeps its units, a new one has those
-        of what is known of it."""
+        """Units for the series of a panel: those in ``known`` (the series of ``fit``) keep theirs; the units of new
+        series are estimated from the panel."""
         if panel.ids == known.ids:
             return self
         places = known.places(panel.ids)
@@ -158,7 +157,7 @@ class Scaling:
         return replace(self, units=self.units_of(panel, known), exogenous=exogenous)
 
     def units_of(self, panel: Panel, known: Panel) -> Units:
-        """As of :meth:`of_panel`, of the series themselves; the panel need not have their columns."""
+        """As :meth:`of_panel`, but only for the target; exogenous columns may be missing."""
         if panel.ids == known.ids:
             return self.units
         places = known.places(panel.ids)
@@ -166,12 +165,12 @@ class Scaling:
         _warn_of_names([panel.ids[column] for column in new], known.ids)
         units = self.units.of_series([0 if place is None else place for place in places])
         measured = without_spikes(panel.measured[:, new])
-        # whatever stands beside them
+        # the unit for zeros must not depend on the other new series
         own = Units.of(measured, panel.index, self.columns.profile, float(np.median(self.units.deviation)))
         return units.replaced(new, own.resized(self._grown(measured, known)))
 
     def _grown(self, measured: np.ndarray, known: Panel) -> np.ndarray:
-        """Deviations of new series ``[T, N]``; NaN for those that are not younger than what is kept of the known."""
+        """Estimated deviations of new series ``[T, N]``; NaN for those with as many rows as the context of ``fit``."""
         found = np.full(measured.shape[1], np.nan)
         count = np.isfinite(measured).sum(axis=0)
         young = np.flatnonzero((count > 0) & (count < len(known.values)))
@@ -183,7 +182,7 @@ class Scaling:
         return found
 
     def table(self, panel: Panel) -> Table:
-        """A panel, standardised."""
+        """Standardise a panel."""
         return Table(
             tensor(self.units.standardised(panel.values, panel.index).clip(-FARTHEST, FARTHEST)),
             self.columns_of("hist", panel.hist),
@@ -193,9 +192,11 @@ class Scaling:
         )
 
     def future(self, index: pd.Index, futr: np.ndarray) -> Tensor | None:
-        """The columns that are known ahead, ``[T, N or 1, F']``: those of the frame ``[T, N, F]``, the calendar and the
-        profile of each series, in its deviations. It is taken from the series whole, and how much of it there is,
-        changes with the seasons: a network that is told it can say so by the lookback.
+        """The columns known ahead, ``[T, N or 1, F']``: those of the frame ``[T, N, F]``, the calendar, and the profile
+        of each series in units of its deviation.
+
+        The full profile is subtracted from a series, but its true strength varies over time. With the profile as a
+        column, the network can correct for this.
         """
         calendar = tensor(calendar_features(index, self.columns.calendar))[:, None]
         profile = tensor(self.units.shape(index) / self.units.deviation)[..., None] if self.units.cycles else None
@@ -207,35 +208,34 @@ class Scaling:
         return torch.cat([columns.expand(-1, series, -1) for columns in there], dim=-1)
 
     def columns_of(self, kind: str, values: np.ndarray) -> Tensor | None:
-        """The exogenous columns of a kind, standardised; None where there is none."""
+        """The standardised exogenous columns of a kind, or None."""
         if not values.shape[-1]:
             return None
         found = self.exogenous[kind].standardised(_by_series(kind, values)).numpy()
-        # what is not known counts as the mean
+        # unknown values count as the mean
         return tensor(found[:, 0] if kind == "stat" else found).nan_to_num(0.0)
 
     def warn_of(self, panel: Panel, since: int = 0, stat: bool = False) -> None:
-        """Warn of what in the rows of a panel from ``since`` on, and with ``stat`` in its static columns, is far from
-        all that training saw."""
+        """Warn about values far outside of the training range, in the rows from ``since`` on and with ``stat`` in the
+        static columns."""
         self._warn_of_spikes(panel, since)
         later = panel.rows(since)
         tables = {"hist": later.hist, "futr": later.futr} | ({"stat": panel.stat} if stat else {})
         self.warn_beyond(later.index, later.ids, **tables)
 
     def _warn_of_spikes(self, panel: Panel, since: int) -> None:
-        """Say which single values of the series, in rows from ``since`` on, are so far from those of training that a
-        forecast behind them means little."""
+        """Warn about single values of the series, from row ``since`` on, that make forecasts after them unreliable."""
         found = odd_ones(panel.measured, self.units.limits)
         found[:since] = False
         if found.any():
             warn_of_far(panel, found, self.units.limits)
 
     def warn_beyond(self, index: pd.Index, ids: list[Any], **tables: np.ndarray) -> None:
-        """Say which values of the exogenous columns are so far from those of training that they are not believed.
+        """Warn about values of exogenous columns that are clipped, since they are far outside of the training range.
 
         Args:
-            index: the time stamps of the tables.
-            ids: the series.
+            index: time stamps of the tables.
+            ids: names of the series.
             tables: columns by kind: "hist" or "futr" ``[T, N, X]``, "stat" ``[N, S]``.
         """
         said, more = "", 0
@@ -249,32 +249,32 @@ class Scaling:
                 row, series, column = at = tuple(beyond[0])
                 name = getattr(self.columns, kind)[column]
                 who = f"series {ids[row]!r}" if kind == "stat" else f"series {ids[series]!r} at {index[row]}"
-                said = f"exogenous {name!r} is {values[at]:.6g} for {who}, and counts as {counted[at]:.6g}"
+                said = f"exogenous column {name!r} is {values[at]:.6g} for {who} and is clipped to {counted[at]:.6g}"
             more += len(beyond)
         if said:
-            others = f"; so it is with {more - 1} other values" if more > 1 else ""
+            others = f" (and {more - 1} more)" if more > 1 else ""
             warn_caller(
-                f"{said}: it is further from the range of training than that is wide{others}. Is it in another unit? "
-                "If not, fit again on rows that have such values."
+                f"{said}: it is farther from the training range than the width of that range{others}. Check its unit. "
+                "If it is correct, fit again on data with such values."
             )
 
 
 def _warn_of_names(new: list[Any], known: list[Any]) -> None:
-    """Where a file was read anew, 000 is 0, or 0.0 where there was a hole, and the series another."""
+    """Warn about new series whose names differ only by format: read from a file again, "000" may become 0 or 0.0."""
     written = {_as_number(name): name for name in known}
     for name in new:
         same = written.get(_as_number(name), name)
         if same != name:
-            kinds = f", a {type(same).__name__}, and this is a {type(name).__name__}"
+            kinds = f" ({type(same).__name__} instead of {type(name).__name__})"
             warn_caller(
-                f"series {name!r} counts as new: fit knows {same!r}{kinds if type(same) is not type(name) else ''}. If "
-                "they are the same, name them alike."
+                f"series {name!r} counts as new, but fit had {same!r}{kinds if type(same) is not type(name) else ''}. "
+                "If they are the same series, use the same name."
             )
             return
 
 
 def _as_number(name: Any) -> str:
-    """A name; of one that is a whole number, the number."""
+    """The name as text, in a common format for whole numbers."""
     whole = re.fullmatch(r"(-?)0*(\d+)(?:\.0*)?", str(name))
     return whole[1] + whole[2] if whole else str(name)
 
@@ -284,7 +284,7 @@ def _tables(panel: Panel) -> dict[str, np.ndarray]:
 
 
 def _by_series(kind: str, values: np.ndarray) -> Tensor:
-    """``[R, N, X]``: static columns, ``[N, S]``, are rows of one series."""
+    """Tensor ``[R, N, X]``; static columns ``[N, S]`` become N rows of one series."""
     rows = torch.from_numpy(np.require(values, requirements=["C", "W"]))
     return rows[:, None] if kind == "stat" else rows
 
@@ -295,17 +295,17 @@ def _moments(kind: str, values: np.ndarray) -> Moments:
 
 
 def size_of(values: np.ndarray) -> np.ndarray:
-    """The largest absolute value of each column, NaN left out."""
+    """The largest absolute value of each column, ignoring NaN."""
     return np.abs(np.where(np.isfinite(values), values, 0.0)).max(axis=0, initial=0.0)
 
 
 def level_of(values: np.ndarray, size: np.ndarray, still: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each column, NaN left out.
+    """Mean and standard deviation of each column, ignoring NaN.
 
     Args:
         values: ``[T, N]``.
-        size: of the numbers that the values were computed from, ``[N]``.
-        still: what stands for the deviation of a column that does not change but for rounding.
+        size: size of the numbers from which the values were computed, ``[N]``.
+        still: the deviation to use for columns that are constant except for rounding.
     """
     known = np.isfinite(values)
     count = np.maximum(known.sum(axis=0), 1)
@@ -315,5 +315,5 @@ def level_of(values: np.ndarray, size: np.ndarray, still: np.ndarray | float) ->
 
 
 def tensor(values: np.ndarray) -> Tensor:
-    """float32, and always laid out alike: the last digits of a forecast depend on the strides of its input."""
+    """A contiguous float32 tensor; the rounding of a forecast depends on the strides of its input."""
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))

@@ -7,18 +7,18 @@ from titans_ts.panel import Panel
 from titans_ts.rolling import beginnings
 from titans_ts.scaling import tensor
 
-# values of forecasts held at a time
+# forecast values held at once
 _AT_ONCE = 1 << 24
 
 
 def rolling_error(model: Model, panel: Panel, missing: str) -> float:
-    """The mean absolute error over every window at stride 1, each series in units of its standard deviation in ``fit``.
+    """The mean absolute error over all windows at stride 1, in standard deviations of each series in ``fit``.
 
-    ``panel`` is not filled. What is not known is left out, and with "interpolate" a forecast from inside a hole too.
+    ``panel`` is not filled. Unknown values are skipped, and with "interpolate" also forecasts from inside a gap.
 
     Raises:
         FloatingPointError: a forecast is not finite.
-        ValueError: no value is known behind any window.
+        ValueError: there is no known value after any lookback.
     """
     config = model.network.config
     model.scaling.warn_of(panel)
@@ -26,7 +26,7 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
     (T, N), together = panel.values.shape, config.together
     total = count = 0.0
     origins, steps = torch.arange(config.input_size, T - config.h + 1), torch.arange(config.h)[:, None]
-    # rather few series at many origins than the other way round: the memory reads a series anew for each part of them
+    # few series at many origins, since the memory reads a series again for each part of the origins
     side_by_side = N if together else max(1, min(N, _AT_ONCE // (config.h * max(1, len(origins)))))
     for series in torch.arange(N).split(side_by_side):
         table = whole.of_series(series)
@@ -37,8 +37,8 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
             error = (point - truth).abs() * unit[series]
             known = truth.isfinite() & begun[:, None]
             if not error[known].isfinite().all():
-                raise FloatingPointError("some forecasts are not finite, and have no error: fit the model again.")
+                raise FloatingPointError("some forecasts are not finite and cannot be scored: fit the model again.")
             total, count = total + float(error[known].double().sum()), count + float(known.sum())
     if not count:
-        raise ValueError("there is nothing to score: no value is known behind any window of input_size rows.")
+        raise ValueError("there is nothing to score: df has no known value after any lookback of input_size rows.")
     return total / count

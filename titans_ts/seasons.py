@@ -1,4 +1,4 @@
-"""Seasons of a time axis: how many rows they have, and which of them a series keeps to."""
+"""Season lengths of a time axis, and the choice between a day and a week."""
 
 from typing import NamedTuple
 
@@ -8,16 +8,16 @@ import pandas as pd
 from titans_ts.stamps import Step
 
 _DAY = pd.Timedelta(days=1)
-# days in a step from and to, and steps of it in a week or a year
+# days in a step (from, to), and steps in a week or a year
 _LONGER = ((1, 1, 7), (7, 7, 52), (14, 14, 26), (28, 31, 12), (89, 92, 4))
 
 
 class Season(NamedTuple):
-    """What a series is compared with.
+    """The season of a seasonal naive forecast.
 
     Attributes:
-        rows: how many make it.
-        of_a_day: of the season of a week, how large its error was beside that of a day; else 1.
+        rows: its length in rows.
+        of_a_day: for a season of a week, the ratio of its error to that of a season of a day; else 1.
     """
 
     rows: int
@@ -25,7 +25,7 @@ class Season(NamedTuple):
 
 
 def season_of(index: pd.Index, freq: Step) -> int:
-    """Rows in the next longer habit of a time axis: a day, or a week of days, or a year of what is longer; else 1."""
+    """Rows in a day for steps below a day, in a week for daily steps, in a year for longer steps; else 1."""
     if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
         return 1
     if isinstance(freq, pd.offsets.BusinessDay) and freq.n == 1:
@@ -37,17 +37,17 @@ def season_of(index: pd.Index, freq: Step) -> int:
 
 
 def has_days(freq: Step) -> bool:
-    """Whether a day is some steps, two or more."""
+    """Whether a day is a whole number of steps, at least two."""
     return isinstance(freq, pd.offsets.Tick) and (span := pd.Timedelta(freq)) < _DAY and not _DAY % span
 
 
 class Clock(NamedTuple):
-    """Rows of a time axis by the clock on the wall, whose hours come twice in autumn and are left out in spring.
+    """Rows of a time axis in local time, in which daylight saving time repeats and skips hours.
 
     Attributes:
-        hour: which step of the clock each row is, ``[T]``: a day is as many of them as any other.
-        row: the row of each step of the clock, ``[S]``: the first, where there are two; and where there is none, that
-            of a day by rows before the row of the next day.
+        hour: the step of local time of each row, ``[T]``; all days have the same number of steps.
+        row: the row of each step of local time, ``[S]``. A repeated step has its first row; a skipped one the row that
+            lies before the next existing step by the same number of rows.
     """
 
     hour: np.ndarray
@@ -55,8 +55,8 @@ class Clock(NamedTuple):
 
     @classmethod
     def of(cls, index: pd.Index, freq: Step, m: int) -> "Clock":
-        """The clock of an axis; its rows themselves, where a season of ``m`` rows is no whole number of days, or none
-        of the steps changes with the clock of a zone."""
+        """The clock of an axis. It equals the rows without a time zone, if steps do not divide a day, or if a season of
+        ``m`` rows is not a whole number of days."""
         rows = np.arange(len(index))
         by_rows = cls(rows, rows)
         if not (isinstance(index, pd.DatetimeIndex) and index.tz is not None and has_days(freq)):
@@ -73,40 +73,40 @@ class Clock(NamedTuple):
 
 
 def nearer_season(known: np.ndarray, leads: np.ndarray, day: int) -> Season:
-    """The season of a day or of a week, whichever was nearer to what came; the day's where there is too little to tell.
+    """The season of a day or a week, whichever has the smaller naive error; a day if there are too few rows to tell.
 
     Args:
-        known: ``[T, N]``, what may be looked at: each row is foretold by those before it.
-        leads: how many rows ahead forecasts are made, as often as they are.
+        known: ``[T, N]``, the values to compare; each row is forecast from earlier ones.
+        leads: number of rows that each forecast looks ahead.
         day: rows of a day.
     """
     ahead, often = np.unique(leads, return_counts=True)
     week = 7 * day
     first = int(max(seasons_back(ahead, m).max(initial=0) for m in (day, week)))
-    if len(known) - first < week:  # each day of a week is to be among those that are compared
+    if len(known) - first < week:  # the comparison must cover each day of the week
         return Season(day)
     of_day, of_week = (_error(known, first, seasons_back(ahead, m), often, m) for m in (day, week))
     told = of_day + of_week > 0
     if not told.any():
         return Season(day)
-    share = float(np.mean(of_week[told] / (of_day + of_week)[told]))  # so that each series counts alike
+    share = float(np.mean(of_week[told] / (of_day + of_week)[told]))  # all series have the same weight
     return Season(week, share / (1 - share)) if share < 0.5 else Season(day)
 
 
 def seasons_back(leads: np.ndarray, m: int) -> np.ndarray:
-    """How far the newest known row lies behind each, which is whole seasons before it."""
+    """The distance to the newest known row that is a whole number of seasons earlier."""
     return -(-leads // m) * m
 
 
 def newest(values: np.ndarray, m: int) -> np.ndarray:
-    """``[T, N]``: each value, or where it is NaN that of one, two ... times m rows before."""
+    """``[T, N]``: each value, or if it is NaN the latest known one a multiple of m rows earlier."""
     T, N = values.shape
     whole = np.concatenate((values, np.full((-T % m, N), np.nan))).reshape(-1, m * N)
     return pd.DataFrame(whole).ffill().to_numpy().reshape(-1, N)[:T]
 
 
 def _error(known: np.ndarray, first: int, lags: np.ndarray, often: np.ndarray, m: int) -> np.ndarray:
-    """The mean absolute error of each series from row ``first`` on, ``[N]``; NaN where nothing can be compared."""
+    """The mean absolute error of each series from row ``first`` on, ``[N]``; NaN if nothing can be compared."""
     total, count, before = np.zeros(known.shape[1]), np.zeros(known.shape[1]), newest(known, m)
     for lag in np.unique(lags):
         error = np.abs(known[first:] - before[first - lag : len(known) - lag])

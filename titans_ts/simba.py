@@ -1,4 +1,4 @@
-"""The network: Simba's block with the neural memory along time and EinFFT across channels."""
+"""The network: Simba blocks with the neural memory along time and EinFFT across channels."""
 
 from dataclasses import dataclass
 
@@ -11,35 +11,35 @@ from titans_core.nn.dropout import Dropout
 from titans_ts.einfft import EinFFT
 
 WIDTH = 512
-FLOOR = 0.1  # least deviation of a lookback, in standard deviations of its series
+FLOOR = 0.1  # smallest deviation of a lookback, in standard deviations of its series
 MIXERS = ("einfft", "mlp", "none")
 
 
 @dataclass(frozen=True)
 class SimbaConfig:
-    """Everything the network is built from.
+    """Configuration of the network.
 
     Attributes:
         h: forecast horizon, in steps.
         input_size: lookback, in steps.
-        num_series: series that are mixed with each other; None treats each alone, with the same weights for all.
+        num_series: number of series that are mixed with each other; None treats each series alone, with shared weights.
         patch_size: steps in a patch; patches overlap by half.
         dim: width of a patch's embedding.
-        num_layers: blocks.
+        num_layers: number of blocks.
         num_heads: heads of the memory.
         memory_depth: layers of the memory; 1 is linear.
-        chunk_size: patches that share one gradient point of the memory.
-        mixer: across channels: "einfft", "mlp" or "none".
-        dropout: on the residual branches and before the head.
-        outputs: numbers per step: 1 for a point, else quantiles or the parameters of a distribution.
-        hist: exogenous columns known in the lookback only.
-        futr: exogenous columns known in the lookback and the horizon.
-        stat: columns of a series that do not change.
-        reach: of how many steps before and behind it a step of the horizon sees the futr columns too.
-        masked: whether NaN in a window means "not known", which the network is then told.
-        normalise: each window by its own mean and deviation.
-        least_variance: what is added to the variance of a window. A likelihood counts in the units of the window, and
-            needs one that a flat lookback does not shrink to nothing.
+        chunk_size: patches in a chunk of the memory; their gradients are taken at the same weights.
+        mixer: mixer across channels: "einfft", "mlp" or "none".
+        dropout: dropout rate on the residual branches and before the head.
+        outputs: numbers per step: 1 for a point forecast, else quantiles or distribution parameters.
+        hist: number of columns known only in the lookback.
+        futr: number of columns known in the lookback and the horizon.
+        stat: number of static columns.
+        reach: number of neighbouring steps on each side whose futr columns a step of the horizon also uses.
+        masked: whether NaN in a window marks unknown values; the network then gets the mask as input.
+        normalise: normalise each window by its own mean and standard deviation.
+        least_variance: added to the variance of a window. A likelihood, which is computed in units of the window, needs
+            a larger value, so that a flat lookback does not make the unit vanish.
     """
 
     h: int
@@ -69,22 +69,23 @@ class SimbaConfig:
 
 
 def default_patch(input_size: int) -> int:
-    """Steps in a patch: a twelfth of the lookback, and even, from 16 to 64. Up to 768 steps make no more than 23."""
+    """Steps in a patch: a twelfth of the lookback, even, from 16 to 64. Up to 768 steps give at most 23 patches."""
     return min(64, max(16, 2 * -(-input_size // 24)))
 
 
 def default_reach(patch_size: int) -> int:
-    """Half a patch."""
+    """The default ``reach``: half a patch."""
     return max(1, patch_size // 2)
 
 
 class Simba(nn.Module):
-    """Forecasts from windows: normalise, cut into patches, memory and mixing in turn, a linear head and a linear path.
+    """The forecasting network: normalise windows, cut them into patches, apply blocks of memory and mixer, then a
+    linear head, in parallel with a linear path.
 
-    Each series of a window is one lane: a sequence of patches of its own, with weights shared by all lanes. Mixing is
-    over the channels of a lane's embedding; with ``num_series``, over the channels of all lanes together, in blocks of
-    one series, so that the Fourier transform runs across series. Exogenous columns of the lookback are cut into the
-    same patches; those of the horizon join a lane's code step by step in :class:`FutureHead`.
+    Each series of a window is a lane: a sequence of patches, with weights shared by all lanes. The mixer works on the
+    channels of a lane's embedding; with ``num_series``, on the channels of all lanes together, in one block per series,
+    so that the Fourier transform runs across series. Exogenous columns of the lookback are cut into the same patches;
+    those of the horizon are combined with the code of a lane, step by step, in :class:`FutureHead`.
     """
 
     def __init__(self, config: SimbaConfig) -> None:
@@ -92,7 +93,7 @@ class Simba(nn.Module):
         self.config = config
         self.patch_size = min(config.patch_size, config.input_size)
         self.stride = max(1, self.patch_size // 2)
-        # the last patch ends at the newest step; the first is filled up with the oldest value
+        # the last patch ends at the newest step; the first is padded with the oldest value
         self.num_patches = -(-(config.input_size - self.patch_size) // self.stride) + 1
         self.padding = (self.num_patches - 1) * self.stride + self.patch_size - config.input_size
 
@@ -104,15 +105,15 @@ class Simba(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.head = WideLinear(self.num_patches * config.dim, config.h * config.outputs)
         self.future = FutureHead(config, self.head.in_features) if config.futr else None
-        # a linear forecast beside the deep one, which then has only the rest to learn; it starts at 0
+        # a parallel linear forecast, so that the deep part learns only the rest; it starts at 0
         self.direct = WideLinear(config.input_size, config.h * config.outputs, bias=False)
         nn.init.zeros_(self.direct.weight)
 
     def forward(
         self, x: Tensor, hist: Tensor | None = None, futr: Tensor | None = None, stat: Tensor | None = None
     ) -> Tensor:
-        """Forecasts in the units of x. NaN in a lane stays in that lane (of its window, when series are mixed), unless
-        the network was built ``masked``.
+        """Forecasts in the units of x. Unless ``masked``, NaN affects its own lane, or its own window if series are
+        mixed.
 
         Args:
             x: windows ``[B, input_size, N]``.
@@ -130,8 +131,8 @@ class Simba(nn.Module):
     def normalised(
         self, x: Tensor, hist: Tensor | None = None, futr: Tensor | None = None, stat: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As :meth:`forward`, in the units of each window: ``[B, h, N, outputs]``, and the mean and the deviation
-        ``[B, 1, N]`` of the windows."""
+        """As :meth:`forward`, but in units of each window: ``[B, h, N, outputs]``; also the mean and the standard
+        deviation of the windows, ``[B, 1, N]`` each."""
         known = ~x.isnan()
         center, scale = _level(x, known, self.config)
         lanes = ((x - center) / scale).mT
@@ -149,7 +150,7 @@ class Simba(nn.Module):
         return y.transpose(1, 2), center, scale
 
     def _patches(self, lanes: Tensor, known: Tensor, hist: Tensor | None, futr: Tensor | None) -> Tensor:
-        """Rows of the lookback side by side, cut into patches: ``[B, N, P, rows * patch_size]``."""
+        """The lookback of target, mask and exogenous columns, cut into patches: ``[B, N, P, rows * patch_size]``."""
         config = self.config
         rows = [lanes.unsqueeze(2)]
         if config.masked:
@@ -165,7 +166,7 @@ class Simba(nn.Module):
 
 
 def _level(x: Tensor, known: Tensor, config: SimbaConfig) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of each lane, ``[B, 1, N]``, of what is known of it."""
+    """Mean and standard deviation of the known values of each lane, ``[B, 1, N]``."""
     if not config.normalise:
         return torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1])
     if not config.masked:
@@ -174,23 +175,23 @@ def _level(x: Tensor, known: Tensor, config: SimbaConfig) -> tuple[Tensor, Tenso
     count = known.sum(dim=1, keepdim=True)
     center = x.where(known, 0.0).sum(dim=1, keepdim=True) / count.clamp(min=1)
     square = (x - center).where(known, 0.0).square().sum(dim=1, keepdim=True)
-    # few values tell little of the deviation: what is missing of a lookback counts as a part of one value more, which
-    # lies as far off as those of the whole series do
+    # few values give a poor estimate of the deviation: the unknown share of a lookback adds that share of one value at
+    # a distance of 1, the deviation of the whole series
     missing = 1 - count / x.shape[1]
     return center, ((square + missing) / (count + missing) + config.least_variance).sqrt()
 
 
 def _given(columns: Tensor | None, name: str) -> Tensor:
     if columns is None:
-        raise ValueError(f"the network was built with {name} columns and needs them in every call.")
+        raise ValueError(f"the network was built with {name} columns: pass {name} in every call.")
     return columns
 
 
 class WideLinear(nn.Linear):
-    """A linear layer whose outputs move no faster in training than those of one with :data:`WIDTH` inputs.
+    """A linear layer whose outputs change no faster in training than with :data:`WIDTH` inputs.
 
-    Adam moves each weight by about the learning rate, and so an output by that times the number of inputs: with a
-    lookback of many thousand steps a layer would leap. Inputs are scaled down, and weights start as much larger.
+    Adam changes each weight by about the learning rate, and so an output by that times the number of inputs, which is
+    unstable for lookbacks of many thousand steps. Inputs are scaled down, and initial weights are scaled up.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
@@ -204,9 +205,12 @@ class WideLinear(nn.Linear):
 
 
 class FutureHead(nn.Module):
-    """What the known future adds: the columns of each step and its neighbours meet the lane's code in one hidden layer;
-    and, less their means over the lookback, they move the forecast on a linear path by so much of the series, whatever
-    the unit of the window. Both start at 0. Behind the horizon nothing is known, and those means stand for it."""
+    """The effect of known future columns on the forecast, as the sum of two paths that start at 0.
+
+    One hidden layer combines the columns of each step and its neighbours with the code of the lane. A linear path uses
+    the columns minus their means over the lookback; its output is in units of the series, whatever the unit of the
+    window. Steps after the horizon are unknown and replaced by these means.
+    """
 
     def __init__(self, config: SimbaConfig, code: int) -> None:
         super().__init__()
@@ -223,7 +227,7 @@ class FutureHead(nn.Module):
             nn.init.zeros_(self.direct.weight)
 
     def forward(self, code: Tensor, futr: Tensor, scale: Tensor) -> Tensor:
-        """code ``[B, N, C]``, futr ``[B, input_size + h, N or 1, futr]`` and the deviation of the windows
+        """code ``[B, N, C]``, futr ``[B, input_size + h, N or 1, futr]`` and the standard deviation of the windows
         ``[B, 1, N]`` -> ``[B, N, h, outputs]``."""
         code = self.code(code).unsqueeze(2)
         steps = self.step(futr[:, -self.h :]).transpose(1, 2)  # [B, N or 1, h, dim]
@@ -270,7 +274,7 @@ def _mixer(kind: str, channels: int, num_blocks: int) -> nn.Module | None:
     if kind == "none":
         return None
     if kind == "einfft":
-        if channels % num_blocks:  # only of series alone, whose channels are dim
+        if channels % num_blocks:  # only without series mixing, where the channels are dim
             raise ValueError(f"dim must be a multiple of {num_blocks} with mixer='einfft', got {channels}.")
         return EinFFT(channels, num_blocks)
     if kind == "mlp":

@@ -1,4 +1,4 @@
-"""Single values that lie so far from all others of a series that they are hardly measurements."""
+"""Detection of single values so far from all others of a series that they are probably errors."""
 
 from dataclasses import replace
 
@@ -7,22 +7,22 @@ import numpy as np
 from titans_datasets.warn import warn_caller
 from titans_ts.panel import Panel
 
-FAR = 10.0  # times the deviation of a series without them
-GAP = 20.0  # times as far as any other value: the tail of a distribution has none that wide
-FEW = 200  # one in so many rows
-ROUNDING = 1e-12  # of a value in double precision, relative to it
+FAR = 10.0  # a series with spikes has more than FAR times the deviation without them
+GAP = 20.0  # spikes are GAP times as far from the median as other values, more than in the tail of a distribution
+FEW = 200  # at most about one value in FEW is a spike
+ROUNDING = 1e-12  # relative rounding error in double precision
 
 
 def few_of(rows: np.ndarray) -> np.ndarray:
-    """How many values of a series are single ones, of so many."""
+    """The maximum number of values that count as single ones, for a number of rows."""
     return np.maximum(np.minimum(3, rows // 20), rows // FEW)
 
 
 def spikes_of(values: np.ndarray) -> np.ndarray:
-    """Which values of each series ``[T, N]`` are spikes: single ones, farther from the median than all others by
-    :data:`GAP`, without which the deviation of the series is less than a tenth.
+    """Which values of each series ``[T, N]`` are spikes: single values, :data:`GAP` times as far from the median as all
+    others, that increase the standard deviation more than :data:`FAR` times.
 
-    A series has none of which half of the values are the same: what it does seldom may be all it does.
+    A series in which more than half of the values are equal has no spikes, since its few other values may be genuine.
     """
     known = np.isfinite(values)
     count = known.sum(axis=0)
@@ -35,7 +35,7 @@ def spikes_of(values: np.ndarray) -> np.ndarray:
     outer = np.sort(np.partition(away, len(away) - most - 1, axis=0)[-most - 1 :], axis=0)[::-1]  # the largest first
     gaps = (outer[:-1] >= GAP * outer[1:]) & (outer[1:] > least)
     gaps &= np.arange(most)[:, None] < few
-    last = most - 1 - gaps[::-1].argmax(axis=0)  # of those beyond the widest gap
+    last = most - 1 - gaps[::-1].argmax(axis=0)  # the innermost value beyond a gap
     for series in np.flatnonzero(gaps.any(axis=0) & ~_seldom(away, least, count)):
         far = away[:, series] >= outer[last[series], series]
         rest = away[known[:, series] & ~far, series]
@@ -45,7 +45,7 @@ def spikes_of(values: np.ndarray) -> np.ndarray:
 
 
 def _away(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How far values ``[T, N]`` are from the median of their series, 0 for NaN, and what is rounding, ``[N]``."""
+    """Distances of values ``[T, N]`` from the median of their series, 0 for NaN, and the rounding error, ``[N]``."""
     known = np.isfinite(values)
     middle, some = np.zeros(values.shape[1]), known.any(axis=0)
     middle[some] = np.nanmedian(values[:, some], axis=0)
@@ -53,18 +53,18 @@ def _away(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _seldom(away: np.ndarray, least: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Of which series more than half of the values are the same, ``[N]``, of so many values each."""
+    """Series in which more than half of the ``count`` values are equal, ``[N]``."""
     return 2 * (away > least).sum(axis=0) < count
 
 
 def without_spikes(values: np.ndarray) -> np.ndarray:
-    """``[T, N]`` with NaN for spikes."""
+    """Replace spikes in ``[T, N]`` by NaN."""
     return np.where(spikes_of(values), np.nan, values)
 
 
 def limits_of(values: np.ndarray) -> np.ndarray:
-    """The range of each series of ``[T, N]`` and as much again to each side, ``[2, N]``; infinite for one that does not
-    change or has no value."""
+    """The range of each series of ``[T, N]``, extended by its width on each side, ``[2, N]``; infinite for a constant
+    or empty series."""
     known = np.isfinite(values)
     low = np.where(known, values, np.inf).min(axis=0, initial=np.inf)
     high = np.where(known, values, -np.inf).max(axis=0, initial=-np.inf)
@@ -74,16 +74,19 @@ def limits_of(values: np.ndarray) -> np.ndarray:
 
 
 def single_beyond(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Which values of ``[T, N]`` are beyond the limits, where these are single ones: of more, a series has moved."""
+    """Which values of ``[T, N]`` are beyond the limits, if they are few; if many are, the series has changed level."""
     found = (values < limits[0]) | (values > limits[1])
     return found & (found.sum(axis=0) <= np.maximum(1, few_of(np.isfinite(values).sum(axis=0))))
 
 
 def odd_ones(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Which values of ``[T, N]`` are single ones beyond the limits; of series of which half of the values are the same,
-    such as sales of what sells seldom, those as much as ten ranges beyond: what it does seldom varies most."""
+    """Which values of ``[T, N]`` are single values beyond the limits.
+
+    Series in which more than half of the values are equal, such as intermittent sales, vary most in their rare values:
+    for them only values more than ten training ranges beyond the limits count.
+    """
     found, far = (single_beyond(values, within) for within in (limits, _wider(limits)))
-    differ = np.flatnonzero((found != far).any(axis=0))  # of few, and medians of all rows take long
+    differ = np.flatnonzero((found != far).any(axis=0))  # medians are slow: compute them only for these series
     if len(differ):
         some = values[:, differ]
         slow = differ[_seldom(*_away(some), np.isfinite(some).sum(axis=0))]
@@ -92,16 +95,19 @@ def odd_ones(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
 
 
 def _wider(limits: np.ndarray) -> np.ndarray:
-    """Ten ranges beyond limits."""
+    """Limits extended by ten training ranges on each side."""
     low, high = limits
     reach = FAR * (high - low) / 3
     return np.stack((low - reach, high + reach))
 
 
 def wrong_values(values: np.ndarray, border: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which values of ``[T, N]`` are taken for wrong in a training on the rows before a border, and the limits of the
-    others, ``[2, N]``: spikes among these rows, and single values as much as ten ranges beyond them that came later.
-    None where no value that is within the limits came behind it: there a series may have moved."""
+    """Which values of ``[T, N]`` count as wrong in a training on the rows before ``border``, and the limits of the
+    other values, ``[2, N]``.
+
+    These are spikes in the training rows, and later single values more than ten ranges beyond the limits. Values that
+    no value within the limits follows are kept, since the series may have changed its level.
+    """
     trained = values[:border]
     spikes = spikes_of(trained)
     low, high = limits = limits_of(np.where(spikes, np.nan, trained))
@@ -111,22 +117,25 @@ def wrong_values(values: np.ndarray, border: int) -> tuple[np.ndarray, np.ndarra
 
 
 def warn_of_far(panel: Panel, found: np.ndarray, limits: np.ndarray, counted: np.ndarray | None = None) -> None:
-    """Name the first of these values ``[T, N]``, the range of the others, and what it counts as, if it does."""
+    """Warn about the first of these values ``[T, N]``, with the range of the others and, if it is replaced, its new
+    value."""
     row, series = np.argwhere(found)[0]
     low, high = limits[:, series]
     reach = (high - low) / 3
-    others = f"; so it is with {found.sum() - 1} other values" if found.sum() > 1 else ""
-    counts = "" if counted is None else f"It counts as {counted[row, series]:.6g}. "
+    others = f" (and {found.sum() - 1} more)" if found.sum() > 1 else ""
+    counts = "" if counted is None else f"It is clipped to {counted[row, series]:.6g}. "
     warn_caller(
-        f"series {panel.ids[series]!r} is {panel.values[row, series]:.6g} at {panel.index[row]}, and from "
-        f"{low + reach:.6g} to {high - reach:.6g} in training{others}. {counts}If that was not measured, make it NaN "
-        "with missing='mask' or 'interpolate': forecasts from a lookback with it mean little."
+        f"series {panel.ids[series]!r} is {panel.values[row, series]:.6g} at {panel.index[row]}, far from its training "
+        f"range {low + reach:.6g} to {high - reach:.6g}{others}. {counts}Forecasts from a lookback with such a value "
+        "are unreliable. If it is an error, replace it by NaN and set missing='mask' or 'interpolate'."
     )
 
 
 def without_wrong(panel: Panel, border: int) -> Panel:
-    """The panel of a training on the rows before a border with its wrong values, which a warning names, at the limits
-    of the others (:func:`wrong_values`), and lines to them no further."""
+    """The training panel with wrong values (:func:`wrong_values`) clipped to the limits of the others, with a warning.
+
+    Values interpolated from them are clipped too.
+    """
     found, limits = wrong_values(panel.measured, border)
     if not found.any():
         return panel

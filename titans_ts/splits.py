@@ -1,4 +1,4 @@
-"""Splits by time for scikit-learn's searches, of frames in any layout."""
+"""Time-based splits for scikit-learn searches, for data in any layout."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,23 +16,23 @@ from titans_ts.training_rows import border_row, warn_of_young
 
 
 class TimeSplit:
-    """Train on what came before, score what comes then: scikit-learn's ``TimeSeriesSplit`` over time, not rows.
+    """Splits training and test data by time, like scikit-learn's ``TimeSeriesSplit`` on time steps instead of rows.
 
-    So the series of a long frame are all cut at the same times. What is scored lies behind all that was trained on; the
-    lookback before it goes with it, as the past of its first forecasts.
+    All series of a long frame are cut at the same times, and test steps come after all training steps. Each test set
+    also includes the ``lookback`` steps before it, as the past of its first forecasts.
 
         GridSearchCV(TitansForecaster(h=24, input_size=96), grid, cv=TimeSplit(3, test_size=96, lookback=96))
 
     Args:
-        n_splits: how many.
-        test_size: steps that are scored in each, at least the forecaster's ``h``.
-        lookback: the forecaster's ``input_size``. With a smaller one ``score`` begins earlier, in rows that were
-            trained on, so that this is no splitter for a search over ``input_size``.
-        max_train_size: steps to train on at most, the last ones; None: all.
+        n_splits: number of splits.
+        test_size: scored steps in each split, at least the forecaster's ``h``.
+        lookback: the forecaster's ``input_size``. A forecaster with a smaller one would also be scored on training
+            rows, so do not use this splitter to search over ``input_size``.
+        max_train_size: maximum number of training steps, the last ones; None: all.
         freq: step of the time axis, as in the forecaster; None infers it.
 
     Raises:
-        ValueError: numbers out of range; when splitting, a bad frame, or one of too few steps.
+        ValueError: arguments out of range; when splitting, a bad frame or too few steps.
     """
 
     def __init__(
@@ -53,30 +53,30 @@ class TimeSplit:
         return f"TimeSplit({numbers})"
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """How many splits there are."""
+        """The number of splits."""
         return self.n_splits
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The numbers of the rows to train on and to score, of each split: a frame, long or wide, or a matrix.
+        """Yield the row numbers of training and test set for each split of a long frame, wide frame or matrix.
 
-        Steps are those of the time axis, rows that were left out among them. Series that begin too late to be trained
-        on for a horizon of ``test_size``, with the validation rows that ``fit`` keeps, are left out with a warning.
+        Missing rows count as steps. Series too short to train with a horizon of ``test_size`` and the default
+        validation rows of ``fit`` are skipped with a warning.
         """
         least = self.lookback + self.test_size  # to train on
         needed = self.n_splits * self.test_size + least
         if self.max_train_size is not None and self.max_train_size < least:
-            raise ValueError(f"{self!r} must train on lookback + test_size = {least} steps or more.")
+            raise ValueError(f"{self!r}: max_train_size must be at least lookback + test_size = {least}.")
         step, steps, name = _rows_of(X, self.freq)
         if steps < needed:
             raise ValueError(
-                f"{self!r} needs (n_splits + 1) * test_size + lookback = {needed} steps, got {steps}: take fewer or "
+                f"{self!r} needs (n_splits + 1) * test_size + lookback = {needed} steps, got {steps}: use fewer or "
                 "shorter splits."
             )
         splits = TimeSeriesSplit(self.n_splits, test_size=self.test_size, max_train_size=self.max_train_size)
         begin = pd.Series(step).groupby(name).transform("min").to_numpy()
         for train, test in splits.split(np.empty((steps, 1))):
             old = begin <= train[0] + border_row(len(train), least, self.test_size, None) - least
-            old |= not old.any()  # then training says which is too short
+            old |= not old.any()  # no series is long enough: let fit raise its error
             young = pd.unique(name[~old & (step <= test[-1])]).tolist()
             if young:
                 warn_of_young(young, f"step {test[0]}")
@@ -86,8 +86,7 @@ class TimeSplit:
 
 
 def _rows_of(X: Any, freq: Freq | None) -> tuple[np.ndarray, int, np.ndarray]:
-    """Of each row which step of the time axis it is, how many steps that has, and of each row which series it is of; of
-    a wide frame or a matrix a row is of all."""
+    """The time step of each row, the number of steps, and the series of each row (constant for wide or matrix)."""
     X = of_values(X)
     panel = read_frame(X, freq, missing="mask", fill=False)
     if panel.layout == "matrix":

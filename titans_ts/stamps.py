@@ -1,4 +1,4 @@
-"""Time stamps: sorted, without duplicates, regular, and what their step is."""
+"""Checks of time stamps (sorted, unique, regular) and inference of their step."""
 
 import re
 import warnings
@@ -13,36 +13,36 @@ from titans_datasets.warn import warn_caller
 Freq = str | int | pd.offsets.BaseOffset | timedelta | np.timedelta64
 Step = pd.offsets.BaseOffset | int
 FORMS = {"%Y%m": "months", "%Y%m%d": "days", "%Y%m%d%H": "hours", "%Y%m%d%H%M": "minutes", "%Y%m%d%H%M%S": "seconds"}
-FORM_OF = {2 + 2 * form.count("%"): form for form in FORMS}  # by their digits
-MOST_LEFT_OUT = 0.4  # of the rows of an axis, before a reader is asked
+FORM_OF = {2 + 2 * form.count("%"): form for form in FORMS}  # by number of digits
+MOST_LEFT_OUT = 0.4  # of the rows of an axis may be missing without a warning
 CLOSED = (
-    " If it has no rows of days on which it is closed: "
-    "freq=pd.offsets.CustomBusinessDay(weekmask='Mon Tue Wed Thu Fri Sat', holidays=[...])."
+    " If the data has no rows for closed days, "
+    "pass freq=pd.offsets.CustomBusinessDay(weekmask='Mon Tue Wed Thu Fri Sat', holidays=[...])."
 )
 _OFFSET = re.compile(r":\d\d(?:\.\d+)?\s*(?:[+-]\d\d:?\d\d|Z)$")
 
 
 def check_kind(ds: pd.Series, where: str = "df") -> None:
-    """Refuses a column of time that holds neither time stamps nor integers."""
+    """Reject a time column that holds neither time stamps nor integers."""
     of = "" if where == "df" else f" of {where}"
     if isinstance(ds.dtype, pd.PeriodDtype):
         raise ValueError(f"column 'ds'{of} holds periods. Convert it with {where}['ds'].dt.to_timestamp().")
     if not (pd.api.types.is_datetime64_any_dtype(ds) or pd.api.types.is_integer_dtype(ds)):
         first = ds.dropna().head(1).astype(str)
-        zone = " (utc=True, and .dt.tz_convert to the place that is meant)" if first.str.contains(_OFFSET).any() else ""
+        zone = " (utc=True, then .dt.tz_convert to your time zone)" if first.str.contains(_OFFSET).any() else ""
         raise ValueError(
             f"column 'ds'{of} must hold time stamps or integers, got {ds.dtype}. Convert it with pd.to_datetime{zone}."
         )
 
 
 def check_order(index: pd.Index, where: str) -> None:
-    """Refuses duplicates and stamps out of order."""
+    """Reject duplicate and unsorted time stamps."""
     if index.is_monotonic_increasing and index.is_unique:
         return
     if index.has_duplicates:
         again = index[index.duplicated()]
         raise ValueError(
-            f"{where} has {len(again)} duplicate time stamps, first: {again[0]}. Aggregate or drop them first."
+            f"{where} has {len(again)} duplicate time stamps, first: {again[0]}. Aggregate or drop them."
             + _of_summer_time(again)
         )
     position = int(np.flatnonzero(index[1:] < index[:-1])[0]) + 1
@@ -53,22 +53,22 @@ def check_order(index: pd.Index, where: str) -> None:
 
 
 def _of_summer_time(odd: pd.Index) -> str:
-    """What to do, where all stamps that do not fit are of a Sunday's hours in which clocks are changed."""
+    """Advice if all odd stamps lie in the hours of a Sunday in which clocks change."""
     if not isinstance(odd, pd.DatetimeIndex) or odd.tz is not None:
         return ""
     if not ((odd.day_of_week == 6) & (odd.hour <= 3)).all():
         return ""
     return (
-        " If summer time begins or ends there, name the place whose clock it is: "
+        " If daylight saving time starts or ends there, set the time zone: "
         "ds.dt.tz_localize('Europe/Berlin', ambiguous='infer')."
     )
 
 
 def find_step(index: pd.Index, freq: Freq | None, where: str) -> Step:
-    """``freq`` as a step of this sorted index, or, if None, the step that the index has.
+    """``freq`` as a step of this sorted index; None infers it.
 
     Raises:
-        ValueError: none can be found, or ``freq`` is unknown or does not fit the kind of the index.
+        ValueError: it cannot be inferred, or ``freq`` is unknown or does not suit the type of the index.
     """
     is_integer = not isinstance(index, pd.DatetimeIndex)
     if freq is None:
@@ -80,7 +80,7 @@ def find_step(index: pd.Index, freq: Freq | None, where: str) -> Step:
     try:
         step: Any = pd.Timedelta(freq) if isinstance(freq, np.timedelta64) else freq
         found = pd.tseries.frequencies.to_offset(step)
-        # as a span is saved: hours are hours again
+        # a Nano offset is turned into the largest whole unit, so that it is saved by a name such as "h"
         return pd.tseries.frequencies.to_offset(pd.Timedelta(found)) if isinstance(found, pd.offsets.Nano) else found
     except (ValueError, TypeError) as error:
         meant = re.search(r"(?:use '|you mean )(\w+)", str(error))
@@ -91,18 +91,18 @@ def find_step(index: pd.Index, freq: Freq | None, where: str) -> Step:
 
 
 def ticks(index: pd.Index) -> np.ndarray:
-    """Time stamps, or integers, to compare and to count with; those of a zone as they are in UTC."""
+    """Time stamps (in UTC) or integers as a numpy array."""
     return (index.tz_convert(None) if isinstance(index, pd.DatetimeIndex) and index.tz else index).to_numpy()
 
 
 def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -> pd.Index:
-    """The regular axis that a sorted index lies on; with ``gaps``, stamps may be missing from it.
+    """The regular axis of a sorted index; with ``gaps``, time stamps may be missing.
 
     Raises:
-        ValueError: a stamp that is not on the axis, or a missing one; the message names it. Integers that are dates,
-            of any of :data:`FORMS`.
+        ValueError: a missing time stamp, or one off the axis; the message names it. Integers that look like dates in
+            one of :data:`FORMS`.
     """
-    if isinstance(step, int):  # or 202413 to 202500, and 20240132 to 20240200, would be taken for missing
+    if isinstance(step, int):  # otherwise 202413 to 202500, or 20240132 to 20240200, would count as missing
         form = form_of(index)
         if form is not None:
             raise ValueError(
@@ -112,39 +112,39 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
     axis = _axis(index, step, to_last=gaps)
     if gaps:
         wrong = np.flatnonzero(axis.get_indexer(index) < 0)
-        expected = f"whole steps from {index[0]} on"
+        expected = f"whole steps from {index[0]}"
     else:
         wrong = np.flatnonzero(ticks(axis) != ticks(index))
         expected = str(axis[int(wrong[0])]) if len(wrong) else ""
     left_out = len(axis) - len(index)
     if gaps and not len(wrong) and left_out > len(axis) * MOST_LEFT_OUT and len(index) > 2:
         warn_caller(
-            f"{where} has {len(index)} rows, and by steps of {name_of(step)!r} {left_out} are left out between "
-            f"{index[0]} and {index[-1]}. If that is not so, "
-            + ("name its step, freq." if isinstance(index, pd.DatetimeIndex) else "make its numbers time stamps.")
+            f"{where} has {len(index)} rows from {index[0]} to {index[-1]}; with a step of {name_of(step)!r}, "
+            f"{left_out} rows are missing. If this is wrong, "
+            + ("pass its freq." if isinstance(index, pd.DatetimeIndex) else "convert its numbers to time stamps.")
         )
     if len(wrong):
         i = int(wrong[0])
         after = f" after {index[i - 1]}" if i and not gaps else ""
-        fill = "Fill the gap (for instance df.resample, or missing='interpolate' or 'mask'), or pass"
+        fill = "Fill the gap (for instance with df.resample, or missing='interpolate' or 'mask'), or pass"
         of_days = isinstance(step, (pd.offsets.Day, pd.offsets.BusinessDay))
         closed = "" if gaps or not of_days else CLOSED
         raise ValueError(
             f"{where} has irregular time stamps for freq {name_of(step)!r}: "
-            f"expected {expected}{after}, got {index[i]}. {'Pass' if gaps else fill} the freq that the data has."
+            f"expected {expected}{after}, got {index[i]}. {'Pass' if gaps else fill} the freq of the data."
             + (closed if of_days else _of_summer_time(index[i : i + 1]))
         )
     return axis
 
 
 def form_of(index: pd.Index) -> str | None:
-    """The form of integers that are dates, such as "%Y%m" of 202412 and 202501, by all their numbers; else None."""
+    """The date format of integers, such as "%Y%m" for 202412 and 202501, if all of them fit one; else None."""
     numbers = np.unique(index.dropna().to_numpy(dtype=np.int64))
     if _are_months(numbers):
         return "%Y%m"
     digits = len(str(numbers[-1])) if len(numbers) else 0
     form = FORM_OF.get(digits)
-    # two may be numbers of any kind; and those of one month (one day, with hours) are as regular as other integers
+    # two numbers prove nothing, and dates within one month (one day, with hours) are regular as plain integers too
     if form in (None, "%Y%m") or len(numbers) < 3 or len(np.unique(numbers // 100)) == 1:
         return None
     a_year = 10 ** (digits - 4)
@@ -155,38 +155,35 @@ def form_of(index: pd.Index) -> str | None:
 
 
 def _are_months(numbers: np.ndarray) -> bool:
-    """Such as 202412 and 202501, by the turn of a year between; and no quarters, of which there are four a year."""
+    """Whether numbers are months such as 202412 and 202501 across the end of a year, and not quarters."""
     years, months = numbers // 100, numbers % 100
     of_months = (years >= 1900) & (years < 2100) & (months >= 1) & (months <= 12)
-    # December is followed by a number that is 89 higher, or by a little more where months are left out
+    # January is 89 more than December, and a little more if months are missing
     return len(numbers) > 1 and bool(of_months.all() and 89 <= np.diff(numbers).max() < 97)
 
 
 def stamps_of(index: pd.Index) -> pd.Index:
-    """Time stamps of pyarrow as those of pandas, and integers as those with a sign, which differences need.
-
-    Anything else as it is."""
+    """Convert pyarrow time stamps to pandas ones, and integers to signed ones, which differences need."""
     if isinstance(index.dtype, pd.ArrowDtype) and pd.api.types.is_datetime64_any_dtype(index.dtype):
         arrow = index.dtype.pyarrow_dtype
-        unit, zone = getattr(arrow, "unit", "s"), getattr(arrow, "tz", None)  # a date has neither
+        unit, zone = getattr(arrow, "unit", "s"), getattr(arrow, "tz", None)  # dates have neither
         dtype: Any = f"datetime64[{unit}]" if zone is None else pd.DatetimeTZDtype(unit, zone)
         return pd.DatetimeIndex(index.to_series().astype(dtype), name=index.name)
     return index.astype(np.int64) if pd.api.types.is_integer_dtype(index) and not index.hasnans else index
 
 
 def in_zone(index: pd.Index, known: pd.Index | None, what: str = "the time stamps") -> pd.Index:
-    """Time stamps in the time zone of those that are known; integers as they are.
+    """Convert time stamps to the time zone of ``known``; integers are unchanged.
 
     Raises:
-        ValueError: integers where those are time stamps, or stamps with a time zone where those have none, or the other
-            way round.
+        ValueError: only one of the two has time stamps instead of integers, or a time zone.
     """
     if known is None:
         return index
     if isinstance(index, pd.DatetimeIndex) != isinstance(known, pd.DatetimeIndex):
         now, then = (f"{x.dtype}, such as {x[0]}" if len(x) else str(x.dtype) for x in (index, known))
         raise ValueError(
-            f"{what} are of another kind than those of fit: {now}, where they were {then}. Convert them"
+            f"{what} have another type than those of fit: {now}, instead of {then}. Convert them"
             + (" with pd.to_datetime." if isinstance(known, pd.DatetimeIndex) else ", or fit again.")
         )
     if not (isinstance(index, pd.DatetimeIndex) and isinstance(known, pd.DatetimeIndex)):
@@ -194,14 +191,14 @@ def in_zone(index: pd.Index, known: pd.Index | None, what: str = "the time stamp
     theirs, ours = known.tz, index.tz
     if (theirs is None) != (ours is None):
         raise ValueError(
-            f"{what} have {'no time zone' if ours is None else f'the time zone {ours}'}, those of fit "
-            f"{'none' if theirs is None else f'had {theirs}'}. Use tz_localize or tz_convert on them."
+            f"{what} have {'no time zone' if ours is None else f'the time zone {ours}'}, but those of fit had "
+            f"{'none' if theirs is None else theirs}. Convert them with tz_localize or tz_convert."
         )
     return index if str(theirs) == str(ours) else index.tz_convert(theirs)
 
 
 def following(last: object, step: Step, h: int) -> pd.Index:
-    """The h stamps after the last."""
+    """The h time stamps after the last."""
     if isinstance(step, int):
         begin = int(last)  # type: ignore[call-overload]
         return pd.RangeIndex(begin + step, begin + (h + 1) * step, step, name="ds")
@@ -209,7 +206,7 @@ def following(last: object, step: Step, h: int) -> pd.Index:
 
 
 def preceding(first: object, step: Step, h: int) -> pd.Index:
-    """The h stamps before the first."""
+    """The h time stamps before the first."""
     if isinstance(step, int):
         end = int(first)  # type: ignore[call-overload]
         return pd.RangeIndex(end - h * step, end, step, name="ds")
@@ -217,14 +214,16 @@ def preceding(first: object, step: Step, h: int) -> pd.Index:
 
 
 def between(first: Any, last: Any, step: Step) -> pd.Index:
-    """The stamps behind the first and before the last; none where the last is not some steps behind the first."""
+    """The time stamps between first and last; none if they are not a whole number of steps apart."""
     axis = _axis(pd.Index([first, last]), step, to_last=True)
     return axis[1:-1] if len(axis) and axis[-1] == last else axis[:0]
 
 
 def date_range(step: pd.offsets.BaseOffset, **ends: Any) -> pd.DatetimeIndex:
-    """``pd.date_range`` of ``start``, ``end`` and ``periods``, also where days begin at an hour that the clock of
-    their zone skips once a year: that day begins behind it."""
+    """``pd.date_range`` that also works if daylight saving time skips the hour at which a day starts.
+
+    That day starts after the skipped hour.
+    """
     stamps = {name: pd.Timestamp(ends[name]) for name in ("start", "end") if name in ends}
     zone = next(stamp.tz for stamp in stamps.values())
     if zone is None or (isinstance(step, pd.offsets.Tick) and not isinstance(step, pd.offsets.Day)):
@@ -234,7 +233,7 @@ def date_range(step: pd.offsets.BaseOffset, **ends: Any) -> pd.DatetimeIndex:
 
 
 def on_the_wall(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
-    """Without the time zone; days that the clock let begin an hour late begin at midnight."""
+    """Local time without the time zone; days whose midnight was skipped start at midnight again."""
     if index.tz is None:
         return index
     wall = index.tz_localize(None)
@@ -254,17 +253,17 @@ def name_of(step: Step) -> str | int:
 def around(
     origins: pd.DatetimeIndex, step: pd.offsets.BaseOffset, before: int, after: int
 ) -> tuple[pd.Index, np.ndarray]:
-    """Regular time stamps that hold every origin with ``before`` stamps before it and ``after`` from it on, and the
-    places of each origin's stamps among them: ``[len(origins), before + after]``.
+    """A regular time axis with ``before`` stamps before each origin and ``after`` from it on, and the positions of
+    these stamps for each origin, ``[len(origins), before + after]``.
 
     Raises:
-        ValueError: origins that do not lie on one axis of this step.
+        ValueError: origins that do not lie on one axis with this step.
     """
     first, last = origins.min(), origins.max()
     axis = date_range(step, start=first, end=last)
     at = axis.get_indexer(origins)
     if (at < 0).any():
-        raise ValueError(f"origins must be time stamps of freq {step!r}.")
+        raise ValueError(f"origins must be time stamps on one axis with freq {step!r}.")
     earlier = date_range(step, end=first, periods=before + 1)[:-1]
     later = date_range(step, start=last, periods=after)[1:]
     return earlier.append([axis, later]), at[:, None] + np.arange(before + after)
@@ -288,31 +287,31 @@ def _guess(index: pd.Index, is_integer: bool, where: str) -> Freq:
     if is_integer:
         return int(np.median(steps))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pandas announces another type of the result, and either will do
+        warnings.simplefilter("ignore")  # pandas announces another result type; both work here
         inferred = pd.infer_freq(pd.DatetimeIndex(index))
     if inferred is not None:
         return inferred
-    # not regular: judge it by its commonest step
+    # not regular: try the most frequent step
     values, counts = np.unique(steps, return_counts=True)
     commonest = pd.Timedelta(values[counts.argmax()])
     of_calendar = _of_calendar(pd.DatetimeIndex(index), commonest)
     if of_calendar is not None:
         return of_calendar
     others = values[values != commonest]
-    # where no other is a multiple of it, none is missing: it is not the step, as in 14 days from each 1st to the 15th
+    # if no other step is a multiple of it, it is not the true step: from each 1st to the 15th it is always 14 days
     if counts.max() * 2 > len(steps) and (len(others) == 0 or not (others % commonest).all()):
         return pd.tseries.frequencies.to_offset(commonest)
     odd = int(np.flatnonzero(steps != commonest)[0])
     raise ValueError(
         f"freq cannot be inferred: the time stamps of {where} have {len(values)} different steps, "
-        f"from {pd.Timedelta(values[0])} to {pd.Timedelta(values[-1])}, most often {commonest} and first another from "
-        f"{index[odd]} to {index[odd + 1]}. "
-        "Make them regular (for instance df.resample), or pass freq (such as 'SMS' for the 1st and 15th of months)."
+        f"from {pd.Timedelta(values[0])} to {pd.Timedelta(values[-1])}; the most frequent is {commonest}, the first "
+        f"other one is from {index[odd]} to {index[odd + 1]}. "
+        "Make them regular (for instance with df.resample), or pass freq (such as 'SMS' for 1st and 15th of a month)."
     )
 
 
 def _of_calendar(index: pd.DatetimeIndex, commonest: pd.Timedelta) -> pd.offsets.BaseOffset | None:
-    """The coarsest step of a day or more on which stamps of one time of day lie, some of which are missing."""
+    """The coarsest step, of a day or more, that fits stamps with one time of day, some of which are missing."""
     local = on_the_wall(index)
     dates = local.normalize()
     if commonest < pd.Timedelta("23h") or (local - dates).nunique() > 1:
@@ -337,7 +336,7 @@ def _of_calendar(index: pd.DatetimeIndex, commonest: pd.Timedelta) -> pd.offsets
 
 
 def _unit(steps: np.ndarray) -> int | None:
-    """The step of more than half of them, where all are multiples of it."""
+    """The most frequent step, if it is more than half of them and all are multiples of it."""
     values, counts = np.unique(steps, return_counts=True)
     commonest = int(values[counts.argmax()])
     most = counts.max() * 2 > len(steps)

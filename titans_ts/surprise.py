@@ -1,4 +1,4 @@
-"""What the online memory of a fitted model did not expect, as a frame."""
+"""The surprise of the online memory as a frame."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from titans_ts.scaling import tensor
 
 
 def surprise_frame(model: Model, panel: Panel, known: Panel, step: int) -> Any:
-    """``unique_id, ds, surprise`` of a panel, every ``step`` rows; ``known`` has the series of ``fit``."""
+    """``unique_id, ds, surprise`` for a panel, every ``step`` rows; ``known`` has the series of ``fit``."""
     units = model.scaling.units_of(panel, known)
     values = tensor(units.standardised(panel.values, panel.index))
     frames = []
@@ -22,7 +22,7 @@ def surprise_frame(model: Model, panel: Panel, known: Panel, step: int) -> Any:
         ids = [panel.ids[i] for i in series.tolist()]
         frames.append(long_frame(ids, panel.index[rows.numpy() - 1], {"surprise": found.double().numpy()}))
     if not frames:
-        raise ValueError("df has no value of any series: there is no surprise to show.")
+        raise ValueError("df has no known value, so there is no surprise to compute.")
     frame = pd.concat(frames)
     places = pd.Index(panel.ids).get_indexer(pd.Index(frame["unique_id"]))
     frame = frame.iloc[np.argsort(places, kind="stable")].reset_index(drop=True)
@@ -31,10 +31,10 @@ def surprise_frame(model: Model, panel: Panel, known: Panel, step: int) -> Any:
 
 
 def _warn_of_none(ids: list[Any], frame: pd.DataFrame, model: Model) -> None:
-    """Says which series have no surprise."""
+    """Warn about series without any surprise value."""
     silent = beyond(ids, frame.loc[frame["surprise"].notna(), "unique_id"].unique().tolist())
     if model.memory is not None and silent:
         warn_caller(
-            f"series {silent[:8]} have no surprise: it takes {model.memory.span} rows and the {model.memory.stride} "
-            "before them, all measured. Fill short holes first, such as by y.interpolate(limit=2)."
+            f"series {silent[:8]} have no surprise: it needs {model.memory.span + model.memory.stride} consecutive "
+            "rows without NaN. Fill short gaps first, such as with y.interpolate(limit=2)."
         )

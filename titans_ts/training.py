@@ -1,4 +1,4 @@
-"""The outer loop of a forecaster: from a panel to a trained network."""
+"""Training of the network of a forecaster (the outer loop)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,25 +24,25 @@ from titans_ts.windows import Table, all_windows_of
 if TYPE_CHECKING:
     from titans_ts.forecaster import TitansForecaster
 
-AVERAGE = 100  # steps: training mostly stops before its learning rate has come down
-# arguments in which an interrupted fit and its continuation may differ, or that training compares by itself
+AVERAGE = 100  # steps of weight averaging, since training often stops early, at a high learning rate
+# arguments that may differ when a fit is resumed, or that train_network checks itself
 _NOT_COMPARED = ("device", "verbose", "freq", "max_epochs", "learning_rate", "precision")
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network and what it was trained on.
+    """A trained network and its training data.
 
     Attributes:
-        network: in evaluation mode, with the weights of its best epoch.
-        objective: how its outputs are read.
-        scaling: units.
-        panel: what it was trained on, wrong values at the limits of the others.
-        table: the panel in these units.
-        border: the row from which validation began.
+        network: the network in evaluation mode, with the weights of its best epoch.
+        objective: interpretation of its outputs.
+        scaling: units of series and columns.
+        panel: the training data, with wrong values clipped.
+        table: the standardised panel.
+        border: the first validation row.
         history: losses by epoch.
-        batches: of all epochs together.
-        seed: of the training.
+        batches: number of batches in all epochs.
+        seed: seed of the training.
     """
 
     network: Simba
@@ -57,7 +57,7 @@ class Trained:
 
     @property
     def val_loss(self) -> float:
-        """The lowest of the epochs."""
+        """The lowest validation loss of all epochs."""
         return self.history.epochs[self.history.best_epoch]["val_loss"]
 
 
@@ -69,12 +69,12 @@ def train(
     checkpoint_dir: str | Path | None = None,
     on_epoch: Callable[[int, float], None] | None = None,
 ) -> Trained:
-    """Train the network of a forecaster, which stays as it is, on a panel whose values are filled.
+    """Train a network for a forecaster, which stays unchanged, on a panel whose values are filled.
 
-    The arguments are those of :meth:`titans_ts.TitansForecaster.fit`.
+    The other arguments are those of :meth:`titans_ts.TitansForecaster.fit`.
 
     Raises:
-        ValueError: a panel that is too short, or series of unequal length where they are mixed.
+        ValueError: the panel is too short, or series of a multivariate model have different lengths.
     """
     columns = columns.with_cycles_of(panel.index)
     T = len(panel.values)
@@ -91,7 +91,7 @@ def train(
     scaling = Scaling.of(panel.rows(None, border), columns)
     scaling.warn_of(panel, since=border)
     table = scaling.table(panel)
-    if columns.profile:  # errors are told in one unit, whatever the settings
+    if columns.profile:  # losses are in the same unit with and without a profile
         table = replace(table, unit=tensor(scaling.units.error_unit))
     objective = objective_of(forecaster.loss)
     seed = forecaster._seed()
@@ -142,27 +142,27 @@ def _config(forecaster: "TitansForecaster", columns: Columns, table: Table, obje
 
 
 def _identity(forecaster: "TitansForecaster", panel: Panel, val_size: int) -> dict[str, object]:
-    """What else must be the same for a checkpoint to be gone on from."""
+    """Data and settings that must match to resume from a checkpoint."""
     params = {name: getattr(forecaster, name) for name in forecaster._get_param_names() if name not in _NOT_COMPARED}
     data = digest(panel.values, panel.hist, panel.futr, panel.stat)
-    holes = {"holes": HOLED} if forecaster.missing == "mask" else {}  # it made none up until 2026-11-25
+    holes = {"holes": HOLED} if forecaster.missing == "mask" else {}  # artificial gaps exist since 2026-11-25
     return {"data": data, "time": panel.clock(), "val_size": val_size, **params, **holes}
 
 
 def _batches(
     forecaster: "TitansForecaster", table: Table, border: int, seed: int
 ) -> tuple[DataLoader, DataLoader | None, int]:
-    """Windows to train on, in units of the network; windows to validate on where there are rows for it; and for how
-    many epochs."""
+    """Training windows in units of the network, validation windows (None without validation rows), and the maximum
+    number of epochs."""
     (T, N), h, together = table.values.shape, forecaster.h, forecaster.multivariate
     size = windows_in_batch(forecaster.batch_size, N) if together else forecaster.batch_size
     windows = all_windows_of(replace(table, unit=None), forecaster.input_size, h, 0, border, together)
-    if forecaster.missing == "mask":  # a network that saw none does not know what to make of one
+    if forecaster.missing == "mask":  # the network must see gaps in training to handle them
         windows = windows.holed(seed)
     most = EPOCH * forecaster.batch_size  # windows of one series
     step = max(1, -(-(T - h + 1 - border) * N // most))
     val = all_windows_of(table, forecaster.input_size, h, border, T, together, step)
     max_epochs = forecaster.max_epochs or default_epochs(-(-len(windows) // size), together)
-    # nothing is kept for a gradient there: as many at once as forecasts are made
+    # validation needs no gradients, so its batches can be as large as for forecasts
     many = max(size, windows_at_once(forecaster.input_size + h, N if together else 1))
     return loader(windows, size, seed, most=EPOCH), loader(val, many) if len(val) else None, max_epochs

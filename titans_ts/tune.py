@@ -1,10 +1,10 @@
-"""A search for settings by Optuna: ``tune(df)`` returns a fitted forecaster.
+"""Hyperparameter search with Optuna: ``tune(df)`` returns a fitted forecaster.
 
-    forecaster = tune(df, h=24, n_trials=50, storage="study.journal")   # killed and called again, it goes on
+    forecaster = tune(df, h=24, n_trials=50, storage="study.journal")   # the same call resumes an interrupted search
     plot_history(forecaster.study_), plot_importance(forecaster.study_)
 
-Several processes, or machines with a common disk, share one study by naming one storage that ends in ".journal" (or the
-URL of a database server). Past that: Ray Tune by :class:`titans_ts.nixtla.AutoTitans`.
+Several processes, or machines with a shared disk, can work on one study: give each the same storage, a path that ends
+in ".journal" or the URL of a database server. For Ray Tune, see :class:`titans_ts.nixtla.AutoTitans`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["default_space", "plot_history", "plot_importance", "tune"]
 
-SHORTEST = 2  # rows of the shortest lookback that is searched
-ASKED = 16  # times that a space which prunes its trials is asked for settings, at most
+SHORTEST = 2  # rows of the shortest lookback in the search
+ASKED = 16  # attempts to get settings from a space that prunes its trials
 Space = Callable[["optuna.Trial", Mapping[str, Any]], dict[str, Any]]
 
 
@@ -49,35 +49,35 @@ def tune(
     sampler: "optuna.samplers.BaseSampler | None" = None,
     callbacks: Sequence[Callback] = (),
 ) -> TitansForecaster:
-    """Search settings by the validation error, and fit the best.
+    """Search for the settings with the lowest validation error, and fit a forecaster with them.
 
     Args:
         df: as in :meth:`~titans_ts.TitansForecaster.fit`.
-        forecaster: what is not searched is taken from it; it stays as it is.
-        h: horizon, in place of that of ``forecaster``.
-        n_trials: finished trials of the study in all, whichever process made them.
-        timeout: seconds after which no trial begins.
-        space: ``(trial, facts) -> settings``, without ``h`` and ``loss``, by which the error is measured; default
-            :func:`default_space`. ``facts`` has ``rows`` (of the shortest series, before the validation rows; one
-            without rows to train on is left out, with a warning), ``h`` and ``may_add_calendar``. It is asked
-            before the first trial, whether it chooses ``input_size``: if not, that of ``forecaster`` says what is left
-            out.
-        val_size: rows at the end that trials are judged by; default: a fifth, less where too few would be left to train
-            on, at least ``h``.
+        forecaster: provides the settings that are not searched; it stays unchanged.
+        h: horizon; replaces that of ``forecaster``.
+        n_trials: total number of finished trials of the study, over all processes and calls.
+        timeout: no trial starts after this many seconds.
+        space: search space ``(trial, facts) -> settings``; default :func:`default_space`. It must not set ``h`` or
+            ``loss``, which would make validation errors incomparable. ``facts`` has ``rows`` (training rows of the
+            shortest series), ``h`` and ``may_add_calendar``. The space is also called before the first trial, to see
+            whether it sets ``input_size``; otherwise that of ``forecaster`` decides which series are too short.
+            These are skipped with a warning.
+        val_size: rows at the end for the validation error, at least ``h``. Default: a fifth, or less if too few rows
+            would be left for training.
         static_df: as in ``fit``.
-        storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. A study that is there goes on.
-        study_name: of the study in the storage.
-        random_state: seed of the search and of each trial; None: trials have that of ``forecaster``.
-        verbose: 0 is silent, 1 shows a bar over trials, 2 also those of each training.
-        sampler: what proposes settings, with a seed of its own; default: Optuna's TPE by ``random_state``.
-        callbacks: of Optuna: each is called with the study and every trial that ends.
+        storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. An existing study is continued.
+        study_name: name of the study in the storage.
+        random_state: seed of the search and of each trial; None: trials use that of ``forecaster``.
+        verbose: 0 is silent, 1 shows a progress bar over trials, 2 also one for each training.
+        sampler: Optuna sampler, with its own seed; default: TPE with ``random_state``.
+        callbacks: Optuna callbacks, called with the study and each finished trial.
 
     Returns:
-        A fitted forecaster with the settings of the best trial; ``study_`` is the study.
+        A fitted forecaster with the settings of the best trial; its attribute ``study_`` is the Optuna study.
 
     Raises:
-        ValueError: a bad frame; no trial finished; or a study of other data in the storage, or of another space that
-            asked for the same settings by other choices, such as an earlier :func:`default_space`.
+        ValueError: a bad frame; no finished trial; or the storage holds a study of this name with other data, other
+            fixed settings or an incompatible space (such as the default space of an earlier version).
     """
     base = TitansForecaster() if forecaster is None else clone(forecaster)
     shown = base.verbose
@@ -90,14 +90,14 @@ def tune(
     if val_size is not None:
         at_least("val_size", val_size, 0)
         if val_size < base.h:
-            raise ValueError(f"val_size={val_size}: trials are judged by at least h={base.h} rows.")
+            raise ValueError(f"val_size={val_size} is too small: trials need at least h={base.h} validation rows.")
     judged = _Judged.of(whole, base, val_size, SHORTEST)
     searched = space or default_space
-    if space and not _sets_lookback(space, judged.facts(base)):  # each trial has that of the forecaster
+    if space and not _sets_lookback(space, judged.facts(base)):  # each trial has the lookback of the forecaster
         judged = _Judged.of(whole, base, val_size, base.input_size)
     panel, val_size, facts = judged.panel, judged.val_size, judged.facts(base)
     if young := beyond(whole.ids, panel.ids):
-        warn_of_young(young, then="No trial learns from them or is judged by them.")
+        warn_of_young(young, then="The search does not use them.")
     fixed = {k: str(v) for k, v in base.get_params().items() if k not in ("verbose", "device", "random_state")}
     data = digest(whole.values, whole.hist, whole.futr, whole.stat)
     identity = {"data": data, "time": str(whole.clock()), "val_size": str(val_size), **fixed}
@@ -125,12 +125,12 @@ def tune(
 
 
 class _Judged(NamedTuple):
-    """What trials are judged on.
+    """The data of all trials.
 
     Attributes:
-        panel: the series that have rows to train on, and no further than they go.
-        val_size: rows at the end that trials are judged by.
-        rows: how many the shortest series has before these.
+        panel: the series that are long enough to train on, cut at their last value.
+        val_size: validation rows at the end.
+        rows: training rows of the shortest series.
     """
 
     panel: Panel
@@ -139,7 +139,7 @@ class _Judged(NamedTuple):
 
     @classmethod
     def of(cls, whole: Panel, base: TitansForecaster, val_size: int | None, lookback: int) -> "_Judged":
-        """``val_size`` is a fifth by default, or as much as leaves enough to train on, at least ``h``."""
+        """``val_size`` defaults to a fifth, or less to leave enough training rows, but at least ``h``."""
         h, least = base.h, lookback + base.h
 
         def border(rows: int) -> int:
@@ -151,21 +151,20 @@ class _Judged(NamedTuple):
         if trained < least:
             kept_back = rows - border(rows)
             raise ValueError(
-                f"df has {rows} rows, the shortest series {trained + kept_back}: with val_size={kept_back} it has "
-                f"{max(0, trained)} to train on, but {lookback} of a lookback and h={h} are needed. Give more rows, "
+                f"df has {rows} rows, the shortest series {trained + kept_back}: val_size={kept_back} leaves "
+                f"{max(0, trained)} for training, but a lookback of {lookback} plus h={h} are needed. Give more rows, "
                 f"or lower {'h' if lookback == SHORTEST else 'input_size or h'}."
             )
         return cls(panel, rows - border(rows), trained)
 
     def facts(self, base: TitansForecaster) -> dict[str, Any]:
-        """What a space is told."""
+        """The ``facts`` for a search space."""
         may = not isinstance(self.panel.freq, int) and base.exogenous is None
         return {"rows": self.rows, "h": base.h, "may_add_calendar": may}
 
 
 def _sets_lookback(space: Space, facts: Mapping[str, Any]) -> bool:
-    """Whether a space chooses the lookback, by what it says to a trial that is none of the study. One that prunes what
-    does not go together is asked again; where it prunes all, it may choose it."""
+    """Whether a space sets ``input_size``, tried on a trial of a separate study. True if it prunes every attempt."""
     from optuna import TrialPruned
 
     study = open_study(None, "lookback", {}, random_state=0)
@@ -179,24 +178,24 @@ def _sets_lookback(space: Space, facts: Mapping[str, Any]) -> bool:
 
 
 def _comparable(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings whose validation errors can be compared.
+    """Check that settings leave validation errors comparable.
 
     Raises:
-        ValueError: among them are those that the error is measured by.
+        ValueError: they set ``h`` or ``loss``.
     """
     given = sorted({"h", "loss"} & set(settings)) if isinstance(settings, Mapping) else []
     if given:
         raise ValueError(
-            f"space must not set {given}: trials are compared by the validation error, which is another for each. Run "
-            "a study for each, and compare the forecasters by score()."
+            f"space must not set {given}: validation errors of trials with different values cannot be compared. Run "
+            "one study for each value, and compare the forecasters by score()."
         )
     return settings
 
 
 def default_space(trial: "optuna.Trial", facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that matter, within what the rows allow.
+    """The default search space, adapted to the number of rows.
 
-    Lookbacks are multiples of the horizon or the usual ones, as long as a third of the rows remains for targets.
+    Lookbacks are multiples of the horizon, or usual lengths, that leave a third of the rows for targets.
     """
     rows, h = facts["rows"], facts["h"]
     longest = max(2, 2 * (rows - h) // 3)

@@ -1,4 +1,4 @@
-"""How much farther off forecasts are where a part of the lookback is not known."""
+"""How much forecast errors grow if a part of the lookback is unknown."""
 
 import torch
 from torch import Tensor
@@ -9,14 +9,16 @@ from titans_ts.rolling import forecast_windows
 from titans_ts.simba import FLOOR, Simba
 from titans_ts.windows import Table, Windows, all_windows_of
 
-SHARES = (0.0, 1 / 16, 1 / 4, 1 / 2, 3 / 4, 7 / 8, 15 / 16)  # of a lookback that are hidden to find out
-AT_MOST = 1024  # windows of one series
+SHARES = (0.0, 1 / 16, 1 / 4, 1 / 2, 3 / 4, 7 / 8, 15 / 16)  # hidden shares of a lookback in the measurement
+AT_MOST = 1024  # maximum number of windows, counted for single series
 
 
 def widening_of(network: Simba, objective: Objective, table: Table, border: int, seed: int) -> Tensor | None:
-    """By how much mean errors, in deviations of the lookback, are multiplied where these shares of it are hidden, or of
-    a network that is not told so, lie on a line, ``[len(SHARES)]``, the first 1; measured on the rows from ``border``
-    on. None where nothing was measured in them, and of an objective that foretells the spread itself."""
+    """Factors of the mean error, in deviations of the lookback, if these shares of it are hidden, ``[len(SHARES)]``.
+
+    The first is 1. Measured on the rows from ``border`` on. The shares are masked, or filled linearly for a network
+    without masks. None if these rows have no known value, or if the objective predicts the spread itself.
+    """
     if objective.probabilistic:
         return None
     config, together = network.config, network.config.together
@@ -33,11 +35,11 @@ def widening_of(network: Simba, objective: Objective, table: Table, border: int,
     for share in SHARES:
         shape = (len(some), lanes)
         length = torch.full(shape, min(config.input_size - 1, round(share * config.input_size)))
-        # the newest step is known; every other hole lies before a series that has only begun
+        # the newest step stays known; every second gap starts at the first step, as in a series that has just begun
         start = (torch.rand(shape, generator=rng) * (config.input_size - length)).int()
         start[::2] = 0
         stop, kind = start + length.int(), Holes if config.masked else Lines
-        if not config.masked:  # a line needs two ends
+        if not config.masked:  # a line needs both ends
             start, stop = start.clamp(min=1), stop.clamp(min=1, max=config.input_size - 1)
         holed = Windows(table, config.input_size, config.h, origins, series, kind(start, stop))
         found = forecast_windows(network, objective, holed)
@@ -50,7 +52,7 @@ def widening_of(network: Simba, objective: Objective, table: Table, border: int,
 
 
 def widened(widening: Tensor, unknown: Tensor) -> Tensor:
-    """The factor at any shares, in straight lines between those that were measured."""
+    """The factors for any shares, interpolated linearly between the measured ones."""
     at = widening.new_tensor(SHARES)
     right = torch.searchsorted(at, unknown.contiguous()).clamp(1, len(at) - 1)
     part = ((unknown - at[right - 1]) / (at[right] - at[right - 1])).clamp(0, 1)

@@ -1,4 +1,4 @@
-"""Windows over a table of values: what a network sees, and what it should have said."""
+"""Windows over a table of values: inputs and targets of the network."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,15 +14,15 @@ from titans_ts.holes import Holes
 
 
 class Batch(NamedTuple):
-    """Windows of M series each: of one when series are apart, of all when they are mixed.
+    """A batch of windows of M series: all series if they are mixed, else one.
 
     Attributes:
-        x: lookbacks ``[B, input_size, M]``.
-        y: what came next, ``[B, h, M]``.
-        hist: ``[B, input_size, M, X]``, or None where there is none.
-        futr: ``[B, input_size + h, M, F]``; M is 1 for columns that all series share.
-        stat: ``[B, M, S]``.
-        unit: ``[B, 1, M]``, what errors are multiplied by; None for 1.
+        x: lookbacks, ``[B, input_size, M]``.
+        y: targets, ``[B, h, M]``.
+        hist: historical columns, ``[B, input_size, M, X]``, or None.
+        futr: future columns, ``[B, input_size + h, M, F]``, or None; M is 1 for columns that all series share.
+        stat: static columns, ``[B, M, S]``, or None.
+        unit: factor of errors, ``[B, 1, M]``; None for 1.
     """
 
     x: Tensor
@@ -35,21 +35,21 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Truth:
-    """What forecasts are judged by: what was measured, and no lines through holes.
+    """The actual values that forecasts are compared with, without filled ones.
 
     Attributes:
-        values: ``[T, N]``; NaN where nothing was measured.
-        foretold: as of :func:`in_holes`, or None where there are no lines: what a lookback that ends there says of what
-            came is a line to it.
+        values: ``[T, N]``; NaN for unknown values.
+        foretold: result of :func:`in_holes`, or None if nothing was filled. A lookback that ends in such a row was
+            filled with the help of later values.
     """
 
     values: Tensor
     foretold: Tensor | None
 
     def behind(self, origins: Tensor, steps: Tensor, series: Tensor, together: bool = False) -> Tensor:
-        """What came in these steps behind these origins, and NaN where that does not count; shapes that broadcast.
+        """The values at these steps after these origins, NaN where they do not count; arguments broadcast.
 
-        ``together``: a line to what came of any of the series, along the last dimension, is one for all of them.
+        ``together``: a lookback filled with later values in one series excludes all series (the last dimension).
         """
         came = self.values[origins + steps, series]
         if self.foretold is None:
@@ -60,16 +60,15 @@ class Truth:
 
 @dataclass(frozen=True)
 class Table:
-    """The standardised numbers of a panel.
+    """A panel as standardised tensors.
 
     Attributes:
-        values: ``[T, N]``; NaN before a series begins, and where it is not known.
-        hist: ``[T, N, X]``, or None where there is none.
-        futr: ``[T, N or 1, F]``.
-        stat: ``[N, S]``.
-        drawn: bool ``[T, N, 1 + X]``, where the values and those of ``hist`` are lines through a hole and no
-            measurements; None where none is.
-        unit: ``[N]``, what errors of windows of this table are multiplied by; None for 1.
+        values: ``[T, N]``; NaN before the start of a series and for unknown values.
+        hist: historical columns, ``[T, N, X]``, or None.
+        futr: future columns, ``[T, N or 1, F]``, or None.
+        stat: static columns, ``[N, S]``, or None.
+        drawn: bool ``[T, N, 1 + X]``, where the values and those of ``hist`` were filled; None if nowhere.
+        unit: factor of errors of windows of this table, ``[N]``; None for 1.
     """
 
     values: Tensor
@@ -81,13 +80,13 @@ class Table:
 
     @cached_property
     def truth(self) -> Truth:
-        """What forecasts of it are judged by."""
+        """The actual values to compare forecasts with."""
         if self.drawn is None:
             return Truth(self.values, None)
         return Truth(self.values.masked_fill(self.drawn[..., 0], float("nan")), in_holes(self.drawn))
 
     def of_series(self, series: Tensor) -> "Table":
-        """The table of some of the series, by number."""
+        """Select series by position."""
         futr = self.futr if self.futr is None or self.futr.shape[1] == 1 else self.futr[:, series]
         hist = None if self.hist is None else self.hist[:, series]
         drawn = None if self.drawn is None else self.drawn[:, series]
@@ -95,7 +94,7 @@ class Table:
         return Table(self.values[:, series], hist, futr, stat, drawn, unit)
 
     def extended(self, futr: Tensor | None, h: int) -> "Table":
-        """With h rows more, of which only the future columns ``[h, N or 1, F]`` are known."""
+        """Append h rows in which only the future columns ``[h, N or 1, F]`` are known."""
         values = torch.cat((self.values, self.values.new_full((h, self.values.shape[1]), float("nan"))))
         hist = None if self.hist is None else torch.cat((self.hist, self.hist.new_zeros(h, *self.hist.shape[1:])))
         both = None if self.futr is None or futr is None else torch.cat((self.futr, futr))
@@ -104,15 +103,15 @@ class Table:
 
 
 class Windows(Dataset):
-    """Windows of ``input_size + h`` rows of a table, each named by its origin: the first row of its horizon.
+    """Windows of ``input_size + h`` rows of a table. The origin of a window is the first row of its horizon.
 
     Args:
-        table: the numbers.
+        table: the data.
         input_size: lookback, in rows.
         h: horizon, in rows.
-        origins: ``[K]``, the origin of each window.
-        series: ``[K]``, the series of each; None for windows of all series together.
-        holes: hidden in the lookbacks, or None.
+        origins: the origin of each window, ``[K]``.
+        series: the series of each window, ``[K]``; None for windows of all series together.
+        holes: artificial gaps in the lookbacks, or None.
     """
 
     def __init__(
@@ -131,13 +130,13 @@ class Windows(Dataset):
         return len(self.origins)
 
     def holed(self, seed: int) -> "Windows":
-        """With holes made up in the lookbacks."""
+        """The windows with artificial gaps in their lookbacks."""
         series = self.table.values.shape[1] if self.series is None else 1
         holes = Holes.at_random(len(self), series, self.input_size, seed)
         return Windows(self.table, self.input_size, self.h, self.origins, self.series, holes)
 
     def __getitem__(self, index: list[int]) -> Batch:
-        """A batch at once."""
+        """A whole batch."""
         chosen = torch.as_tensor(index)
         origins = self.origins[chosen].long()[:, None, None]
         rows = origins + torch.arange(-self.input_size, self.h)[:, None]
@@ -167,10 +166,10 @@ class Windows(Dataset):
 def all_windows_of(
     table: Table, input_size: int, h: int, start: int, stop: int, together: bool, step: int = 1
 ) -> Windows:
-    """Every window whose horizon lies in the rows from ``start`` to ``stop``, series after series.
+    """All windows with a horizon in ``[start, stop)``, series after series.
 
-    A series that begins later has windows from where its lookback is whole. With ``together`` each window has all
-    series; else those whose lookback ends in a line to what came are left out.
+    Windows start once the lookback of a series is complete. With ``together`` each window has all series; otherwise
+    windows are skipped if the end of their lookback was filled with later values.
     """
     begins, end = (first_rows(table.values) + input_size).clamp(min=start).tolist(), stop - h + 1
     if together:
@@ -187,17 +186,14 @@ def all_windows_of(
 
 
 def first_rows(values: Tensor) -> Tensor:
-    """The first known row of each series of ``[T, N]``; T for one without any."""
+    """The first known row of each series of ``[T, N]``; T if there is none."""
     known = values.isfinite()
     first = known.to(torch.uint8).argmax(dim=0)
     return first.where(known.any(dim=0), torch.tensor(len(values)))
 
 
 def stale_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | None:
-    """How much of each lookback lies behind the newest value that was measured, ``[K, N]``, from 0 to 1.
-
-    None where every newest value was.
-    """
+    """The share of each lookback after its newest known value, ``[K, N]``; None if all are 0."""
     start, stop = max(0, int(origins.min()) - input_size), int(origins.max())
     hidden = _unmeasured(table, start, stop)
     at = origins - 1 - start
@@ -209,14 +205,16 @@ def stale_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | None
 
 
 def _unmeasured(table: Table, start: int, stop: int) -> Tensor:
-    """What is not known in these rows, or only by a line, ``[stop - start, N]``."""
+    """Which values in these rows are unknown or filled, ``[stop - start, N]``."""
     hidden = table.values[start:stop].isnan()
     return hidden if table.drawn is None else hidden | table.drawn[start:stop, :, 0]
 
 
 def unknown_parts(table: Table, origins: Tensor, input_size: int, stale: Tensor | None) -> Tensor | None:
-    """How much of each lookback was not measured, ``[K, N]``, from 0 to 1, but for what lies behind its newest value,
-    which is ``stale`` (:func:`stale_parts`). None where all was."""
+    """The share of each lookback that is unknown, without its ``stale`` part (:func:`stale_parts`), ``[K, N]``.
+
+    None if all values are known.
+    """
     start, stop = max(0, int(origins.min()) - input_size), int(origins.max())
     hidden = _unmeasured(table, start, stop)
     if not hidden.any():
@@ -229,18 +227,18 @@ def unknown_parts(table: Table, origins: Tensor, input_size: int, stale: Tensor 
 
 
 def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every window of ``values`` ``[T, N]``, uncopied: inputs ``[W, input_size, N]`` and targets ``[W, h, N]``."""
+    """All windows of ``values`` ``[T, N]``, as views: inputs ``[W, input_size, N]`` and targets ``[W, h, N]``."""
     both = np.lib.stride_tricks.sliding_window_view(values, input_size + h, axis=0).transpose(0, 2, 1)
     return both[:, :input_size], both[:, input_size:]
 
 
 def in_holes(hidden: Tensor) -> Tensor:
-    """Which rows lie inside a hole that came to an end, ``[T, N]``: its line was drawn to what came later.
+    """Which rows lie in a gap that has an end, ``[T, N]``: filling it uses later values.
 
-    Behind the end of a series, or of a column, nothing came.
+    Rows after the last value of a series or column are not in such a gap.
 
     Args:
-        hidden: what lines were drawn through, of the series and of each of its columns, ``[T, N, 1 + X]``.
+        hidden: the filled values of the series and of each of its columns, ``[T, N, 1 + X]``.
     """
     came_later = (~hidden).flip(0).cummax(0).values.flip(0)
     return (hidden & came_later).any(dim=-1)

@@ -1,19 +1,19 @@
-"""The unit of a series of which little is known yet, borrowed from others."""
+"""Estimated deviation of a series with little data, with the help of other series."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
-SERIES, STRETCHES = 64, 256  # that are asked, at most
-NUMBERS = 1 << 22  # in them together
+SERIES, STRETCHES = 64, 256  # maximum number of series and windows to learn from
+NUMBERS = 1 << 22  # maximum number of values in all windows
 
 
 @dataclass(frozen=True)
 class Others:
-    """What other series tell of a young one.
+    """Other series, as a reference for a series with little data.
 
     Attributes:
-        rows: of some of them ``[R, N]`` in their deviations, NaN where unknown.
+        rows: rows of some series ``[R, N]`` in units of their deviations, NaN if unknown.
     """
 
     rows: np.ndarray
@@ -21,24 +21,24 @@ class Others:
 
     @classmethod
     def of(cls, values: np.ndarray, deviation: np.ndarray) -> "Others":
-        """Of series ``[R, N]`` and their deviations ``[N]``."""
+        """From series ``[R, N]`` and their deviations ``[N]``."""
         some = slice(None, None, -(-values.shape[1] // SERIES))
         return cls(values[:, some] / deviation[some])
 
     def unit_of(self, values: np.ndarray) -> float | None:
-        """The deviation that a young series will have, from two guesses.
+        """The estimated long-term deviation of a series with few values.
 
-        One is its own so far, by how much less series differ in so few rows than on the whole; the other its size, by
-        how the deviations of series go with theirs. Each counts by how sure it is among the others.
+        It combines two estimates: the deviation so far, corrected for its bias in so few rows, and the size of the
+        values, by the usual ratio of deviation to size. Each is weighted by its precision among the other series.
 
         Args:
-            values: all that is known of the young one, ``[n]`` with n of at most R, in order.
+            values: all known values in order, ``[n]``, with n at most R.
 
         Returns:
-            None where neither says anything: of zeros.
+            The deviation, or None if neither estimate is possible, as for a series of zeros.
         """
         total = weight = 0.0
-        # as sure as if there were one more: a size by a factor of e off, a deviation less, the more rows it is of
+        # prior: one more observation, with squared log error 1 for sizes and 1 / rows for deviations
         for own, rows, off in ((np.std(values), len(values), 1 / len(values)), (np.mean(np.abs(values)), 0, 1.0)):
             usual, count, spread = self._tell(rows)
             sure = (count + 1) / (spread + off) if count else 0.0
@@ -47,8 +47,8 @@ class Others:
         return float(np.exp(total / weight)) if weight else None
 
     def _tell(self, rows: int) -> tuple[float, int, float]:
-        """The mean logarithm of deviations in so many rows, or for 0 of sizes; of how many, and the sum of squares
-        around it."""
+        """Statistics of the log deviations of windows of this length, or for 0 rows of log sizes: mean, count, and sum
+        of squared differences from the mean."""
         if rows not in self._told:
             if rows:
                 stretches = np.lib.stride_tricks.sliding_window_view(self.rows, rows, axis=0)

@@ -67,7 +67,7 @@ def test_insample_forecasts_stand_beside_what_came(tiny, wide, to_long):
     expected = model.predict(long[long["ds"] <= wide.index[51]])
     np.testing.assert_allclose(one["Titans"], expected["Titans"], rtol=1e-4, atol=1e-5)
     assert len(model.predict_insample(long, step_size=1)) == 105 * 12
-    with pytest.raises(ValueError, match="a backtest needs the series of fit"):
+    with pytest.raises(ValueError, match="a backtest needs exactly the series of fit"):
         model.predict_insample(long[long["unique_id"] != "a"])
 
 
@@ -86,7 +86,10 @@ def test_series_that_begin_later_have_windows_from_then(tiny, wide, to_long):
         ({"n_windows": 0}, "n_windows must be an integer >= 1, got 0"),
         ({"step_size": 1.5}, "step_size must be an integer >= 1, got 1.5"),
         ({"refit": -1}, "refit must be False, True or a number"),
-        ({"n_windows": 30}, r"30 windows of h=4 at step_size=4 leave 0 rows before the first, but .*16 are needed"),
+        (
+            {"n_windows": 30},
+            r"30 windows of h=4 at step_size=4 leave 0 rows before the first, but training needs input_size \+ h = 16",
+        ),
     ],
 )
 def test_what_cannot_be_backtested_is_said(tiny, wide, options, says):
@@ -143,7 +146,7 @@ def test_a_step_that_is_none_is_named(tiny_fitted, wide):
 @pytest.mark.parametrize(
     ("settings", "options", "says"),
     [
-        ({"loss": "quantile"}, {"level": [99], "val_size": 0}, "learns levels up to"),
+        ({"loss": "quantile"}, {"level": [99], "val_size": 0}, "predicts levels up to"),
         ({}, {"level": [80], "val_size": 0}, "without validation rows"),
     ],
 )
@@ -169,10 +172,10 @@ def test_a_series_that_is_too_young_for_a_cutoff_is_left_out_there(tiny, wide, t
         found = model.cross_validation(frame, n_windows=3, val_size=0, refit=True)
     young = [str(x.message) for x in told if "begin too late" in str(x.message)]
     assert (len(young), told[0].filename) == (1, __file__)  # once, though it is so before the second cutoff, too
-    assert young[0].endswith("['c']. In 1 of the 2 trainings that follow some still are.")
+    assert young[0].endswith("['c']. Some are also skipped in 1 of the 2 later trainings.")
     assert "With val_size" not in young[0]  # it begins too late for any
     later = wide.index[94]  # three cutoffs from here 16 rows are there, of which a fifth is for validation
-    with pytest.warns(UserWarning, match=r"left out there: \['c'\]\. With val_size=6 there are enough"):
+    with pytest.warns(UserWarning, match=r"skipped there: \['c'\]\. With val_size=6 there are enough rows"):
         model.cross_validation(to_long(wide).loc[lambda x: (x["unique_id"] != "c") | (x["ds"] >= later)])
     counts = found.groupby(["cutoff", "unique_id"]).size().unstack()
     assert counts.loc[wide.index[107], ["a", "b"]].tolist() == [4, 4]
@@ -222,7 +225,7 @@ def test_without_young_series_what_is_trained_on_goes_no_further_than_the_others
     long = to_long(wide)
     ended, young = long["ds"] <= wide.index[80], long["ds"] >= wide.index[78]
     frame = long[(ended & (long["unique_id"] != "c")) | (young & (long["unique_id"] == "c"))]
-    with pytest.warns(UserWarning, match=r"are left out there: \['c'\]"):
+    with pytest.warns(UserWarning, match=r"are skipped there: \['c'\]"):
         found = tiny(missing="mask").cross_validation(frame, n_windows=2)
     assert found["unique_id"].unique().tolist() == ["a", "b"]
     assert found["Titans"].notna().all()

@@ -134,14 +134,14 @@ def test_a_search_warns_of_the_data_once(run, wide, to_long, tmp_path):
     to_long(wide).assign(price=1.0).to_csv(tmp_path / "x.csv", index=False)
     arguments = ["--trials", "2", "--futr", "price", "--horizon", "4", "--epochs", "1", "--quiet"]
     said = run("tune", tmp_path / "x.csv", "--model", tmp_path / "m", *arguments).stderr
-    assert said.count("['price'] never change in the training rows") == 1
+    assert said.count("exogenous columns ['price'] are constant in the training rows") == 1
 
 
 def test_words_in_a_column_are_told_how_to_be_written(run, wide, to_long, tmp_path):
     to_long(wide).assign(kind="sale").to_csv(tmp_path / "x.csv", index=False)
     said = run("fit", tmp_path / "x.csv", "--futr", "kind", "--model", tmp_path / "m", *SMALL, code=1).stderr
     assert "column 'kind' must be numeric" in said
-    assert "Write words as columns of 0 and 1." in said
+    assert "Encode categories as columns of 0 and 1." in said
 
 
 def test_trials_that_failed_or_still_run_are_not_counted(run, wide_file, tmp_path):
@@ -163,7 +163,7 @@ def test_new_rows_are_taken_in_as_by_the_library(run, wide, to_long, tmp_path):
     run("fit", tmp_path / "known.csv", "--model", tmp_path / "m", *SMALL, *names)
     before = run("predict", "--model", tmp_path / "m").output
     said = run("update", tmp_path / "newer.csv", "--model", tmp_path / "m", "--out", tmp_path / "on").output
-    assert f"took in 10 rows, up to 2024-01-05 23:00:00; saved in {tmp_path / 'on'}" in said
+    assert f"added 10 rows, up to 2024-01-05 23:00:00; saved in {tmp_path / 'on'}" in said
     expected = TitansForecaster.load(tmp_path / "m").update(
         long[newer].rename(columns={"shop": "unique_id", "when": "ds", "sales": "y"})
     )
@@ -173,7 +173,7 @@ def test_new_rows_are_taken_in_as_by_the_library(run, wide, to_long, tmp_path):
     after = run("predict", "--model", tmp_path / "m", "--level", "80").output
     assert after == run("predict", "--model", tmp_path / "on", "--level", "80").output
     again = run("update", tmp_path / "newer.csv", "--model", tmp_path / "m", code=1).output
-    assert "the new rows must begin where the known ones end, at 2024-01-06" in again
+    assert "the new rows must start after the known ones, at 2024-01-06" in again
     assert after == run("predict", "--model", tmp_path / "m", "--level", "80").output
 
 
@@ -207,7 +207,7 @@ def test_what_is_wrong_is_said_in_words(run, wide, wide_file, tmp_path):
     assert "does not exist" in " ".join(boxed.replace("│", " ").split())
     assert "no column 'when'" in run("fit", wide_file, "--time", "when", "--model", tmp_path / "m2", code=1).output
     assert (
-        "Of a wide file every column is a series"
+        "In a wide file every column is a series"
         in run("fit", wide_file, "--target", "a", "--model", tmp_path / "m2", code=1).output
     )
 
@@ -218,9 +218,10 @@ def test_what_cannot_be_written_is_said_before_anything_is_trained(run, wide_fil
     (tmp_path / "file").write_text("of somebody")
     for command in ("fit", "tune"):
         said = run(command, wide_file, "--model", tmp_path / "file", "--horizon", "4", code=1).output
-        assert "is a file already, and a folder is to be written" in said
+        assert f"cannot write a folder to {tmp_path / 'file'}, which is an existing file" in said
     for option, name in (("--plot", "b.xyz"), ("--out", "b.xlsx"), ("--out", "b.parquet.gz"), ("--out", "b.tsv")):
-        assert "must end in one of" in run("backtest", wide_file, option, tmp_path / name, *SMALL, code=1).output
+        said = run("backtest", wide_file, option, tmp_path / name, *SMALL, code=1).output
+        assert f"as {tmp_path / name}: use one of the endings [" in said
     assert (tmp_path / "file").read_text() == "of somebody"
 
 
@@ -267,7 +268,8 @@ def test_a_step_of_integer_stamps_can_be_named(run, wide, tmp_path):
 def test_a_file_with_a_header_only_is_refused_in_words(run, tmp_path):
     (tmp_path / "x.csv").write_text("ds,a\n")
     assert (
-        "has no rows but its header" in run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
+        "has no rows, only the header"
+        in run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
     )
 
 
@@ -315,20 +317,22 @@ def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
         return run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
 
     german = wide.assign(a="1.234,56")
-    advice = "rite its numbers as 1234.56, or as 1234,56 where ; parts the cells"
+    advice = "rite its numbers as 1234.56 (1234,56 if the separator is ;), without a thousands separator"
     for words in (said(german), said(to_long(german), index=False)):
         assert advice in words
         assert "pd." not in words
-    assert "--id, --time, --target" in said(german)
-    assert "or name the step that the data has, --freq." in said(wide.drop(wide.index[7]))
-    assert "Fill them, cut them off, or" in said(wide.mask(wide == wide.iloc[7, 1]))
-    assert "Name the step, such as --freq h." in said(wide.iloc[:1])
-    assert "or name --freq (such as 'SMS'" in said(wide.iloc[[i * (i + 1) // 2 for i in range(12)]])
+    assert "give its columns with --id, --time and --target" in said(german)
+    assert "or pass the step of the data as --freq." in said(wide.drop(wide.index[7]))
+    assert "Fill them or cut them off. For NaN you can also set --missing interpolate, or before fit" in said(
+        wide.mask(wide == wide.iloc[7, 1])
+    )
+    assert "Pass the step, such as --freq h." in said(wide.iloc[:1])
+    assert "or pass --freq (such as 'SMS'" in said(wide.iloc[[i * (i + 1) // 2 for i in range(12)]])
     turned = wide.iloc[[1, 0, *range(2, len(wide))]]
     assert "the file is not sorted by time: " in said(turned)
-    assert "Sort it first: its rows by their time." in said(turned)
+    assert "Sort it first: its rows by time." in said(turned)
     assert "Sort it first: its rows by series and time." in said(to_long(turned), index=False)
-    assert "is no series: name it, --time." in said(wide.assign(date="2024-05-01"))
+    assert "not a series: give it as --time." in said(wide.assign(date="2024-05-01"))
 
 
 def test_series_that_were_added_or_dropped_are_told_of_by_files(run, wide, to_long, tmp_path):
@@ -341,12 +345,12 @@ def test_series_that_were_added_or_dropped_are_told_of_by_files(run, wide, to_lo
     stored = ["--model", tmp_path / "m"]
     run("fit", tmp_path / "x.csv", *stored, *SMALL, "--futr", "warm", "--missing", "mask")
     said = run("predict", *stored, "--future", tmp_path / "two.csv", code=1).stderr
-    assert "To forecast these alone, give predict a file of the rows of these series. Or give one row of each" in said
-    assert said.endswith(" other one, its cells empty if need be.\n")
+    assert "To forecast only these, give predict a file of their rows alone. Or add at least one row for each" in said
+    assert said.endswith(" other series, which may be empty.\n")
     said = run("update", tmp_path / "four.csv", *stored, code=1).stderr
-    assert "Leave new ones out here: predict forecasts them, given a file of their rows, and another fit learns" in said
+    assert "Leave out new series here: predict forecasts them, given a file of their rows, and a new fit learns" in said
     said = run("update", tmp_path / "x.csv", *stored, code=1).stderr
-    assert "rows may be left out with --missing mask or interpolate." in said
+    assert "rows may be missing with --missing mask or interpolate." in said
 
 
 def test_a_column_that_is_not_read_is_told_how_to_be_named(run, wide, to_long, tmp_path):
@@ -365,7 +369,7 @@ def test_bars_are_not_among_what_is_printed(run, wide_file, tmp_path):
 def test_a_backtest_ends_with_the_errors_of_all(run, wide, wide_file, tmp_path):
     out = tmp_path / "x.csv"
     result = run("backtest", wide_file, "--windows", "2", "--level", "80", "--out", out, *SMALL)
-    assert "naive: each step as it was 24 rows ago" in result.stderr
+    assert "naive forecast: the value 24 rows earlier" in result.stderr
     said = result.stdout
     lines = {line.split()[0]: [float(x) for x in line.split()[1:]] for line in said.splitlines()[2:]}
     each, last = np.array([lines[name] for name in "abc"]), lines["(all)"]
@@ -394,14 +398,14 @@ def weekdays(tmp_path):
 )
 def test_a_backtest_is_compared_with_weeks_and_says_what_does_not_see_them(run, weekdays, options, hinted):
     said = run("backtest", weekdays, *SMALL, "--windows", "2", *options).stderr
-    assert "naive: each step as it was 168 rows ago, a week: that was nearer before the first cutoff than a day" in said
-    hint = "Weekdays differ here, and --lookback 12 does not reach back a week: try --lookback 168, --calendar or"
+    assert "naive forecast: the value 168 rows earlier (a week, which was more accurate than a day before" in said
+    hint = "Weekdays differ in this data, but --lookback 12 is shorter than a week: try --lookback 168, --calendar or"
     assert (hint in said) == hinted
 
 
 def test_where_weekdays_are_alike_a_backtest_does_not_speak_of_weeks(run, wide_file):
     said = run("backtest", wide_file, *SMALL, "--windows", "2").stderr
-    assert "naive: each step as it was 24 rows ago" in said
+    assert "naive forecast: the value 24 rows earlier" in said
     assert "week" not in said
 
 
@@ -420,7 +424,10 @@ def test_a_backtest_reads_its_frame_once_for_all_that_needs_no_model(run, wide_f
         (["fit", *SMALL, "--model", "m", "--checkpoint", "c", "--loss", "mse"], "Give another --checkpoint,"),
         (["tune", *SMALL[:2], "--model", "m", "--storage", "s.db"], "Give another --storage\\."),
         (["fit", *SMALL, "--model", "m", "--val-size", "2"], "--val-size 2 of 120 rows: .* at least --horizon 4 rows"),
-        (["tune", *SMALL[:2], "--model", "m", "--val-size", "118"], "and --horizon 4 are needed.* lower --horizon\\."),
+        (
+            ["tune", *SMALL[:2], "--model", "m", "--val-size", "118"],
+            "a lookback of 2 plus --horizon 4 are needed.* lower --horizon\\.",
+        ),
         (["fit", *SMALL, "--model", "m", "--multivariate"], "--multivariate needs .* or leave out --multivariate\\."),
     ],
     ids=lambda x: x[0] if isinstance(x, list) else "",
@@ -526,7 +533,7 @@ def test_a_warning_is_said_in_words_and_in_the_names_of_options(run, wide, tmp_p
     result = run("fit", tmp_path / "short.csv", "--model", tmp_path / "m", *SMALL)
     said = result.stderr
     assert "Warning: 18 rows are too few to keep --horizon 4 of them for validation" in said
-    assert "or --val-size 0 to silence this." in said
+    assert "or set --val-size 0 to silence this warning." in said
     assert ".py" not in said
 
 
@@ -534,7 +541,7 @@ def test_a_series_that_is_left_out_is_said_and_forecast_from_its_file(run, wide,
     long = to_long(wide)
     long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[105])].to_csv(tmp_path / "x.csv", index=False)
     said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL).stderr
-    assert "1 series begin too late to train on and are left out: ['b']. predict forecasts them, given a file" in said
+    assert "1 series begin too late to train on and are skipped: ['b']. predict forecasts them, given a file" in said
     assert "\nb," not in run("predict", "--model", tmp_path / "m").output
     assert "\nb," in run("predict", tmp_path / "x.csv", "--model", tmp_path / "m").output
 
@@ -545,7 +552,7 @@ def test_a_forecast_that_is_drawn_too_is_made_once_and_warns_once(run, wide, tmp
     made, behind = [], Model.behind
     monkeypatch.setattr(Model, "behind", lambda *given, **named: made.append(1) or behind(*given, **named))
     said = run("predict", "--model", tmp_path / "m", "--level", "95", "--plot", tmp_path / "f.png").stderr
-    assert said.count("intervals of 95 % need errors") == 1
-    assert "Give fit a larger --val-size, or take a probabilistic loss such as --loss student_t." in said
+    assert said.count("intervals of 95 % may be too narrow") == 1
+    assert "Give fit a larger --val-size, or use a probabilistic loss such as --loss student_t." in said
     assert (tmp_path / "f.png").exists()
     assert len(made) == 1

@@ -181,7 +181,7 @@ def test_a_series_whose_name_is_of_another_type_is_said_to_be_new(tiny, shop):
     named = shop[["unique_id", "ds", "y"]].assign(unique_id=shop["unique_id"].map({"a": "000", "b": "001", "c": "x"}))
     model = tiny().fit(named)
     numbers = named[named["unique_id"] != "x"].assign(unique_id=lambda f: f["unique_id"].astype(int))
-    says = r"series 0 counts as new: fit knows '000', a str, and this is a int"
+    says = r"series 0 counts as new, but fit had '000' \(str instead of int\)"
     with pytest.warns(UserWarning, match=says) as told:
         model.predict(numbers)
     assert told[0].filename == __file__
@@ -193,11 +193,11 @@ def test_a_series_whose_name_is_of_another_type_is_said_to_be_new(tiny, shop):
 @pytest.mark.parametrize(
     ("known", "new", "says"),
     [
-        ("1", "1.0", r"series '1.0' counts as new: fit knows '1'\. If"),
-        ("1.0", "1", r"series '1' counts as new: fit knows '1\.0'\. If"),
-        ("0010", "10.0", r"series '10\.0' counts as new: fit knows '0010'\. If"),
-        ("1", 1.0, r"series 1\.0 counts as new: fit knows '1', a str, and this is a float\. If"),
-        (0, "0.0", r"series '0\.0' counts as new: fit knows 0, a int, and this is a str\. If"),
+        ("1", "1.0", r"series '1.0' counts as new, but fit had '1'\. If"),
+        ("1.0", "1", r"series '1' counts as new, but fit had '1\.0'\. If"),
+        ("0010", "10.0", r"series '10\.0' counts as new, but fit had '0010'\. If"),
+        ("1", 1.0, r"series 1\.0 counts as new, but fit had '1' \(str instead of float\)\. If"),
+        (0, "0.0", r"series '0\.0' counts as new, but fit had 0 \(int instead of str\)\. If"),
         ("v1", "v1.0", None),
         ("1", "1.5", None),
         ("0a", "a", None),
@@ -250,8 +250,8 @@ def test_a_value_in_another_unit_is_named_and_counts_as_the_end_of_the_range(tin
     cents = (ahead["unique_id"] == "b") & (ahead["ds"] >= ahead["ds"].max() - pd.Timedelta(hours=1))
     with pytest.warns(
         UserWarning,
-        match=r"exogenous 'price' is 150 for series 'b' at 2024-01-06 02:00:00, and counts as 2\.\d+: it is further "
-        r"from the range of training than that is wide; so it is with 1 other values\. Is it in another unit\?",
+        match=r"exogenous column 'price' is 150 for series 'b' at 2024-01-06 02:00:00 and is clipped to 2\.\d+: it is "
+        r"farther from the training range than the width of that range \(and 1 more\)\. Check its unit",
     ):
         far = model.predict(futr_df=changed(ahead, cents, price=150.0))
     most = float(model.scaling_.exogenous["futr"].of_all[3, 0])
@@ -260,20 +260,22 @@ def test_a_value_in_another_unit_is_named_and_counts_as_the_end_of_the_range(tin
     assert not far["Titans"].equals(model.predict(futr_df=ahead)["Titans"])
 
     last = (shop["unique_id"] == "c") & (shop["ds"] == shop["ds"].max())
-    with pytest.warns(UserWarning, match=r"'stock' is -80 for series 'c' at 2024-01-05 23:00:00, and counts as -0\.9"):
+    with pytest.warns(
+        UserWarning, match=r"'stock' is -80 for series 'c' at 2024-01-05 23:00:00 and is clipped to -0\.9"
+    ):
         model.predict(changed(shop, last, stock=-80.0), ahead)
     with pytest.warns(UserWarning, match="'stock' is -80 for series 'c'"):
         model.score(changed(shop, last, stock=-80.0))
     with pytest.warns(UserWarning, match="'stock' is -80 for series 'c'"):
         model.predict_insample(changed(shop, last, stock=-80.0))
     later = shop[shop["ds"] == shop["ds"].max()].assign(ds=shop["ds"].max() + pd.Timedelta(hours=1), stock=80.0)
-    with pytest.warns(UserWarning, match=r"'stock' is 80 for series 'a' .*; so it is with 2 other values"):
+    with pytest.warns(UserWarning, match=r"'stock' is 80 for series 'a' .* \(and 2 more\)"):
         model.update(later)
     with pytest.warns(UserWarning, match=r"'stock' is 80 for series 'c' at 2024-01-05 23:00:00"):
         tiny(exogenous={"hist": ["stock"]}).fit(changed(shop, last, stock=80.0).drop(columns="price"))
     facts = pd.DataFrame({"unique_id": list("abc"), "size": [1.0, 2.0, 4.0]})
     model = tiny(exogenous={"stat": ["size"]}).fit(shop[["unique_id", "ds", "y"]], static_df=facts)
-    with pytest.warns(UserWarning, match=r"'size' is 400 for series 'c', and counts as 7: "):
+    with pytest.warns(UserWarning, match=r"'size' is 400 for series 'c' and is clipped to 7: "):
         model.predict(shop[["unique_id", "ds", "y"]], static_df=facts.assign(size=[1.0, 2.0, 400.0]))
 
 

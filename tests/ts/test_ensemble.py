@@ -175,7 +175,7 @@ def test_a_saved_one_says_the_same(fitted, long, tmp_path):
     with pytest.raises(ArchiveError, match="TitansEnsemble"):
         TitansForecaster.load(tmp_path / "both")
     loaded.forecasters_[1].save(tmp_path / "both" / "1")
-    with pytest.raises(ArchiveError, match="another saving"):
+    with pytest.raises(ArchiveError, match="belongs to another save than"):
         TitansEnsemble.load(tmp_path / "both")
 
 
@@ -194,7 +194,7 @@ def test_a_saving_that_was_cut_off_is_told(tiny, long, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         newer.save(tmp_path / "both")
     monkeypatch.undo()
-    with pytest.raises(ArchiveError, match="another saving"):
+    with pytest.raises(ArchiveError, match="belongs to another save than"):
         TitansEnsemble.load(tmp_path / "both")
     newer.save(tmp_path / "both")
     pd.testing.assert_frame_equal(TitansEnsemble.load(tmp_path / "both").predict(), newer.predict())
@@ -223,10 +223,10 @@ def test_what_makes_no_ensemble_is_refused_before_anything_is_trained(tiny, long
         TitansEnsemble([tiny(), tiny(exogenous={"hist": ["heat"]})]).fit(long)
     with pytest.raises(ValueError, match="multiple of 4"):
         TitansEnsemble([tiny(), tiny(dim=6)]).fit(long)
-    with pytest.raises(ValueError, match=r"h of \[4, 8\]"):
+    with pytest.raises(ValueError, match=r"must have the same h, got \[4, 8\]"):
         TitansEnsemble([tiny(), tiny(h=8)]).fit(long)
     young = long[long["unique_id"] == "a"].tail(48).assign(unique_id="young")
-    with pytest.raises(ValueError, match=r"\['young'\] begin early enough for some"):
+    with pytest.raises(ValueError, match=r"\['young'\] are long enough for some"):
         TitansEnsemble([tiny(input_size=24), tiny()]).fit(pd.concat((long, young)), val_size=24)
     with pytest.raises(NotFittedError):
         TitansEnsemble([tiny()]).predict()

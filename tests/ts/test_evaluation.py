@@ -62,7 +62,7 @@ def test_the_seasonal_forecast_repeats_the_newest_season():
     inputs = np.arange(10.0)[None, :, None]
     assert naive_predictor("seasonal-naive", 5, 3)(inputs)[0, :, 0].tolist() == [7, 8, 9, 7, 8]
     assert naive_predictor("last-value", 2, 3)(inputs)[0, :, 0].tolist() == [9, 9]
-    with pytest.raises(ValueError, match="at least a season, 12 rows, got 10"):
+    with pytest.raises(ValueError, match="at least one season of 12 rows, got 10"):
         naive_predictor("seasonal-naive", 5, 12)(inputs)
 
 

@@ -97,10 +97,10 @@ def test_update_takes_the_columns_with_the_rows(tiny, long, static, future):
     ("exogenous", "error", "says"),
     [
         (["price"], TypeError, "must be a dict with keys among"),
-        ({"future": ["price"]}, ValueError, r"unknown keys \['future'\]; there are"),
+        ({"future": ["price"]}, ValueError, r"unknown keys \['future'\]; use \['hist'"),
         ({"futr": 3}, TypeError, r"exogenous\['futr'\] must be a list of names, got 3"),
         ({"futr": {"x", "y2"}}, TypeError, r"exogenous\['futr'\] must be a list of names, got {"),
-        ({"futr": ["x"], "hist": ["x"]}, ValueError, r"columns \['x'\] stand twice"),
+        ({"futr": ["x"], "hist": ["x"]}, ValueError, r"columns \['x'\] are declared twice"),
         ({"hist": ["y"]}, ValueError, r"must not name \['y'\]"),
         ({"calendar": ["moon"]}, ValueError, "calendar must be 'auto' or a list of"),
     ],
@@ -114,9 +114,9 @@ def test_what_is_missing_is_named(tiny, fitted, long, static, future, wide):
     model = tiny(exogenous=EVERY)
     with pytest.raises(ValueError, match=r"df lacks the columns \['price'\]"):
         model.fit(long.drop(columns="price"), static_df=static)
-    with pytest.raises(ValueError, match=r"declares the static columns \['size'\]: give them in static_df"):
+    with pytest.raises(ValueError, match=r"declares the static columns \['size'\]: pass them in static_df"):
         model.fit(long)
-    with pytest.raises(ValueError, match=r"static_df lacks 1 series, first: 'a'"):
+    with pytest.raises(ValueError, match=r"static_df lacks 1 series of the data, first: 'a'"):
         model.fit(long, static_df=static.iloc[:2])
     with pytest.raises(ValueError, match="several rows for series 'c'"):
         model.fit(long, static_df=pd.concat([static, static]))
@@ -131,7 +131,7 @@ def test_what_is_missing_is_named(tiny, fitted, long, static, future, wide):
         fitted.predict(futr_df=future[~one])
     with pytest.raises(ValueError, match=r"futr_df has no finite 'price' for series 'b' at 2024-01-06 02:00:00"):
         fitted.predict(futr_df=future.assign(price=future["price"].mask(one)))
-    with pytest.raises(ValueError, match=r"series \['z'\] are new: give their static columns"):
+    with pytest.raises(ValueError, match=r"series \['z'\] are new: pass their static columns"):
         fitted.predict(long.replace({"unique_id": {"a": "z"}}), future)
 
 
@@ -162,10 +162,12 @@ def test_columns_ahead_and_facts_may_have_holes_where_the_frame_may(tiny, long, 
     told[:, 0], told[:, 1] = price[:, 0], price[:, [0, 2]].mean(1) if missing == "interpolate" else mean
     same(holes, told)
 
-    with pytest.raises(ValueError, match=r"futr_df has no rows for series 'b'.*give predict\(df\) the rows of these"):
+    with pytest.raises(
+        ValueError, match=r"futr_df has no rows for series 'b'.*call predict\(df\) with their rows alone"
+    ):
         model.predict(long, future[future["unique_id"] != "b"], static_df=static)
     with pytest.warns(
-        UserWarning, match=r"futr_df lacks 2 of the \d+ rows of the horizon.* \['price'\] count as not known"
+        UserWarning, match=r"futr_df lacks 2 of the \d+ rows of the horizon.* \['price'\] count as unknown"
     ):
         model.predict(long, future.drop(future.index[[0, -1]]), static_df=static)
     with pytest.raises(ValueError, match=r"futr_df has no finite 'price' for series 'a'"):
@@ -174,7 +176,7 @@ def test_columns_ahead_and_facts_may_have_holes_where_the_frame_may(tiny, long, 
         model.predict(long, future.assign(price=1e39), static_df=static)
     with pytest.raises(ValueError, match=r"static_df has no finite 'size' for series 'a'\. -1e\+39 is beyond"):
         model.predict(long, future, static_df=static.assign(size=-1e39))
-    with pytest.raises(ValueError, match=r"static_df lacks 1 series, first: 'b'"):
+    with pytest.raises(ValueError, match=r"static_df lacks 1 series of the data, first: 'b'"):
         model.predict(long, future, static_df=static[static["unique_id"] != "b"])
     with pytest.raises(ValueError, match=r"no finite 'price' for series 'a' at .*missing='interpolate' or 'mask'"):
         tiny(exogenous={"futr": ["price"]}).fit(long).predict(futr_df=future.assign(price=np.ravel(holes)))
@@ -199,7 +201,7 @@ def test_columns_ahead_of_all_series_are_read_as_strictly():
         return read_future(table, ["a", 1], index, ("price",), **options)
 
     np.testing.assert_array_equal(read(frame), np.arange(3.0)[:, None, None].repeat(2, axis=1))
-    says = "futr_df has duplicate rows of ds, and no column unique_id that says whose they are"
+    says = "futr_df has duplicate time stamps in ds and no column unique_id"
     with pytest.raises(ValueError, match=says):
         read(pd.concat([frame, frame.assign(price=1.0)]))
     with pytest.raises(ValueError, match=r"futr_df has no row at 2024-03-01 01:00:00: it needs the 3 steps from .* to"):
@@ -229,13 +231,13 @@ def test_future_columns_are_read_as_the_frame_is():
         np.testing.assert_array_equal(read(ds=ds), expected)
     with pytest.raises(ValueError, match=r"column 'ds' of futr_df must hold time stamps .* pd\.to_datetime"):
         read(ds=frame["ds"].astype(str))
-    with pytest.raises(ValueError, match=r"of futr_df have no time zone, those of fit had Europe/Berlin"):
+    with pytest.raises(ValueError, match=r"of futr_df have no time zone, but those of fit had Europe/Berlin"):
         read(ds=frame["ds"].dt.tz_localize(None))
     with pytest.raises(ValueError, match=r"futr_df has no rows for series 0: its series are \['0', '1'\]"):
         read(unique_id=frame["unique_id"].astype(str))
-    with pytest.raises(ValueError, match=r"no row for series 0 at 2024-03-01 02:00:00.* goes from 2024-02-29 23:00:00"):
+    with pytest.raises(ValueError, match=r"no row for series 0 at 2024-03-01 02:00:00.* covers 2024-02-29 23:00:00"):
         read(ds=frame["ds"] - pd.Timedelta(hours=1))
-    with pytest.raises(ValueError, match=r"of futr_df are of another kind than those of fit: int64, such as 0"):
+    with pytest.raises(ValueError, match=r"of futr_df have another type than those of fit: int64, such as 0"):
         read(ds=[0, 1, 2] * 2)
 
 
@@ -257,10 +259,12 @@ def test_the_calendar_repeats_with_its_cycle_and_follows_the_clock_on_the_wall()
 def test_auto_takes_the_cycles_that_the_data_has_twice(freq, periods, cycles):
     columns = read_columns({"calendar": "auto"}).with_cycles_of(pd.date_range("2020", periods=periods, freq=freq))
     assert columns == Columns(calendar=cycles)
-    with pytest.warns(UserWarning, match="calendar='auto' does nothing: it needs time stamps, got int64") as told:
+    with pytest.warns(
+        UserWarning, match="calendar='auto' has no effect: it needs datetime time stamps, got int64"
+    ) as told:
         assert read_columns({"calendar": "auto"}).with_cycles_of(pd.RangeIndex(99)) == Columns()
     assert told[0].filename == __file__
-    with pytest.raises(ValueError, match="needs time stamps"):
+    with pytest.raises(ValueError, match="needs datetime time stamps"):
         read_columns({"calendar": ["day"]}).with_cycles_of(pd.RangeIndex(99))
 
 
@@ -271,7 +275,7 @@ def test_windows_of_a_model_with_a_calendar_need_their_stamps(tiny, wide):
     found = model.predict_windows(windows, wide.index[[s + 12 for s in starts]])
     for out, start in zip(found, starts, strict=True):
         np.testing.assert_allclose(out, model.predict(wide.iloc[start : start + 12]), rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match="needs the time stamp of each window"):
+    with pytest.raises(ValueError, match="needs origins: the time stamp of each window"):
         model.predict_windows(windows)
 
 
@@ -355,19 +359,19 @@ def test_time_zones_survive_polars(tiny, wide):
 
 def test_new_series_bring_their_static_columns_wherever_they_are_read(fitted, long, static, future):
     new, ahead, columns = (frame.assign(unique_id="new-" + frame["unique_id"]) for frame in (long, future, static))
-    with pytest.raises(ValueError, match="give their static columns in static_df"):
+    with pytest.raises(ValueError, match="pass their static columns in static_df"):
         fitted.plot(new, futr_df=ahead)
     figure = fitted.plot(new, futr_df=ahead, static_df=columns)
     assert figure.axes[0].get_title(loc="left") == "new-a"
-    with pytest.raises(ValueError, match="df is None: the series of fit keep theirs"):
+    with pytest.raises(ValueError, match="static_df needs df: without df, the series of fit keep"):
         fitted.predict(futr_df=future, static_df=static)
 
 
 def test_a_frame_of_columns_that_are_not_declared_is_refused(tiny_fitted, tiny, wide):
     facts = pd.DataFrame({"unique_id": list(wide), "size": 1.0})
-    with pytest.raises(ValueError, match=r"static_df is given, and exogenous declares no static columns"):
+    with pytest.raises(ValueError, match=r"static_df is given, but exogenous declares no static columns"):
         tiny().fit(wide, static_df=facts)
-    with pytest.raises(ValueError, match=r"futr_df is given, and exogenous declares no future columns"):
+    with pytest.raises(ValueError, match=r"futr_df is given, but exogenous declares no future columns"):
         tiny_fitted.predict(futr_df=facts)
 
 

@@ -58,7 +58,7 @@ def test_row_numbers_are_no_series(tmp_path, frame):
 def test_row_numbers_are_no_series_beside_a_time_that_is_a_number(tmp_path):
     years = pd.DataFrame({"year": np.arange(1990, 2030), "s0": np.arange(40) / 8, "s1": np.arange(40) / 4})
     path = stored(years, tmp_path, "years.csv")
-    with pytest.raises(ValueError, match=r"no name and numbers the rows, and 'year' may be .*--time, 'Unnamed: 0' for"):
+    with pytest.raises(ValueError, match=r"no name and counts the rows, and 'year' may be .*--time \('Unnamed: 0' for"):
         read_series(path)
     same(read_series(path, time="year"), years.rename(columns={"year": "ds"}))
     assert list(read_series(path, time="Unnamed: 0")) == ["year", "s0", "s1"]
@@ -196,20 +196,24 @@ def test_whole_numbers_with_a_point_are_whole_numbers(tmp_path):
         (
             ["2005.25", "2005.5"],
             {},
-            r"fractions, such as 2005.25. Write the time as dates .* --time, of \['a', 'day'\]\.",
+            r"fractions, such as 2005.25. Write the time as dates .* --time, from \['a', 'day'\]\.",
         ),
         (
             ["north", "south"],
             {},
-            r"'when' does not hold .* north. Name .* --date-format, .* --time, of \['a', 'day'\]\.",
+            r"'when' does not hold .* north. Give .* --date-format, .* --time, from \['a', 'day'\]\.",
         ),
         (
             ["2024-01-01", "2024-01-02"],
             {"date_format": "%d.%m.%Y"},
-            r'"%d.%m.%Y". Give another --date-format, or leave',
+            r'"%d.%m.%Y". Give another --date-format, or omit',
         ),
-        (["2001", ""], {}, "'when', the time, is empty in 1 rows, first in row 2 below the header. Drop or fill"),
-        (["2024-01-01", ""], {}, "'when', the time, is empty in 1 rows, first in row 2 below the header. Drop or fill"),
+        (["2001", ""], {}, "the time column 'when' is empty in 1 rows, first in row 2 below the header. Drop or fill"),
+        (
+            ["2024-01-01", ""],
+            {},
+            "the time column 'when' is empty in 1 rows, first in row 2 below the header. Drop or fill",
+        ),
     ],
 )
 def test_a_time_that_cannot_be_read_is_named_with_what_to_do(tmp_path, stamps, options, says):
@@ -221,13 +225,15 @@ def test_a_time_that_cannot_be_read_is_named_with_what_to_do(tmp_path, stamps, o
 def test_a_long_file_under_names_of_its_own_is_asked_for_them(tmp_path):
     """Its stamps were duplicates, to be aggregated or dropped."""
     path = stored(LONG.rename(columns={"unique_id": "item", "y": "sold"}), tmp_path, "x.csv", index=False)
-    with pytest.raises(ValueError, match=r"series by --id, and that of the values by --target, of \['item', 'sold'\]"):
+    with pytest.raises(ValueError, match=r"series names as --id and of values as --target, from \['item', 'sold'\]"):
         read_series(path)
 
 
 def test_a_long_file_without_a_time_is_told_so(tmp_path):
     path = stored(LONG[["unique_id", "y"]], tmp_path, "x.csv", index=False)
-    with pytest.raises(ValueError, match=r"no column is left for the time \('ds', or as --time .*\['unique_id', 'y'\]"):
+    with pytest.raises(
+        ValueError, match=r"there is no time column \('ds', or set it with --time\): .*\['unique_id', 'y'\]"
+    ):
         read_series(path)
 
 
@@ -265,13 +271,15 @@ def test_a_packed_file_that_is_damaged_is_said_in_words(tmp_path):
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
         for read in (read_series, columns_of):
-            with pytest.raises(ValueError, match=rf"{name} is cut off, damaged, or not packed as its name says"):
+            with pytest.raises(
+                ValueError, match=rf"{name} is truncated, damaged, or not compressed in the format of its ending"
+            ):
                 read(tmp_path / name)
     WIDE.to_parquet(tmp_path / "whole.parquet")
     whole = (tmp_path / "whole.parquet").read_bytes()
     (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
     for read in (read_series, columns_of):
-        with pytest.raises(ValueError, match=r"cut.parquet is cut off, damaged, or no Parquet file"):
+        with pytest.raises(ValueError, match=r"cut.parquet is truncated, damaged, or not a Parquet file"):
             read(tmp_path / "cut.parquet")
         with pytest.raises(FileNotFoundError):
             read(tmp_path / "none.parquet")
@@ -292,7 +300,10 @@ def test_a_packed_file_that_is_damaged_is_said_in_words(tmp_path):
 def test_a_file_without_a_line_of_names_is_refused(tmp_path, row):
     (tmp_path / "x.csv").write_text("\n".join(row.format(i=i) for i in range(1, 6)))
     for read in (read_series, columns_of):
-        with pytest.raises(ValueError, match=r"first line of .*x.csv holds values, \['.* Write a line of names above"):
+        with pytest.raises(
+            ValueError,
+            match=r"first line of .*x.csv holds values instead of column names: \['.* Add a header line above",
+        ):
             read(tmp_path / "x.csv")
 
 
@@ -358,7 +369,7 @@ def test_pairs_in_quotes_leave_numbers_with_points_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("stamps", "says"),
     [
-        (["Jan-16", "Feb-16", "Mar-16"], "'Jan-16' would be in the year 1. Name their form with --date-format"),
+        (["Jan-16", "Feb-16", "Mar-16"], "'Jan-16' would be in the year 1. Give their format with --date-format"),
         (["24-01-05", "24-01-06", "24-01-07"], "may begin with the day or with the year"),
     ],
 )
@@ -378,7 +389,7 @@ def test_days_of_a_place_are_days(tmp_path):
         assert (read_series(path).index.hour != 0).all()
     found = read_series(path, timezone="Europe/Berlin").index
     assert found.tolist() == days.tolist()
-    with pytest.raises(ValueError, match="'Berlin' is no time zone; expected"):
+    with pytest.raises(ValueError, match="unknown time zone 'Berlin': use"):
         read_series(path, timezone="Berlin")
 
 
@@ -398,12 +409,12 @@ def test_stamps_without_an_offset_are_read_by_the_clock_of_the_place(tmp_path):
         for _, own in found.groupby("unique_id"):
             assert own["ds"].tolist() == hours.tolist()
     once = stored(frame.iloc[~hours.tz_localize(None).duplicated()], tmp_path, "once.csv")
-    with pytest.raises(ValueError, match=r"'ds' is not by the clock of Europe/Berlin: .*with their offset from UTC"):
+    with pytest.raises(ValueError, match=r"'ds' is not in the local time of Europe/Berlin: .*with their UTC offset"):
         read_series(once, timezone="Europe/Berlin")
     spring = pd.date_range("2024-03-31", periods=6, freq="h", name="ds")
-    with pytest.raises(ValueError, match=r"'ds' is not by the clock of Europe/Berlin: 2024-03-31 02:00:00"):
+    with pytest.raises(ValueError, match=r"'ds' is not in the local time of Europe/Berlin: 2024-03-31 02:00:00"):
         read_series(stored(frame.iloc[:6].set_index(spring), tmp_path, "y.csv"), timezone="Europe/Berlin")
-    with pytest.raises(ValueError, match="--timezone is for time stamps, and column 'ds' has int64 ones"):
+    with pytest.raises(ValueError, match="--timezone needs datetime time stamps, but column 'ds' has int64"):
         read_series(stored(frame.iloc[:6].set_index(pd.RangeIndex(6, name="ds")), tmp_path, "z.csv"), timezone="UTC")
 
 

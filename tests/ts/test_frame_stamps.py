@@ -168,12 +168,12 @@ def test_where_closed_days_have_no_rows_the_error_names_the_step_that_leaves_the
     frame = long_frame(pd.date_range("2024-01-01", periods=30, freq=step))
     with pytest.raises(ValueError, match=r"CustomBusinessDay\(weekmask='Mon Tue Wed Thu Fri Sat', holidays=") as error:
         read_frame(frame)
-    assert "summer time" not in str(error.value)
+    assert "daylight saving time" not in str(error.value)
     assert read_frame(frame, step).values.shape == (30, 2)
     sunday = frame["ds"].replace(pd.Timestamp("2024-01-08"), pd.Timestamp("2024-01-07"))
     with pytest.raises(ValueError, match=r"expected 2024-01-08 .*, got 2024-01-07") as error:
         read_frame(frame.assign(ds=sunday), step)
-    assert "summer time" not in str(error.value)
+    assert "daylight saving time" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -243,13 +243,13 @@ def test_days_of_less_than_a_week_are_no_working_days():
 @pytest.mark.parametrize("missing", ["error", "interpolate"])
 def test_half_months_are_asked_for_by_their_name(missing):
     stamps = pd.date_range("2023-01-01", periods=48, freq="SMS")
-    says = r"cannot be inferred.* 14 days .*first another from 2023-01-15 .* to 2023-02-01 .*'SMS' for the 1st"
+    says = r"cannot be inferred.* 14 days .*first other one is from 2023-01-15 .* to 2023-02-01 .*'SMS' for 1st"
     with pytest.raises(ValueError, match=says):
         read_frame(wide_frame(stamps), missing=missing)
     assert read_frame(wide_frame(stamps), freq="SMS").future(1).tolist() == [pd.Timestamp("2025-01-01")]
     off = pd.date_range("2023-01-01", periods=9, freq="h").to_series()
     off.iloc[4] += pd.Timedelta("20min")
-    with pytest.raises(ValueError, match="first another from 2023-01-01 03:00:00 to 2023-01-01 04:20:00"):
+    with pytest.raises(ValueError, match="first other one is from 2023-01-01 03:00:00 to 2023-01-01 04:20:00"):
         read_frame(wide_frame(pd.DatetimeIndex(off)), missing=missing)
 
 
@@ -284,13 +284,15 @@ def test_integers_that_are_times_are_not_counted(form, freq, what, missing):
 
 def test_an_axis_that_is_mostly_left_out_is_asked_about():
     quarters = [10 * year + quarter for year in range(2000, 2015) for quarter in (1, 2, 3, 4)]
-    with pytest.warns(UserWarning, match=r"df has 60 rows, and by steps of 1 84 are left out.* make its numbers time"):
+    with pytest.warns(
+        UserWarning, match=r"df has 60 rows .* with a step of 1, 84 rows are missing.* convert its numbers to time"
+    ):
         read_frame(wide_frame(quarters), missing="mask")
     as_months = [100 * year + quarter for year in range(2000, 2015) for quarter in (1, 2, 3, 4)]  # and are none
-    with pytest.warns(UserWarning, match="are left out"):
+    with pytest.warns(UserWarning, match="rows are missing"):
         read_frame(wide_frame(as_months), missing="mask")
     days = pd.date_range("2024-01-01", periods=60)
-    with pytest.warns(UserWarning, match="by steps of 'D' .* If that is not so, name its step, freq"):
+    with pytest.warns(UserWarning, match="with a step of 'D', .* If this is wrong, pass its freq"):
         read_frame(wide_frame(days[::7]), "D", missing="mask")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -189,7 +189,8 @@ def test_a_new_series_that_has_hardly_begun_has_wide_intervals_and_is_named(mask
         held = []
         for origin in range(rows, 130, 9):
             with pytest.warns(
-                UserWarning, match=r"fewer than input_size=48 rows: \['a2'.*guessed by the series of fit"
+                UserWarning,
+                match=r"fewer than input_size=48 rows: \['a2'.*variability is estimated from the series of fit",
             ):
                 found = masked.predict(new.iloc[origin - rows : origin], level=[80])
             truth = new.iloc[origin : origin + 4]

@@ -34,7 +34,7 @@ def test_the_rank_keeps_the_promise_in_a_finite_sample(monkeypatch):
     nine = Calibration(np.arange(1.0, 10)[:, None, None])
     assert nine.reached(80).item() == 8  # ceil(10 * .8) of nine
     assert nine.reached(50).item() == 5
-    with pytest.warns(UserWarning, match="more validation windows than the 9"):
+    with pytest.warns(UserWarning, match="may be too narrow: the 9 validation windows"):
         assert nine.reached(99).item() == 9  # no more is known
     assert [nine.ranked(level)[1].item() for level in (80, 90, 91)] == [True, True, False]
     holed = Calibration(np.array([1.0, np.nan, 3.0, 2.0])[:, None, None])
@@ -110,7 +110,7 @@ def test_of_too_few_scores_those_of_all_series_are_asked():
         np.testing.assert_array_equal(own, [[2, 32]])
         holed = Calibration(np.where(np.arange(4) == 2, np.nan, scores))
         np.testing.assert_array_equal(holed.ranked(75, [2])[0], holed.ranked(75, [None])[0])
-        with pytest.warns(UserWarning, match=r"more validation windows than the 8 .* 88.89 % at most"):
+        with pytest.warns(UserWarning, match=r"may be too narrow: the 8 validation windows .* at most 88.89 %"):
             np.testing.assert_array_equal(past.reached(90), [[31, 31, 31, 32]])  # of nine 6.3, or the largest own
 
 
@@ -161,16 +161,16 @@ def test_new_series_have_intervals_too(tiny_fitted, wide):
 
 
 def test_levels_that_cannot_be_are_named(tiny, wide):
-    with pytest.raises(ValueError, match=r"learns levels up to 95.*val_size.*student_t"):
+    with pytest.raises(ValueError, match=r"predicts levels up to 95.*val_size.*student_t"):
         tiny(loss="quantile").fit(wide, val_size=0).predict(level=[99])
     model = tiny(loss="quantile").fit(wide, val_size=12)
-    with pytest.warns(UserWarning, match="more validation windows than the 27 there are"):
+    with pytest.warns(UserWarning, match="may be too narrow: the 27 validation windows"):
         found = model.predict(level=[95, 99])
     assert (found["a-hi-99"] >= found["a-hi-95"]).all()
     for wrong in ([0], [100], ["high"], [True], 120):
         with pytest.raises(ValueError, match="level must be percentages between 0 and 100"):
             model.predict(level=wrong)
-    with pytest.raises(ValueError, match=r"level=0.8 is 0.8 percent: levels are percentages, such as 80"):
+    with pytest.raises(ValueError, match=r"level=0.8 means 0.8 percent: give levels in percent, such as 80"):
         model.predict(level=[0.8])
     assert check_levels({95, 80.0}) == [80.0, 95.0]
     assert check_levels(range(90, 70, -10)) == [80.0, 90.0]
@@ -266,7 +266,10 @@ def test_a_step_that_was_never_measured_is_no_surer_than_the_others():
     scores = np.arange(1.0, 10)[:, None, None].repeat(3, axis=1)
     scores[:, 1:] = np.nan
     np.testing.assert_array_equal(Calibration(scores).reached(79)[:, 0], [8, 8, 8])
-    with pytest.raises(ValueError, match="nothing was measured"), pytest.warns(UserWarning, match="than the 0"):
+    with (
+        pytest.raises(ValueError, match="or they have no known value"),
+        pytest.warns(UserWarning, match="too narrow: the 0 validation windows"),
+    ):
         Calibration(scores[:, 1:]).reached(80)
     found, enough = Calibration(scores).ranked(79)
     np.testing.assert_array_equal(found[:, 0], [8, np.nan, np.nan])

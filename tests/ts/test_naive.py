@@ -180,7 +180,7 @@ def test_frames_of_polars_come_back_as_such(tiny, wide, to_long):
 
 @pytest.mark.parametrize("change", [{"unique_id": "z"}, {"cutoff": pd.Timestamp("2030-01-01")}])
 def test_a_backtest_of_another_frame_is_refused(wide, change):
-    with pytest.raises(ValueError, match="series or times that df does not have"):
+    with pytest.raises(ValueError, match="series or times that are not in df"):
         with_naive(asked(wide, 79, 4).assign(**change), wide)
 
 

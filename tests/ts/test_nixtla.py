@@ -116,7 +116,7 @@ def test_a_file_from_before_columns_had_units_says_so(tmp_path):
     with safe_open(file, "pt") as saved:
         parts, about = {name: saved.get_tensor(name) for name in saved.keys()}, saved.metadata()  # noqa: SIM118
     save_file({name: part for name, part in parts.items() if not name.startswith("units.")}, file, metadata=about)
-    with pytest.raises(ValueError, match=r"saved by an earlier version, .* or fit it again"):
+    with pytest.raises(ValueError, match=r"saved by an earlier version .* or fit it again"):
         NeuralForecast.load(str(tmp_path / "nf"))
 
 
@@ -281,9 +281,9 @@ def test_series_that_are_mixed_and_what_cannot_be():
     changed[..., 0] = changed[..., 0].flip(1)
     with torch.no_grad():
         assert (network(changed) - network(x))[..., 1].abs().max() > 1e-4
-    with pytest.raises(ValueError, match="made with n_series=3, and the data have 2 series"):
+    with pytest.raises(ValueError, match="created with n_series=3, but got 2 series"):
         NeuralForecast(models=[Titans(**{**SMALL, "n_series": 3})], freq="ME").fit(TARGET)
-    with pytest.raises(ValueError, match="exclude_insample_y=True is not possible"):
+    with pytest.raises(ValueError, match="exclude_insample_y=True is not supported"):
         Titans(**SMALL, exclude_insample_y=True)
     with pytest.raises(ValueError, match=r"needs a scaler.*scaler_type='standard'"):
         Titans(**SMALL, loss=DistributionLoss("Normal"))
@@ -350,10 +350,10 @@ def test_what_cannot_work_is_refused_at_once(wrong, says):
     [
         ({"config": {"input_size": 24, "patch_siz": 8}}, r"config of AutoTitans: .* has \['patch_siz'\]"),
         ({"config": lambda trial: {"n_series": 2, "d_model": 8}, "backend": "optuna"}, r"has \['d_model'\]"),
-        ({"config": {"input_size": 24}, "backend": "optuna"}, "config must be a function of a trial"),
+        ({"config": {"input_size": 24}, "backend": "optuna"}, "config must be a function trial -> dict"),
         (
             {"config": lambda trial: None, "backend": "optuna"},
-            "function of a trial that returns a dict",
+            "config must be a function trial -> dict for backend='optuna'",
         ),
         ({"config": lambda trial: {}}, "config must be a dict for backend='ray', got function"),
         ({"backend": "hyperopt"}, "backend must be 'ray' or 'optuna', got 'hyperopt'"),

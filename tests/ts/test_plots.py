@@ -49,9 +49,9 @@ def test_what_came_is_drawn_where_the_picture_is_and_refused_where_it_cannot_be(
     line = next(line for line in lines if line.get_label() == "actual")
     np.testing.assert_array_equal(line.get_xdata(), wide.index[-13:-6])
     np.testing.assert_array_equal(line.get_ydata(), wide["b"].iloc[-13:-6])
-    with pytest.raises(ValueError, match=r"none of the forecast's times, 2024.* it goes from 2024.* to 2024"):
+    with pytest.raises(ValueError, match=r"no time stamp of the forecast, 2024.* it covers 2024.* to 2024"):
         model.plot(actual=wide.iloc[:-10])
-    with pytest.raises(ValueError, match=r"none of the series that are drawn, \['b'\]: it has \['c'\]"):
+    with pytest.raises(ValueError, match=r"none of the plotted series \['b'\]: it has \['c'\]"):
         model.plot(actual=wide[["c"]], series="b")
 
 
@@ -139,7 +139,7 @@ def test_a_series_is_drawn_above_its_surprise_with_the_same_moments_marked():
     matrix = surprise.assign(unique_id=1, ds=range(9, 60, 10))
     above, _ = plot_surprise(matrix, wide.to_numpy()).axes
     assert above.get_lines()[0].get_ydata().tolist() == wide["b"].tolist()
-    with pytest.raises(ValueError, match=r"no series \['b'\] in the frame"):
+    with pytest.raises(ValueError, match=r"unknown series \['b'\]: the frame has \['a'\]"):
         plot_surprise(surprise, wide[["a"]])
 
 

@@ -200,8 +200,8 @@ def test_holes_are_left_out_of_a_profile(wide, shape):
 def test_what_a_profile_needs_is_said(tiny, wide, fitted):
     with pytest.raises(ValueError, match=r"exogenous profile must be 'auto' or a list of .*\['moon'\]"):
         tiny(exogenous={"profile": ["moon"]}).fit(wide)
-    with pytest.raises(ValueError, match=r"exogenous profile=\['day'\] needs time stamps, got int64 ones"):
+    with pytest.raises(ValueError, match=r"exogenous profile=\['day'\] needs datetime time stamps, got int64"):
         tiny(exogenous=DAY).fit(wide.reset_index(drop=True))
-    with pytest.raises(ValueError, match="a calendar or a profile needs the time stamp of each window"):
+    with pytest.raises(ValueError, match="a calendar or a profile needs origins: the time stamp of each window"):
         fitted.predict_windows(wide.to_numpy()[None, : fitted.input_size])
     assert tiny(exogenous={"profile": "auto"}, max_epochs=1).fit(wide).scaling_.columns.profile == ("day",)

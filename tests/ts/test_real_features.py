@@ -214,7 +214,7 @@ def test_pictures_show_what_they_are_of(wide, long, fitted):
     assert forecast._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match=r"lacks the columns \['cutoff'"):
         plot_backtest(long)
-    with pytest.raises(ValueError, match=r"no series \['none'\]"):
+    with pytest.raises(ValueError, match=r"unknown series \['none'\]"):
         plot_backtest(history, series=["none"])
 
 

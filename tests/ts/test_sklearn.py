@@ -105,7 +105,7 @@ def test_a_search_over_a_frame_with_a_young_series_ends_with_a_model(wide, to_lo
     """Its splits leave that series out; so does the training on all rows that follows."""
     frame = to_long(wide)
     frame = frame[(frame["unique_id"] != "b") | (frame["ds"] >= wide.index[104])]
-    with pytest.warns(UserWarning, match=r"too late to train on and are left out: \['b'\]"):
+    with pytest.warns(UserWarning, match=r"too late to train on and are skipped: \['b'\]"):
         search = GridSearchCV(
             tiny(missing="mask"), {"dropout": [0.1, 0.5]}, cv=TimeSplit(2, 10, 12), error_score="raise"
         ).fit(frame)
@@ -116,7 +116,7 @@ def test_a_search_over_a_frame_with_a_young_series_ends_with_a_model(wide, to_lo
 def test_a_y_is_not_read_and_that_is_said(wide, to_long, tiny, y):
     frame = to_long(wide)
     given = {"array": frame["y"].to_numpy() * 0, "series": frame["y"] * 0, "number": 24}[y]
-    says = r"y is ignored: .* in df, .* In a search of scikit-learn leave out y and scoring"
+    says = r"y is ignored: .* in df, .* In a scikit-learn search, omit y and scoring"
     with pytest.warns(UserWarning, match=says) as told:
         model = tiny(max_epochs=1).fit(frame, given)
     assert [str(x.filename) for x in told] == [__file__]
@@ -125,7 +125,7 @@ def test_a_y_is_not_read_and_that_is_said(wide, to_long, tiny, y):
 
 def test_a_search_that_cuts_rows_and_not_time_is_told_of_splits_by_time(wide, to_long, tiny):
     with pytest.warns(
-        UserWarning, match=r"score needs the series of fit.* cv=TimeSplit\(\.\.\.\) of titans_ts\.splits"
+        UserWarning, match=r"score needs exactly the series of fit.* cv=titans_ts\.splits\.TimeSplit\(\.\.\.\)"
     ):
         cross_val_score(tiny(max_epochs=1), to_long(wide), cv=3)
 
@@ -162,11 +162,11 @@ def test_a_fit_that_fails_leaves_what_was_fitted(tiny, wide):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (None, "got NoneType. Give the rows"),
-        ("sales.csv", r"got str. Read the file first: pd.read_csv\('sales.csv'\)"),
+        (None, "got NoneType. Pass the data"),
+        ("sales.csv", r"got str. Read the file first with pd.read_csv\('sales.csv'\)"),
         (Path("sales.csv"), "Read the file first"),
-        ({"a": [1.0, 2.0]}, r"got dict. Make one of it: pd.DataFrame\(df\)"),
-        (pl.LazyFrame({"a": [1.0]}), r"got LazyFrame, which is yet to be read: df.collect\(\)"),
+        ({"a": [1.0, 2.0]}, r"got dict. Convert it with pd.DataFrame\(df\)"),
+        (pl.LazyFrame({"a": [1.0]}), r"got LazyFrame: convert it with df.collect\(\)"),
     ],
 )
 @pytest.mark.parametrize("call", ["fit", "update", "score"])
@@ -180,5 +180,5 @@ def test_splits_too_short_to_train_on_are_refused():
     with pytest.raises(ValueError, match=r"\(n_splits \+ 1\) \* test_size \+ lookback = 168 steps, got 167"):
         next(TimeSplit(2, test_size=24, lookback=96).split(rows))
     assert [len(train) for train, _ in TimeSplit(2, test_size=24, lookback=96).split(np.zeros((168, 1)))] == [120, 144]
-    with pytest.raises(ValueError, match="must train on lookback \\+ test_size = 120 steps or more"):
+    with pytest.raises(ValueError, match="max_train_size must be at least lookback \\+ test_size = 120"):
         next(TimeSplit(2, test_size=24, lookback=96, max_train_size=119).split(np.zeros((500, 1))))

@@ -123,7 +123,7 @@ def test_a_series_begins_late_and_ends_early(model, waves):
 def test_a_series_that_is_never_measured_for_long_enough_is_named(model, waves):
     holed = waves.copy()
     holed.iloc[::10, 0] = np.nan
-    with pytest.warns(UserWarning, match=r"series \['a'\] have no surprise: it takes 12 rows and the 4 before them"):
+    with pytest.warns(UserWarning, match=r"series \['a'\] have no surprise: it needs 16 consecutive rows without NaN"):
         found = model.surprise(holed)
     assert of(found).isna().all()
     assert of(found, "b").notna().all()
@@ -133,7 +133,7 @@ def test_a_series_that_is_never_measured_for_long_enough_is_named(model, waves):
         with pytest.warns(UserWarning, match=rf"series \[{named}\] have no surprise"):
             found = model.surprise(frame)
         assert set(found["unique_id"]) == ({"b"} if frame is young else set())
-    with pytest.raises(ValueError, match="df has no value of any series"):
+    with pytest.raises(ValueError, match="df has no known value"):
         model.surprise(waves * np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

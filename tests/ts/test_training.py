@@ -113,7 +113,7 @@ def test_windows_are_forecast_as_frames_are(tiny_fitted, wide):
         model.predict_windows(windows[:, 1:])
     with pytest.raises(ValueError, match=r"windows must be .* got shape \(1, 2\)"):
         model.predict_windows([[1, 2]])
-    with pytest.raises(ValueError, match="windows have 1 values that are NaN, infinite or beyond float32"):
+    with pytest.raises(ValueError, match="windows has 1 values that are NaN, infinite or beyond float32"):
         model.predict_windows(np.where(windows == windows[0, 0, 0], np.nan, windows))
 
 
@@ -231,7 +231,7 @@ def test_a_checkpoint_of_other_time_stamps_is_refused(tiny, wide, tmp_path):
 def test_validation_rows_without_a_value_are_refused(tiny, wide):
     wide = wide.copy()
     wide.iloc[-20:] = np.nan
-    with pytest.raises(ValueError, match="the last val_size=20 rows, which are for validation, have no value"):
+    with pytest.raises(ValueError, match="the last val_size=20 rows, which are for validation, have no known value"):
         tiny(missing="mask").fit(wide, val_size=20)
 
 

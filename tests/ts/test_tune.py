@@ -274,7 +274,7 @@ def test_the_default_space_fits_the_data(wide, tiny):
 def test_what_cannot_be_searched_is_said(tiny, wide):
     with pytest.raises(
         ValueError,
-        match=r"with val_size=118 it has 2 to train on, but 2 of a lookback and h=4 are needed.* or lower h\.",
+        match=r"val_size=118 leaves 2 for training, but a lookback of 2 plus h=4 are needed.* or lower h\.",
     ):
         tune(wide, tiny(), val_size=118, verbose=0)
     with pytest.raises(ValueError, match="NaN in series 'a'"):
@@ -322,7 +322,7 @@ def test_a_series_without_rows_to_train_on_is_left_out_of_a_search(tiny, wide, t
     def chosen(trial, facts):
         return {"input_size": trial.suggest_categorical("input_size", [8, 12])}
 
-    with pytest.warns(UserWarning, match=r"\['b'\]\. No trial learns from them or is judged by them\."):
+    with pytest.warns(UserWarning, match=r"\['b'\]\. The search does not use them\."):
         found = tune(frame, tiny(max_epochs=1), space=chosen, n_trials=2, random_state=0, verbose=0)
     alone = tune(
         long[long["unique_id"] != "b"], tiny(max_epochs=1), space=chosen, n_trials=2, random_state=0, verbose=0
@@ -338,12 +338,14 @@ def test_where_no_trial_chooses_a_lookback_a_search_takes_what_fit_takes(tiny, w
 
     base, long = tiny(max_epochs=1), to_long(wide)
     frame = long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[88])]  # 8 rows before the last fifth
-    with pytest.warns(UserWarning, match=r"\['b'\]\. No trial learns from them or is judged by them\."):
+    with pytest.warns(UserWarning, match=r"\['b'\]\. The search does not use them\."):
         found = tune(frame, base, space=space, n_trials=1, random_state=0, verbose=0)
     assert (found.left_out_, found.study_.best_trial.number) == (["b"], 0)
     base.set_params(input_size=24)  # a fifth of the rows, 6, would leave one too few to train on
     assert tune(wide.iloc[:33], base, space=space, n_trials=1, verbose=0).calibration_ is not None
-    with pytest.raises(ValueError, match=r"it has 27 to train on, but 24 of a lookback and h=4 .* lower input_size or"):
+    with pytest.raises(
+        ValueError, match=r"leaves 27 for training, but a lookback of 24 plus h=4 .* lower input_size or"
+    ):
         tune(wide.iloc[:31], base, space=space, n_trials=1, verbose=0)
 
 
@@ -423,7 +425,7 @@ def test_without_young_series_a_search_goes_no_further_than_the_others(tiny, wid
         seen.append(facts["rows"])
         return {}
 
-    with pytest.warns(UserWarning, match=r"left out: \['c'\]"):
+    with pytest.warns(UserWarning, match=r"skipped: \['c'\]"):
         found = tune(frame, base, n_trials=1, space=space, val_size=31, verbose=0)
     assert seen == [60, 60]  # before the trial it is asked whether it chooses a lookback
     assert found.left_out_ == ["c"]
