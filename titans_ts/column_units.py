@@ -75,8 +75,8 @@ class ColumnUnits:
         of_all: common units, ``[4, X]``: center (the mean), unit (the standard deviation, at least an eighth of the
             range), lower and upper limit (the training range extended by its width on each side). Values beyond the
             limits are clipped, since a network is unreliable far from its training data. For a column of two values the
-            unit is their difference, since one may be very rare; it is larger if that one has fewer than about ten
-            rows. A column that never changes has an infinite unit, and so no effect.
+            unit is their difference, since one may be very rare; it is the larger the fewer rows that one has:
+            ``difference * (1 + 10 / rows)``. A column that never changes has an infinite unit, and so no effect.
         of_each: units of each series, ``[4, N, X]``.
         apart: which columns are standardised per series, ``[X]``.
         usual: the median range of a series relative to the size of its values, ``[X]``.

@@ -131,7 +131,7 @@ def evaluate_protocol(
         JSON-serialisable.
 
     Raises:
-        ValueError: an unknown set or model.
+        ValueError: an unknown set or model, or an ensemble with members that differ only in what is set here.
     """
     data = load_protocol(name)
     stamps = None
@@ -158,10 +158,16 @@ def evaluate_protocol(
 
 
 def _for(model: Any, **params: Any) -> Any:
-    """A clone with these parameters, in an ensemble for each member."""
+    """A clone with these parameters; in an ensemble they are set for each member."""
     found = clone(model)
-    for each in getattr(found, "forecasters", (found,)):
+    members = list(getattr(found, "forecasters", (found,)))
+    for each in members:
         each.set_params(**params)
+    if len({str(each.get_params()) for each in members}) < len(members):
+        raise ValueError(
+            f"two members of the ensemble are the same: the protocol sets {', '.join(params)} for all of them. Give "
+            "members that differ in another parameter."
+        )
     return found
 
 

@@ -252,7 +252,9 @@ def test_a_training_goes_on_where_it_was_stopped(tiny, long, tmp_path, monkeypat
     pd.testing.assert_frame_equal(ensemble.predict(), whole.predict())
 
 
-def test_the_protocol_takes_one(tiny, monkeypatch):
+@pytest.fixture
+def small_set(monkeypatch):
+    """A set "x" of 300 rows of noise."""
     from titans_ts import evaluation
 
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 2)), columns=["a", "b"])
@@ -260,10 +262,20 @@ def test_the_protocol_takes_one(tiny, monkeypatch):
     split = evaluation.Split(slice(0, 200), slice(200, 250), slice(250, 300))
     data = evaluation.ProtocolData("x", frame.to_numpy(), frame, split, np.zeros(2), np.ones(2), 24)
     monkeypatch.setattr(evaluation, "load_protocol", lambda name: data)
+    return data.name
+
+
+def test_the_protocol_takes_one(tiny, small_set):
     plain, timed = tiny(), tiny(exogenous={"calendar": "auto"})
-    found = evaluate_protocol(TitansEnsemble([plain, timed]), "x", input_size=12, h=4, seed=3)
-    each = [evaluate_protocol(one, "x", input_size=12, h=4, seed=3) for one in (plain, timed)]
+    found = evaluate_protocol(TitansEnsemble([plain, timed]), small_set, input_size=12, h=4, seed=3)
+    each = [evaluate_protocol(one, small_set, input_size=12, h=4, seed=3) for one in (plain, timed)]
     assert found["mse"] < np.mean([one["mse"] for one in each])
     assert found["epochs"] == sum(one["epochs"] for one in each)
     assert found["parameters"] == sum(one["parameters"] for one in each)
     assert plain.random_state == 0
+
+
+def test_the_protocol_refuses_members_that_it_makes_the_same(tiny, small_set):
+    for of in ([tiny(random_state=seed) for seed in (0, 1)], [tiny(input_size=length) for length in (12, 16)]):
+        with pytest.raises(ValueError, match="two members of the ensemble are the same: the protocol sets input_size"):
+            evaluate_protocol(TitansEnsemble(of), small_set, input_size=12, h=4)
