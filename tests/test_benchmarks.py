@@ -221,6 +221,7 @@ def test_the_rule_goes_by_the_recipe_of_the_day(benchmarks, tmp_path, monkeypatc
         rule.forecaster(False, True, False, rule.FIRST, rule.TRAINED + rule.TOLD)
 
 
+@pytest.mark.slow
 def test_table_4_goes_from_a_fasta_to_scores(benchmarks, tmp_path, monkeypatch):
     """The command itself, on a set of 48 sequences: what it does where nothing is at hand, and with a genome."""
     import dna_table4

@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from titans_ts import TitansForecaster
 
 DEMO = Path(__file__).resolve().parents[1] / "benchmarks" / "demo.py"
 
 
+@pytest.mark.slow
 def test_without_data_and_network_the_demo_says_so_and_runs_on_the_panel(tmp_path: Path) -> None:
     env = {
         **os.environ,

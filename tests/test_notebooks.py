@@ -42,6 +42,7 @@ def test_what_a_notebook_shows_is_of_the_source_it_has_and_names_no_path_of_some
         assert not re.search(r"/(home|root|Users|work)/", path.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_a_notebook_runs_and_shows_pictures(path, real_data, monkeypatch, tmp_path):
@@ -50,6 +51,7 @@ def test_a_notebook_runs_and_shows_pictures(path, real_data, monkeypatch, tmp_pa
     assert not list(tmp_path.iterdir())  # a notebook leaves nothing beside itself
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", sorted(DNA))
 def test_a_dna_notebook_runs_on_generated_data_where_the_real_is_not_here(name, monkeypatch, tmp_path):

@@ -19,6 +19,7 @@ LINKS = [(page, link) for page in PAGES for link in re.findall(r"\]\((?!http)([^
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_tables_are_those_of_the_result_files() -> None:
     check = [sys.executable, str(ROOT / "benchmarks" / "tables.py"), "--check"]
     run = subprocess.run(check, capture_output=True, text=True, check=False)

@@ -193,6 +193,7 @@ def test_without_a_train_part_nothing_is_said_of_leaks():
     assert "unknown whether test shares anything with train" in str(report)
 
 
+@pytest.mark.slow
 def test_the_audit_of_36131_sequences_of_251_bases_takes_seconds():
     rng = np.random.default_rng(0)
     letters = np.frombuffer(b"ACGT", dtype=np.uint8)[rng.integers(0, 4, (36_131, 251))]

@@ -202,6 +202,7 @@ def test_pieces_of_worm_and_human_are_cut_as_they_stand_in_their_fasta(real_data
     assert data.sequences == [cut(chromosomes, row) for row in rows.itertuples()]
 
 
+@pytest.mark.slow
 @pytest.mark.real_data
 def test_drosophila_is_cut_at_all_official_coordinates_from_a_generated_genome_of_its_size(real_data, tmp_path):
     """6914 intervals on 137 million random bases: the whole way, but for the real FASTA."""

@@ -49,6 +49,7 @@ def test_bases_are_drawn_as_likely_as_the_model_says(fitted, prompt, temperature
     assert np.array([found.count(base) / 4000 for base in "ACGT"]) == pytest.approx(expected / expected.sum(), abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal", "transformer", "gated-deltanet"])
 def test_at_temperature_0_each_base_is_the_likeliest_behind_all_before_it(architecture):
     model = small(architecture=architecture, max_steps=4, learning_rate=1e-2).fit([TEXT[:2000]])
@@ -59,6 +60,7 @@ def test_at_temperature_0_each_base_is_the_likeliest_behind_all_before_it(archit
     assert model.generate(40, prompt, n_sequences=2, temperature=0) == [found, found]
 
 
+@pytest.mark.slow
 def test_what_it_writes_is_like_what_it_read(fitted):
     found = encode(fitted.generate(800, random_state=1)).astype(int)
     steps = np.bincount((found[1:] - found[:-1]) % 4, minlength=4) / 799

@@ -213,6 +213,7 @@ class Windows(torch.utils.data.IterableDataset):
             yield str(window.interval), window.sequence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_loader_workers_read_what_one_process_reads(genome, method):
     genome.fetch(Interval("chrI", 500, 510))  # the parent's file is open, somewhere in its middle

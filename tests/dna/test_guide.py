@@ -32,6 +32,7 @@ def files(tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_examples_run_from_top_to_bottom(files, monkeypatch):
     mpl.use("Agg")

@@ -52,6 +52,7 @@ def odds_of(model, sequence, target):
     return np.log(p / (1 - p))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*NETWORKS, "pretrained"])
 def test_gradients_add_up_to_the_change_of_the_score(of_each_kind, kind):
     model, (X, _) = of_each_kind[kind], planted(2, seed=2)

@@ -83,6 +83,7 @@ def test_an_epoch_is_decided_by_seed_and_epoch():
     assert sorted(tile for batch in epoch(0, 3) for tile, _, _ in batch) == sorted([*range(40), *range(40)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_workers_cut_the_windows_that_one_process_would(long_genome, start):
     train, _ = plan(long_genome, LENGTH, None, ["b"])

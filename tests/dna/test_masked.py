@@ -63,6 +63,7 @@ def test_a_place_sees_both_sides(fitted, changed):
     assert (before - after).abs().max() > 1e-6
 
 
+@pytest.mark.slow
 def test_what_follows_tells_what_stood_before(fitted):
     """Who reads one way cannot do better than 1 bit a base here: the first of two is a coin of four sides. Who sees
     both sides needs none: neighbours are never hidden together."""

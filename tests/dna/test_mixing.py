@@ -50,6 +50,7 @@ def test_probabilities_of_a_markov_model_are_those_that_it_is_scored_by(text):
         assert seen[i] == (len(follows) if len(context) == 5 and "N" not in context else 0)
 
 
+@pytest.mark.slow
 def test_it_is_better_than_each_of_its_experts_where_each_knows_something_else(text, model):
     other = [with_repeats(100, 2)]
     mixture = fit_mixture([text], model)
@@ -174,6 +175,7 @@ def test_another_predictor_takes_over_within_a_few_bases():
     assert _tracked([chances, chances[:300]]) == pytest.approx(_tracked([chances]) + _tracked([chances[:300]]))
 
 
+@pytest.mark.slow
 def test_what_was_in_no_tile_is_left_to_the_expert_that_knows_it():
     """Weights that were found without it are far off in a long repeat; tracking the best predictor puts that right."""
     motif, body = "TTAGGG" * 700, bases(1_000_000)

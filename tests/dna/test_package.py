@@ -46,6 +46,7 @@ def test_importing_is_cheap_and_silent():
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "unneeded"),
     [
@@ -59,6 +60,7 @@ def test_names_load_only_what_they_need(names, unneeded):
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_a_name_stays_what_it_is_whatever_else_is_imported():
     code = (
         "import titans_dna.classifier, titans_dna.language; from titans_dna import *; print(reverse_complement('AAC'))"

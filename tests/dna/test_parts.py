@@ -58,6 +58,7 @@ def test_a_batch_without_long_sequences_is_read_as_one(read):
     assert read == [(10, 3000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [10**6, 0])
 @pytest.mark.parametrize("strand", NETWORKS)
 def test_scores_and_gradients_are_those_of_the_whole_batch(small, strand, kept):
@@ -88,6 +89,7 @@ def test_what_is_kept_for_the_backward_pass_is_bounded(small, read):
     assert sorted(read) == sorted([(1, 3000), (2, 900), (6, 60), (1, 7)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finetune", [None, "gradual"])
 def test_training_in_parts_repeats_resumes_and_takes_as_many_steps(small, tmp_path, finetune):
     class StopError(Exception):

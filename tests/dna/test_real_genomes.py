@@ -37,6 +37,7 @@ print(bits, megabytes("VmHWM") - before)
 """
 
 
+@pytest.mark.slow
 def test_a_whole_chromosome_is_one_stream_in_constant_memory(real_genome, measured):
     bits, growth = measured(STREAM, str(real_genome("yeast")._files.file))
     assert 1.9 < bits < 2.5  # of a model that learned nothing, over 1.5 million bases

@@ -51,6 +51,7 @@ def test_the_other_strand_is_read_backwards_and_stands_in_its_place(models):
         np.testing.assert_allclose(track[column][::-1], other[column], atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal"])
 def test_a_track_in_pieces_is_the_track_of_one_call(models, architecture):
     network, source, interval = models(architecture).model_, InMemory([TEXT]), Interval("0", 0, len(TEXT))

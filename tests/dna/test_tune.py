@@ -39,6 +39,7 @@ def test_the_best_trial_comes_back_fitted():
     assert "learning_rate" in [t.get_text() for t in plot_importance(found.study_).axes[0].get_yticklabels()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["study.db", "study.journal"])
 def test_a_study_goes_on_to_the_number_of_trials_asked_for(tmp_path, file):
     options = {"space": space, "storage": tmp_path / file, "verbose": 0}

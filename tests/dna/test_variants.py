@@ -95,6 +95,7 @@ def both_strands(model, variant, begin):
     return (forward + from_scratch(model, reverse_complement(TEXT), other, ref, alt, begin(other))) / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_state_read_once_gives_the_scores_of_the_whole_prefix(models, architecture):
     model = models(architecture)
@@ -104,6 +105,7 @@ def test_a_state_read_once_gives_the_scores_of_the_whole_prefix(models, architec
     assert found["id"].tolist() == [v.id for v in some()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("context", [1, 50, 300])
 def test_a_block_is_read_from_context_bases_before_it(models, architecture, context):
@@ -165,6 +167,7 @@ def random_variants(text, n, rng):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("context", [None, 150])
 def test_random_variants_have_the_scores_of_haplotypes_read_from_scratch(models, architecture, context, monkeypatch):

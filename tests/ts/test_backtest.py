@@ -10,6 +10,7 @@ from titans_ts import TitansForecaster
 from titans_ts.model import Model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refit", [False, True, 2])
 def test_each_window_is_forecast_from_its_past_alone(tiny, wide, refit):
     model = tiny()
@@ -97,6 +98,7 @@ def test_what_cannot_be_backtested_is_said(tiny, wide, options, says):
         tiny().cross_validation(wide, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["mae", "quantile", "normal", "laplace", "student_t"])
 def test_coverage_of_a_backtest_on_real_data_is_near_what_was_promised(real_data, loss):
     """ETTh1's validation rows are wilder than its test rows; errors that become known on the way put that right."""
@@ -162,6 +164,7 @@ def test_with_enough_errors_quantiles_are_asked_beyond_the_outermost(tiny, wide)
     assert (found["Titans-hi-97"] > found["Titans-hi-90"]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("multivariate", [False, True])
 def test_a_series_that_is_too_young_for_a_cutoff_is_left_out_there(tiny, wide, to_long, multivariate):
     frame = to_long(wide)
@@ -185,6 +188,7 @@ def test_a_series_that_is_too_young_for_a_cutoff_is_left_out_there(tiny, wide, t
     np.testing.assert_array_equal(found[first]["Titans"], alone[alone["cutoff"] == wide.index[107]]["Titans"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("refit", "trainings"), [(0, 1), (False, 1), (np.False_, 1), (True, 4), (np.True_, 4), (3, 2)])
 def test_how_often_it_is_trained(tiny, wide, monkeypatch, refit, trainings):
     fits = []

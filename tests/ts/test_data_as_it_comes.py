@@ -57,6 +57,7 @@ def test_a_column_that_never_changed_says_nothing_when_it_does(tiny, tmp_path):
     pd.testing.assert_frame_equal(type(model).load(tmp_path / "model").predict(futr_df=future), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exogenous", [None, {"profile": ["day"]}])
 def test_a_constant_series_has_a_unit_of_its_size(tiny, exogenous, whole_memory):
     frame = long(ids=("a",)).assign(y=0.1)
@@ -314,6 +315,7 @@ def test_dates_of_pyarrow_are_those_of_pandas(tiny):
         pd.testing.assert_frame_equal(tiny().fit(dated).predict(), expected, check_dtype=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["interpolate", "mask"])
 @pytest.mark.parametrize("multivariate", [False, True])
 def test_a_series_that_ended_has_forecasts_and_intervals_and_spoils_no_other(

@@ -23,6 +23,7 @@ SCRIPT = """
 
 
 # 252 windows in batches of 42: each process has as many as the other, so their mean gradient is that of the whole
+@pytest.mark.slow
 def test_two_processes_match_one(wide, tmp_path, monkeypatch, whole_memory):
     wide.to_parquet(tmp_path / "wide.parquet")
     (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT))

@@ -73,6 +73,7 @@ def test_what_is_unknown_is_named(real_data):
         evaluate_protocol("last-value", "ETTh7")
 
 
+@pytest.mark.slow
 def test_a_small_forecaster_beats_the_naive_ones_and_is_itself_untouched(real_data):
     model = TitansForecaster(dim=8, num_layers=1, max_epochs=1, batch_size=1792, learning_rate=1e-2, verbose=0)
     before = model.get_params()

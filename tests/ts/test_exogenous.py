@@ -55,6 +55,7 @@ def test_every_kind_of_column_moves_the_forecast(fitted, long, static, future):
     assert (change(df=shifted, futr_df=later) > 1e-7).all()  # the calendar
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lag", [0, 1, -1])
 def test_a_future_column_that_is_the_answer_is_learned(tiny, lag, whole_memory):
     rng = np.random.default_rng(0)
@@ -299,6 +300,7 @@ def test_interpolated_holes_are_straight_lines_and_left_out_rows_are_holes(wide,
         read_frame(wide.replace({"a": {wide["a"].iloc[9]: np.inf}}), missing="mask")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["interpolate", "mask"])
 def test_holes_cost_little_where_they_are_allowed(tiny, missing, whole_memory):
     rng = np.random.default_rng(0)

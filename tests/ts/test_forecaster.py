@@ -73,6 +73,7 @@ def test_long_wide_and_matrix_give_the_same_numbers(tiny, wide, to_long):
     np.testing.assert_array_equal(tiny().fit(wide.to_numpy()).predict(), expected.to_numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["wide", "long", "numbered", "matrix", "monthly", "integers"])
 @pytest.mark.parametrize("multivariate", [False, True])
 def test_fit_save_load_predict_gives_the_same_numbers(tiny, wide, to_long, tmp_path, layout, multivariate):
@@ -108,10 +109,11 @@ def test_a_saved_model_that_was_cut_or_changed_is_refused(tiny_fitted, tmp_path,
     with pytest.raises(ArchiveError, match=rf"{name} is truncated"):
         TitansForecaster.load(tmp_path / "m")
     file.write_bytes(data.replace(b"0", b"1"))
-    with pytest.raises(ArchiveError, match="changed"):
+    with pytest.raises(ArchiveError, match="modified"):
         TitansForecaster.load(tmp_path / "m")
 
 
+@pytest.mark.slow
 def test_it_learns_what_can_be_learned(tiny, whole_memory):
     t = np.arange(600)
     rng = np.random.default_rng(0)
@@ -189,6 +191,7 @@ def test_too_short_a_series_is_refused_with_the_rows_needed(tiny_fitted, tiny, w
         model.predict(beginning(late, b=wide.index[-5]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "missing"), [("long", "error"), ("long", "mask"), ("wide", "mask")])
 def test_series_that_begin_too_late_to_train_on_are_left_out_and_forecast_from_a_frame(
     tiny, wide, to_long, tmp_path, layout, missing
@@ -395,6 +398,7 @@ def test_importing_the_package_is_cheap_and_its_names_are_pinned():
         titans_ts.Forecaster  # noqa: B018
 
 
+@pytest.mark.slow
 def test_a_saved_model_forecasts_without_lightning(tiny_fitted, tmp_path):
     tiny_fitted.save(tmp_path / "model")
     code = (

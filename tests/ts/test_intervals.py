@@ -180,6 +180,7 @@ def test_levels_that_cannot_be_are_named(tiny, wide):
         tiny(loss="crps").fit(wide)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["quantile", "student_t", "normal"])
 def test_probabilistic_losses_learn_the_spread(loss, whole_memory):
     """Noise of known deviation around a level: the 80 % interval is 2 x 1.28 of it wide."""
@@ -223,6 +224,7 @@ def test_so_many_are_scored_that_they_fit_in_memory():
         assert max(rows, h) / step * h * 10_000 <= 2**25
 
 
+@pytest.mark.slow
 def test_holes_that_were_filled_are_no_measurements_to_make_intervals_of(tiny):
     """Half of white noise is missing: a line between neighbours is nearer to any forecast than what would have come."""
     rng = np.random.default_rng(1)
@@ -286,6 +288,7 @@ def test_the_longer_nothing_was_measured_the_more_an_interval_is_that_of_the_ser
     np.testing.assert_allclose(5 - low, high - 5, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "missing", "least"),
     [("mae", "mask", 65), ("normal", "mask", 65), ("quantile", "mask", 65), ("mae", "interpolate", 45)],
@@ -308,6 +311,7 @@ def test_intervals_of_series_that_ended_hold_what_comes(tiny, loss, missing, lea
     assert min(inside.values()) > least, inside
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["mask", "error"])
 def test_lookbacks_without_news_do_not_rule_a_likelihood(tiny, missing, whole_memory):
     waves = noisy_waves(600, series=5)
@@ -458,6 +462,7 @@ def test_no_forecast_from_inside_a_filled_hole_is_scored(tiny, wide):
     assert np.isfinite(scores[..., 1:]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["mae", "quantile", "laplace"])
 @pytest.mark.parametrize("kept", [6, 512])
 def test_scores_move_on_in_a_backtest_as_in_update(tiny, wide, monkeypatch, loss, kept):

@@ -54,6 +54,7 @@ def test_beside_another_model_it_is_the_network_itself():
     np.testing.assert_allclose(frame["Titans"].to_numpy().reshape(2, 12).T, expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_beside_patchtst_on_real_data_it_fits_forecasts_backtests_saves_and_loads(real_data, tmp_path):
     wide = load("ETTh1").iloc[:2400][["HUFL", "MUFL", "OT"]]
     frame = wide.rename_axis("ds").reset_index().melt("ds", var_name="unique_id", value_name="y")
@@ -74,6 +75,7 @@ def test_beside_patchtst_on_real_data_it_fits_forecasts_backtests_saves_and_load
     assert error.mean() < naive.mean()  # PatchTST, hardly trained, is not judged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaler", ["identity", "standard", "robust", "minmax", "minmax1", "invariant"])
 def test_scalers_of_neuralforecast_give_forecasts_in_the_units_of_the_series(scaler):
     nf = NeuralForecast(models=[Titans(**{**SMALL, "max_steps": 40}, scaler_type=scaler)], freq="ME")
@@ -92,6 +94,7 @@ def test_it_learns_and_backtests():
     assert frame.groupby("unique_id").size().tolist() == [24, 24]
 
 
+@pytest.mark.slow
 def test_saved_it_is_the_same_in_another_process(tmp_path):
     nf = NeuralForecast(models=[Titans(**SMALL)], freq="ME")
     nf.fit(TARGET)
@@ -289,6 +292,7 @@ def test_series_that_are_mixed_and_what_cannot_be():
         Titans(**SMALL, loss=DistributionLoss("Normal"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["optuna", "ray"])
 def test_settings_are_searched_by_either_back_end(backend, tmp_path):
     config = AutoTitans.get_default_config(h=12, backend=backend, n_series=2)

@@ -66,6 +66,7 @@ def test_columns_of_every_kind_reach_the_forecast(wide, long):
         model.predict(new, futr_df=future.replace({"unique_id": {"OT": "new"}}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["mask", "interpolate"])
 def test_columns_may_have_holes_where_the_policy_allows_them(wide, missing):
     frame = wide.rename_axis("ds").reset_index().rename(columns={"HUFL": "y"}).assign(unique_id="HUFL")
@@ -77,6 +78,7 @@ def test_columns_may_have_holes_where_the_policy_allows_them(wide, missing):
     assert scores[1] > 1.1 * scores[0]  # minus an error: at most a tenth worse
 
 
+@pytest.mark.slow
 def test_a_backtest_says_the_same_again_and_refit_trains_on_what_came(wide):
     wide = wide.iloc[:1000]
     forecaster, options = TitansForecaster(**SMALL), {"n_windows": 3, "val_size": 200, "level": [80]}
@@ -129,6 +131,7 @@ def test_a_saved_model_is_the_same_model(wide, fitted, tmp_path):
     assert model.score(wide.iloc[2000:]) == fitted.score(wide.iloc[2000:])
 
 
+@pytest.mark.slow
 def test_another_series_that_is_known_ahead_helps(wide):
     """HUFL with MUFL, which is much like it, known in the horizon; beside HUFL alone."""
     frame = wide.rename_axis("ds").reset_index().rename(columns={"HUFL": "y"}).assign(unique_id="HUFL")
@@ -141,6 +144,7 @@ def test_another_series_that_is_known_ahead_helps(wide):
     assert error["futr"] < 0.8 * error["alone"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["mask", "interpolate"])
 def test_a_tenth_of_the_values_may_be_missing(wide, fitted, missing):
     holed = wide.mask(np.random.default_rng(0).random(wide.shape) < 0.1)
@@ -174,6 +178,7 @@ def test_polars_gives_the_numbers_of_pandas(long, fitted, wide):
     np.testing.assert_array_equal(found["Titans"].to_numpy().reshape(3, 24).T, fitted.predict().to_numpy())
 
 
+@pytest.mark.slow
 def test_a_pipeline_and_a_grid_search_over_time_splits(wide):
     wide = wide.iloc[:1000]
     pipeline = make_pipeline(StandardScaler(), TitansForecaster(**{**SMALL, "max_epochs": 1}))
@@ -223,6 +228,7 @@ def test_time_stamps_of_a_forecast_follow(fitted, wide):
     assert isinstance(fitted.predict(), pd.DataFrame)
 
 
+@pytest.mark.slow
 def test_a_piece_of_ecl_with_its_203_columns(real_data, whole_memory):
     frame = pd.read_csv(real_data / "ts" / "ecl_sample.csv.gz", index_col=0, parse_dates=True)
     assert frame.shape[1] > 200

@@ -86,6 +86,7 @@ def test_names_of_series_are_the_same_after_loading(tiny, wide, to_long, tmp_pat
     pd.testing.assert_frame_equal(saved_and_loaded(model, tmp_path).predict(), expected, check_exact=True)
 
 
+@pytest.mark.slow
 def test_another_process_reads_the_same_numbers_from_a_folder_that_was_moved(tiny_fitted, tmp_path):
     model = tiny_fitted
     model.save(tmp_path / "here")
@@ -176,6 +177,7 @@ def test_a_step_that_is_a_span_of_time_is_saved(tiny, wide, tmp_path, freq, step
     pd.testing.assert_frame_equal(loaded.predict(wide), model.predict(wide))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     [

@@ -20,6 +20,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:y is ignored")
 def test_every_check_that_applies_passes():
     results = check_estimator(TitansForecaster(**SMALL), expected_failed_checks=EXPECTED, on_fail=None)

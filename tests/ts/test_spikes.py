@@ -85,6 +85,7 @@ def test_of_real_series_just_the_known_codes_for_nothing_are_spikes():
         assert found.sum() == (51 if name == "weather" else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [40, 104])  # of training, and of validation
 @pytest.mark.parametrize("profile", [None, {"profile": ["day"]}])
 def test_one_wrong_value_spoils_no_unit_and_no_forecast(tiny, wide, profile, row):

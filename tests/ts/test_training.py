@@ -20,6 +20,7 @@ class PowerCutError(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 6, 15])
 @pytest.mark.parametrize("multivariate", [False, True])
 def test_a_fit_that_was_cut_and_called_again_is_the_fit_that_was_not(

@@ -19,6 +19,7 @@ def small(trial, facts):
     return {"learning_rate": trial.suggest_categorical("learning_rate", [1e-6, 3e-2])}
 
 
+@pytest.mark.slow
 def test_the_best_trial_comes_back_fitted(tiny, wide):
     base = tiny(max_epochs=8, batch_size=64)
     found = tune(wide, base, n_trials=6, space=small, random_state=0, verbose=0)
@@ -104,6 +105,7 @@ def test_settings_that_do_not_go_with_the_data_are_a_bad_choice_and_not_the_end(
              verbose=0)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["study.db", "study.journal"])
 def test_a_study_goes_on_to_the_number_of_trials_asked_for(tiny, wide, tmp_path, file):
     storage = tmp_path / file
@@ -177,6 +179,7 @@ def test_only_trials_of_this_run_are_said_to_have_failed(tiny, wide, tmp_path):
         tune(wide, tiny(), n_trials=9, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["study.journal", "study.db"])
 def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_path, file):
     wide.to_pickle(tmp_path / "wide.pkl")  # of this test, read by this test
@@ -248,6 +251,7 @@ def test_a_storage_that_is_none_is_said_in_words(tmp_path, name):
         open_study(storage, "s", {}, 0)
 
 
+@pytest.mark.slow
 def test_trials_worse_than_the_median_end_early(tiny, wide):
     def space(trial, facts):
         return {"learning_rate": 3e-2 if trial.number < 5 else 1e-7}

@@ -95,6 +95,7 @@ def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
     np.testing.assert_allclose(once.calibration_.scores[-len(later) :], expected, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lanes", "series"), [(1 << 15, 2), (30, 5)])
 def test_of_many_rows_at_once_only_the_forecasts_are_made_that_intervals_keep(tiny, waves, monkeypatch, lanes, series):
     monkeypatch.setattr("titans_ts.intervals.SCORES", lanes)
@@ -130,6 +131,7 @@ def test_update_changes_no_weight_of_the_outer_loop(fitted, waves):
     assert fitted.predict().index[0] == first.index[0] + pd.Timedelta(hours=50)
 
 
+@pytest.mark.slow
 def test_the_state_does_not_grow_and_a_step_takes_as_long_as_ever(fitted, waves):
     def size():
         position = fitted.position_
@@ -469,6 +471,7 @@ def test_a_memory_that_says_no_numbers_is_never_kept(tiny, wide, monkeypatch):
         model.surprise(wide)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["error", "mask"])
 def test_the_memory_leaves_a_forecast_of_the_mean_one_of_the_mean(tiny, missing):
     """It was learned by absolute errors with any loss, and drew forecasts of skewed series to their medians."""

@@ -129,6 +129,7 @@ def test_every_column_of_table_1_has_its_task_and_metric():
         assert metric in [entry["metric"] for entry in own["metric_list"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", NAMES)
 def test_a_small_model_gets_finite_scores(model, data, task):
     found = evaluate(model, [task], data, limit=3, batch_size=2)

@@ -25,6 +25,7 @@ def test_every_setting_of_the_network_is_one_of_the_configuration(small):
         TitansHFConfig(architecture="rnn")
 
 
+@pytest.mark.slow
 def test_saved_models_give_the_same_logits_in_a_fresh_process(architectures, wrapped, random_ids, tmp_path):
     ids, expected = random_ids(2, 13), {}
     for name in architectures:

@@ -68,6 +68,7 @@ def test_texts_of_equal_length_can_go_on_by_unequal_lengths(wrapped, random_ids,
         torch.testing.assert_close(row, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("options", [{}, dict(num_beams=3), dict(use_cache=False)], ids=["greedy", "beams", "no cache"])
 def test_a_padded_batch_is_written_on_as_its_texts_alone(wrapped, random_ids, padded, architecture, options, side):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
@@ -11,6 +12,7 @@ def ids_of(T):
     return torch.randint(29, (2, T), generator=torch.Generator().manual_seed(T))
 
 
+@pytest.mark.slow
 def test_the_graphs_of_a_segment_serve_texts_of_any_number_of_segments(make_model):
     torch._dynamo.reset()
     shape = dict(num_layers=1, dtype=torch.float32, segment=8, conv_size=0, num_persistent=0)
@@ -34,6 +36,7 @@ def test_the_graphs_of_a_segment_serve_texts_of_any_number_of_segments(make_mode
 
 
 OF_BEFORE = """
+import pytest
 import torch
 from torch.fx.experimental import symbolic_shapes
 full = torch.compiler.disable

@@ -273,6 +273,7 @@ def test_gradients_of_zeros_are_finite_in_half_precision():
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 
+@pytest.mark.slow
 def test_the_public_names_are_few_and_importing_them_loads_no_torch():
     assert titans_core.__all__ == [
         "LMState",

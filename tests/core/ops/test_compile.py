@@ -19,6 +19,7 @@ INTERPRETED = importlib.util.find_spec("triton") is not None and not torch.cuda.
 KERNELS = pytest.param("triton", marks=pytest.mark.skipif(not INTERPRETED, reason="needs Triton's interpreter"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"momentum": False, "forget": False, "gates": "chunk"}, {"forget_to": "start"}, {"depth": 1, "chunk_size": 1}],
@@ -41,6 +42,7 @@ def test_a_compiled_layer_is_one_graph_with_the_same_outputs_state_and_gradients
     torch.testing.assert_close(run(compiled), run(layer), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [32, 16])  # heads of 16, which kernels have, and of 8, which are filled up
 @pytest.mark.parametrize("backend", ["chunk", KERNELS])
 def test_an_exported_layer_computes_the_same(backend, dim):
@@ -52,6 +54,7 @@ def test_an_exported_layer_computes_the_same(backend, dim):
     assert_same(program.module()(x), layer(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"gates": "chunk", "forget_to": "start"}, {"depth": 1, "momentum": False}])
 def test_an_exported_layer_goes_on_from_a_state_for_any_number_of_chunks(options, tmp_path, caplog):
     layer = NeuralMemory(16, num_heads=2, chunk_size=8, **options).eval()
@@ -85,6 +88,7 @@ def assert_same(found, expected):
     torch.testing.assert_close(list(tensors(state)), list(tensors(state_expected)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gates", ["token", "chunk"])
 def test_graphs_are_of_any_length(gates):
     torch.manual_seed(0)
@@ -99,6 +103,7 @@ def test_graphs_are_of_any_length(gates):
     assert counter.frame_count <= 2  # of the first length, and of any
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gates", ["token", "chunk"])
 def test_compiled_streams_go_on_anywhere(gates):
     torch.manual_seed(0)
@@ -121,6 +126,7 @@ def test_a_compiled_piece_of_one_token_is_no_alias():
     torch.testing.assert_close(y, layer(x)[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["chunk", KERNELS])
 @pytest.mark.parametrize(("momentum", "base"), [(True, False), (False, False), (True, True)])
 def test_the_operators_keep_the_rules_of_the_library(momentum, base, backend):

@@ -156,6 +156,7 @@ def test_gradients_reach_the_state_that_a_call_continues(
     assert_same(inputs.everything(state=state, backend="chunk", chunk_size=7, forget_to=forget_to), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0, 1])
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("forget_to", ["zero", "start"])

@@ -9,6 +9,7 @@ T = 11
 CUTS = [*combinations(range(1, T), 1), *combinations(range(1, T), 2), tuple(range(1, T))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["naive", "chunk"])
 @pytest.mark.parametrize("chunk_size", [1, 4, 5, 64])
 @pytest.mark.parametrize("forget_to", ["zero", "start"])

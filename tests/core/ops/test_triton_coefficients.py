@@ -93,6 +93,7 @@ def close(actual, expected, name, tolerance=1e-5):
     assert error <= tolerance * scale, f"{name}: error {error:.2e}, largest entry {scale:.2e}"  # NaN fails too
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("forget", "momentum"), SWITCHES)
 @pytest.mark.parametrize("C", LENGTHS)
 def test_the_kernels_agree_with_the_recurrences_and_their_autograd(poisoned, C, forget, momentum):
@@ -140,6 +141,7 @@ def test_gates_that_are_all_zero_or_all_one(poisoned, alpha, eta):
         assert (x.double() - y).abs().max() <= 1e-5 * y.abs().max(), f"gradient of {name}"
 
 
+@pytest.mark.slow
 def test_gates_of_any_strides_give_the_same_numbers():
     gates = make_gates(2, 6, 9)
     cotangents = make_cotangents(gates)
@@ -186,6 +188,7 @@ print("compiled")
 """
 
 
+@pytest.mark.slow
 def test_the_kernels_compile_for_hopper_without_a_gpu():
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     run = subprocess.run([sys.executable, "-c", COMPILE], env=environment, capture_output=True, text=True)

@@ -97,6 +97,7 @@ def check(dims, activation="silu", forget=True, momentum=True, dtype=torch.float
 SWITCHES = [(True, True), (False, True), (True, False), (False, False)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("forget", "momentum"), SWITCHES)
 @pytest.mark.parametrize("dims", [(16, 16), (64, 32), (5, 70), (1, 1), (512, 16), (3, 512)])
 def test_a_linear_memory(poisoned, dims, forget, momentum):
@@ -110,6 +111,7 @@ def test_a_deep_memory(poisoned, dims, activation, forget, momentum):
     check(dims, activation, forget, momentum)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [(64, 256, 64), (64, 200, 32), (1, 1, 1), (512, 24, 16), (16, 512, 512)])
 def test_widths_of_a_deep_memory(poisoned, dims):
     check(dims, "gelu", T=3, chunk_size=2)

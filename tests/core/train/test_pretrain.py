@@ -106,6 +106,7 @@ def uninterrupted(tokens, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_killed_and_resumed_has_the_losses_of_one_never_stopped(tokens, uninterrupted, tmp_path):
     process = start(command(tokens, trainer={"max_steps": 10}), tmp_path)
     deadline = time.monotonic() + 120
@@ -172,6 +173,7 @@ def one_process(tokens, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", SHARDED], ids=["ddp", "fsdp2"])
 def test_two_processes_train_as_one(tokens, one_process, tmp_path, strategy):
     trainer = {"strategy": strategy, "devices": 2}
@@ -313,6 +315,7 @@ def in_this_process(architecture, tmp_path, compile=False, **options):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal", "transformer"])
 def test_compiled_training_is_the_same_training(architecture, tmp_path, monkeypatch):

@@ -189,6 +189,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 def test_two_processes_of_torchrun_share_each_batch_and_resume_exactly(prepared, windows, tmp_path):
     (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT))
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
