@@ -2,7 +2,7 @@
 
     python benchmarks/forecast_table3.py [--searched] [--models titans DLinear] [--seeds 0 1 2] [--sets ETTh1]
 
-The lookback is 96; with ``--searched`` the one that ``forecast_search.py --lookbacks`` chose, of our models alone.
+The lookback is 96; with ``--searched``, for our models only, the one that ``forecast_search.py --lookbacks`` chose.
 Settings of the forecaster are those that ``forecast_search.py`` chooses on validation rows and in a rehearsal; what it
 has not asked yet is asked first. "ensemble" is the mean of two such forecasters, one with a profile of the day and one
 without. Peers, models of neuralforecast, have those of public scripts (``table3_peers.py``)
@@ -63,14 +63,14 @@ def _key(model: str, dataset: str, input_size: int, h: int, seed: int) -> tuple[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--searched", action="store_true", help="the lookback too, of our models alone")
+    parser.add_argument("--searched", action="store_true", help="search the lookback too (our models only)")
     parser.add_argument("--models", nargs="+", choices=MODELS)
     parser.add_argument("--seeds", nargs="+", type=int, default=(0, 1, 2))
     parser.add_argument("--sets", nargs="+", choices=(*SETS, *LARGE), default=SETS)
     args = parser.parse_args()
     models = args.models or (OURS if args.searched else MODELS)
     if args.searched and (peers := [model for model in models if model not in OURS]):
-        parser.error(f"--searched is of {', '.join(OURS)} alone: leave out {', '.join(peers)}")
+        parser.error(f"--searched is for {', '.join(OURS)} only: leave out {', '.join(peers)}")
     torch.set_num_threads(1)
     for model in models:
         for seed in args.seeds if model in OURS else (0,):

@@ -51,7 +51,7 @@ def standing() -> list[dict[str, Any]]:
     rows = []
     for model, name in itertools.product(OURS, SETS):
         own = [r for r in every if (r["model"], r["dataset"]) == (model, name)]
-        rows += _those_that_stand(own, OURS[model][0](name))
+        rows += _those_that_stand(own, settings_of(model, name, HORIZONS[0]))
     peers = [r for r in every if r["model"] not in OURS]
     return rows + [r for r in peers if r["settings"] == settings_of(r["model"], r["dataset"], r["h"])]
 
@@ -87,7 +87,7 @@ def searched(place: Any) -> str:
         lookback, by_the_rule = chosen_lookback(name), True
         for model in OURS:
             own = [r for r in found if (r["model"], r["dataset"], r["input_size"]) == (model, name, lookback)]
-            settings = OURS[model][0](name)
+            settings = settings_of(model, name, HORIZONS[0])
             shown = _those_that_stand(own, settings)
             by_the_rule = by_the_rule and all(r["settings"] == settings for r in shown)
             rows += shown

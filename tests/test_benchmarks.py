@@ -156,7 +156,7 @@ def test_pictures_show_what_the_result_files_hold(benchmarks):
 
 
 def test_settings_whose_horizons_are_not_all_there_are_not_shown(benchmarks):
-    from tables_ts import HORIZONS, _mean_of_four, _newest
+    from tables_ts import HORIZONS, _mean_of_four, _newest, _those_that_stand
 
     def rows(settings, horizons, seed=0, mse=0.4):
         return [{"settings": settings, "h": h, "seed": seed, "mse": mse, "mae": 0.5} for h in horizons]
@@ -166,6 +166,10 @@ def test_settings_whose_horizons_are_not_all_there_are_not_shown(benchmarks):
     assert _newest(rows(old, HORIZONS) + rows(new, HORIZONS)) == new
     assert _mean_of_four(rows(old, HORIZONS) + rows(old, HORIZONS[:2], seed=1, mse=9.0)) == "0.400 / 0.500 (1)"
     assert _mean_of_four(rows(old, HORIZONS[:2])) is None
+    both = rows(old, HORIZONS) + rows(new, HORIZONS)
+    assert _those_that_stand(both, old) == rows(old, HORIZONS)  # the rule's, though others are newer
+    assert _those_that_stand(both, {"recipe": 3}) == _those_that_stand(both, None) == rows(new, HORIZONS)
+    assert _those_that_stand(rows(old, HORIZONS) + rows(new, HORIZONS[:3]), new) == rows(old, HORIZONS)
 
 
 @pytest.fixture
