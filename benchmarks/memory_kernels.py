@@ -1,10 +1,12 @@
-"""The GPU kernels, compiled ahead of time for Hopper (sm_90), which takes no GPU: what fits its shared memory.
+"""The GPU kernels, compiled ahead of time, which takes no GPU: how much shared memory each shape needs.
 
-    python benchmarks/memory_kernels.py
+    python benchmarks/memory_kernels.py [--targets sm_90]
 
-For each kernel and each choice of slices and warps among which the first call on a GPU decides: the bytes of shared
-memory, registers of a thread, bytes that spill out of them, and whether the matrix units are used. Chunks of 64 and
-128, the largest; shorter ones need less. How fast a kernel is, only a GPU can tell (``run_gpu.sh``). Finished cells are
+Targets are sm_90 (Hopper), and two with less shared memory: sm_80 (Ampere; Ada, sm_89, is compiled alike) and sm_120
+(consumer Blackwell). For each kernel and each choice of slice and warps, among which the first call on a GPU decides:
+bytes of shared memory, registers of a thread, bytes that spill out of them, and whether the matrix units are used. For
+Hopper, chunks of 64 and 128, the largest, which all fit; for the others, chunks from 16 on and only the last choice,
+which needs the least shared memory. How fast a kernel is, only a GPU can tell (``run_gpu.sh``). Finished cells are
 skipped on a second run with the same Triton.
 """
 
@@ -21,11 +23,13 @@ from cells import work
 from records import RESULTS
 
 FILE = RESULTS / "memory_kernels.jsonl"
-FIELDS = ("pass", "kernel", "memory", "tokens", "width", "chunk", "slice", "warps", "triton")
+FIELDS = ("target", "pass", "kernel", "memory", "tokens", "width", "chunk", "slice", "warps", "triton")
 PASSES, KERNELS = ("forward", "backward"), ("store", "read")
 LINEAR, DEEP, DEEP_WITH_START = MEMORIES = ("linear", "deep", "deep, forgetting to its start")
 TOKENS = ("bfloat16", "float32")
 WIDTHS, CHUNKS = (32, 64, 128), (64, 128)
+SHORTER = (16, 32)  # chunks, for targets with less shared memory
+HOPPER, *SMALLER = TARGETS = ("sm_90", "sm_80", "sm_120")
 EXPANSION = 4  # hidden layers are worked through in slices: a narrower one needs no less
 
 
@@ -38,13 +42,13 @@ def kernel_of(direction: str, part: str, memory: str) -> Any:
 
 
 def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
-    """A cell of :data:`FIELDS`, with or without the last, compiled; nothing is run. Not in a process with Triton's
+    """Compile a cell of :data:`FIELDS`, with or without the last. Nothing is run. Not in a process with Triton's
     interpreter."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    direction, part, memory, tokens, width, chunk, block, warps, *_ = key
+    target, direction, part, memory, tokens, width, chunk, block, warps, *_ = key
     kernel = kernel_of(direction, part, memory)
     constants = {
         "K": width,
@@ -65,11 +69,12 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
     begin = time.perf_counter()
-    found = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": 1})
+    gpu = GPUTarget("cuda", int(target.removeprefix("sm_")), 32)
+    found = triton.compile(source, target=gpu, options={"num_warps": warps, "num_stages": 1})
     seconds = time.perf_counter() - begin
     return {
         "shared_bytes": found.metadata.shared,
-        "matrix_units": "wgmma" in found.asm["ptx"],
+        "matrix_units": ("wgmma" if target == HOPPER else "mma.sync") in found.asm["ptx"],
         **_registers(found.asm["cubin"]),
         "compile_seconds": round(seconds, 1),
     }
@@ -90,24 +95,27 @@ def _registers(cubin: bytes) -> dict[str, int]:
     }
 
 
-def cells() -> list[tuple[Any, ...]]:
+def cells(target: str) -> list[tuple[Any, ...]]:
     import triton
 
     from titans_core.ops.memory.triton.launch import CHOICES
 
+    smaller = target in SMALLER
     return [
-        (direction, part, memory, tokens, width, chunk, *choice, triton.__version__)
+        (target, direction, part, memory, tokens, width, chunk, *choice, triton.__version__)
         for tokens in TOKENS
-        for memory in MEMORIES
+        for memory in (MEMORIES[:2] if smaller else MEMORIES)
         for width in WIDTHS
-        for chunk in CHUNKS
+        for chunk in ((*SHORTER, *CHUNKS) if smaller else CHUNKS)
         for direction in PASSES
         for part in KERNELS
-        for choice in CHOICES
+        for choice in (CHOICES[-1:] if smaller else CHOICES)
     ]
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=TARGETS)
     os.environ.pop("TRITON_INTERPRET", None)
-    work(FILE, cells(), FIELDS, compiled)
+    for target in parser.parse_args().targets:
+        work(FILE, cells(target), FIELDS, compiled)
