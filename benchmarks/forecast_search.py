@@ -31,6 +31,7 @@ NAMES = ("calendar", "multivariate", "profile", "dropout")
 FIELDS = ("dataset", "input_size", "part", "recipe", *NAMES)
 PARTS = ("rehearsal", "val")
 LOOKBACKS = (96, 336, 720)  # the default first
+MIXED = (96, 336)  # lookbacks of an ensemble that does not choose
 RECIPE = 2  # of the trainings here; what was found by an earlier one says nothing of this
 TRAINED = 3  # of trainings by default, which are longer since: those here are as short as ever
 # more of either with a profile, which since is only as much as holds, and told; without one nothing changed
@@ -60,6 +61,20 @@ def ensemble(profiles: list[bool], recipes: list[int], **settings: Any) -> Any:
 
     pairs = zip(profiles, recipes, strict=True)
     return TitansEnsemble([forecaster(profile=profile, recipe=recipe, **settings) for profile, recipe in pairs])
+
+
+def of_lookbacks(dataset: str) -> dict[str, Any] | None:
+    """The same at several lookbacks, of which it need not choose one either."""
+    settings = of_both(dataset)
+    return None if settings is None else {**settings, "lookbacks": list(MIXED)}
+
+
+def ensemble_of_lookbacks(lookbacks: list[int], **settings: Any) -> Any:
+    """The ensemble of a cell: that of :func:`ensemble` at each lookback."""
+    from titans_ts import TitansEnsemble
+
+    members = [ensemble(input_size=lookback, **settings).forecasters for lookback in lookbacks]
+    return TitansEnsemble([each for some in members for each in some])
 
 
 def recipe_of(trainings: int, profile: bool) -> int:
