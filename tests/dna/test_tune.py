@@ -47,11 +47,11 @@ def test_a_study_goes_on_to_the_number_of_trials_asked_for(tmp_path, file):
     assert len(tune(X, Y, base, n_trials=1, **options).study_.trials) == 1
     assert len(tune(X, Y, base, n_trials=3, **options).study_.trials) == 3
     assert len(tune(X, Y, base, n_trials=3, **options).study_.trials) == 3
-    with pytest.raises(ValueError, match=r"of another search: data differ"):
+    with pytest.raises(ValueError, match=r"belongs to another search \(different: data\)"):
         tune(X[1:], Y[1:], base, n_trials=4, **options)
-    with pytest.raises(ValueError, match=r"of another search: data differ"):
+    with pytest.raises(ValueError, match=r"belongs to another search \(different: data\)"):
         tune(X, Y[::-1], base, n_trials=4, **options)
-    with pytest.raises(ValueError, match=r"of another search: pool differ"):
+    with pytest.raises(ValueError, match=r"belongs to another search \(different: pool\)"):
         tune(X, Y, small(max_epochs=1, pool=2), n_trials=4, **options)
 
 
@@ -105,7 +105,7 @@ def test_how_a_language_model_is_tuned_can_be_searched(tmp_path):
     assert set(found.study_.best_params) == {"dropout", "finetune", "learning_rate"}
     assert found.pretrained is language
     language.fit(X[::-1])
-    with pytest.raises(ValueError, match="pretrained differ"):
+    with pytest.raises(ValueError, match=r"different: pretrained\)"):
         tune(X, Y, small(pretrained=language, max_epochs=1), n_trials=2, storage=storage, verbose=0)
 
 

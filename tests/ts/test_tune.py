@@ -98,7 +98,7 @@ def test_settings_that_do_not_go_with_the_data_are_a_bad_choice_and_not_the_end(
         pytest.warns(UserWarning, match="bad choice"),
         pytest.raises(
             ValueError,
-            match=r"3 trials failed and none has gone well\. The last: trial 2 with {'input_size': 110}: .*114",
+            match=r"3 trials failed and none succeeded\. The last: trial 2 with {'input_size': 110}: .*114",
         ),
     ):
         tune(wide, tiny(), n_trials=9, space=lambda trial, _: {"input_size": trial.suggest_int("input_size", 110, 110)},
@@ -113,9 +113,9 @@ def test_a_study_goes_on_to_the_number_of_trials_asked_for(tiny, wide, tmp_path,
     assert len(tune(wide, tiny(), n_trials=2, **options).study_.trials) == 2
     assert len(tune(wide, tiny(), n_trials=5, **options).study_.trials) == 5
     assert len(tune(wide, tiny(), n_trials=5, **options).study_.trials) == 5
-    with pytest.raises(ValueError, match=r"of another search: data differ"):
+    with pytest.raises(ValueError, match=r"belongs to another search \(different: data\)"):
         tune(wide.iloc[:-1], tiny(), n_trials=6, val_size=24, **options)
-    with pytest.raises(ValueError, match=r"of another search: loss differ"):
+    with pytest.raises(ValueError, match=r"belongs to another search \(different: loss\)"):
         tune(wide, tiny(loss="mse"), n_trials=6, **options)
 
 
@@ -132,7 +132,7 @@ def test_a_study_may_go_on_with_another_space(tiny, wide, tmp_path):
 
     study = optuna.create_study()
     study.add_trial(optuna.trial.create_trial(value=1.0))
-    with pytest.raises(ValueError, match=r"best trial, number 0, is of another space.*another study_name"):
+    with pytest.raises(ValueError, match=r"best trial, number 0, is from another space.*another study_name"):
         best_settings(study, lambda trial: small(trial, None))
 
 
@@ -150,8 +150,8 @@ def test_a_study_whose_default_space_was_another_is_refused_and_says_what_to_do(
         tune(wide, tiny(max_epochs=1), **options)
     options["n_trials"] = 3
     says = (
-        rf"the study 'titans_ts' in .*{file} has trials of another space: its 'input_size' was one of \(12, 13\), "
-        r"and is one of \(4, 8, 16\)\. Give another study_name or storage, or that space, space=\.$"
+        rf"the study 'titans_ts' in .*{file} has trials with another space: its 'input_size' was one of \(12, 13\), "
+        r"now it is one of \(4, 8, 16\)\. Give another study_name or storage, or the earlier space \(space=\)\.$"
     )
     with pytest.raises(ValueError, match=says):
         tune(wide, tiny(max_epochs=1), **options)
@@ -162,7 +162,9 @@ def test_a_study_whose_default_space_was_another_is_refused_and_says_what_to_do(
         return {"input_size": trial.suggest_int("input_size", 12, 13)}
 
     options["n_trials"] = 4
-    with pytest.raises(ValueError, match=r"has trials of another space: .*Give another study_name or storage, or that"):
+    with pytest.raises(
+        ValueError, match=r"has trials with another space: .*Give another study_name or storage, or the"
+    ):
         tune(wide, tiny(max_epochs=1), space=other, **options)
 
 
@@ -171,10 +173,10 @@ def test_only_trials_of_this_run_are_said_to_have_failed(tiny, wide, tmp_path):
         return {"input_size": trial.suggest_int("input_size", 110, 110)}
 
     options = {"storage": tmp_path / "study.journal", "space": too_long, "verbose": 0}
-    why = r"no trial finished\. 1 did not go with the data, the last with {'input_size': 110}: .*input_size \+ h = 114"
+    why = r"no trial finished\. 1 did not fit the data, the last with {'input_size': 110}: .*input_size \+ h = 114"
     with pytest.warns(UserWarning, match="bad choice"), pytest.raises(ValueError, match=why):
         tune(wide, tiny(), n_trials=1, **options)
-    says = r"3 trials failed and none has gone well\. The last: trial 3 with"
+    says = r"3 trials failed and none succeeded\. The last: trial 3 with"
     with pytest.warns(UserWarning, match="bad choice"), pytest.raises(ValueError, match=says):
         tune(wide, tiny(), n_trials=9, **options)
 
@@ -304,7 +306,7 @@ def test_a_study_of_other_stamps_or_static_columns_is_refused(tiny, wide, to_lon
     shifted = frame.assign(ds=frame["ds"] + pd.Timedelta("7h"))
     cases = (("time", shifted, static), ("data", frame, static.assign(s=[3.0, 1.0, 2.0])))
     for what, df, beside in cases:
-        with pytest.raises(ValueError, match=f"of another search: {what} differ"):
+        with pytest.raises(ValueError, match=rf"belongs to another search \(different: {what}\)"):
             tune(df, base, static_df=beside, **options)
 
 

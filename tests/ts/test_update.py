@@ -414,7 +414,7 @@ def test_long_streams_are_read_in_pieces_and_are_the_same(monkeypatch):
 
 def test_a_memory_is_told_what_followed_what():
     memory, values = online.OnlineMemory(12, 3), torch.arange(40.0)[:, None]
-    ((at, before, now),) = online._told(memory, values, 0, 3)
+    ((at, before, now),) = online._windows_of_writes(memory, values, 0, 3)
     S, span = memory.stride, memory.span
     assert at.tolist() == [span + S, span + 2 * S, span + 3 * S]
     assert torch.equal(before[0, 0], values[:span, 0])
