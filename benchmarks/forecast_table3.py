@@ -2,12 +2,12 @@
 
     python benchmarks/forecast_table3.py [--searched] [--models titans DLinear] [--seeds 0 1 2] [--sets ETTh1]
 
-The lookback is 96; with ``--searched``, for our models only, the one that ``forecast_search.py --lookbacks`` chose.
-Settings of the forecaster are those that ``forecast_search.py`` chooses on validation rows and in a rehearsal; what it
-has not asked yet is asked first. "ensemble" is the mean of two such forecasters, one with a profile of the day and one
-without. Peers, models of neuralforecast, have those of public scripts (``table3_peers.py``)
-and one seed; "last-value" repeats the last value. ``--sets ECL traffic`` runs the forecaster on the large ones, where
-they can be loaded. Cells that are done are skipped, and several processes share the work.
+The lookback is 96, or with ``--searched`` (our models only) the one that ``forecast_search.py --lookbacks`` chose. The
+forecaster has the settings that ``forecast_search.py`` chooses; the search runs first if it is not finished. "ensemble"
+is the mean of two such forecasters, one with a daily profile and one without. Peers are neuralforecast models with the
+settings of public scripts (``table3_peers.py``), one seed. "last-value" repeats the last value. ``--sets ECL traffic``
+runs the forecaster on the large sets, if they can be loaded. Finished cells are skipped, and several processes can
+share the work.
 """
 
 import argparse
@@ -25,7 +25,10 @@ from table3_peers import settings as settings_of_peer
 FILE = RESULTS / "forecast_table3.jsonl"
 FIELDS = ("model", "dataset", "input_size", "h", "seed", "settings")
 LAST_VALUE = "last-value"
-OURS = {"titans": (chosen, forecaster), "ensemble": (of_both, ensemble)}  # settings of a set, and what they make
+OURS = {
+    "titans": (chosen, forecaster),
+    "ensemble": (of_both, ensemble),
+}  # functions for the settings of a set, and for the model
 MODELS = (*OURS, LAST_VALUE, *SCRIPTS)
 
 
@@ -51,7 +54,7 @@ def _last_value(dataset: str, input_size: int, h: int) -> dict[str, Any]:
 
 
 def settings_of(model: str, dataset: str, h: int) -> dict[str, Any] | None:
-    """What a cell is run with; None while the search has not chosen it."""
+    """The settings of a cell; None while the search has not chosen them."""
     if model in OURS:
         return OURS[model][0](dataset)
     return {} if model == LAST_VALUE else settings_of_peer(model, dataset, h)
@@ -76,13 +79,13 @@ def main() -> None:
         for seed in args.seeds if model in OURS else (0,):
             for dataset in args.sets:
                 if model in SCRIPTS and dataset in LARGE:
-                    print(f"{dataset}: no settings of {model} are written down for it")
+                    print(f"{dataset}: there are no settings of {model} for it")
                     continue
                 if model in OURS:
                     search([dataset], args.searched)
                 lookback = chosen_lookback(dataset) if args.searched else LOOKBACKS[0]
                 if lookback is None or settings_of(model, dataset, HORIZONS[0]) is None:
-                    print(f"{dataset}: another process is still at the search of its settings")
+                    print(f"{dataset}: another process is still searching for its settings")
                     continue
                 work(FILE, [_key(model, dataset, lookback, h, seed) for h in HORIZONS], FIELDS, run)
 

@@ -1,11 +1,11 @@
-"""The GPU kernels, compiled ahead of time for Hopper (sm_90), which takes no GPU: what fits its shared memory.
+"""Compile the GPU kernels ahead of time for Hopper (sm_90), without a GPU: do they fit its shared memory?
 
     python benchmarks/memory_kernels.py
 
-For each kernel and each choice of slices and warps among which the first call on a GPU decides: the bytes of shared
-memory, registers of a thread, bytes that spill out of them, and whether the matrix units are used. Chunks of 64 and
-128, the largest; shorter ones need less. How fast a kernel is, only a GPU can tell (``run_gpu.sh``). Finished cells are
-skipped on a second run with the same Triton.
+For each kernel and each choice of slices and warps (the first call on a GPU chooses one): bytes of shared memory,
+registers per thread, spilled bytes, and whether the matrix units are used. Chunks of 64 and of 128, the largest;
+shorter chunks need less. Speed must be measured on a GPU (``run_gpu.sh``). Finished cells of the same Triton version
+are skipped.
 """
 
 import argparse
@@ -26,11 +26,11 @@ PASSES, KERNELS = ("forward", "backward"), ("store", "read")
 LINEAR, DEEP, DEEP_WITH_START = MEMORIES = ("linear", "deep", "deep, forgetting to its start")
 TOKENS = ("bfloat16", "float32")
 WIDTHS, CHUNKS = (32, 64, 128), (64, 128)
-EXPANSION = 4  # hidden layers are worked through in slices: a narrower one needs no less
+EXPANSION = 4  # hidden layers are processed in slices, so a narrower one does not need less
 
 
 def kernel_of(direction: str, part: str, memory: str) -> Any:
-    """As it was decorated, without the search among choices."""
+    """The decorated kernel without the autotuner."""
     from titans_core.ops.memory.triton import backward, forward
 
     module = {"forward": forward, "backward": backward}[direction]
@@ -38,8 +38,10 @@ def kernel_of(direction: str, part: str, memory: str) -> Any:
 
 
 def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
-    """A cell of :data:`FIELDS`, with or without the last, compiled; nothing is run. Not in a process with Triton's
-    interpreter."""
+    """Compile a cell, a key of :data:`FIELDS` with or without the last, without running it.
+
+    Triton's interpreter must be off in this process.
+    """
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -61,7 +63,7 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     types = {name: "*bf16" if tokens == "bfloat16" else "*fp32" for name in ("q_", "k_", "v_")}
     types |= dict.fromkeys(("N", "P", "C", "CROWD"), "i32")
     signature = {name: "constexpr" if name in constants else types.get(name, "*fp32") for name in kernel.arg_names}
-    # torch aligns what it allocates
+    # torch aligns its allocations
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
     begin = time.perf_counter()
@@ -76,16 +78,16 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _registers(cubin: bytes) -> dict[str, int]:
-    """Of a thread; and what of them did not fit."""
+    """Registers per thread, and spilled bytes."""
     import triton
 
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+        usage = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
     return {
-        name: int(re.search(rf"\b{word}:(\d+)", said)[1])  # type: ignore[index]
+        name: int(re.search(rf"\b{word}:(\d+)", usage)[1])  # type: ignore[index]
         for name, word in (("registers", "REG"), ("spilled_bytes", "STACK"))
     }
 
