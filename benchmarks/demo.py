@@ -1,9 +1,9 @@
-"""Train a TitansForecaster, score it beside two baselines, and leave a picture, the numbers and the model.
+"""Train a TitansForecaster, compare it with two baselines, and save a picture, the scores and the model.
 
     python benchmarks/demo.py [--out out/demo] [--offline-panel] [--max-epochs 30]
 
-Data: ETTh1 from TITANS_DATA_HOME, else from ../shared/data beside the checkout, else from the download cache, else
-downloaded and verified. If none can be had, the same is run on the AirPassengers panel that comes with neuralforecast.
+Data: ETTh1 from TITANS_DATA_HOME, else from ../shared/data next to the checkout, else from the download cache, else
+downloaded and verified. If all of these fail, the AirPassengers panel of neuralforecast is used instead.
 """
 
 import argparse
@@ -30,8 +30,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for picture, metrics and model")
-    parser.add_argument("--offline-panel", action="store_true", help="run on the AirPassengers panel in any case")
-    parser.add_argument("--max-epochs", type=int, help="of the forecaster: fewer end sooner; default: its own")
+    parser.add_argument("--offline-panel", action="store_true", help="use the AirPassengers panel")
+    parser.add_argument("--max-epochs", type=int, help="epochs of the forecaster; default: its own")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
 
@@ -76,15 +76,15 @@ def main() -> None:
 
 
 def etth1(offline_panel: bool) -> tuple[pd.DataFrame, ProtocolData]:
-    """The frame in its own units and the same data standardised; the AirPassengers panel where ETTh1 cannot be had."""
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    if "TITANS_DATA_HOME" not in os.environ and beside.is_dir():
-        os.environ["TITANS_DATA_HOME"] = str(beside)
+    """The frame in its own units, and the data standardised; the AirPassengers panel if ETTh1 is not available."""
+    shared = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if "TITANS_DATA_HOME" not in os.environ and shared.is_dir():
+        os.environ["TITANS_DATA_HOME"] = str(shared)
     if not offline_panel:
         try:
             return load("ETTh1"), load_protocol("ETTh1")
         except (OSError, ChecksumError) as error:
-            print(f"ETTh1 cannot be had:\n{error}\n\nRunning the same on the AirPassengers panel instead.\n")
+            print(f"ETTh1 is not available:\n{error}\n\nUsing the AirPassengers panel instead.\n")
     return air_passengers()
 
 

@@ -1,5 +1,5 @@
-"""A small convolutional network, after the baseline of GenomicBenchmarks (Grešová et al. 2023): three convolutions of 8
-bases with batch normalisation and pooling, then a hidden layer. Sequences of one length, or cut or filled to it."""
+"""A small convolutional network, like the baseline of GenomicBenchmarks (Grešová et al. 2023): three convolutions of
+width 8 with batch normalisation and pooling, then a hidden layer. Sequences are cut or padded to one length."""
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ class CNN(nn.Sequential):
 
 
 def one_hot(sequences: list[str]) -> Tensor:
-    """``[N, 4, T]``; an N, and what is beyond the end of a shorter sequence, is zero."""
+    """One-hot bases ``[N, 4, T]``; zero at N and after the end of a shorter sequence."""
     ids = torch.from_numpy(encode_batch(sequences).ids).long()
     return F.one_hot(ids.clamp(max=4), 5)[..., :4].mT.float()
 
@@ -39,7 +39,7 @@ def one_hot(sequences: list[str]) -> Tensor:
 def predict_by_cnn(
     train: tuple[list[str], np.ndarray], dev: tuple[list[str], np.ndarray], test: list[str], seed: int
 ) -> tuple[np.ndarray, dict[str, int]]:
-    """Classes of ``test``, from the epoch that is best on ``dev``."""
+    """Predicted classes of ``test``, by the weights of the epoch that is best on ``dev``, and facts on the training."""
     classes, labels = np.unique(train[1], return_inverse=True)
     x, x_dev, x_test = (one_hot(sequences) for sequences in (train[0], dev[0], test))
     length = x.shape[-1]

@@ -1,12 +1,12 @@
-"""Cross-validation inside official test sets of GenomicBenchmarks, at random and with what shares 40-mers together.
+"""Cross-validation within official test sets of GenomicBenchmarks, with random folds and with folds grouped by 40-mers.
 
     python benchmarks/dna_crossval.py [--sets human_nontata_promoters ...] [--models kmers cnn titans] [--folds 0 1 2]
 
-Five folds, stratified; "grouped" keeps together what shares 40 bases in a row, on either strand, so that no sequence is
-scored by a model that has read part of it. The classifier has its defaults; a tenth of each training part, drawn at
-random, stops the networks and chooses the regression's strength. Where all sequences lie on the strand that says
-something, as promoters on that of their gene, both are there again with the given strand alone
-(``reverse_complement="none"``, counts of k-mers as they stand). Cells that are done are skipped.
+Five stratified folds. "grouped" keeps sequences that share 40 consecutive bases, on either strand, in one fold, so no
+sequence is scored by a model that has read part of it. The classifier has its defaults. A random tenth of each training
+part stops the networks and chooses the regularisation of the regression. Sets whose sequences all have a meaningful
+strand (promoters, on the strand of their gene) are also run with the given strand alone (``reverse_complement="none"``,
+and k-mers not merged with their reverse complements). Finished cells are skipped.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from titans_dna import TitansDNAClassifier
 FILE = RESULTS / "dna_crossval.jsonl"
 FIELDS = ("model", "set", "split", "fold")
 SETS = ("human_nontata_promoters", "human_enhancers_cohn", "drosophila_enhancers_stark")
-# whose sequences have a strand
+# sets whose sequences have a meaningful strand
 STRANDED = ("human_nontata_promoters",)
 GIVEN = {"kmers, the given strand": "kmers", "titans, the given strand": "titans"}
 SPLITS = ("random", "grouped")
@@ -45,7 +45,7 @@ def data_of(name: str) -> tuple[list[str], np.ndarray]:
 
 @functools.cache
 def folds_of(name: str, split: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows to learn from and rows to score, for each fold."""
+    """Training rows and test rows of each fold."""
     sequences, labels = data_of(name)
     if split == "random":
         return list(StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(sequences, labels))
@@ -88,7 +88,7 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _regression(x: np.ndarray, y: np.ndarray, rest: np.ndarray, dev: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Classes of all rows by a regression on ``train``, of the strength that is best on ``dev`` learned on ``rest``."""
+    """Classes of all rows, by a regression on ``train``; ``C`` is the best on ``dev`` after training on ``rest``."""
 
     def fitted(strength: float, rows: np.ndarray) -> Any:
         return regression(strength).fit(x[rows], y[rows])

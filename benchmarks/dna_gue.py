@@ -1,11 +1,12 @@
-"""GUE: Matthews correlation on the official test sets, one recipe for all tasks, beside two baselines.
+"""GUE: Matthews correlation on the official test sets, one recipe for all tasks, compared with two baselines.
 
     python benchmarks/dna_gue.py [--models titans cnn kmers without-kmers] [--tasks tf_0 ...] [--seeds 0 1 2]
 
 The classifier has its defaults; "without-kmers" is the same with ``kmers=0``, for one seed. The baselines are a small
 convolutional network (``dna_cnn.py``) and logistic regression on counts of canonical 1- to 6-mers. The official dev set
-chooses: the epoch of the networks, the strength of the regression. Beside the official test set its clean subset is
-scored, the sequences that share no 40 bases with train on either strand. Cells that are done are skipped.
+chooses the epoch of the networks and the regularisation of the regression. Scores are of the official test set and of
+its clean subset, the sequences that share no 40 consecutive bases with train on either strand. Finished cells are
+skipped.
 """
 
 import argparse
@@ -32,7 +33,7 @@ FIELDS = ("model", "task", "seed")
 MODELS = ("kmers", "cnn", "titans")
 ABLATED = "without-kmers"
 OF_ONE_SEED = ("kmers", ABLATED)
-STRENGTHS = (0.01, 0.1, 1.0)  # of the regression: the best on dev is taken
+STRENGTHS = (0.01, 0.1, 1.0)  # values of C for the regression; the best on dev is used
 TASKS = (
     "prom_core_tata", "tf_0", "mouse_0", "prom_300_tata", "tf_1", "tf_2", "tf_3", "mouse_2", "prom_core_notata",
     "prom_core_all",
@@ -40,7 +41,7 @@ TASKS = (
 
 
 def counts(sequences: list[str], longest: int = 6, canonical: bool = True) -> np.ndarray:
-    """Counts of k-mers, k = 1 .. longest, ``[N, features]``; canonical: one with its reverse complement."""
+    """Counts of k-mers, k = 1 .. longest, ``[N, features]``. ``canonical`` merges reverse complements."""
     blocks = []
     for k in range(1, longest + 1):
         words = ["".join(letters) for letters in product("ACGT", repeat=k)]

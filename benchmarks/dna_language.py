@@ -1,17 +1,17 @@
-"""Pretraining on genomes: bits per base of what was held out, beside Markov models; and what the vectors know of genes.
+"""Pretraining on genomes: bits per base on held-out sequence, compared with Markov models, and a probe for genes.
 
     python benchmarks/dna_language.py [--genomes yeast ecoli] [--models markov lmm gated-deltanet ...] [--seeds 0]
 
-Held out are chromosome IV of yeast, and the last tenth of the chromosome of E. coli. Equal size, the SwiGLU's width
-evening out what a mixer needs, equal steps and data. Every model reads windows of 4,096 bases in evaluation, or of the
-training's length where it cannot read further ("transformer"); beside it stand its bits when mixed with Markov models
-(``titans_dna.fit_mixture``). "markov" are Markov models of orders 0 to 12, each by its own counts (additive) and mixed
-with the orders below it by them (interpolated), and all of them mixed as the models are.
+Held out: chromosome IV of yeast, and the last tenth of the chromosome of E. coli. All models have the same number of
+steps and the same data, and by the width of their SwiGLU about the same size. In evaluation they read windows of 4,096
+bases; "transformer" reads windows of the training length. The bits are also measured after mixing with Markov models
+(``titans_dna.fit_mixture``). "markov" stands for Markov models of orders 0 to 12, with additive smoothing and
+interpolated with lower orders, and for the mixture of all of them.
 
-On yeast, vectors of pieces of 300 bases (of the last layer, and of all) tell genes from what lies between them, by
-logistic regression learned on the chromosomes of ``fit`` and scored on IV (area under the ROC curve); beside it the
-same on counts of canonical 1- to 6-mers. Cells that are done are skipped; a training that was cut short goes on from
-its last checkpoint, and a model that is there is asked without training.
+The probe, on yeast: logistic regression on embeddings of pieces of 300 bases (of the last layer, and of all layers)
+distinguishes genes from intergenic sequence. It is trained on the chromosomes of ``fit`` and scored on IV (area under
+the ROC curve); the baseline uses counts of canonical 1- to 6-mers. Finished cells are skipped. An interrupted training
+continues from its last checkpoint, and a saved model is evaluated without training.
 """
 
 import argparse
@@ -43,8 +43,8 @@ MARKOV = "markov"
 MODELS = (MARKOV, "lmm", "lmm, linear memory", FRESH, "gated-deltanet", "transformer", "mag", FRESH_MAG)
 GENOMES = ("yeast", "ecoli")
 PARAMETERS, STEPS, LENGTH, BATCH, CONTEXT = 700_000, 2000, 1024, 8, 4096
-SIZE = dict(dim=128, num_layers=3, num_heads=4, window=512)  # the window is of "mag" alone
-# what DNALanguageModel makes of SIZE
+SIZE = dict(dim=128, num_layers=3, num_heads=4, window=512)  # only "mag" uses the window
+# the configuration of DNALanguageModel with SIZE
 BASE = TitansConfig(
     vocab_size=6, hidden=256, num_persistent=4, memory_depth=2, forget_to="start", chunk_size=16, **SIZE
 )
@@ -53,7 +53,7 @@ PIECE, PIECES = 300, 2000
 
 @functools.cache
 def genome_of(name: str) -> tuple[Genome, list[Interval], list[Interval]]:
-    """The genome, what is trained on, and what is held out."""
+    """The genome, and its training and held-out intervals."""
     genome = Genome(load(name).fasta, cache_dir=Path(tempfile.gettempdir()) / "titans-genomes")
     if name == "yeast":
         held = [Interval("IV", 0, genome.lengths["IV"])]
@@ -71,12 +71,12 @@ def markov(name: str) -> dict[str, Any]:
     mixed = fit_mixture(genome, bed=train).bits_per_base(genome, regions=held, context=CONTEXT)
     found = {"orders": table.to_dict("list"), "mixed": mixed}
     if name == "yeast":
-        found["probe_kmers"] = told_apart(lambda where: counts([genome.fetch(piece) for piece in where]))
+        found["probe_kmers"] = gene_auc(lambda where: counts([genome.fetch(piece) for piece in where]))
     return found
 
 
 def trained(name: str, architecture: str, seed: int) -> DNALanguageModel:
-    """The fitted model; one that was fitted before is asked again, and a training that was cut short goes on."""
+    """The fitted model: loaded if it was saved, else trained, from the last checkpoint if there is one."""
     folder = CHECKPOINTS / f"{name}-{architecture}-{seed}"
     if (folder / "model").exists():
         return DNALanguageModel.load(folder / "model")
@@ -97,7 +97,7 @@ def trained(name: str, architecture: str, seed: int) -> DNALanguageModel:
         verbose=0,
     ).fit(genome, bed=train, checkpoint_dir=folder)
     if resumed:
-        model.seconds_ = None  # nobody knows how long it took in all
+        model.seconds_ = None  # the total time is unknown
     model.save(folder / "model")
     return model
 
@@ -129,7 +129,7 @@ def run(key: tuple[str, str, int]) -> dict[str, Any]:
 
 @functools.cache
 def pieces(held: bool) -> tuple[list[Interval], np.ndarray]:
-    """Pieces of yeast inside genes and between them, as many of each, on either strand at random."""
+    """Pieces of yeast inside and between genes, equally many of each, on random strands, and which are in genes."""
     genome, _, _ = genome_of("yeast")
     rng = np.random.default_rng(int(held))
     inside: dict[str, np.ndarray] = {chrom: np.zeros(n, dtype=bool) for chrom, n in genome.lengths.items()}
@@ -152,8 +152,8 @@ def pieces(held: bool) -> tuple[list[Interval], np.ndarray]:
     return found, np.arange(len(found)) < genes
 
 
-def told_apart(vectors: Callable[[list[Interval]], Any]) -> float:
-    """How well a regression on vectors of pieces tells genes."""
+def gene_auc(vectors: Callable[[list[Interval]], Any]) -> float:
+    """AUC of a regression on vectors of pieces that distinguishes genes."""
     x = [vectors(pieces(held)[0]) for held in (False, True)]
     regression = make_pipeline(StandardScaler(), LogisticRegressionCV(Cs=np.geomspace(1e-5, 1, 6), max_iter=500))
     regression.fit(x[0], pieces(False)[1])
@@ -163,8 +163,8 @@ def told_apart(vectors: Callable[[list[Interval]], Any]) -> float:
 def probe(model: DNALanguageModel) -> dict[str, float]:
     embed = functools.partial(model.embed, genome=genome_of("yeast")[0], both_strands=True)
     return {
-        "probe_vectors": told_apart(functools.partial(embed, layers="last")),
-        "probe_vectors_all": told_apart(functools.partial(embed, layers="all")),
+        "probe_vectors": gene_auc(functools.partial(embed, layers="last")),
+        "probe_vectors_all": gene_auc(functools.partial(embed, layers="all")),
     }
 
 
@@ -176,7 +176,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     for seed in args.seeds:
-        models = [model for model in args.models if model != MARKOV or seed == 0]  # which draws nothing
+        models = [model for model in args.models if model != MARKOV or seed == 0]  # Markov models have no seed
         cells = [(genome, model, seed) for genome in args.genomes for model in models]
         work(FILE, cells, ("genome", "model", "seed"), run)
 

@@ -1,11 +1,11 @@
-"""What pretraining adds: Matthews correlation of one network on GUE, fine-tuned from pretrained and from fresh weights.
+"""What pretraining adds: Matthews correlation on GUE of a network fine-tuned from pretrained or from fresh weights.
 
     python benchmarks/dna_pretraining.py [--tasks prom_core_tata mouse_2] [--seeds 0]
 
-A ``DNALanguageModel`` reads the training sequences of the task, never dev or test, by the next base; the classifier
-takes it as ``pretrained`` and is trained by its defaults. "fresh" is the same but for the pretraining, which is one
-batch at a learning rate near 0. Cells that are done are skipped; rows without "positions" are of before the network
-was told where a base is.
+A ``DNALanguageModel`` learns to predict the next base on the training sequences of the task, never on dev or test. The
+classifier gets it as ``pretrained`` and is trained with its defaults. "fresh" is the same except for the pretraining,
+which is one batch at a learning rate near 0. Finished cells are skipped. Rows without "positions" are older: the
+network had no encoding of positions then.
 """
 
 import argparse
@@ -26,7 +26,7 @@ FIELDS = ("weights", "task", "seed", "positions")
 WEIGHTS = ("fresh", "pretrained")
 BATCH, STEPS, LENGTH = 64, 1500, 300
 READING = {"pretrained": {"max_steps": STEPS}, "fresh": {"max_steps": 1, "learning_rate": 1e-9}}
-# of the classifier without ``pretrained``, though with a position for each base
+# as large as the classifier without ``pretrained``, but with a position for each base
 SIZE = {"architecture": "lmm", "dim": 64, "num_layers": 2, "hidden": 128, "memory_depth": 1, "chunk_size": 16}
 
 

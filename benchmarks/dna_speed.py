@@ -1,12 +1,12 @@
-"""Bases per second of a DNA language model on one CPU thread, in training and in streaming, by length.
+"""Bases per second of DNA language models on one CPU thread, in training and streaming, by length.
 
     python benchmarks/dna_speed.py [--hyena standalone_hyenadna.py]
 
-The networks of ``dna_language.py``, beside Gated DeltaNet and a Transformer of equal size, untrained: speed does not
-depend on the weights. Training: forward, backward and step on 8,192 bases, in windows of each length; the models take
-turns, and the median of five steps counts. Streaming: pieces of 4,096 bases with the state carried on, after 0 and
-after 262,144 bases; a Transformer and HyenaDNA cannot, as both need all that was read. HyenaDNA is there where its
-authors' file is given (``hyena.py`` says which): no package holds it.
+The networks of ``dna_language.py``, with Gated DeltaNet and a Transformer of equal size, untrained: speed does not
+depend on the weights. Training: forward, backward and optimiser step on 8,192 bases, in windows of each length; the
+models alternate, and the median of five steps counts. Streaming: pieces of 4,096 bases with the state passed on, after
+0 and after 262,144 bases. A Transformer and HyenaDNA cannot stream, because they need all earlier bases. HyenaDNA is
+only measured if its authors' file is given (see ``hyena.py``), because no package contains it.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def streaming(model: TitansLM) -> dict[int, int]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hyena", type=Path, help="the file of HyenaDNA's authors")
+    parser.add_argument("--hyena", type=Path, help="standalone_hyenadna.py of HyenaDNA's authors")
     args = parser.parse_args()
     torch.set_num_threads(1)
     work(FILE, [("training",), ("streaming",)], FIELDS, functools.partial(run, hyena_file=args.hyena))

@@ -1,15 +1,16 @@
-"""Table 4: five sets of GenomicBenchmarks, accuracy on the official test set and on its clean part.
+"""Table 4: five sets of GenomicBenchmarks, accuracy on the official test set and on its clean subset.
 
     python benchmarks/dna_table4.py [--genome GRCh38.fa.gz] [--sets ...] [--seeds 0 1 2]
-    python benchmarks/dna_table4.py --generated     nothing at hand: a genome of random bases as long as the human one
+    python benchmarks/dna_table4.py --generated     without the genome: random bases, as many as in the human genome
 
-The sequences are the official ones where they lie in the data home, or are cut from the genome by the official
-coordinates. The classifier has its defaults: a tenth of the training set, cut off by ``fit``, stops it, and the test
-set is read once. "Clean" are test sequences that share no 40 bases in a row, on either strand, with a training one.
+The sequences are the official ones from the data home, or are cut from the genome by the official coordinates. The
+classifier has its defaults: ``fit`` sets aside a tenth of the training set for early stopping, and the test set is
+read once. The clean subset consists of the test sequences that share no 40 consecutive bases, on either strand, with a
+training sequence.
 
-With ``--generated`` the whole way is gone, from FASTA to scores, but training is one epoch on 4,000 sequences: seconds
-an epoch are scaled to the bases of all; accuracy is that of a coin. Each set has a process of its own, so that its peak
-memory is its own. Cells that are done are skipped.
+``--generated`` runs all steps from FASTA to scores, but trains for one epoch on 4,000 sequences. The time per epoch is
+scaled to the bases of the full set; the accuracy is that of guessing. Each set runs in its own process, which gives its
+peak memory. Finished cells are skipped.
 """
 
 import argparse
@@ -41,11 +42,11 @@ SETS = (
     "human_ocr_ensembl",
 )
 ROWS = 4000
-LINES = 100_000  # of random bases, written at once
+LINES = 100_000  # lines of random bases written at once
 
 
 def run(key: tuple[str, int], genome: str | None, rows: int | None) -> dict[str, Any]:
-    """In a process of its own."""
+    """Run :func:`score` in its own process."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         return pool.submit(score, *key, genome, rows).result()
@@ -87,7 +88,7 @@ def score(name: str, seed: int, genome: str | None, rows: int | None) -> dict[st
 
 
 def generate(path: Path, names: tuple[str, ...]) -> None:
-    """Random bases, each chromosome as long as the official coordinates of these sets need."""
+    """Write random bases; each chromosome is as long as the official coordinates of these sets require."""
     ends: dict[str, int] = {}
     for name in names:
         intervals = official_intervals(info(name), data_home(), download=True)
@@ -107,10 +108,10 @@ def generate(path: Path, names: tuple[str, ...]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--genome", help="FASTA of GRCh38; default: the official sequences, from the data home")
+    parser.add_argument("--genome", help="FASTA of GRCh38; default: the official sequences from the data home")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--seeds", nargs="+", type=int, default=(0, 1, 2))
-    parser.add_argument("--generated", action="store_true", help="on random bases; needs 3 GB of disk")
+    parser.add_argument("--generated", action="store_true", help="use random bases; needs 3 GB of disk")
     args = parser.parse_args()
     sets = tuple(args.sets)
     if not args.generated:

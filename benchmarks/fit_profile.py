@@ -1,9 +1,10 @@
-"""Where the time of ``fit`` goes: ETTh1, 96 -> 96, one thread, the forecaster as it is by default.
+"""Where the time of ``fit`` goes: ETTh1, 96 -> 96, one thread, the forecaster with its defaults.
 
     python benchmarks/fit_profile.py [--rounds 12]
 
-The parts are timed from outside, each without those that it calls; what validation, the online memory and the state at
-the end call is theirs. A part's share hardly depends on how many rounds there are, but for those three.
+Each part is timed by patching its function. Its time excludes the parts that it calls, except for validation, the
+online memory and the state at the end, whose times include them. The shares hardly depend on the number of rounds,
+except for those three.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from titans_ts import TitansForecaster, forecaster
 from titans_ts.evaluation import load_protocol
 
 FILE = RESULTS / "fit_profile.jsonl"
-# what is timed: whose attribute it is, the part it belongs to, and whether the part takes in all that it calls
+# timed functions: owner, name, part, and whether the part includes all that the function calls
 PLACES = (
     (dataloader._BaseDataLoaderIter, "__next__", "windows", False),
     (OuterLoop, "training_step", "network, forward", False),
@@ -43,7 +44,7 @@ REST = "reading, Lightning and the rest"
 
 
 class Clock:
-    """Seconds of each part, without the parts inside it."""
+    """Seconds of each part, without those of nested parts."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -51,7 +52,7 @@ class Clock:
         self.since = time.perf_counter()
 
     def turn(self) -> None:
-        """What passed since the last turn is of the innermost part, or of the one that takes in all it calls."""
+        """Add the time since the last turn to the innermost part, or to the outer part that includes all it calls."""
         now = time.perf_counter()
         part = next((part for part, takes_all in self.stack if takes_all), self.stack[-1][0])
         self.seconds[part] = self.seconds.get(part, 0.0) + now - self.since

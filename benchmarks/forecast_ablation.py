@@ -1,9 +1,9 @@
-"""What the memory buys: the same network with other things in its place, on ETTh1 and weather.
+"""What the memory contributes: the same network with the memory or the mixer replaced, on ETTh1 and weather.
 
     python benchmarks/forecast_ablation.py [--sets ETTh1 weather] [--seeds 0 1 2] [--variants full "no memory" ...]
 
-Lookback and horizon 96; the settings of each set as ``forecast_search.py`` chose them, three seeds. Only the named part
-differs: the memory along time, or the mixer across channels. Cells that are done are skipped.
+Lookback and horizon 96, three seeds, the settings that ``forecast_search.py`` chose for each set. Only the named part
+differs: the memory along time, or the mixer across channels. Finished cells are skipped.
 """
 
 import argparse
@@ -23,7 +23,7 @@ SETS = ("ETTh1", "weather")
 
 
 class Attention(nn.Module):
-    """Causal self-attention where the memory stood, with as many heads."""
+    """Causal self-attention in place of the memory, with as many heads."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Attention(nn.Module):
 
 
 class Nothing(nn.Module):
-    """No mixing along time but for the head's."""
+    """No mixing along time, except in the head."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, None]:
         return torch.zeros_like(x), None
@@ -66,16 +66,16 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts.simba import Simba, SimbaConfig
 
     variant, dataset, seed, text = key
-    in_its_place, config_of = VARIANTS[variant]
+    replacement, config_of = VARIANTS[variant]
     settings = json.loads(text)
     model = forecaster(**settings)
 
     class Changed(type(model)):  # type: ignore[misc]
         def _network(self, config: SimbaConfig) -> Simba:
             network = Simba(replace(config, **config_of))
-            if in_its_place is not None:
+            if replacement is not None:
                 for block in network.blocks:
-                    block.memory = in_its_place(config)
+                    block.memory = replacement(config)
             return network
 
     changed = Changed(**model.get_params())
@@ -94,7 +94,7 @@ def main() -> None:
         for dataset in args.sets:
             settings = chosen(dataset)
             if settings is None:
-                print(f"{dataset}: its settings are not chosen yet; run forecast_search.py")
+                print(f"{dataset}: settings not chosen yet; run forecast_search.py")
                 continue
             text = json.dumps(settings, sort_keys=True)
             work(FILE, [(variant, dataset, seed, text) for variant in args.variants], FIELDS, run)

@@ -1,13 +1,13 @@
-"""How often intervals hold what came: every kind of loss on the ETT sets, by their protocol, and on a piece of ECL.
+"""Coverage of prediction intervals for each loss, on the ETT sets by their protocol and on a sample of ECL.
 
     python benchmarks/forecast_coverage.py [--sets ETTh1] [--losses mae quantile] [--seeds 0]
 
-One model for each set, loss and seed, with the defaults, is asked at every 24th origin of the test span for intervals
-of 80 and 95 percent three times: as its network learned them ("own", of probabilistic losses), drawn by the errors on
-the validation rows ("fit"), and by those that became known since too ("moving", as after ``update``). Beside the share
-of the values that lie inside stands the mean interval score of Gneiting & Raftery (2007), in standard deviations of
-each series: the width, and ``2 / (1 - level)`` times how far a value lies outside; of two kinds that hold as much, the
-one with the lower score is better.
+For each set, loss and seed, one model with the defaults forecasts intervals of 80 and 95 percent at every 24th origin
+of the test span, in three ways: as its network learned them ("own", probabilistic losses only); calibrated by the
+errors on the validation rows ("fit"); and calibrated also by errors that became known later ("moving", as after
+``update``). Recorded are the share of the values inside, the mean width, and the mean interval score of Gneiting &
+Raftery (2007), in standard deviations of each series: the width plus ``2 / (1 - level)`` times the distance of a value
+outside. Of two methods with equal coverage, the one with the lower score is better.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _judged(found: pd.DataFrame, level: int, scale: pd.Series) -> dict[str, float]:
-    """The share inside, the mean width and the interval score, the last two in standard deviations."""
+    """The share inside, and the mean width and interval score in standard deviations."""
     low, high, y = (found[name] for name in (f"Titans-lo-{level}", f"Titans-hi-{level}", "y"))
     outside = (low - y).clip(lower=0) + (y - high).clip(lower=0)
     width = (high - low) / scale

@@ -1,9 +1,9 @@
-"""How long an epoch of the forecaster takes on a GPU, beside the CPU of the same machine, on data of the sets' shapes.
+"""Time of a training epoch of the forecaster on a GPU and on the same machine's CPU, for data with the sets' shapes.
 
     python benchmarks/forecast_gpu.py [--minutes 1] [--smoke]
 
-An epoch is 100 batches of training windows and the validation behind them; the first, which compiles and warms up, does
-not count. ``--smoke`` runs tiny shapes on any device, and records nothing.
+An epoch is 100 batches of training windows, followed by validation. The first epoch, which includes warm-up, does not
+count. ``--smoke`` runs tiny shapes on any device and records nothing.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from generated import waves
 from records import COMMIT, RESULTS, append, read
 
 FILE = RESULTS / "forecast_gpu.jsonl"
-# rows of train and validation, validation rows, series, whether they are mixed
+# rows of train and validation together, validation rows, number of series, whether series are mixed
 SHAPES = {
     "ETTh1": (11_520, 2880, 7, False),
     "ECL": (21_044, 2632, 321, False),
@@ -42,8 +42,10 @@ def run(shape: tuple[int, int, int, bool], device: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=5, help="start nothing new after so many")
-    parser.add_argument("--smoke", action="store_true", help="tiny shapes on any device; printed, not recorded")
+    parser.add_argument("--minutes", type=float, default=5, help="start no new case after this time")
+    parser.add_argument(
+        "--smoke", action="store_true", help="run tiny shapes on any device; print rows without recording them"
+    )
     args = parser.parse_args()
     there = torch.cuda.is_available()
     if not there and not args.smoke:

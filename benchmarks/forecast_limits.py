@@ -1,11 +1,11 @@
-"""How far it goes on one CPU thread: very long lookbacks, many series, and data of the shape of ECL and Traffic.
+"""Limits on one CPU thread: very long lookbacks, many series, and data with the shapes of ECL and Traffic.
 
     python benchmarks/forecast_limits.py [--again] [--case long_lookback]
 
-Each case runs in a process of its own (``--case``, and prints its row), so that its peak memory is its own; those that
-are in the file are measured ``--again`` where that is said, and the newest counts. ECL and Traffic are generated data
-of their exact shape, as files in the layout they are published in, which go the whole way from the loader to the
-errors; where the real sets are in the data home, ``forecast_table3.py --sets ECL traffic`` scores those.
+Each case runs in its own process (``--case``, which prints its row), which gives its peak memory. Cases in the result
+file are skipped, or with ``--again`` measured again; the newest row counts. ECL and Traffic are generated data of their
+exact shapes, in files of the published layout, and run through all steps from the loader to the errors. The real sets,
+if they are in the data home, are scored by ``forecast_table3.py --sets ECL traffic``.
 """
 
 import argparse
@@ -28,7 +28,7 @@ FILE = RESULTS / "forecast_limits.jsonl"
 
 
 def long_lookback() -> dict[str, Any]:
-    """50,000 steps of ETTm1 as context, with the defaults: a batch of 84 windows, read and learned from; a forecast."""
+    """A lookback of 50,000 steps of ETTm1, with the defaults: training on one batch of 84 windows, and a forecast."""
     from titans_datasets import load
     from titans_ts import TitansForecaster
 
@@ -42,7 +42,7 @@ def long_lookback() -> dict[str, Any]:
 
 
 def many_series() -> dict[str, Any]:
-    """10,000 series of 40 to 79 months in one long frame: read, fitted for two epochs, forecast, saved."""
+    """10,000 series of 40 to 79 months in one long frame: two epochs of training, and forecasts with intervals."""
     from titans_ts import TitansForecaster
 
     rng = np.random.default_rng(0)
@@ -61,8 +61,8 @@ def many_series() -> dict[str, Any]:
 
 
 def _epoch(name: str, rows: int, series: int) -> dict[str, Any]:
-    """One epoch of the forecaster, series apart and then mixed, by the protocol: with the errors of all test windows
-    of the first."""
+    """One epoch of the forecaster by the protocol, with separate series, scored on all test windows; and one epoch with
+    mixed series, not scored."""
     from titans_ts.evaluation import load_protocol, naive_predictor, score_windows
     from titans_ts.training_rows import EPOCH
 
@@ -91,12 +91,12 @@ def _epoch(name: str, rows: int, series: int) -> dict[str, Any]:
 
 
 def ecl_shape() -> dict[str, Any]:
-    """26304 x 321: one epoch (100 batches of windows) and its validation."""
+    """26304 x 321: one epoch (100 batches of windows) with validation."""
     return _epoch("ECL", 26_304, 321)
 
 
 def traffic_shape() -> dict[str, Any]:
-    """17544 x 862: one epoch (100 batches of windows) and its validation."""
+    """17544 x 862: one epoch (100 batches of windows) with validation."""
     return _epoch("traffic", 17_544, 862)
 
 
@@ -105,8 +105,8 @@ CASES = {f.__name__: f for f in (long_lookback, many_series, ecl_shape, traffic_
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", choices=CASES, help="this one, and print its row")
-    parser.add_argument("--again", action="store_true", help="measure those that are in the file too")
+    parser.add_argument("--case", choices=CASES, help="run only this case, and print its row")
+    parser.add_argument("--again", action="store_true", help="also measure cases that are in the result file")
     args = parser.parse_args()
     if args.case:
         torch.set_num_threads(1)

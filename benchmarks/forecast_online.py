@@ -2,12 +2,11 @@
 
     python benchmarks/forecast_online.py [--seeds 0 1 2]
 
-For each set, lookback, horizon and seed one model is scored on every test window three times: the network alone; with
-the memory as it stood at the end of the validation rows, read but never written again; and with the memory learning
-on. ETT by its protocol; of "ecl_sample", 1,000 hours of 203 customers of ECL
-(``ts/ecl_sample.csv.gz`` of the data home, which nothing fetches), the first 700 train, and the last 200 test. The
-forecaster has its defaults, but for the calendar where it is named; cells of an earlier recipe of training stay in the
-file, and are run anew.
+For each set, lookback, horizon and seed, one model is scored on every test window in three ways: the network alone;
+with the memory as it was at the end of the validation rows, read but not written any more; and with the memory still
+learning. ETT follows its protocol. "ecl_sample" has 1,000 hours of 203 customers of ECL (``ts/ecl_sample.csv.gz`` in
+the data home, which is not downloaded): 700 train, 100 validation and 200 test rows. The forecaster has its defaults,
+except for the calendar where it is named. Cells of an earlier training recipe stay in the file and are run again.
 """
 
 import argparse
@@ -86,7 +85,7 @@ def _errors(found: torch.Tensor, truth: torch.Tensor) -> dict[str, float]:
 
 
 def rows_of(dataset: str) -> tuple[pd.DataFrame, int, int]:
-    """Train, validation and test rows, how many of them are validation, and the first of test."""
+    """Train, validation and test rows together, the number of validation rows, and the first test row."""
     from titans_datasets.cache import data_home
     from titans_ts.evaluation import load_protocol
 

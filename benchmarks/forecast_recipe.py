@@ -1,13 +1,13 @@
-"""How the forecaster is trained, and what memory is in its network: one answer for all sets.
+"""Choose the training recipe of the forecaster and the memory in its network, one choice for all sets.
 
     python benchmarks/forecast_recipe.py [--sets ETTh1 ...] [--lengths | --memories]
 
-One recipe for all sets, so all are asked together: the forecaster's defaults but for the recipe, 96 -> 96, seed 0,
-scored on the validation rows and in the rehearsal of ``forecast_search.py``. The rule: least geometric mean of the
-errors (MSE + MAE), each relative to that of the first recipe; test rows are never read. All train for 600 batches. With
-``--lengths`` the first recipe is asked for longer; a rehearsal, which has fewer rows, has fewer rounds, for as many
-passes over them. With ``--memories`` they are two kinds of memory in the network, each set with its settings and at its
-lookback of ``forecast_search.py``, and at 96. Cells that are done are skipped, and several processes share the work.
+The forecaster has its defaults except for the recipe, 96 -> 96, seed 0. It is scored on the validation rows and in the
+rehearsal of ``forecast_search.py``; test rows are never read. The rule: the lowest geometric mean of the errors
+(MSE + MAE), each relative to that of the first recipe. All recipes train for 600 batches. ``--lengths`` measures how
+long to train with the default recipe; a rehearsal has fewer rows, and gets fewer rounds for as many passes over them.
+``--memories`` compares two kinds of memory in the network, with the settings that ``forecast_search.py`` chose for each
+set, at a lookback of 96 and at the chosen one. Finished cells are skipped, and several processes can share the work.
 """
 
 import argparse
@@ -27,19 +27,22 @@ FILE = RESULTS / "forecast_recipe.jsonl"
 SETS = ("ETTh1", "ETTh2", "ETTm1")
 PARTS = ("rehearsal", "val")
 FIELDS = ("dataset", "part", "batch_size", "learning_rate", "average", "seed")
-# batch size, learning rate, steps of the average; batches of 448 took three times as long and won .2 % over 256
+# batch size, learning rate, steps of averaging; batches of 448 took three times as long and gained 0.2 % over 256
 RECIPES = ((128, 1e-3, 100), (128, 2e-3, 100), (256, 2e-3, 100))
 LENGTHS_FILE = RESULTS / "forecast_length.jsonl"
 LENGTHS = (6, 12, 20)  # rounds of 100 batches on the rows of the protocol
 LENGTH_FIELDS = ("dataset", "part", "rounds", "seed")
 MEMORIES_FILE = RESULTS / "forecast_memories.jsonl"
-MEMORIES = ((2, 4), (1, 1))  # layers of the memory, and patches that share a gradient point; the default first
+MEMORIES = (
+    (2, 4),
+    (1, 1),
+)  # depth of the memory, and patches that share a gradient point (chunk size); the default first
 MEMORY_SETS = (*SETS, "ETTm2", "weather")
 MEMORY_FIELDS = ("dataset", "input_size", "part", "memory_depth", "chunk_size", "seed", "settings")
 
 
 def scored(fields: tuple[str, ...], dataset: str, part: str, seed: int, **options: Any) -> dict[str, Any]:
-    """What the protocol says of a forecaster, without the fields of its key."""
+    """The result of the protocol for a forecaster, without the fields of its key."""
     from titans_ts.evaluation import evaluate_protocol
 
     found = evaluate_protocol(alone(**options), dataset, input_size=96, h=96, seed=seed, part=part)
@@ -75,7 +78,7 @@ def run_memory(key: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def settings_of(dataset: str) -> str:
-    """As JSON."""
+    """The settings of a set, as JSON."""
     settings = chosen(dataset)
     if settings is None:
         raise SystemExit(f"the settings of {dataset} are not chosen yet: run forecast_search.py --lookbacks")
@@ -83,7 +86,7 @@ def settings_of(dataset: str) -> str:
 
 
 def judged(file: Path, fields: tuple[str, ...], answers: tuple[Any, ...]) -> dict[tuple[Any, ...], tuple[float, int]]:
-    """Of each answer the mean relative error, and over how many questions that all have an answer to."""
+    """The mean relative error of each answer, over the cells with results for all answers, and the number of these."""
     of = ("batch_size", "learning_rate", "average", "memory_depth", "chunk_size")
     errors: dict[tuple[Any, ...], dict[tuple[Any, ...], float]] = {}
     for row in read(file):
@@ -101,7 +104,7 @@ def judged(file: Path, fields: tuple[str, ...], answers: tuple[Any, ...]) -> dic
 
 def say(*of: Any) -> None:
     for answer, (error, questions) in sorted(judged(*of).items(), key=lambda item: item[1]):
-        print(answer, f"{error:.4f} of the first one's error, over {questions} questions")
+        print(answer, f"{error:.4f} times the error of the first, mean over {questions} cells")
 
 
 def main() -> None:
@@ -109,8 +112,8 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=MEMORY_SETS)
     parser.add_argument("--seeds", nargs="+", type=int, default=(0,))
     other = parser.add_mutually_exclusive_group()
-    other.add_argument("--lengths", action="store_true", help="ask how long, instead")
-    other.add_argument("--memories", action="store_true", help="ask which memory, instead")
+    other.add_argument("--lengths", action="store_true", help="compare training lengths instead")
+    other.add_argument("--memories", action="store_true", help="compare memories instead")
     args = parser.parse_args()
     torch.set_num_threads(1)
     sets = args.sets or (MEMORY_SETS if args.memories else SETS)

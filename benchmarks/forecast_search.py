@@ -1,18 +1,18 @@
-"""Settings for each benchmark set, chosen before the test by one rule for all.
+"""Choose the settings for each benchmark set, before the test, by one rule for all sets.
 
     python benchmarks/forecast_search.py [--sets ETTm2 ...] [--lookbacks]
 
-Scored are the validation rows, of two trainings each: that of the protocol, which they also stop, and a rehearsal, the
-protocol a block earlier, which neither saw them nor was stopped by them. The first flatters what stops well on them,
-the second has less to learn from than the training that counts (of ETT by a third, of weather by a seventh); an error
-here is the mean of both, of MSE + MAE. Test rows are never read.
+The validation rows are scored in two trainings: that of the protocol, which they also stop, and a rehearsal, which is
+the protocol moved one block back, so that it neither sees these rows nor is stopped by them. The first favours settings
+that stop well on these rows. The second has less training data than the protocol (a third less on ETT, a seventh less
+on weather). The error is the mean of both, of MSE + MAE. Test rows are never read.
 
-At horizon 96, lookback 96 and seed 0, two questions one after the other: the calendar, the mixing of series and the
-profile of a day, each off and on (dropout 0.3); and the dropout. With ``--lookbacks`` a third one behind them, which
-lookback of 96, 336 and 720, for the table of searched lookbacks. An answer stays as the forecaster's default (no
-calendar, no mixing, no profile, dropout 0.5, 96) unless another lowers the error by more than 1 %: less is within what
-seeds do. To keep it short all train for 600 batches, half of the least that the forecaster takes by default. Cells that
-are done are skipped, and several processes share the work.
+Two questions are decided one after the other, at horizon 96, lookback 96 and seed 0: whether to use the calendar, the
+mixing of series and a daily profile, all combinations at dropout 0.3; and the dropout. ``--lookbacks`` decides a third
+one, the lookback from 96, 336 and 720, for the table of searched lookbacks. The default (no calendar, no mixing, no
+profile, dropout 0.5, lookback 96) is kept unless another answer lowers the error by more than 1 %, as smaller
+differences are within the spread of seeds. To save time, all train for 600 batches, half of the forecaster's default
+minimum. Finished cells are skipped, and several processes can share the work.
 """
 
 import argparse
@@ -26,19 +26,19 @@ from records import RESULTS, read
 
 FILE = RESULTS / "forecast_search.jsonl"
 SETS = ("ETTh1", "ETTh2", "weather", "ETTm1", "ETTm2")
-LARGE = ("ECL", "traffic")  # only where they are asked for
+LARGE = ("ECL", "traffic")  # only if given by --sets
 NAMES = ("calendar", "multivariate", "profile", "dropout")
 FIELDS = ("dataset", "input_size", "part", "recipe", *NAMES)
 PARTS = ("rehearsal", "val")
 LOOKBACKS = (96, 336, 720)  # the default first
-MIXED = (96, 336)  # lookbacks of an ensemble that does not choose
-RECIPE = 2  # of the trainings here; what was found by an earlier one says nothing of this
-TRAINED = 3  # of trainings by default, which are longer since: those here are as short as ever
-# more of either with a profile, which since is only as much as holds, and told; without one nothing changed
-TOLD = 3
+MIXED = (96, 336)  # lookbacks of an ensemble that does not choose one
+RECIPE = 2  # version of the training in this search; results of earlier versions are ignored
+TRAINED = 3  # version of the default training, which became longer; the training in this search stayed as short
+# added to both versions with a profile, which was changed: it is shrunk, and is an input of the network
+WITH_PROFILE = 3
 FIRST, DEFAULT = 0.3, 0.5
 MARGIN = 0.01
-ROUNDS = 6  # of 100 batches
+ROUNDS = 6  # epochs of 100 batches
 
 Settings = tuple[bool, bool, bool, float]
 
@@ -64,13 +64,13 @@ def ensemble(profiles: list[bool], recipes: list[int], **settings: Any) -> Any:
 
 
 def of_lookbacks(dataset: str) -> dict[str, Any] | None:
-    """The same at several lookbacks, of which it need not choose one either."""
+    """The chosen settings, with and without a profile, at several lookbacks: for an ensemble that chooses neither."""
     settings = of_both(dataset)
     return None if settings is None else {**settings, "lookbacks": list(MIXED)}
 
 
 def ensemble_of_lookbacks(lookbacks: list[int], **settings: Any) -> Any:
-    """The ensemble of a cell: that of :func:`ensemble` at each lookback."""
+    """The ensemble of a cell: two forecasters, as in :func:`ensemble`, at each lookback."""
     from titans_ts import TitansEnsemble
 
     members = [ensemble(input_size=lookback, **settings).forecasters for lookback in lookbacks]
@@ -78,12 +78,12 @@ def ensemble_of_lookbacks(lookbacks: list[int], **settings: Any) -> Any:
 
 
 def recipe_of(trainings: int, profile: bool) -> int:
-    """The recipe of trainings here (RECIPE) or by default (TRAINED), with a profile or without."""
-    return trainings + TOLD * profile
+    """The recipe number of this search (RECIPE) or of the default (TRAINED), with or without a profile."""
+    return trainings + WITH_PROFILE * profile
 
 
 def alone(**options: Any) -> Any:
-    """A forecaster without its online memory: a lookback is all that the protocol allows."""
+    """A forecaster without its online memory, because the protocol allows only the lookback as input."""
     from titans_ts import TitansForecaster
     from titans_ts.memory_training import MemoryReport
 
@@ -95,14 +95,14 @@ def alone(**options: Any) -> Any:
 
 
 def chosen(dataset: str) -> dict[str, Any] | None:
-    """The settings that the rule leads to, and the recipe that they were found by; None while cells are missing."""
-    settings, missing = _asked(dataset)
+    """The settings chosen by the rule, and the recipe to train them with; None while cells are missing."""
+    settings, missing = _progress(dataset)
     found = dict(zip(NAMES, settings, strict=True))
     return None if missing else {**found, "recipe": recipe_of(TRAINED, found["profile"])}
 
 
 def of_both(dataset: str) -> dict[str, Any] | None:
-    """The chosen settings, with a profile and without: of an ensemble, which need not choose."""
+    """The chosen settings, both with and without a profile, for an ensemble."""
     settings = chosen(dataset)
     if settings is None:
         return None
@@ -113,8 +113,8 @@ def of_both(dataset: str) -> dict[str, Any] | None:
 
 
 def chosen_lookback(dataset: str) -> int | None:
-    """The lookback that the rule leads to; None while cells are missing."""
-    settings, missing = _asked(dataset)
+    """The lookback chosen by the rule; None while cells are missing."""
+    settings, missing = _progress(dataset)
     errors = [_errors(dataset, lookback).get(settings) for lookback in LOOKBACKS]
     if missing or None in errors:
         return None
@@ -122,7 +122,7 @@ def chosen_lookback(dataset: str) -> int | None:
 
 
 def _errors(dataset: str, input_size: int) -> dict[Settings, float]:
-    """The mean error of settings that were scored both ways."""
+    """The mean error of all settings that were scored in both trainings."""
     found: dict[Settings, dict[str, float]] = {}
     for row in read(FILE):
         this = (dataset, input_size, recipe_of(RECIPE, row["profile"]))
@@ -133,13 +133,13 @@ def _errors(dataset: str, input_size: int) -> dict[Settings, float]:
 
 
 def _answer(errors: list[float]) -> int:
-    """Which of the errors counts as the lowest; the first is that of the default."""
+    """The index of the chosen error: the lowest, or 0, the default, if the margin is too small."""
     lowest = min(range(len(errors)), key=errors.__getitem__)
     return lowest if errors[lowest] < (1 - MARGIN) * errors[0] else 0
 
 
-def _asked(dataset: str) -> tuple[Settings, list[Settings]]:
-    """What the rule leads to by the cells that there are, and which it asks for next; none when it is at its end."""
+def _progress(dataset: str) -> tuple[Settings, list[Settings]]:
+    """The settings chosen so far by the finished cells, and the settings to run next (none once the rule is done)."""
     error = _errors(dataset, LOOKBACKS[0])
     best: Settings = (False, False, False, FIRST)
     questions = (
@@ -155,10 +155,10 @@ def _asked(dataset: str) -> tuple[Settings, list[Settings]]:
     return best, []
 
 
-def _cells(dataset: str, lookbacks: tuple[int, ...], asked: list[Settings]) -> list[tuple[Any, ...]]:
+def _cells(dataset: str, lookbacks: tuple[int, ...], candidates: list[Settings]) -> list[tuple[Any, ...]]:
     return [
         (dataset, lookback, part, recipe_of(RECIPE, settings[NAMES.index("profile")]), *settings)
-        for settings in asked
+        for settings in candidates
         for lookback in lookbacks
         for part in PARTS
     ]
@@ -174,14 +174,14 @@ def _run(key: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def search(sets: Iterable[str], lookbacks: bool) -> None:
-    """Run the cells that the rule asks for, until it is at its end or another process has the rest."""
+    """Run the cells that the rule needs, until it is done or other processes run the rest."""
     torch.set_num_threads(1)
     for dataset in sets:
         before = None
-        while (missing := _asked(dataset)[1]) and missing != before:
+        while (missing := _progress(dataset)[1]) and missing != before:
             work(FILE, _cells(dataset, LOOKBACKS[:1], missing), FIELDS, _run)
-            before = missing  # the same again: another process is at them
-        settings, missing = _asked(dataset)
+            before = missing  # unchanged: another process is running them
+        settings, missing = _progress(dataset)
         if lookbacks and not missing:
             work(FILE, _cells(dataset, LOOKBACKS, [settings]), FIELDS, _run)
 
@@ -189,6 +189,6 @@ def search(sets: Iterable[str], lookbacks: bool) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=(*SETS, *LARGE), default=SETS)
-    parser.add_argument("--lookbacks", action="store_true", help="ask for the lookback too")
+    parser.add_argument("--lookbacks", action="store_true", help="also choose the lookback")
     args = parser.parse_args()
     search(args.sets, args.lookbacks)

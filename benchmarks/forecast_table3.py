@@ -44,7 +44,7 @@ from table3_peers import settings as settings_of_peer
 FILE = RESULTS / "forecast_table3.jsonl"
 FIELDS = ("model", "dataset", "input_size", "h", "seed", "settings")
 LAST_VALUE, MIXTURE = "last-value", "lookbacks"
-OURS = {  # settings of a set, and what they make
+OURS = {  # functions for the settings of a set, and for the model
     "titans": (chosen, forecaster),
     "ensemble": (of_both, ensemble),
     MIXTURE: (of_lookbacks, ensemble_of_lookbacks),
@@ -76,7 +76,7 @@ def _last_value(dataset: str, input_size: int, h: int) -> dict[str, Any]:
 
 
 def settings_of(model: str, dataset: str, h: int) -> dict[str, Any] | None:
-    """What a cell is run with; None while the search has not chosen it."""
+    """The settings of a cell; None while the search has not chosen them."""
     if model in OURS:
         return OURS[model][0](dataset)
     return {} if model == LAST_VALUE else settings_of_peer(model, dataset, h)
@@ -110,13 +110,13 @@ def main() -> None:
         for seed in args.seeds if model in OURS else (0,):
             for dataset in args.sets:
                 if model in SCRIPTS and dataset in LARGE:
-                    print(f"{dataset}: no settings of {model} are written down for it")
+                    print(f"{dataset}: there are no settings of {model} for it")
                     continue
                 if model in OURS:
                     search([dataset], args.searched)
                 lookback = lookback_of(model, dataset, args.searched)
                 if lookback is None or settings_of(model, dataset, HORIZONS[0]) is None:
-                    print(f"{dataset}: another process is still at the search of its settings")
+                    print(f"{dataset}: another process is still searching for its settings")
                     continue
                 work(FILE, [_key(model, dataset, lookback, h, seed) for h in HORIZONS], FIELDS, run)
 

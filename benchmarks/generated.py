@@ -1,4 +1,4 @@
-"""Sets that are too large to be beside the others, as generated data in the layout they are published in."""
+"""Generated data in place of data sets that are too large for the data home, in their published layout."""
 
 import contextlib
 import gzip
@@ -24,8 +24,10 @@ def waves(rows: int, series: int, season: int = 24) -> np.ndarray:
 
 @contextlib.contextmanager
 def in_place_of(name: str, folder: Path, values: np.ndarray) -> Iterator[None]:
-    """Within it, ``folder`` is the data home, and a set whose file is a matrix is these values, of any shape: they are
-    written as the set is published, and whoever loads it goes the whole way, checksum and all."""
+    """A context in which ``folder`` is the data home, and the data set ``name`` consists of these values, of any shape.
+
+    They are written in the published layout (a matrix), so loading runs all its steps, including the checksum.
+    """
     from titans_datasets import registry
 
     info = registry.series_info(name)
@@ -33,12 +35,12 @@ def in_place_of(name: str, folder: Path, values: np.ndarray) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(path, "wt", compresslevel=1) as file:
         pd.DataFrame(values).to_csv(file, header=False, index=False, float_format="%.6g")
-    told = replace(
+    changed = replace(
         info,
         shape=values.shape,
         columns=info.columns[-values.shape[1] :],
         checksum=f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",
     )
     home = patch.dict(os.environ, TITANS_DATA_HOME=str(folder))
-    with home, patch.dict(registry._REGISTRY, {info.name.lower(): told}):
+    with home, patch.dict(registry._REGISTRY, {info.name.lower(): changed}):
         yield

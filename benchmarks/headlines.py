@@ -1,4 +1,4 @@
-"""The short tables and lists of the README: what the full tables of docs/ say, in a few lines."""
+"""The short tables and lists of the README, which summarise the full tables of docs/."""
 
 import statistics
 from typing import Any
@@ -12,10 +12,10 @@ from tables_fit import fit_times
 from tables_memory import memory_cpu_range
 from tables_ts import PUBLISHED, TITLES, ablated, changes, covered, errors_of_seeds, online_cases, standing
 
-# models that are shown where they were run on every set
+# models to show if they were run on every set
 BESIDE = {**TITLES, "iTransformer": "iTransformer, run here", "last-value": "last value"}
 PAPER = "Titans, neural memory (2024)³"
-# of lm_niah.py, at the longest haystack
+# tasks of lm_niah.py at its longest haystack
 NEEDLES = ("PK_2048", "N_2048")
 
 
@@ -27,7 +27,7 @@ def forecasts(place: Any) -> str:
         for name in SETS:
             errors = errors_of_seeds([r for r in rows if (r["model"], r["dataset"]) == (model, name)])
             if errors["mse"]:
-                # as the tables show them, and as errors are published
+                # rounded as in the tables and in publications
                 means[model, name] = (
                     round(statistics.mean(errors["mse"]), 3),
                     round(statistics.mean(errors["mae"]), 3),
@@ -55,7 +55,7 @@ def forecasts(place: Any) -> str:
 
 
 def forecast_parts(place: Any) -> str:
-    """What the memories and the intervals are worth."""
+    """A list of what the memories contribute, and of the coverage of intervals."""
     rows, sets, _ = ablated()
     mse = {
         of: statistics.mean(r["mse"] for r in rows if (r["variant"], r["dataset"]) == of)
@@ -69,15 +69,15 @@ def forecast_parts(place: Any) -> str:
     best, worst = min(online, key=lambda case: online[case]), max(online, key=lambda case: online[case])
     (dataset, _, lookback, h), (other, _, other_lookback, other_h) = best, worst
     inside = {level: [100 * row["moving"][level]["inside"] for row in covered()] for level in ("80", "95")}
-    held = " and ".join(f"{min(v):.1f} to {max(v):.1f} % where {level} % is asked for" for level, v in inside.items())
+    coverage = " and ".join(f"{min(v):.1f} to {max(v):.1f} % at a level of {level} %" for level, v in inside.items())
     return "\n".join(
         [
-            f"- **The memory in the network** changes the MSE by {of_memory}, against the same network without it; "
-            f"self-attention in its place by {of_attention}.",
+            f"- **The memory in the network** changes the MSE by {of_memory}, compared with the same network without "
+            f"it; self-attention in its place by {of_attention}.",
             f"- **The online memory** (`update`) changes it by {online[best]:+.1f} % at best ({dataset}, lookback "
             f"{lookback}, horizon {h}) and {online[worst]:+.1f} % at worst ({other}, {other_lookback}, {other_h}). It "
-            "helps where the lookback is short beside the daily and weekly patterns of a series.",
-            f"- **Prediction intervals** that follow the errors cover {held}.",
+            "helps where the lookback is short compared with the daily and weekly patterns of a series.",
+            f"- **Prediction intervals**, calibrated on recent errors, cover {coverage}.",
         ]
     )
 
@@ -97,7 +97,10 @@ def fit_short(place: Any) -> str:
 
 def language_models(place: Any) -> str:
     novels, needles = (read(RESULTS / f"lm_{name}.jsonl") for name in ("bytes", "niah"))
-    lines = ["| | bits per byte, novels | number found in noise, 2,048 tokens | in a novel |", "|---|---|---|---|"]
+    lines = [
+        "| | bits per byte, novels | number found in noise, 2,048 tokens | number found in a novel |",
+        "|---|---|---|---|",
+    ]
     for model in dict.fromkeys(row["model"] for row in (*novels, *needles)):
         bits = [row["bits_per_byte"] for row in novels if row["model"] == model]
         found = [[100 * row[needle] for row in needles if row["model"] == model] for needle in NEEDLES]

@@ -1,7 +1,7 @@
-"""HyenaDNA, where its authors' one file is at hand: ``standalone_hyenadna.py`` of github.com/HazyResearch/hyena-dna.
+"""HyenaDNA from its authors' file ``standalone_hyenadna.py`` (github.com/HazyResearch/hyena-dna).
 
-The file is not part of this repository. It needs einops and transformers, and of torchvision one layer that the sizes
-here have no use for, so that another takes its place.
+The file is not part of this repository. It needs einops and transformers. It also imports a layer of torchvision, which
+is not used at these sizes and is replaced by a stub.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ VOCAB = 6
 
 
 class HyenaLM(nn.Module):
-    """A language model of HyenaDNA's blocks with their published filters, called as ``TitansLM`` is."""
+    """A language model of HyenaDNA's blocks with their published filters, with the interface of ``TitansLM``."""
 
     def __init__(self, path: Path, dim: int, layers: int, inner: int, longest: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class HyenaLM(nn.Module):
 
 
 def hyena(path: Path, dim: int, layers: int, longest: int, parameters: int) -> HyenaLM:
-    """One of about so many parameters: its MLPs are as wide as that takes."""
+    """A model with about this number of parameters, by the width of its MLPs."""
     least = HyenaLM(path, dim, layers, 8, longest).num_parameters()
     each = 2 * dim * layers
     return HyenaLM(path, dim, layers, 8 * max(1, 1 + round((parameters - least) / each / 8)), longest)
@@ -45,7 +45,7 @@ def hyena(path: Path, dim: int, layers: int, longest: int, parameters: int) -> H
 def _module(path: Path) -> Any:
     if "standalone_hyenadna" in sys.modules:
         return sys.modules["standalone_hyenadna"]
-    # first, as it looks for torchvision, which then is stood in for
+    # import transformers first, because it looks for the real torchvision
     importlib.import_module("transformers.tokenization_utils")
     vision = types.ModuleType("torchvision.ops")
     vision.StochasticDepth = lambda p, mode: nn.Identity()  # type: ignore[attr-defined]

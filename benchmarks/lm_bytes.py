@@ -2,8 +2,8 @@
 
     python benchmarks/lm_bytes.py [--seeds 0]
 
-2 million parameters each, the SwiGLU's width evening out what a mixer needs; sequences of 512 bytes; bits per byte on
-the last twentieth of every book. Tokens per second are of training, on one thread. Cells that are done are skipped.
+About 2 million parameters each, by the width of the SwiGLU; sequences of 512 bytes. Bits per byte are those of the last
+twentieth of every book, tokens per second those of training on one thread. Finished cells are skipped.
 """
 
 import functools
@@ -33,7 +33,7 @@ BASE = TitansConfig(
 
 @functools.cache
 def novels(part: str) -> torch.Tensor:
-    """Bytes of all books, one after another: of each the last twentieth is "val", the rest "train"."""
+    """Bytes of all books in a row; the last twentieth of each book is "val", the rest "train"."""
     books = [book["text"].encode() for book in load("gutenberg")]
     cuts = [(book, len(book) * 19 // 20) for book in books]
     text = b"".join(book[:cut] if part == "train" else book[cut:] for book, cut in cuts)
@@ -64,7 +64,7 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
 
 @torch.no_grad()
 def bits_per_byte(model: TitansLM, windows: int = 200) -> float:
-    """Over evenly spaced windows of the validation text."""
+    """Mean over evenly spaced windows of the validation text."""
     text = novels("val")
     starts = torch.linspace(0, len(text) - LENGTH - 1, windows).long().tolist()
     rows = torch.stack([text[start : start + LENGTH + 1] for start in starts]).long()

@@ -1,4 +1,4 @@
-"""Small language models for the benchmarks: every architecture and ablation from one configuration, and training."""
+"""Small language models for the benchmarks: all architectures and ablations of one configuration, and training."""
 
 import argparse
 import math
@@ -17,10 +17,10 @@ from titans_core import TitansConfig, TitansLM
 from titans_core.models import gated_deltanet
 
 ARCHITECTURES = ("lmm", "mac", "mag", "mal", "transformer", "gated-deltanet")
-# what a gated DeltaNet with momentum and a learned start is
+# equivalent to Gated DeltaNet with momentum and a learned start
 FRESH = "lmm, linear memory, a gradient a token"
 FRESH_MAG = "mag, linear memory, a gradient a token"
-# an architecture with something changed; Table 5: one part of the LMM switched off at a time
+# variants of an architecture; as in Table 5, one part of the LMM is switched off at a time
 ABLATIONS: dict[str, dict[str, Any]] = {
     "lmm, linear memory": dict(memory_depth=1),
     FRESH: dict(memory_depth=1, chunk_size=1),
@@ -35,7 +35,7 @@ NAMES = (*ARCHITECTURES, *ABLATIONS)
 
 
 def config_of(name: str, base: TitansConfig, parameters: int | None = None) -> TitansConfig:
-    """The configuration of a model by name; with ``parameters``, the SwiGLU is as wide as brings it nearest to them."""
+    """The configuration of a model by name; ``parameters`` sets the width of the SwiGLU to reach this size."""
     if name in ABLATIONS:
         config = replace(base, architecture=name.split(",")[0], **ABLATIONS[name])
     elif name == "gated-deltanet":
@@ -51,7 +51,7 @@ def config_of(name: str, base: TitansConfig, parameters: int | None = None) -> T
 
 
 def over_seeds(file: Path, names: tuple[str, ...], run: Callable[[Key], dict[str, Any]], doc: str, seeds: Key) -> None:
-    """The command line of a benchmark whose cells are models and seeds: one thread, ``--seeds``, what is not done."""
+    """The command line of a benchmark whose cells are models and seeds; runs unfinished cells in one thread."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", nargs="+", type=int, default=seeds)
     args = parser.parse_args()
@@ -69,9 +69,10 @@ def train(
     weight_decay: float = 0.1,
     warmup: float = 0.1,
 ) -> float:
-    """AdamW (0.9, 0.95), a cosine after a warm-up, gradients clipped at 1. Returns seconds.
+    """Train by AdamW (0.9, 0.95), with a cosine schedule times a linear warm-up and gradients clipped at 1.
 
-    ``batch`` gives inputs and targets ``[B, T]``; targets of -100 do not count, and only the others' logits are made.
+    ``batch`` returns inputs and targets ``[B, T]``; targets of -100 do not count, and their logits are not computed.
+    Returns the seconds.
     """
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), learning_rate, (0.9, 0.95), weight_decay=weight_decay)
@@ -84,8 +85,8 @@ def train(
             group["lr"] = learning_rate * min(1.0, (step + 1) / rising) * cosine
         inputs, targets = batch(generator)
         hidden, _ = model.hidden(inputs)
-        asked = targets != -100
-        loss = F.cross_entropy(model.head(hidden[asked]), targets[asked])
+        counted = targets != -100
+        loss = F.cross_entropy(model.head(hidden[counted]), targets[counted])
         if not torch.isfinite(loss):
             raise FloatingPointError(f"the loss of step {step} is {loss.item()}")
         optimizer.zero_grad()

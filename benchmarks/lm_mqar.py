@@ -1,9 +1,9 @@
-"""Multi-query associative recall: every architecture, and the LMM with each of its parts switched off.
+"""Multi-query associative recall: all architectures, and the LMM with one part switched off at a time.
 
     python benchmarks/lm_mqar.py [--seeds 0 1 2]
 
-Two blocks of width 64, trained on 8 pairs in 64 tokens; tested at that length and at 2 and 4 times it, where the same
-number of pairs lies further back. Cells that are done are skipped.
+Two blocks of width 64, trained on 8 pairs in 64 tokens; tested at this length and at 2 and 4 times this length with the
+same number of pairs. Finished cells are skipped.
 """
 
 from typing import Any

@@ -1,11 +1,12 @@
-"""A needle in a haystack in small: trained at 256 tokens, asked at 256 to 2,048 (the form of Table 2).
+"""A small needle-in-a-haystack test: trained on up to 256 tokens, tested on 256 to 2,048 (as in Table 2).
 
     python benchmarks/lm_niah.py [--seeds 0 1 2]
 
-The three tasks of ``titans_core.evals.niah`` with its SHORT template: PK (noise, a number), N (a novel, a number), W (a
-novel, a word), in tokens of a vocabulary of 1,024 learned on the novels and the needles' words, digits apart. One model
-of each architecture and seed learns all three, from samples of 64, then 128, then 256 tokens; only the answers count.
-Scored is whether every token of the answer is the likeliest one. Cells that are done are skipped.
+The three tasks of ``titans_core.evals.niah`` with its SHORT template: PK (a number in noise), N (a number in a novel)
+and W (a word in a novel). The tokenizer has 1,024 tokens, learned on the novels and the needles' words, and splits
+digits. One model of each architecture and seed learns all three tasks, from samples of 64, then 128, then 256 tokens;
+only the answers count in the loss. An answer is right if each of its tokens is the most likely one. Finished cells are
+skipped.
 """
 
 import functools
@@ -48,7 +49,7 @@ def text_of(part: str) -> str:
 
 @functools.cache
 def tokenizer() -> Tokenizer:
-    """BPE on the training part of the novels, and on the words of needles, which novels do not have."""
+    """BPE, trained on the training part of the novels and on the needles and their words."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -68,7 +69,7 @@ def encode(text: str) -> list[int]:
 
 
 def samples(task: str, number: int, length: int, part: str, seed: int) -> list[tuple[list[int], int]]:
-    """Tokens of prompt and answer, and how many of them are the answer's."""
+    """Tokens of prompt and answer, and the number of tokens of the answer."""
     options = dict(TASKS[task])
     if options.pop("text", False):
         options["text"] = text_of(part)
@@ -78,7 +79,7 @@ def samples(task: str, number: int, length: int, part: str, seed: int) -> list[t
 
 
 def tensors(rows: list[tuple[list[int], int]], length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs ``[N, length - 1]``, filled up behind, and targets, -100 but at the answers."""
+    """Inputs ``[N, length - 1]``, padded at the end, and targets, which are -100 except at the answers."""
     inputs = torch.zeros(len(rows), length, dtype=torch.long)
     targets = torch.full((len(rows), length), -100)
     for i, (tokens, answer) in enumerate(rows):
@@ -88,7 +89,7 @@ def tensors(rows: list[tuple[list[int], int]], length: int) -> tuple[torch.Tenso
 
 
 def batches(seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """All batches of a training, in their order: of each task alike many samples, none twice."""
+    """All batches of a training in order, with equally many samples of each task, none of them twice."""
     for length, steps in STAGES:
         each = -(-steps * BATCH // len(TASKS))
         inputs, targets = tensors([row for task in TASKS for row in samples(task, each, length, "train", seed)], length)
@@ -123,7 +124,7 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
 
 @torch.no_grad()
 def score(model: TitansLM, rows: list[tuple[list[int], int]], length: int) -> float:
-    """The part of the answers whose every token is the likeliest."""
+    """The fraction of answers whose tokens are all the most likely ones."""
     inputs, targets = tensors(rows, length)
     right = 0
     for x, y in zip(inputs.split(20), targets.split(20), strict=True):

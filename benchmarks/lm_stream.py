@@ -1,9 +1,9 @@
-"""Two million tokens through a small model in one stream: resident memory and time per token as it goes.
+"""Two million tokens through a small model in one stream: resident memory and time per token.
 
     python benchmarks/lm_stream.py [--models lmm mac]
 
-Books, byte by byte, in pieces of 4,096 tokens; a row for each model, with a measurement every 100,000 tokens. The model
-is untrained: what is measured does not depend on its weights. Each model runs in a process of its own.
+The bytes of books, in pieces of 4,096 tokens; one row per model, with a measurement every 100,000 tokens. The model is
+untrained, because the measurements do not depend on its weights. Each model runs in its own process.
 """
 
 import argparse
@@ -28,7 +28,7 @@ MODELS = ("lmm", "mac", "mag", "mal")
 
 
 def resident() -> float:
-    """MiB of this process now."""
+    """Current resident memory of this process in MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -69,7 +69,9 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, help="a single one runs in this process")
+    parser.add_argument(
+        "--models", nargs="+", choices=MODELS, default=MODELS, help="a single model runs in this process"
+    )
     models = parser.parse_args().models
     torch.set_num_threads(1)
     if len(models) == 1:

@@ -1,13 +1,13 @@
-"""Speed and peak memory of the neural memory on one CPU thread, beside titans-pytorch.
+"""Speed and peak memory of the neural memory on one CPU thread, compared with titans-pytorch.
 
     python benchmarks/memory_cpu.py [--quick]
 
-Layer against layer: projections, gates, a 2-layer memory with hidden width 4 times its head. Two settings of the peer:
-its default, a cheaper update with one step a chunk, and ``chunk_size=1, batch_size=C``, the update that ours makes:
-a gate for each token, gradients at the chunk's start. The sides take turns, each in a process of its own, so that none
-pays for the other's use of the heap; medians of ``REPEATS`` runs after two to warm up. Peak memory, in a file of its
-own: growth of the resident set, in a process of its own, from just before the run to its highest point. Finished cells
-of a machine are skipped on a second run.
+Whole layers are compared: projections, gates, and a 2-layer memory whose hidden width is 4 times that of its head. The
+peer has two settings: its default, a cheaper update with one step per chunk, and ``chunk_size=1, batch_size=C``, which
+makes the same update as this library: a gate for each token, gradients at the chunk's start. The sides alternate, each
+in its own process, so that none is slowed down by the other's use of the heap. Speeds are medians of ``REPEATS`` runs
+after two warm-up runs. Peak memory has its own file and processes: the growth of the resident set from just before the
+run to its peak. Finished cells of a machine are skipped.
 """
 
 import argparse
@@ -31,7 +31,7 @@ PEAK_FILE = RESULTS / "memory_cpu_peak.jsonl"
 REPEATS = 7
 # (dim, heads, chunk, T)
 CASES = [(dim, heads, C, T) for dim in (128, 256) for heads in (4, 1) for C in (64, 16) for T in (1024, 4096)]
-# the peer at equal updates holds the weights of every token: 4 GB here, too much for a wider head or a longer sequence
+# with equal updates the peer stores the weights of every token: 4 GB here, and more for wider heads or longer sequences
 EQUAL_CASES = [(128, 4, 64, 1024), (128, 4, 16, 1024)]
 SIDES = ("ours", "peer", "peer-equal")
 
@@ -69,7 +69,7 @@ MODES = {"forward": forward, "forward+backward": forward_backward}
 
 
 class Worker:
-    """A side in a process of its own, which runs once each time it is asked to."""
+    """A side in its own process, which runs once per request."""
 
     def __init__(self, side: str, mode: str, case: tuple[int, int, int, int]) -> None:
         command = [sys.executable, __file__, "--serve", side, mode, json.dumps(case)]
@@ -86,7 +86,7 @@ class Worker:
 
 
 def serve(side: str, mode: str, case: tuple[int, int, int, int]) -> None:
-    """What a worker does: one run for each line that comes in, answered with its seconds."""
+    """The loop of a worker: for each line of input, run once and print the seconds."""
     dim, heads, C, T = case
     layer, x = build(side, dim, heads, C), torch.randn(1, T, dim)
     for _ in sys.stdin:
@@ -96,7 +96,7 @@ def serve(side: str, mode: str, case: tuple[int, int, int, int]) -> None:
 
 
 def measure_speed(case: tuple[int, int, int, int]) -> dict[str, dict[str, Any]]:
-    """Tokens/s of each side and mode: median, slowest and fastest of the repetitions, sides taking turns."""
+    """Tokens/s of each side and mode: median, slowest and fastest run, with alternating sides."""
     sides = sides_of(case)
     speeds: dict[str, dict[str, Any]] = {side: {} for side in sides}
     for mode in MODES:
@@ -118,10 +118,10 @@ def measure_memory(side: str, mode: str, case: tuple[int, int, int, int]) -> flo
     """Growth of this process's resident set from just before a run to its peak, in MB (Linux)."""
     dim, heads, C, T = case
     layer = build(side, dim, heads, C)
-    MODES[mode](layer, torch.randn(1, C, dim))  # loads what is loaded at first use
+    MODES[mode](layer, torch.randn(1, C, dim))  # loads everything that is loaded on first use
     x = torch.randn(1, T, dim)
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = resident_mib("VmRSS")
     MODES[mode](layer, x)
     return resident_mib("VmHWM") - before
@@ -130,7 +130,7 @@ def measure_memory(side: str, mode: str, case: tuple[int, int, int, int]) -> flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--quick", action="store_true", help="only the two cases with all three sides; printed, not recorded"
+        "--quick", action="store_true", help="run only the two cases with all three sides; print without recording"
     )
     parser.add_argument("--memory-of", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
@@ -147,7 +147,7 @@ def main() -> None:
         return
 
     about = {"columns": ["dim", "heads", "chunk", "T"], "threads": 1, "seed": 0}
-    here = environment()["machine"]  # on another all is measured anew: who is ahead by how much differs between them
+    here = environment()["machine"]  # ratios differ between machines, so each machine measures all cases
     timed, weighed = (
         {tuple(row["case"]) for row in read(file) if row["machine"] == here} for file in (FILE, PEAK_FILE)
     )

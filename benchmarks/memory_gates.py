@@ -1,9 +1,9 @@
-"""What gates cost: the memory on one CPU thread, gates of tokens or of chunks, without momentum, without forgetting.
+"""The cost of gates: the memory on one CPU thread, with gates per token or per chunk, without momentum or forgetting.
 
     python benchmarks/memory_gates.py
 
-The layer of ``memory_cpu.py``, forward, and forward and backward; all variants take turns, medians of ``REPEATS`` runs
-after two to warm up. Finished cells are skipped on a second run.
+The layer of ``memory_cpu.py``, forward, and forward and backward. The variants alternate; speeds are medians of
+``REPEATS`` runs after two warm-up runs. Finished cells are skipped.
 """
 
 import argparse

@@ -1,20 +1,20 @@
-"""Speed and peak memory of the neural memory on a CUDA device, beside what people use there instead.
+"""Speed and peak memory of the neural memory on a CUDA device, compared with common alternatives.
 
     python benchmarks/memory_gpu.py [--minutes 6] [--smoke]
 
 Three parts, at d_model 1024, 16 heads of 64, chunks of 64, bfloat16 tokens:
 
-- the operator and the layer, depth 1 to 4 and expansion 1, 2 and 4, T from 2K to 64K at 64K tokens a step, beside
-  fla's gated delta rule (operator and layer, as far as installed), causal attention (PyTorch's SDPA) and
-  titans-pytorch's default layer: the form of the paper's Figures 8 and 9;
+- the operator and the layer, depth 1 to 4 and expansion 1, 2 and 4, T from 2K to 64K at 64K tokens per step, compared
+  with fla's gated delta rule (operator and layer) and Mamba2 layer, causal attention (PyTorch's SDPA) and
+  titans-pytorch's default layer, as in the paper's Figures 8 and 9;
 - one sequence of 2K to 1M tokens, read without gradients: tokens/s should stay flat;
 - one token at a time, after contexts of different length: time and state should stay constant.
 
-A row is the median, fastest and slowest of at most ``REPEATS`` runs after a warm-up, in tokens/s, with the peak of
-allocated memory. What is not installed, does not fit, does not run or is not come to is recorded with the reason, and
-tried again on a second run, which skips what this commit has measured on this device; ``--minutes`` ends the run in
-time. Each peer has a process and a time limit of its own, so that none takes the others' rows with it. ``--warm``
-compiles fla's kernels and measures nothing. ``--smoke`` runs tiny shapes on any device and records nothing.
+A row has the median, fastest and slowest of at most ``REPEATS`` runs after a warm-up, in tokens/s, and the peak of
+allocated memory. A case that fails, does not fit or is not reached in time is recorded with the reason, and tried again
+on the next run; cases that this commit has measured on this device are skipped. ``--minutes`` limits the time. Each
+peer has its own process and time limit, so that its failure does not affect others. ``--warm`` compiles fla's kernels
+and measures nothing. ``--smoke`` runs tiny shapes on any device and records nothing.
 """
 
 import argparse
@@ -37,8 +37,8 @@ from titans_core.models.state import tensors
 from titans_core.train.flops import memory_flops, peak_flops
 
 FILE = RESULTS / "memory_gpu.jsonl"
-REPEATS, LEAST, SECONDS = 7, 5, 2  # a case is repeated: at most, at least, and no more after so many seconds
-PEER_SECONDS = 90  # that a peer may take
+REPEATS, LEAST, SECONDS = 7, 5, 2  # repetitions of a case: at most, at least, and no more after this many seconds
+PEER_SECONDS = 90  # time limit of a peer
 HEADS, HEAD, CHUNK, TOKENS = 16, 64, 64, 65536
 
 Step = Callable[[], Any]
@@ -67,7 +67,7 @@ def _widths(depth: int, expansion: int, s: Shapes) -> list[int]:
 
 
 def _backend(depth: int, s: Shapes) -> str:
-    """What runs, by name: a row is never of another backend than it says."""
+    """The backend, explicitly, so that a row is never measured with another one than it states."""
     return "triton" if depth <= 2 and s.device == "cuda" else "chunk"
 
 
@@ -188,7 +188,7 @@ def measure(step: Step, tokens: int, device: str) -> dict[str, float]:
             torch.cuda.synchronize()
         return time.perf_counter() - begin
 
-    seconds(), seconds()  # compiles, tunes, fills the caches
+    seconds(), seconds()  # compiles, tunes and fills the caches
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     taken: list[float] = []
@@ -201,7 +201,7 @@ def measure(step: Step, tokens: int, device: str) -> dict[str, float]:
 
 
 def throughput(build: Callable[[], Callable[[], Tensor]], s: Shapes) -> dict[str, Any]:
-    """Tokens/s forward and forward+backward; forward alone, and why, where there is no backward."""
+    """Tokens/s forward and forward+backward; if backward fails, forward alone and the reason."""
     run = build()
 
     def forward() -> None:
@@ -221,7 +221,7 @@ def _reason(error: Exception) -> str:
 
 
 def share(case: dict[str, Any], found: dict[str, Any], s: Shapes) -> dict[str, Any]:
-    """Adds the share of the device's arithmetic that the operator reached."""
+    """Add the operator's share of the device's peak FLOP/s."""
     peak = peak_flops(torch.device(s.device))
     if case["part"] == "operator" and peak:
         work = s.heads * memory_flops(_widths(case["depth"], case["expansion"], s), s.chunk)
@@ -248,7 +248,7 @@ def long_sequence(T: int, s: Shapes) -> dict[str, Any]:
 
 
 def decoding(T: int, s: Shapes) -> dict[str, Any]:
-    """Tokens/s one at a time after a context of T tokens, and bytes of state."""
+    """Tokens/s of single steps after a context of T tokens, and the size of the state in bytes."""
     layer = _layer(2, 2, s)
     with torch.no_grad():
         _, state = layer(s.randn(1, T, s.heads * s.head))
@@ -258,7 +258,7 @@ def decoding(T: int, s: Shapes) -> dict[str, Any]:
 
 
 def run(cases: list[Case], s: Shapes, end: float) -> None:
-    """Measures what is not there yet, as far as the time goes."""
+    """Measure the cases that are not recorded yet, while there is time."""
     there = _recorded(s, finished=True)
     for case, found in cases:
         if not s.smoke and _key(case, s) in there:
@@ -268,17 +268,17 @@ def run(cases: list[Case], s: Shapes, end: float) -> None:
         torch.manual_seed(0)
         try:
             row = {"case": case, **found()}
-        except Exception as error:  # of a peer or of the compiler, which have errors of their own
+        except Exception as error:  # peers and compilers raise errors of many types
             row = {"case": case, "unavailable": _reason(error)}
         record(row, s)
         if s.device == "cuda":
-            gc.collect()  # what stands in a cycle would be part of the next case's peak
-            torch.cuda.synchronize()  # raises where a kernel broke the device for good: nothing here would run any more
+            gc.collect()  # garbage in reference cycles would count in the next case's peak
+            torch.cuda.synchronize()  # raises if a kernel broke the CUDA context: nothing would run any more
             torch.cuda.empty_cache()
 
 
 def run_apart(name: str, cases: list[Case], s: Shapes, end: float) -> None:
-    """Measures a group in a process of its own, and records what it did not come to."""
+    """Measure a group in its own process, and record the cases that it did not reach."""
     left = end - time.monotonic()
     if name not in ("first", "rest"):
         left = min(left, PEER_SECONDS)
@@ -307,16 +307,18 @@ def _key(case: dict[str, Any], s: Shapes) -> tuple[Any, ...]:
 
 
 def _recorded(s: Shapes, finished: bool) -> list[tuple[Any, ...]]:
-    """Keys of the rows that there are: of all, or of those that need not be tried again."""
+    """Keys of the recorded rows: of all, or of those that need not be tried again."""
     rows = [row for row in read(FILE) if not (finished and "unavailable" in row)]
     return [(row["case"], row["device"], row["commit"]) for row in rows]
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=6, help="start nothing new after so many")
-    parser.add_argument("--smoke", action="store_true", help="tiny shapes on any device; printed, not recorded")
-    parser.add_argument("--warm", action="store_true", help="compile fla's kernels, and measure nothing")
+    parser.add_argument("--minutes", type=float, default=6, help="start no new case after this time")
+    parser.add_argument(
+        "--smoke", action="store_true", help="run tiny shapes on any device; print rows without recording them"
+    )
+    parser.add_argument("--warm", action="store_true", help="only compile fla's kernels")
     parser.add_argument("--group", help="measure one group, in this process")
     args = parser.parse_args(arguments)
     s = Shapes(args.smoke)

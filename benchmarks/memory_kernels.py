@@ -1,13 +1,12 @@
-"""The GPU kernels, compiled ahead of time, which takes no GPU: how much shared memory each shape needs.
+"""Compile the GPU kernels ahead of time, without a GPU: how much shared memory does each shape need?
 
     python benchmarks/memory_kernels.py [--targets sm_90]
 
-Targets are sm_90 (Hopper), and two with less shared memory: sm_80 (Ampere; Ada, sm_89, is compiled alike) and sm_120
-(consumer Blackwell). For each kernel and each choice of slice and warps, among which the first call on a GPU decides:
-bytes of shared memory, registers of a thread, bytes that spill out of them, and whether the matrix units are used. For
-Hopper, chunks of 64 and 128, the largest, which all fit; for the others, chunks from 16 on and only the last choice,
-which needs the least shared memory. How fast a kernel is, only a GPU can tell (``run_gpu.sh``). Finished cells are
-skipped on a second run with the same Triton.
+For each kernel and each choice of slices and warps (the first call on a GPU chooses one): bytes of shared memory,
+registers per thread, spilled bytes, and whether the matrix units are used. For Hopper (sm_90), chunks of 64 and of 128,
+the largest, which all fit. For Ampere (sm_80), which has less shared memory, also shorter chunks, and only the choice
+that needs least. Ada and consumer Blackwell run code of the same kind as Ampere. Speed must be measured on a GPU
+(``run_gpu.sh``). Finished cells of the same Triton version are skipped.
 """
 
 import argparse
@@ -28,13 +27,13 @@ PASSES, KERNELS = ("forward", "backward"), ("store", "read")
 LINEAR, DEEP, DEEP_WITH_START = MEMORIES = ("linear", "deep", "deep, forgetting to its start")
 TOKENS = ("bfloat16", "float32")
 WIDTHS, CHUNKS = (32, 64, 128), (64, 128)
-SHORTER = (16, 32)  # chunks, for targets with less shared memory
-HOPPER, *SMALLER = TARGETS = ("sm_90", "sm_80", "sm_120")
-EXPANSION = 4  # hidden layers are worked through in slices: a narrower one needs no less
+SHORTER = (16, 32)  # chunks, for Ampere only
+HOPPER, AMPERE = TARGETS = ("sm_90", "sm_80")
+EXPANSION = 4  # hidden layers are processed in slices, so a narrower one does not need less
 
 
 def kernel_of(direction: str, part: str, memory: str) -> Any:
-    """As it was decorated, without the search among choices."""
+    """The decorated kernel without the autotuner."""
     from titans_core.ops.memory.triton import backward, forward
 
     module = {"forward": forward, "backward": backward}[direction]
@@ -42,8 +41,10 @@ def kernel_of(direction: str, part: str, memory: str) -> Any:
 
 
 def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
-    """Compile a cell of :data:`FIELDS`, with or without the last. Nothing is run. Not in a process with Triton's
-    interpreter."""
+    """Compile a cell, a key of :data:`FIELDS` with or without the last, without running it.
+
+    Triton's interpreter must be off in this process.
+    """
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -65,7 +66,7 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     types = {name: "*bf16" if tokens == "bfloat16" else "*fp32" for name in ("q_", "k_", "v_")}
     types |= dict.fromkeys(("N", "P", "C", "CROWD"), "i32")
     signature = {name: "constexpr" if name in constants else types.get(name, "*fp32") for name in kernel.arg_names}
-    # torch aligns what it allocates
+    # torch aligns its allocations
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
     begin = time.perf_counter()
@@ -81,16 +82,16 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _registers(cubin: bytes) -> dict[str, int]:
-    """Of a thread; and what of them did not fit."""
+    """Registers per thread, and spilled bytes."""
     import triton
 
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+        usage = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
     return {
-        name: int(re.search(rf"\b{word}:(\d+)", said)[1])  # type: ignore[index]
+        name: int(re.search(rf"\b{word}:(\d+)", usage)[1])  # type: ignore[index]
         for name, word in (("registers", "REG"), ("spilled_bytes", "STACK"))
     }
 
@@ -100,16 +101,15 @@ def cells(target: str) -> list[tuple[Any, ...]]:
 
     from titans_core.ops.memory.triton.launch import CHOICES
 
-    smaller = target in SMALLER
     return [
         (target, direction, part, memory, tokens, width, chunk, *choice, triton.__version__)
         for tokens in TOKENS
-        for memory in (MEMORIES[:2] if smaller else MEMORIES)
+        for memory in (MEMORIES[:2] if target == AMPERE else MEMORIES)
         for width in WIDTHS
-        for chunk in ((*SHORTER, *CHUNKS) if smaller else CHUNKS)
+        for chunk in ((*SHORTER, *CHUNKS) if target == AMPERE else CHUNKS)
         for direction in PASSES
         for part in KERNELS
-        for choice in (CHOICES[-1:] if smaller else CHOICES)
+        for choice in (CHOICES[-1:] if target == AMPERE else CHOICES)
     ]
 
 

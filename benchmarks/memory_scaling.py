@@ -1,13 +1,14 @@
-"""The memory from two thousand tokens to a million on one CPU thread: speed, state and the time of a step.
+"""The memory on one CPU thread, from two thousand to a million tokens: speed, state size and time per step.
 
     python benchmarks/memory_scaling.py
 
-A layer of 128 numbers and 4 heads in chunks of 64, which forgets towards its start. And, as far as that shows, one that
-forgets towards zero: untrained, it has decayed to numbers so small by then that a CPU takes several times as long,
-unless it takes them for zero (``torch.set_flush_denormal``).
-Read in one stream, in pieces of 8,192 tokens; learned from in one call, forward and backward, as far as
-``LEARNED``; and behind the stream 200 tokens one by one. Medians of ``REPEATS`` runs, but for a million tokens one.
-Finished cells are skipped on a second run.
+A layer of width 128 with 4 heads and chunks of 64, which forgets towards its start. For two lengths also a layer that
+forgets towards zero: untrained, its memory decays to denormal numbers, with which a CPU is several times slower, unless
+it flushes them to zero (``torch.set_flush_denormal``).
+
+Measured are reading in one stream, in pieces of 8,192 tokens; training in one call, forward and backward, up to
+``LEARNED`` tokens; and 200 single steps after the stream. Medians of ``REPEATS`` runs; a single run for reading a
+million tokens. Finished cells are skipped.
 """
 
 import argparse
@@ -50,7 +51,7 @@ def run(key: tuple[int, str, bool | None]) -> dict[str, Any]:
     def learn() -> None:
         layer(x)[0].sum().backward()
 
-    learn() if T <= LEARNED else layer(x[:, :PIECE])  # to warm up
+    learn() if T <= LEARNED else layer(x[:, :PIECE])  # warm-up
     state = stream() if T <= LEARNED else None
     read, state = _timed(stream, repeats)
     found = {"read_tokens_per_second": T / read}
@@ -75,7 +76,7 @@ def run(key: tuple[int, str, bool | None]) -> dict[str, Any]:
 
 
 def _timed(once: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """Median seconds of some runs, and what the last one returned."""
+    """Median seconds of the runs, and the result of the last one."""
     seconds, result = [], None
     for _ in range(repeats):
         begin = time.perf_counter()

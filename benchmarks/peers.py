@@ -1,4 +1,4 @@
-"""Models of neuralforecast, trained and scored by the protocol."""
+"""Train and score neuralforecast models by the protocol."""
 
 import logging
 import time
@@ -20,10 +20,10 @@ QUIET = {
 
 
 def score_neuralforecast(model: Any, data: ProtocolData) -> dict[str, Any]:
-    """Errors over all test windows, and the seconds that training took.
+    """Errors over all test windows, and the training time in seconds.
 
-    The model (``h``, ``input_size`` and all else are its own) sees standardised values: trained on train, stopped on
-    val if it stops early, every test window forecast.
+    The model has its own ``h``, ``input_size`` and settings. It is trained on the standardised train rows; the
+    validation rows stop it if it stops early. Every test window is forecast.
     """
     for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -48,6 +48,6 @@ def score_neuralforecast(model: Any, data: ProtocolData) -> dict[str, Any]:
         forecasts = np.asarray(model.predict(dataset=dataset, step_size=1))
 
     inputs, targets = data.windows("test", model.input_size, model.h)
-    # one series after the other, in each its windows
+    # ordered by series, then by window
     forecasts = forecasts.reshape(series, len(inputs), model.h).transpose(1, 2, 0)
     return {**score_windows(lambda _: forecasts, inputs, targets, batch_size=len(inputs)), "seconds": seconds}

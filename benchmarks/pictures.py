@@ -1,5 +1,5 @@
-"""Pictures of the result files, into docs/: speed and memory of the operator on a CPU, and on a GPU once measured; and
-of the models, what the tables say in numbers.
+"""Plot the result files into docs/: speed and memory of the operator, on a CPU and (if measured) on a GPU, and the
+scores of the models.
 
 python benchmarks/pictures.py
 """
@@ -20,7 +20,7 @@ MODES = ("forward", "forward+backward")
 
 
 def memory_cpu() -> plt.Figure | None:
-    """Tokens/s beside the peer's default, and peak memory, case by case, on the machine that was measured last."""
+    """Tokens/s and peak memory of each case, compared with the peer's default, on the machine measured last."""
     rows = read(RESULTS / "memory_cpu.jsonl")
     rows = [row for row in rows if row["machine"] == rows[-1]["machine"]]
     peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
@@ -48,7 +48,7 @@ def memory_cpu() -> plt.Figure | None:
 
 
 def memory_gpu() -> plt.Figure | None:
-    """Tokens/s over the length of the sequence, as in the paper's Figures 8 and 9."""
+    """Tokens/s by sequence length, as in the paper's Figures 8 and 9."""
     rows = [row for row in read(RESULTS / "memory_gpu.jsonl") if MODES[1] in row]
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""Pictures of what models score, from the same rows as the tables."""
+"""Plots of the models' scores, from the same rows as the tables."""
 
 import statistics
 
@@ -32,7 +32,7 @@ def lm_stream() -> plt.Figure | None:
 
 
 def lm_niah() -> plt.Figure | None:
-    """Exact answers over the length of the haystack, a panel for each kind of needle."""
+    """Exact answers by length of the haystack, one panel per kind of needle."""
     rows = read(RESULTS / "lm_niah.jsonl")
     if not rows:
         return None
@@ -52,7 +52,7 @@ def lm_niah() -> plt.Figure | None:
 
 
 def forecast_table3() -> plt.Figure | None:
-    """Both errors of each set at lookback 96, beside the published ones: further down and left is better."""
+    """Both errors of each set at lookback 96, with published ones; lower left is better."""
     rows = standing()
     found = {
         (model, name): errors_of_seeds([r for r in rows if (r["model"], r["dataset"]) == (model, name)])
@@ -83,7 +83,7 @@ def forecast_table3() -> plt.Figure | None:
 
 
 def gue() -> plt.Figure | None:
-    """Matthews correlation on the tasks of GUE: each seed of ours, and the others."""
+    """Matthews correlation on the tasks of GUE: each seed of the models run here, and published scores."""
     rows = read(RESULTS / "dna_gue.jsonl")
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""Run the README's first example as it stands there, and put its output and its picture into the README.
+"""Run the README's first example, and put its output into the README and its picture into docs/.
 
 python benchmarks/readme_example.py
 """

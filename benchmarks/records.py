@@ -1,4 +1,4 @@
-"""Result files: one JSON object a line, each with the machine, versions, commit and date it was measured with."""
+"""Result files: one JSON object per line, each with machine, versions, commit and date of the measurement."""
 
 import importlib.metadata
 import json
@@ -18,7 +18,7 @@ PACKAGES = (
 
 
 def environment() -> dict[str, Any]:
-    """What a reader must know to place a number."""
+    """Where a number comes from: commit, machine and versions."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -33,7 +33,7 @@ def environment() -> dict[str, Any]:
 
 
 def append(file: Path, row: dict[str, Any]) -> None:
-    """Add a finished cell; what is in the file already stays."""
+    """Append a finished cell to the file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     with file.open("a") as stream:
@@ -41,24 +41,26 @@ def append(file: Path, row: dict[str, Any]) -> None:
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """All cells of a result file; none if there is no file yet.
+    """All cells of a result file; none if the file does not exist.
 
     Raises:
-        ValueError: a line that is no row, as a full disk leaves one.
+        ValueError: a line is not valid JSON, as after a full disk.
     """
     rows = []
     for number, line in enumerate(file.read_text().splitlines() if file.exists() else [], 1):
         try:
             rows.append(json.loads(line))
         except json.JSONDecodeError as error:
-            raise ValueError(f"{file}, line {number} is no whole row: delete it, its cell is run again.") from error
+            raise ValueError(
+                f"{file}, line {number} is not a complete row: delete it, and its cell runs again."
+            ) from error
     return rows
 
 
 def resident_mib(key: str) -> float:
-    """MiB that this process holds (``VmRSS``), or the most it held (``VmHWM``), of which Linux's /proc tells.
+    """Resident memory of this process in MiB, from Linux's /proc: now (``VmRSS``) or at its peak (``VmHWM``).
 
-    (What ``getrusage`` calls the most starts with what the parent of the process held.)
+    (The peak of ``getrusage`` starts at the parent's resident memory.)
     """
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:")) / 1024
@@ -77,10 +79,10 @@ def _commit() -> str:
         return subprocess.run(["git", *args], capture_output=True, text=True, cwd=RESULTS.parent, check=False).stdout
 
     head = git("rev-parse", "--short", "HEAD").strip() if shutil.which("git") else ""
-    if not head:  # a copy of the files alone, of which only the caller knows
+    if not head:  # not a git checkout: the caller sets the commit
         return os.environ.get("TITANS_COMMIT", "unknown")
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude)results")
     return head + ("+changes" if changed else "")
 
 
-COMMIT = _commit()  # when the process starts: of the code that it runs, whatever is checked out meanwhile
+COMMIT = _commit()  # at import: the code that runs, even if another commit is checked out later

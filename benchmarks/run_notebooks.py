@@ -1,8 +1,8 @@
-"""Run the notebooks in full and keep what they show, so that they can be read before they are run.
+"""Run the notebooks in full and store their outputs, so that they can be read without running them.
 
     python benchmarks/run_notebooks.py [forecasting_quickstart ...]
 
-What is kept names the source that it is of: the tests ask that a notebook was run again after it was changed.
+The digest of the code is stored too: a test fails if a notebook was changed and not run again.
 """
 
 import argparse
@@ -21,13 +21,13 @@ BAR = re.compile(r"\d+/(\d+|\?) \[.*(it/s|s/it)")
 
 
 def source(book: Any) -> str:
-    """What identifies the code of a notebook, whatever it showed and whatever is said around it."""
+    """Digest of the code cells of a notebook, without outputs and text."""
     cells = [cell.source for cell in book.cells if cell.cell_type == "code"]
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest()[:16]
 
 
 def run(path: Path) -> None:
-    """Run a notebook and write it back with what it shows."""
+    """Run a notebook and write it back with its outputs."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -43,7 +43,7 @@ def run(path: Path) -> None:
 
 
 def _tidied(outputs: list[Any]) -> list[Any]:
-    """What was printed in one piece, without progress bars; small pictures; nothing of stderr."""
+    """The outputs with stdout in one piece and without progress bars, with smaller pictures, and without stderr."""
     printed = [output for output in outputs if output.get("name") == "stdout"]
     text = "".join(output.text for output in printed)
     lines = [line.rpartition("\r")[2] for line in text.replace("\x1b[A", "").split("\n")]
@@ -70,11 +70,11 @@ def main() -> None:
     names = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(names)}")
-    asked = parser.parse_args().names or names
-    if unknown := set(asked) - set(names):
-        parser.error(f"no notebook is called {sorted(unknown)[0]!r}; there are {', '.join(names)}.")
+    chosen = parser.parse_args().names or names
+    if unknown := set(chosen) - set(names):
+        parser.error(f"there is no notebook {sorted(unknown)[0]!r}; there are {', '.join(names)}.")
     os.environ.pop("TITANS_SHORT", None)
-    for name in asked:
+    for name in chosen:
         run(FOLDER / f"{name}.ipynb")
         print(name)
 

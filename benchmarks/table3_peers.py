@@ -1,10 +1,10 @@
-"""The peers of Table 3: models of neuralforecast with the settings of public scripts, at a lookback of 96.
+"""The peers of Table 3: neuralforecast models with the settings of public scripts, at a lookback of 96.
 
-Of DLinear, iTransformer and SOFTS the scripts of their authors (of DLinear for a lookback of 336: at the learning rate
-of 1e-4 that Time-Series-Library has for 96, neuralforecast's learns next to nothing of ETTh1); of PatchTST, TimeMixer
-and TimeXer those of Time-Series-Library. Widths, layers, heads, dropout, batches, learning rates and their schedules,
-epochs and patience are as there; as there the weights of the best validation epoch are scored. The networks are
-neuralforecast's, not in all things those of the papers.
+DLinear, iTransformer and SOFTS follow their authors' scripts; PatchTST, TimeMixer and TimeXer follow
+Time-Series-Library. (DLinear's script is for a lookback of 336. At the learning rate of 1e-4 that Time-Series-Library
+has for 96, neuralforecast's DLinear learns almost nothing on ETTh1.) Widths, layers, heads, dropout, batches, learning
+rates and their schedules, epochs and patience are those of the scripts. As there, the weights of the best validation
+epoch are scored. The networks are neuralforecast's, which differ from the papers in some details.
 """
 
 import copy
@@ -18,13 +18,13 @@ HORIZONS = (96, 192, 336, 720)
 
 @dataclass(frozen=True)
 class Script:
-    """What a script gives.
+    """The settings of a script.
 
     Attributes:
         network: arguments of the model.
-        batch: windows, each of all series.
-        decay: of the learning rate: halved behind each epoch, or "cosine" to 0.
-        patience: epochs without a better validation error.
+        batch: windows per batch, each of all series.
+        decay: schedule of the learning rate: "half" after each epoch, or "cosine" to 0.
+        patience: epochs without a better validation error before training stops.
     """
 
     network: dict[str, Any] = field(default_factory=dict)
@@ -122,12 +122,12 @@ SCRIPTS = {
 
 
 def settings(name: str, dataset: str, h: int) -> dict[str, Any]:
-    """Of a peer, as they stand in result files."""
+    """The settings of a peer, as in the result files."""
     return copy.deepcopy(vars(SCRIPTS[name](dataset, h)))
 
 
 def peer(name: str, script: Script, data: Any, h: int, input_size: int, seed: int, epochs: int | None = None) -> Any:
-    """An untrained model of neuralforecast that trains as a script says; ``epochs`` ends it there, unstopped."""
+    """An untrained neuralforecast model that trains by a script; ``epochs`` replaces its epochs and early stopping."""
     import torch
     from neuralforecast import models
     from neuralforecast.losses.pytorch import MSE
@@ -168,7 +168,7 @@ def peer(name: str, script: Script, data: Any, h: int, input_size: int, seed: in
 
 
 def best_weights() -> Any:
-    """Lightning's callback that puts the weights of the best validation back when training ends."""
+    """A Lightning callback that restores the weights of the best validation when training ends."""
     from pytorch_lightning import Callback
 
     class BestWeights(Callback):

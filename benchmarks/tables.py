@@ -1,4 +1,4 @@
-"""Write the tables of the README and of docs/ from the result files: each between its markers, nothing typed by hand.
+"""Write the tables of the README and of docs/ between their markers, from the result files.
 
 python benchmarks/tables.py [--check]
 """
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def _place(rows: list[dict[str, Any]]) -> str:
-    """Where, with what and when the rows of a table were made."""
+    """Provenance of rows: machines, torch versions, dates and commits."""
     machines = " and ".join(dict.fromkeys(row["machine"] for row in rows))
     versions = " and ".join(dict.fromkeys(row["versions"]["torch"] for row in rows))
     days = sorted({row["date"][:10] for row in rows})
@@ -39,19 +39,19 @@ TABLES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail if one is not up to date, and change nothing")
+    parser.add_argument("--check", action="store_true", help="only check: fail if a table is out of date")
     args = parser.parse_args()
     for page, tables in TABLES.items():
         old = new = (ROOT / page).read_text()
         places = re.findall("<!-- table: (.*) -->", old)
         if sorted(places) != sorted(tables):
-            sys.exit(f"{page} has places for the tables {sorted(places)}, and is to have {sorted(tables)}")
+            sys.exit(f"{page} has markers for the tables {sorted(places)}, but needs {sorted(tables)}")
         for name, make in tables.items():
             pattern = re.compile(f"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
             table = make(_place)
             new = pattern.sub(lambda m, table=table: f"{m[1]}{table}\n{m[2]}", new)
         if args.check and new != old:
-            sys.exit(f"{page} is not up to date: run python benchmarks/tables.py")
+            sys.exit(f"{page} is out of date: run python benchmarks/tables.py")
         (ROOT / page).write_text(new)
 
 

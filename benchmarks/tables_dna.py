@@ -1,4 +1,4 @@
-"""The tables of genomes, from their result files."""
+"""The tables of the genome benchmarks."""
 
 import math
 import statistics
@@ -10,8 +10,8 @@ from dna_pretraining import BATCH, STEPS, WEIGHTS
 from dna_speed import FAR, LENGTHS
 from records import RESULTS, read
 
-# published for DNABERT-2 (117 M parameters), Zhou et al. 2024 (arXiv:2306.15006), and for VQDNA (103 M), Li et al. 2024
-# (arXiv:2405.10812), where it gives a task
+# published scores of DNABERT-2 (117 M parameters), Zhou et al. 2024 (arXiv:2306.15006), and, for the tasks it reports,
+# of VQDNA (103 M), Li et al. 2024 (arXiv:2405.10812)
 DNABERT_2 = {"tf_0": 0.720, "tf_1": 0.761, "tf_2": 0.665, "tf_3": 0.585, "mouse_0": 0.568, "mouse_2": 0.793,
              "prom_core_all": 0.694, "prom_core_notata": 0.680, "prom_core_tata": 0.742,
              "prom_300_tata": 0.716}  # fmt: skip
@@ -19,7 +19,7 @@ VQDNA = {"tf_0": 0.725, "tf_1": 0.764, "tf_2": 0.669, "tf_3": 0.589, "prom_core_
          "prom_core_notata": 0.706, "prom_core_tata": 0.785}  # fmt: skip
 PUBLISHED = {"DNABERT-2": DNABERT_2, "VQDNA": VQDNA}
 ERRORS = (
-    "two standard errors of both scores, from the number of test sequences, as if each model had a test set of its own"
+    "two standard errors of the difference, from the number of test sequences, as if the test sets were independent"
 )
 NAMES = {
     "kmers": "k-mer logistic regression",
@@ -42,24 +42,24 @@ def gue(place: Any) -> str:
     for name, published in PUBLISHED.items():
         cells = [f"{published[task]:.3f}" if task in published else "" for task in TASKS]
         lines.append(f"| {name}, published | " + " | ".join(cells) + " |")
-    others = {"DNABERT-2": "DNABERT-2", "the k-mers": "kmers", "the CNN": "cnn", "itself without k-mers": ABLATED}
-    ahead = [f"{name} {_told(_ahead(rows, other))}" for name, other in others.items()]
+    others = {"DNABERT-2": "DNABERT-2", "the k-mers": "kmers", "the CNN": "cnn", "the same without k-mers": ABLATED}
+    ahead = [f"{name} {_counts_text(_ahead(rows, other))}" for name, other in others.items()]
     lines += [
         "",
-        "Official test sets; in brackets the number of seeds, one where none is given. The clean "
-        "subset has the test sequences that share no 40-mer with the training set, on either strand; "
-        f"earlier rows lack it. {place(rows)}, 1 thread.",
+        "Official test sets; the number of seeds is in brackets if it is more than one. The clean subset has the test "
+        "sequences that share no 40-mer with the training set, on either strand; earlier rows lack it. "
+        f"{place(rows)}, 1 thread.",
         "",
-        f"{_sizes(rows)} By the means over seeds it is better than {'; '.join(ahead)}. ({ERRORS.capitalize()}.)",
+        f"{_sizes(rows)} Its mean over seeds is higher than that of {'; '.join(ahead)}. ({ERRORS.capitalize()}.)",
     ]
     return "\n".join(lines)
 
 
 def gue_counts(place: Any) -> str:
-    """The same in short: on how many tasks the classifier is ahead of each other model, and on how many behind."""
+    """A summary: on how many tasks the classifier is better or worse than each other model."""
     rows = read(RESULTS / "dna_gue.jsonl")
     lines = [
-        "| `TitansDNAClassifier` against | tasks | better on | of these clearly | worse on | of these clearly |",
+        "| `TitansDNAClassifier` against | tasks | better on | clearly better on | worse on | clearly worse on |",
         "|---|---|---|---|---|---|",
     ]
     for name in (*PUBLISHED, "kmers", "cnn", ABLATED):
@@ -81,7 +81,7 @@ def _sizes(rows: list[dict[str, Any]]) -> str:
 
 
 def _ahead(rows: list[dict[str, Any]], other: str) -> dict[str, float]:
-    """By how many standard errors the classifier is ahead on each task that both have a score of."""
+    """The classifier's lead in standard errors, on each task for which both models have a score."""
     ours, theirs = _means(rows, "titans"), PUBLISHED.get(other) or _means(rows, other)
     tests = {r["task"]: r["tests"] for r in rows}
     both = [task for task in TASKS if task in ours and task in theirs]
@@ -94,11 +94,11 @@ def _means(rows: list[dict[str, Any]], model: str) -> dict[str, float]:
     return {task: statistics.mean(r["mcc"] for r in own if r["task"] == task) for task in {r["task"] for r in own}}
 
 
-def _told(ahead: dict[str, float]) -> str:
+def _counts_text(ahead: dict[str, float]) -> str:
     behind = [task for task, errors in ahead.items() if errors <= 0]
     clearly = sum(errors > 2 for errors in ahead.values())
-    said = f"on {len(ahead) - len(behind)} of {len(ahead)} tasks, on {clearly} by more than two standard errors"
-    return said + (f" (not on {', '.join(behind)})" if behind else "")
+    text = f"on {len(ahead) - len(behind)} of {len(ahead)} tasks, on {clearly} by more than two standard errors"
+    return text + (f" (not on {', '.join(behind)})" if behind else "")
 
 
 def _of_seeds(values: list[float]) -> str:
@@ -115,8 +115,8 @@ def _mean(values: list[float], digits: int = 3) -> str:
 def pretraining(place: Any) -> str:
     rows = read(RESULTS / "dna_pretraining.jsonl")
     from_convolutions = [r for r in read(RESULTS / "dna_gue.jsonl") if r["model"] == "titans"]
-    columns = [(weights, told) for told in (True, False) for weights in WEIGHTS]
-    titles = [f"{weights}{'' if told else ', without positions'}" for weights, told in columns]
+    columns = [(weights, positions) for positions in (True, False) for weights in WEIGHTS]
+    titles = [f"{weights}{'' if positions else ', without positions'}" for weights, positions in columns]
     lines = ["| Matthews correlation | " + " | ".join(titles) + " | the default classifier |", "|---|" + "---|" * 5]
     for task in dict.fromkeys(r["task"] for r in rows):
         of = [
@@ -127,9 +127,10 @@ def pretraining(place: Any) -> str:
         lines.append(f"| {task} | " + " | ".join(map(_of_seeds, of)) + " |")
     lines += [
         "",
-        f"Pretrained: {STEPS:,} batches of {BATCH} training sequences of the task, by the next base; fresh: random "
-        f"weights. Some {rows[-1]['parameters'] // 1000} thousand parameters. The default has no language model but "
-        f"convolutions. In brackets the number of seeds, one where none is given. {place(rows)}, 1 thread.",
+        f"Pretrained: {STEPS:,} batches of {BATCH} training sequences of the task, predicting the next base; fresh: "
+        f"random weights. About {rows[-1]['parameters'] // 1000} thousand parameters. The default classifier has "
+        "convolutions instead of a language model. The number of seeds is in brackets if it is more than one. "
+        f"{place(rows)}, 1 thread.",
     ]
     return "\n".join(lines)
 
@@ -137,7 +138,7 @@ def pretraining(place: Any) -> str:
 def table4(place: Any) -> str:
     rows = read(RESULTS / "dna_table4_generated.jsonl")
     lines = [
-        "| of the shape of | training bases | read from a FASTA | audited | an epoch, about | peak memory |",
+        "| shape of | training bases | reading the FASTA | audit | one epoch, about | peak memory |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -147,7 +148,8 @@ def table4(place: Any) -> str:
         )
     lines += [
         "",
-        f"FASTA: of the human genome's length. Epoch: by one on {rows[-1]['trained_on']:,} sequences. "
+        f"The FASTA is as long as the human genome. The time of an epoch is extrapolated from "
+        f"{rows[-1]['trained_on']:,} sequences. "
         f"{place(rows)}, 1 thread.",
     ]
     return "\n".join(lines)
@@ -167,7 +169,7 @@ def crossval(place: Any) -> str:
                 lines.append(f"| {name}: {label} | not yet | not yet |")
             else:
                 lines.append(f"| {name}: {label} ({len(of[0])}, {len(of[1])}) | " + " | ".join(map(_mean, of)) + " |")
-    return "\n".join([*lines, "", f"Of five folds; 0.5 is guessing. {place(rows)}, 1 thread."])
+    return "\n".join([*lines, "", f"Number of folds in brackets; chance is 0.5. {place(rows)}, 1 thread."])
 
 
 def speed(place: Any) -> str:
@@ -199,9 +201,9 @@ def language(place: Any) -> str:
                 bits = min(row["orders"][kind])
                 best = row["orders"][kind].index(bits)
                 lines.append(f"| {genome} | Markov, {title} {best} | {bits:.4f} | | |")
-            lines.append(f"| {genome} | Markov models among themselves | | {row['mixed']:.4f} | |")
+            lines.append(f"| {genome} | Markov models mixed | | {row['mixed']:.4f} | |")
             if "probe_kmers" in row:
-                lines.append(f"| {genome} | counts of k-mers | | | {row['probe_kmers']:.3f} |")
+                lines.append(f"| {genome} | k-mer counts | | | {row['probe_kmers']:.3f} |")
         of = [r for r in learned if r["genome"] == genome]
         for model in dict.fromkeys(r["model"] for r in of):
             own = [r for r in of if r["model"] == model]
@@ -214,9 +216,9 @@ def language(place: Any) -> str:
     first = learned[0]
     lines += [
         "",
-        f"{first['steps']:,} steps of {first['batch']} x {first['length']:,} bases, some {first['parameters']:,} "
-        "parameters; in brackets the number of seeds. A Markov model has the order of least bits on what was held out, "
-        f"which favours it. {place(rows)}, 1 thread.",
+        f"{first['steps']:,} steps of {first['batch']} x {first['length']:,} bases, about {first['parameters']:,} "
+        "parameters; the number of seeds is in brackets. The order of a Markov model is that with the fewest bits on "
+        f"the held-out sequence, which favours it. {place(rows)}, 1 thread.",
     ]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""The tables of how long ``fit`` takes, from their result files."""
+"""The tables on the time of ``fit``."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from records import RESULTS, read
 
 
 def fit_times() -> list[dict[str, Any]]:
-    """The trainings that stand: of the present recipe, and of models that have none."""
+    """The current trainings: those of the current recipe, and those of models without a recipe."""
     return [row for row in read(RESULTS / "fit_time.jsonl") if row["recipe"] in (0, TRAINED)]
 
 
 def fit_time(place: Any) -> str:
     rows = fit_times()
-    lines = ["| ETTh1, 96 -> 96 | rounds of ours or epochs: seconds of training, and the test MSE |", "|---|---|"]
+    lines = ["| ETTh1, 96 -> 96 | rounds (ours) or epochs (others): training time and test MSE |", "|---|---|"]
     for model in dict.fromkeys(row["model"] for row in rows):
         cells = []
         for row in (row for row in rows if row["model"] == model):
@@ -22,8 +22,8 @@ def fit_time(place: Any) -> str:
         lines.append(f"| {model} | {'; '.join(cells)} |")
     last = rows[-1]
     reached = any(row["mse"] <= row["goal"] for row in rows)
-    said = f"Bold: a test error of at most {last['goal']:.3f}." if reached else f"None reaches {last['goal']:.3f}."
-    lines += ["", f"{said} {place(rows)}, {last['threads']} threads, seed 0."]
+    note = f"Bold: test MSE of at most {last['goal']:.3f}." if reached else f"None reaches {last['goal']:.3f}."
+    lines += ["", f"{note} {place(rows)}, {last['threads']} threads, seed 0."]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""The tables of language models, from their result files."""
+"""The tables of the language models."""
 
 import statistics
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from lm_models import NAMES
 from records import RESULTS, read
 
-# of lm_niah.py: what is hidden, and in how many tokens
+# tasks and lengths of lm_niah.py
 NEEDLES = {"PK": "a number in noise", "N": "a number in a novel", "W": "a word in a novel"}
 HAYSTACKS = (256, 512, 1024, 2048)
 
@@ -23,7 +23,7 @@ def _mean(rows: list[dict[str, Any]], column: str, scale: float = 100, digits: i
 
 def mqar(place: Any) -> str:
     rows = read(RESULTS / "lm_mqar.jsonl")
-    lines = ["| recall, % | at 64 tokens, as trained | 128 | 256 | seeds | seconds |", "|---|---|---|---|---|---|"]
+    lines = ["| recall, % | 64 tokens, as in training | 128 | 256 | seeds | seconds |", "|---|---|---|---|---|---|"]
     for name in NAMES:
         found = _seeds(rows, name)
         if found:
@@ -52,8 +52,8 @@ def niah(place: Any) -> str:
     last = rows[-1]
     lines += [
         "",
-        f"Some {last['parameters']:,} parameters, trained on samples of up to {last['stages'][-1][0]} tokens; "
-        f"{last['samples']} samples a cell and seed. {place(rows)}, 1 thread.",
+        f"About {last['parameters']:,} parameters, trained on samples of up to {last['stages'][-1][0]} tokens; "
+        f"{last['samples']} samples per cell and seed. {place(rows)}, 1 thread.",
     ]
     return "\n".join(lines)
 
@@ -79,7 +79,7 @@ def novels(place: Any) -> str:
 def stream(place: Any) -> str:
     rows = read(RESULTS / "lm_stream.jsonl")
     lines = [
-        "| | resident after 0.1 M tokens | after all | µs a token, first 0.1 M | last 0.1 M | state |",
+        "| | resident after 0.1 M tokens | after all tokens | µs per token, first 0.1 M | last 0.1 M | state |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -1,4 +1,4 @@
-"""The tables of the memory, from their result files."""
+"""The tables of the memory benchmarks."""
 
 import itertools
 from typing import Any
@@ -8,14 +8,20 @@ from memory_kernels import CHUNKS, HOPPER, MEMORIES, TOKENS, WIDTHS
 from records import RESULTS, read
 
 PEERS = {"peer": "default", "peer-equal": "equal updates"}  # two settings of titans-pytorch
+GATES = {
+    "of tokens": "gates per token",
+    "of chunks": "gates per chunk",
+    "neither": "no momentum or forgetting",
+    "neither, of chunks": "neither, gates per chunk",
+}
 
 
 def memory_cpu(place: Any) -> str:
     rows = _speeds()
     peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
     lines = [
-        "| dim / heads / chunk / T | on | tokens/s, forward | forward+backward | peak MB, forward+backward | beside "
-        "| speed, forward | forward+backward | memory |",
+        "| dim / heads / chunk / T | CPU | tokens/s, forward | forward+backward | peak MB, forward+backward "
+        "| titans-pytorch | speed ratio, forward | forward+backward | memory ratio |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -29,16 +35,16 @@ def memory_cpu(place: Any) -> str:
                 f"{ours['forward+backward']['median']:,.0f} | {peak['ours']['forward+backward']:,.0f} | {label} | "
                 f"{forward:.2f}x | {both:.2f}x | {memory:.2f}x |"
             )
-    lines += ["", f"Medians of {rows[-1]['repeats']}, sides taking turns; {place(rows)}, 1 thread."]
+    lines += ["", f"Medians of {rows[-1]['repeats']} runs, alternating between the libraries; {place(rows)}, 1 thread."]
     return "\n".join(lines)
 
 
 def memory_cpu_range(place: Any) -> str:
-    """The same in short: of all cases the least and the most."""
+    """A summary: the range over all cases."""
     rows = _speeds()
     peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
     lines = [
-        "| setting of the peer | on | cases | speed, forward | forward+backward | peak memory, forward+backward |",
+        "| titans-pytorch | CPU | cases | speed ratio, forward | forward+backward | memory ratio, forward+backward |",
         "|---|---|---|---|---|---|",
     ]
     for peer, label in PEERS.items():
@@ -47,12 +53,12 @@ def memory_cpu_range(place: Any) -> str:
             found = [_beside(row, peaks[tuple(row["case"])], peer) for row in mine]
             cells = [f"{min(of):.2f}x to {max(of):.2f}x" for of in zip(*found, strict=True)]
             lines.append(f"| {label} | {processor} | {len(found)} | {' | '.join(cells)} |")
-    said = "From the least to the most of all cases: widths, heads, chunks and lengths"
-    return "\n".join([*lines, "", f"{said}; {place(rows)}, 1 thread."])
+    note = "Minimum to maximum over all cases (widths, heads, chunks and lengths)"
+    return "\n".join([*lines, "", f"{note}; {place(rows)}, 1 thread."])
 
 
 def _speeds() -> list[dict[str, Any]]:
-    """Of every case and machine, case by case."""
+    """The rows of all cases and machines, sorted by case."""
     rows = read(RESULTS / "memory_cpu.jsonl")
     return sorted(rows, key=lambda row: (CASES.index(tuple(row["case"])), row["machine"]))
 
@@ -62,7 +68,7 @@ def _processor(row: dict[str, Any]) -> str:
 
 
 def _beside(row: dict[str, Any], peak: dict[str, Any], peer: str) -> tuple[float, float, float]:
-    """How many times the speed of a peer, in both modes, and the memory."""
+    """Ratios to a peer: speed in both modes, and memory."""
     forward, both = (row["ours"][m]["median"] / row[peer][m]["median"] for m in ("forward", "forward+backward"))
     return forward, both, peak["ours"]["forward+backward"] / peak[peer]["forward+backward"]
 
@@ -70,24 +76,25 @@ def _beside(row: dict[str, Any], peak: dict[str, Any], peer: str) -> tuple[float
 def memory_gates(place: Any) -> str:
     rows = read(RESULTS / "memory_gates.jsonl")
     names = list(rows[-1]["tokens_per_second"])
-    lines = ["| dim / heads / chunk / T | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
+    lines = ["| dim / heads / chunk / T | " + " | ".join(GATES.get(name, name) for name in names) + " |"]
+    lines.append("|---|" + "---|" * len(names))
     for row in rows:
         rates = [row["tokens_per_second"][name] for name in names]
         cells = [f"{r['forward']['median']:,.0f} / {r['forward+backward']['median']:,.0f}" for r in rates]
         lines.append(f"| {' / '.join(str(row[f]) for f in ('dim', 'heads', 'chunk', 'T'))} | {' | '.join(cells)} |")
-    said = f"Tokens/s, forward / forward and backward; medians of {rows[-1]['repeats']}, taking turns"
-    return "\n".join([*lines, "", f"{said}; {place(rows)}, 1 thread."])
+    note = f"Tokens/s, forward / forward and backward; medians of {rows[-1]['repeats']} runs, alternating"
+    return "\n".join([*lines, "", f"{note}; {place(rows)}, 1 thread."])
 
 
 def memory_scaling(place: Any) -> str:
     rows = read(RESULTS / "memory_scaling.jsonl")
     lines = [
-        "| tokens | read, tokens/s | learned from, tokens/s | a step, microseconds | state, KB |",
+        "| tokens | reading, tokens/s | training, tokens/s | microseconds per step | state, KB |",
         "|---|---|---|---|---|",
     ]
     for row in rows:
-        tokens = f"{row['T']:,}" + (", towards zero" if row["forget_to"] == "zero" else "")
-        tokens += ", the smallest as zero" if row.get("flushed") else ""
+        tokens = f"{row['T']:,}" + (", forgetting towards zero" if row["forget_to"] == "zero" else "")
+        tokens += ", denormals flushed" if row.get("flushed") else ""
         learned = f"{row['learned_tokens_per_second']:,.0f}" if "learned_tokens_per_second" in row else ""
         step, state = f"{row['step_microseconds']:.0f}", f"{row['state_bytes'] / 1024:.0f}"
         lines.append(f"| {tokens} | {row['read_tokens_per_second']:,.0f} | {learned} | {step} | {state} |")
@@ -107,14 +114,16 @@ def memory_kernels(place: Any) -> str:
     for shape in itertools.product(MEMORIES, TOKENS, WIDTHS):
         cells = [_needs(of_shape.get((*shape, chunk), [])) for chunk in CHUNKS]
         lines.append(f"| {' | '.join(map(str, [*shape, *cells]))} |")
-    said = "Kilobytes of shared memory, of 227, that the widest of the four kernels takes by its narrowest choice of"
-    said += " slices and warps; and the bytes a thread that spill out of the registers of the worst kernel, by its best"
-    said += " choice; seconds to compile all choices of all four. Hidden layers four times as wide. Triton"
-    return "\n".join([*lines, "", f"{said} {' and '.join(tritons)}; {place(every)}."])
+    note = (
+        "For the worst of the four kernels, with its best choice of slices and warps: kilobytes of shared memory (227"
+    )
+    note += " are available) and bytes per thread that spill from registers. Then the seconds to compile all choices of"
+    note += " all four. Hidden layers are four times as wide. Triton"
+    return "\n".join([*lines, "", f"{note} {' and '.join(tritons)}; {place(every)}."])
 
 
 def _needs(rows: list[dict[str, Any]]) -> str:
-    """Of one shape, by the worst of Tritons and kernels."""
+    """A cell of the table: the worst over Triton versions and kernels of one shape."""
     kernels: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
         kernels.setdefault((row["pass"], row["kernel"], row["triton"]), []).append(row)
@@ -126,4 +135,4 @@ def _needs(rows: list[dict[str, Any]]) -> str:
 
 
 TABLES = {"memory-cpu": memory_cpu, "memory-gates": memory_gates, "memory-scaling": memory_scaling}
-KERNELS = {"memory-kernels": memory_kernels}  # of the README beside them
+KERNELS = {"memory-kernels": memory_kernels}  # in the README of the kernels

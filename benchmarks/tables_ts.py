@@ -1,4 +1,4 @@
-"""The tables of forecasts, from their result files."""
+"""The tables of the forecasting benchmarks."""
 
 import itertools
 import json
@@ -12,8 +12,8 @@ from records import RESULTS, read
 
 from titans_ts.training_rows import EPOCH, windows_in_batch
 
-# published means over the four horizons, MSE / MAE of ETTh1, ETTh2, weather, ETTm1, ETTm2 as in SETS: at lookback 96,
-# Table 3 of the Titans paper and the tables of the papers themselves
+# published MSE / MAE, means over the four horizons, in the order of SETS, at lookback 96: from Table 3 of the Titans
+# paper and from the papers of the models
 PUBLISHED = {
     "Simba (2024)": (".441/.432", ".361/.391", ".255/.280", ".383/.396", ".271/.327"),
     "TimeMixer (2024)": (".447/.440", ".364/.395", ".240/.271", ".381/.395", ".275/.323"),
@@ -34,8 +34,8 @@ TITLES = {
     MIXTURE: f"**TitansEnsemble**, of two at each lookback of {' and '.join(map(str, MIXED))}",
 }
 BOTH = (
-    "The ensemble is the mean of two forecasters with these settings, one with a profile of the day and one without: "
-    "twice the training. It was thought of late, and tried on the rehearsal first. "
+    "The ensemble is the mean of two forecasters with these settings, one with a daily profile and one without; it "
+    "takes twice the training time. It was added late, and tried on the rehearsal first. "
 )
 NO_LOOKBACK = "³ The paper states no lookback."
 NOTES = f"¹ Its test loader drops the last batch. ² Not reproduced by third parties. {NO_LOOKBACK}"
@@ -47,15 +47,15 @@ PUBLISHED_LONG = {
 
 
 def standing() -> list[dict[str, Any]]:
-    """The rows that stand for lookback 96.
+    """The current rows of lookback 96.
 
-    Those of settings that the rule has left since stay in the file; they stand until those of the rule are there.
+    Rows of earlier settings stay in the file. They are used until all rows with the current settings exist.
     """
     every = [r for r in read(RESULTS / "forecast_table3.jsonl") if r["input_size"] == LOOKBACKS[0]]
     rows = []
     for model, name in itertools.product(OURS, SETS):
         own = [r for r in every if (r["model"], r["dataset"]) == (model, name)]
-        rows += _those_that_stand(own, settings_of(model, name, HORIZONS[0]))
+        rows += _current(own, settings_of(model, name, HORIZONS[0]))
     peers = [r for r in every if r["model"] not in OURS]
     return rows + [r for r in peers if r["settings"] == settings_of(r["model"], r["dataset"], r["h"])]
 
@@ -72,12 +72,12 @@ def table3(place: Any) -> str:
     counts = {name: len({json.dumps(r["settings"]) for r in tested if r["dataset"] == name}) for name in SETS}
     lines += [
         "",
-        "MSE / MAE, mean over horizons 96, 192, 336 and 720, every test window; in brackets the number of seeds, and "
-        "with several the standard deviation of the MSE. The settings of each set are what one rule chooses by the "
-        "validation rows and a rehearsal of the protocol a block of rows earlier (`forecast_search.py`)"
-        + ("; those of † by an earlier rule or recipe of training" if earlier else "")
-        + ". The test errors were seen more than once: the rule and the length of training were changed after those of "
-        "earlier ones were known, and settings (a recipe of training among them) with a test error in the file are "
+        "MSE / MAE, mean over horizons 96, 192, 336 and 720, all test windows; in brackets the number of seeds and, if "
+        "there are several, the standard deviation of the MSE. One rule chooses the settings of all sets, by errors on "
+        "the validation rows and in a rehearsal, the protocol on earlier rows (`forecast_search.py`)"
+        + ("; † marks settings of an earlier rule or training recipe" if earlier else "")
+        + ". Test errors were seen more than once: the rule and the length of training were changed after earlier test "
+        "errors were known. The number of settings (training recipes included) with a test error in the file is "
         + ", ".join(f"{count} for {name}" for name, count in counts.items())
         + f". {BOTH if any(row['model'] == 'ensemble' for row in shown) else ''}{NOTES} {place(shown)}, 1 thread.",
     ]
@@ -93,20 +93,20 @@ def searched(place: Any) -> str:
             lookback = lookback_of(model, name, searched=True)
             own = [r for r in found if (r["model"], r["dataset"], r["input_size"]) == (model, name, lookback)]
             settings = settings_of(model, name, HORIZONS[0])
-            shown = _those_that_stand(own, settings)
+            shown = _current(own, settings)
             by_the_rule = by_the_rule and all(r["settings"] == settings for r in shown)
             rows += shown
         titles.append(f"{name}{'' if by_the_rule else '†'}, {lookback_of('titans', name, searched=True)}")
     lines, shown = _lines("searched lookback", titles, rows, PUBLISHED_LONG)
     marked = " († as there)" if any("†" in title for title in titles) else ""
-    said = f"As at lookback 96{marked}, and the lookback by one question more, of one forecaster. {NO_LOOKBACK}"
-    return "\n".join([*lines, "", f"{said} {place(shown)}, 1 thread."])
+    note = f"As at lookback 96{marked}; the same rule also chooses the lookback, for a single forecaster. {NO_LOOKBACK}"
+    return "\n".join([*lines, "", f"{note} {place(shown)}, 1 thread."])
 
 
 def _lines(
     title: str, titles: list[str], rows: list[dict[str, Any]], published: dict[str, tuple[str, ...]]
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """A table, and the rows it was made of."""
+    """The lines of a table, and the rows it was made from."""
     lines = [f"| {title} | " + " | ".join(titles) + " |", "|---|" + "---|" * len(SETS)]
     made_of: list[dict[str, Any]] = []
     for model in dict.fromkeys(r["model"] for r in rows):
@@ -122,8 +122,8 @@ def _lines(
     return lines, made_of
 
 
-def _those_that_stand(rows: list[dict[str, Any]], settings: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Those of the settings, if all horizons are there; else those of the newest settings that have them."""
+def _current(rows: list[dict[str, Any]], settings: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Rows with these settings if all horizons exist, else those of the newest complete settings."""
     found = [row for row in rows if row["settings"] == settings]
     if _mean_of_four(found) is not None:
         return found
@@ -132,7 +132,7 @@ def _those_that_stand(rows: list[dict[str, Any]], settings: dict[str, Any] | Non
 
 
 def _newest(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The settings of the newest rows that are complete."""
+    """The newest settings with rows of all horizons."""
     found = None
     for row in rows:
         if _mean_of_four([r for r in rows if r["settings"] == row["settings"]]) is not None:
@@ -141,7 +141,7 @@ def _newest(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def errors_of_seeds(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
-    """MSE and MAE of each seed that has all four horizons, the mean over these."""
+    """MSE and MAE, mean over the four horizons, of each seed that has all of them."""
     seeds = [s for s in sorted({r["seed"] for r in rows}) if {r["h"] for r in rows if r["seed"] == s} == set(HORIZONS)]
     return {m: [statistics.mean(r[m] for r in rows if r["seed"] == s) for s in seeds] for m in ("mse", "mae")}
 
@@ -156,7 +156,7 @@ def _mean_of_four(rows: list[dict[str, Any]]) -> str | None:
 
 
 def online_cases() -> dict[tuple[Any, ...], list[dict[str, Any]]]:
-    """Rows of each case of the online memory: set, calendar, lookback and horizon; the longest lookbacks first."""
+    """Rows of the online memory by case (set, calendar, lookback, horizon), the longest lookbacks first."""
     cases: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in read(RESULTS / "forecast_online.jsonl"):
         if row.get("recipe") == TRAINED:
@@ -166,15 +166,15 @@ def online_cases() -> dict[tuple[Any, ...], list[dict[str, Any]]]:
 
 
 def changes(rows: list[dict[str, Any]]) -> list[float]:
-    """By how many percent the online memory changes the squared error, by seed: 0 where ``fit`` left it out."""
+    """Change of the squared error by the online memory, in percent per seed; 0 if ``fit`` left the memory out."""
     return [100 * (row.get("online", row["alone"])["mse"] / row["alone"]["mse"] - 1) for row in rows]
 
 
 def online(place: Any) -> str:
     cases = online_cases()
     lines = [
-        "| set, lookback → horizon (seeds) | network alone | memory read, not written | memory learning on "
-        "| change of the MSE, % | one row |",
+        "| set, lookback → horizon (seeds) | network alone | memory read, not written | memory read and written "
+        "| change of the MSE, % | time per row |",
         "|---|---|---|---|---|---|",
     ]
     for (dataset, calendar, input_size, h), rows in cases.items():
@@ -190,22 +190,22 @@ def online(place: Any) -> str:
         took = f"{statistics.median(r['update_ms'] for r in rows):.1f} ms"
         lines.append(f"| {' | '.join((name, *cells, f'{statistics.mean(change):+.1f}{spread}', took))} |")
     shown = [row for rows in cases.values() for row in rows]
-    lines += ["", f"MSE / MAE over the whole test span, means of the seeds. {place(shown)}, 1 thread."]
+    lines += ["", f"MSE / MAE over the whole test span, means over seeds. {place(shown)}, 1 thread."]
     return "\n".join(lines)
 
 
 def covered() -> list[dict[str, Any]]:
-    """The rows on intervals that stand."""
+    """The current rows on intervals."""
     return [row for row in read(RESULTS / "forecast_coverage.jsonl") if row["recipe"] == TRAINED]
 
 
 def coverage(place: Any) -> str:
-    """Of each case and loss the share of values inside, as learned, by the errors of ``fit``, and as they move on."""
+    """Coverage for each case and loss: as learned, calibrated by ``fit``, and calibrated by newer errors too."""
     cases: dict[tuple[str, int, int], dict[str, dict[str, Any]]] = {}
     for row in covered():
         cases.setdefault((row["dataset"], row["input_size"], row["h"]), {})[row["loss"]] = row
     lines = [
-        "| set, lookback → horizon | loss | as learned | by the errors of `fit` | moving on |",
+        "| set, lookback → horizon | loss | as learned | calibrated by `fit` | updated calibration |",
         "|---|---|---|---|---|",
     ]
     for (dataset, lookback, h), losses in cases.items():
@@ -220,15 +220,15 @@ def coverage(place: Any) -> str:
     shown = [row for losses in cases.values() for row in losses.values()]
     lines += [
         "",
-        "Percent of the values inside intervals of 80 and of 95 %; in brackets the interval score, of which less is "
-        f"better. {place(shown)}, 1 thread, seed 0.",
+        "Percent of the values inside intervals of 80 and of 95 %; in brackets the interval score (lower is better). "
+        f"{place(shown)}, 1 thread, seed 0.",
     ]
     return "\n".join(lines)
 
 
 def limits(place: Any) -> str:
     rows = {r["case"]: r for r in read(RESULTS / "forecast_limits.jsonl")}
-    said = {
+    texts = {
         "long_lookback": lambda r: (
             f"`fit` on {r['windows']} windows {r['fit_seconds']:.0f} s, a forecast {r['predict_seconds']:.2f} s"
         ),
@@ -237,30 +237,30 @@ def limits(place: Any) -> str:
         ),
         "ecl_shape": lambda r: (
             f"read and verified in {r['load_seconds']:.0f} s; an epoch of {r['epoch_windows']:,} of "
-            f"{r['all_windows']:,} windows and its validation {r['epoch_seconds_with_validation']:.0f} s; an epoch of "
+            f"{r['all_windows']:,} windows, with validation, {r['epoch_seconds_with_validation']:.0f} s; an epoch of "
             f"{EPOCH * windows_in_batch(128, r['series'])} windows of all series, mixed, "
-            f"{r['mixed_epoch_seconds_with_validation']:.0f} s; the errors of all {r['test_windows']:,} windows of the "
-            f"test {r['test_seconds']:.0f} s"
+            f"{r['mixed_epoch_seconds_with_validation']:.0f} s; scoring all {r['test_windows']:,} test windows "
+            f"{r['test_seconds']:.0f} s"
         ),
     }
-    said["traffic_shape"] = said["ecl_shape"]
+    texts["traffic_shape"] = texts["ecl_shape"]
     names = {
         "long_lookback": "a lookback of 50,000 steps, ETTm1",
         "many_series": "10,000 series of 40 to 79 months",
-        "ecl_shape": "data of ECL's shape, 26,304 x 321",
-        "traffic_shape": "data of Traffic's shape, 17,544 x 862",
+        "ecl_shape": "data with the shape of ECL, 26,304 x 321",
+        "traffic_shape": "data with the shape of Traffic, 17,544 x 862",
     }
     lines = ["| | time | peak memory |", "|---|---|---|"]
-    lines += [f"| {names[case]} | {said[case](row)} | {row['peak_mb']:,.0f} MB |" for case, row in rows.items()]
-    lines += ["", f"Each in a process of its own; {place(list(rows.values()))}, 1 thread."]
+    lines += [f"| {names[case]} | {texts[case](row)} | {row['peak_mb']:,.0f} MB |" for case, row in rows.items()]
+    lines += ["", f"Each case in its own process; {place(list(rows.values()))}, 1 thread."]
     return "\n".join(lines)
 
 
 def ablated() -> tuple[list[dict[str, Any]], list[str], set[str]]:
-    """The rows that stand, the sets they are of, and those of them that have the present settings."""
+    """The current rows, their sets, and the sets whose rows have the current settings."""
     every = read(RESULTS / "forecast_ablation.jsonl")
     sets = list(dict.fromkeys(r["dataset"] for r in every))
-    # as above: cells of earlier settings stand until all of the present ones are there
+    # cells of earlier settings are used until all cells with the current settings exist
     standing = {name: _newest_variants([r for r in every if r["dataset"] == name], chosen(name)) for name in sets}
     now = {name for name, settings in standing.items() if settings is not None and settings == chosen(name)}
     return [r for r in every if r.get("settings") == standing[r["dataset"]]], sets, now
@@ -275,16 +275,16 @@ def ablation(place: Any) -> str:
         lines.append(
             f"| {'**full**' if variant == 'full' else variant} | " + " | ".join(map(_mean_of_seeds, of)) + " |"
         )
-    told = " † By an earlier rule or recipe of training." if len(now) < len(sets) else ""
-    lines += ["", f"MSE / MAE, 96 -> 96; in brackets the number of seeds.{told} {place(rows)}, 1 thread."]
+    note = " † Settings of an earlier rule or training recipe." if len(now) < len(sets) else ""
+    lines += ["", f"MSE / MAE, 96 -> 96; in brackets the number of seeds.{note} {place(rows)}, 1 thread."]
     return "\n".join(lines)
 
 
 def _newest_variants(rows: list[dict[str, Any]], present: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The settings, of all that every variant was run with, that are the present ones, or else the newest."""
-    asked = {r["variant"] for r in rows}
+    """The current settings if every variant was run with them, else the newest such settings."""
+    variants = {r["variant"] for r in rows}
     settings = [r.get("settings") for r in rows]
-    complete = [s for s in settings if asked == {r["variant"] for r in rows if r.get("settings") == s}]
+    complete = [s for s in settings if variants == {r["variant"] for r in rows if r.get("settings") == s}]
     return present if present is not None and present in complete else complete[-1] if complete else None
 
 

@@ -53,7 +53,7 @@ def test_each_cell_is_run_once_and_again_where_its_process_died(start, tmp_path)
     while not list(tmp_path.glob("began-0-*")):
         assert hanging.poll() is None
     beside = start("works")
-    assert "0: another process is at it" in beside.communicate()[0]
+    assert "0: another process is running it" in beside.communicate()[0]
     hanging.kill()
     hanging.wait()
     together = [start("works"), start("works")]
@@ -88,7 +88,7 @@ def test_a_row_that_was_cut_off_is_named(benchmarks, tmp_path):
     assert read(file)[0]["cell"] == 0
     with file.open("a") as stream:
         stream.write('{"cell": 1, "err')
-    with pytest.raises(ValueError, match=r"results\.jsonl, line 2 is no whole row: delete it"):
+    with pytest.raises(ValueError, match=r"results\.jsonl, line 2 is not a complete row: delete it"):
         read(file)
 
 
@@ -157,7 +157,7 @@ def test_pictures_show_what_the_result_files_hold(benchmarks):
 
 
 def test_settings_whose_horizons_are_not_all_there_are_not_shown(benchmarks):
-    from tables_ts import HORIZONS, _mean_of_four, _newest, _those_that_stand
+    from tables_ts import HORIZONS, _current, _mean_of_four, _newest
 
     def rows(settings, horizons, seed=0, mse=0.4):
         return [{"settings": settings, "h": h, "seed": seed, "mse": mse, "mae": 0.5} for h in horizons]
@@ -168,9 +168,9 @@ def test_settings_whose_horizons_are_not_all_there_are_not_shown(benchmarks):
     assert _mean_of_four(rows(old, HORIZONS) + rows(old, HORIZONS[:2], seed=1, mse=9.0)) == "0.400 / 0.500 (1)"
     assert _mean_of_four(rows(old, HORIZONS[:2])) is None
     both = rows(old, HORIZONS) + rows(new, HORIZONS)
-    assert _those_that_stand(both, old) == rows(old, HORIZONS)  # the rule's, though others are newer
-    assert _those_that_stand(both, {"recipe": 3}) == _those_that_stand(both, None) == rows(new, HORIZONS)
-    assert _those_that_stand(rows(old, HORIZONS) + rows(new, HORIZONS[:3]), new) == rows(old, HORIZONS)
+    assert _current(both, old) == rows(old, HORIZONS)  # the rule's, though others are newer
+    assert _current(both, {"recipe": 3}) == _current(both, None) == rows(new, HORIZONS)
+    assert _current(rows(old, HORIZONS) + rows(new, HORIZONS[:3]), new) == rows(old, HORIZONS)
 
 
 @pytest.fixture
@@ -193,12 +193,12 @@ def test_an_answer_is_the_default_unless_another_is_better_by_more_than_the_marg
 def test_the_rule_asks_one_question_after_the_other(search):
     rule, errors = search
     assert rule.chosen("any") is None
-    switches = rule._asked("any")[1]
+    switches = rule._progress("any")[1]
     assert len(set(switches)) == 8
     assert {s[3] for s in switches} == {rule.FIRST}
     errors |= dict.fromkeys(switches, 1.0)
     errors[True, False, True, rule.FIRST] = 0.9
-    best, asked = rule._asked("any")
+    best, asked = rule._progress("any")
     assert best == (True, False, True, rule.FIRST)
     assert asked == [(True, False, True, dropout) for dropout in (rule.DEFAULT, 0.1)]
     errors |= {asked[0]: 0.905, asked[1]: 0.95}  # the default is worse than the first by less than the margin
@@ -232,16 +232,16 @@ def test_the_rule_goes_by_the_recipe_of_the_day(benchmarks, tmp_path, monkeypatc
     monkeypatch.setattr(rule, "FILE", tmp_path / "search.jsonl")
     for profile in (False, True):
         of = (False, True, profile, rule.FIRST)
-        for recipe, error in ((rule.RECIPE, 1.0), (rule.RECIPE + rule.TOLD, 2.0)):
+        for recipe, error in ((rule.RECIPE, 1.0), (rule.RECIPE + rule.WITH_PROFILE, 2.0)):
             for part in rule.PARTS:
                 key = ("ETTh1", 96, part, recipe, *of)
                 append(rule.FILE, {**dict(zip(rule.FIELDS, key, strict=True)), "mse": error, "mae": 0.5})
     errors = rule._errors("ETTh1", 96)
     assert errors == {(False, True, False, rule.FIRST): 1.5, (False, True, True, rule.FIRST): 2.5}
     asked = rule._cells("ETTh1", (96,), list(errors))
-    assert [key[3] for key in asked] == 2 * [rule.RECIPE] + 2 * [rule.RECIPE + rule.TOLD]
+    assert [key[3] for key in asked] == 2 * [rule.RECIPE] + 2 * [rule.RECIPE + rule.WITH_PROFILE]
     with pytest.raises(ValueError, match="recipe 3 now, not by 6"):
-        rule.forecaster(False, True, False, rule.FIRST, rule.TRAINED + rule.TOLD)
+        rule.forecaster(False, True, False, rule.FIRST, rule.TRAINED + rule.WITH_PROFILE)
 
 
 @pytest.mark.slow
@@ -412,7 +412,7 @@ def test_one_command_searches_and_scores_the_large_sets(benchmarks, tmp_path, mo
         asked = len(made)
         forecast_table3.main()
     assert len(made) == asked > 8  # the search and the test, once
-    assert "no settings of DLinear are written down" in capsys.readouterr().out
+    assert "there are no settings of DLinear" in capsys.readouterr().out
     row = read(forecast_table3.FILE)[0]
     assert (row["dataset"], row["h"], row["n_windows"]) == ("traffic", 96, 200 - 96 + 1)
     assert row["settings"] == forecast_search.chosen("traffic")

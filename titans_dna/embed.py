@@ -28,10 +28,10 @@ def embed(
     blocks = list(network.blocks) if layers == "all" else []
     width = (len(blocks) + 1) * network.config.dim
     sums, squares = np.zeros((2, len(intervals), width))
-    heard: dict[nn.Module, Tensor] = {}  # latest output of each block, in order
+    outputs: dict[nn.Module, Tensor] = {}  # latest output of each block, in order
 
     def hear(block: nn.Module, given: Any, out: Any) -> None:
-        heard[block] = out[0]
+        outputs[block] = out[0]
 
     with hooked(blocks, hear):
         for piece in stream(network, genome, intervals, batch_size=batch_size):
@@ -39,7 +39,7 @@ def embed(
             lengths = np.array([len(intervals[i]) for i in piece.rows])
             position = piece.first + np.arange(piece.tokens.shape[1])
             real = (position >= 1) & (position <= lengths[:, None])
-            for layer, output in enumerate([*heard.values(), piece.hidden]):
+            for layer, output in enumerate([*outputs.values(), piece.hidden]):
                 part = slice(layer * network.config.dim, (layer + 1) * network.config.dim)
                 hidden = output.double().cpu().numpy()  # one layer at a time, to limit memory
                 sums[piece.rows, part] += np.einsum("bp,bpd->bd", real, hidden)

@@ -252,11 +252,11 @@ class Genome:
                 self.check(region)
             walked = [region for region in given if region.chrom in kept]
         if not walked:
-            asked = "all chromosomes" if chroms is None else f"chroms={wanted}"
+            selection = "all chromosomes" if chroms is None else f"chroms={wanted}"
             if regions is not None:
-                asked = f"{len(given)} regions" + ("" if chroms is None else f" and {asked}")
+                selection = f"{len(given)} regions" + ("" if chroms is None else f" and {selection}")
             without = f" without holdout={left_out}" if left_out else ""
-            raise ValueError(f"{asked}{without} select no sequence of {self.path.name}. Change the selection.")
+            raise ValueError(f"{selection}{without} select no sequence of {self.path.name}. Change the selection.")
         return walked
 
     def _walk(

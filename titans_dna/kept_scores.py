@@ -85,13 +85,13 @@ def _check(path: Path, lines: list[str], identity: Mapping[str, Any]) -> None:
         raise ValueError(f"{path} was not written by score_variants: give another file.") from None
     differ = [name for name in sorted({*there, *identity}) if there.get(name) != identity.get(name)]
     if differ:
-        said = [
+        differences = [
             f"the {name} differs"
             if str(identity.get(name)).startswith("sha256:")
             else f"{name} is {there.get(name)} in the file and {identity.get(name)} in this call"
             for name in differ
         ]
-        raise ValueError(f"{path} holds scores of another call: {'; '.join(said)}. {_instead(path)}")
+        raise ValueError(f"{path} holds scores of another call: {'; '.join(differences)}. {_instead(path)}")
 
 
 def _place(number: int, variant: Variant) -> tuple[str, ...]:

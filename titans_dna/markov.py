@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
-from titans_dna.sources import SHORT, asked, merged, open_source, part_of, read_regions
+from titans_dna.sources import SHORT, intervals_of, merged, open_source, part_of, read_regions
 from titans_dna.tokenizer import N
 
 __all__ = ["MarkovModels", "fit_markov"]
@@ -82,7 +82,7 @@ class MarkovModels:
         genome = open_source(source)
         total = np.zeros((self.order + 1, 2))
         bases = 0
-        for ids, fresh in _blocks(genome, asked(genome, chroms, regions), self.order):
+        for ids, fresh in _blocks(genome, intervals_of(genome, chroms, regions), self.order):
             bits, n = _bits(ids, fresh, self.counts, self.additive, self.interpolated)
             total += bits
             bases += n

@@ -24,11 +24,11 @@ def listening(network: TitansLM) -> Iterator[list[list[Tensor]]]:
     """
 
     def hear(memory: Any, given: tuple[Any, ...], out: Any) -> None:
-        heard[memory].append(momentary_surprise(memory, given[0], given[1] if len(given) > 1 else None))
+        recorded[memory].append(momentary_surprise(memory, given[0], given[1] if len(given) > 1 else None))
 
     memories = [module for module in network.modules() if isinstance(module, NeuralMemory)]
     if not memories:
         raise ValueError(f"architecture {network.config.architecture!r} has no memory, so memory=True is not possible.")
-    heard: dict[NeuralMemory, list[Tensor]] = {memory: [] for memory in memories}
+    recorded: dict[NeuralMemory, list[Tensor]] = {memory: [] for memory in memories}
     with hooked(memories, hear):
-        yield list(heard.values())
+        yield list(recorded.values())

@@ -39,7 +39,7 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.markov import MOST, MarkovModels, fit_markov
 from titans_dna.pretrain_data import plan
-from titans_dna.sources import asked, cut, marks_of, merged, open_source, read_regions, whole, without
+from titans_dna.sources import cut, intervals_of, marks_of, merged, open_source, read_regions, whole, without
 from titans_dna.stream import log_probabilities, reading, stream
 from titans_dna.tokenizer import N
 
@@ -127,7 +127,7 @@ class Mixture:
         """
         at_least("context", context)
         genome = open_source(source)
-        intervals = asked(genome, chroms, regions)
+        intervals = intervals_of(genome, chroms, regions)
         self._warn_of_what_it_knows(genome, intervals)
         nats, count = 0.0, 0
         reads = _read(genome, cut(intervals, context), self.model, self.markov)
@@ -158,13 +158,13 @@ class Mixture:
         return saved_mixture.load(path)
 
     def _warn_of_what_it_knows(self, genome: Genome, intervals: list[Interval]) -> None:
-        told = {chrom: marks_of(genome, chrom) == self.marks.get(chrom) for chrom in {i.chrom for i in intervals}}
-        here = merged(i for i in intervals if told[i.chrom])
-        asked, new = Counter[str](), Counter[str]()
-        for found, count in ((here, asked), (without(here, self.counted), new)):
+        same = {chrom: marks_of(genome, chrom) == self.marks.get(chrom) for chrom in {i.chrom for i in intervals}}
+        here = merged(i for i in intervals if same[i.chrom])
+        total, new = Counter[str](), Counter[str]()
+        for found, count in ((here, total), (without(here, self.counted), new)):
             for interval in found:
                 count[interval.chrom] += len(interval)
-        names = sorted(chrom for chrom, bases in asked.items() if new[chrom] < bases)
+        names = sorted(chrom for chrom, bases in total.items() if new[chrom] < bases)
         if names:
             warn_caller(
                 f"fit_mixture has read {names[:8]}, so scores there are too good. Hold them out in fit of the language "

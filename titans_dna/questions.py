@@ -21,7 +21,7 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.masked import bits_of_hidden
 from titans_dna.scoring import scored
-from titans_dna.sources import InMemory, asked, cut, is_source, open_source, records
+from titans_dna.sources import InMemory, cut, intervals_of, is_source, open_source, records
 from titans_dna.stream import reading, stream
 from titans_dna.surprise import bits_of, surprise_of
 from titans_dna.tokenizer import encode
@@ -75,7 +75,7 @@ class Questions:
         """
         config = self._fitted().config
         genome = open_source(source)
-        intervals = asked(genome, chroms, regions)
+        intervals = intervals_of(genome, chroms, regions)
         if context is None and (self.objective_ == "masked" or config.architecture == "transformer"):
             context = self.length_
         if context is not None:
@@ -182,7 +182,7 @@ class Questions:
             intervals = records(source)
         else:
             source = open_source(genome)
-            intervals = asked(source, regions=sequences)
+            intervals = intervals_of(source, regions=sequences)
         with self._reading() as network:
             found = embed(network, source, intervals, self.batch_size, layers)
             if both_strands:

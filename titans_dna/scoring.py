@@ -48,14 +48,14 @@ def scored(
         ValueError: the checkpoint belongs to another call.
         KeyboardInterrupt: the call was interrupted; the message says what is kept.
     """
-    asked = np.flatnonzero(good).tolist()
-    lengths = sum(len(variants[i].ref) != len(variants[i].alt) for i in asked)
+    usable = np.flatnonzero(good).tolist()
+    lengths = sum(len(variants[i].ref) != len(variants[i].alt) for i in usable)
     if lengths and model.objective_ == "masked":
         warn_caller(
-            f"{lengths} of {len(asked)} variants are not scored: they are insertions or deletions, which need a model "
+            f"{lengths} of {len(usable)} variants are not scored: they are insertions or deletions, which need a model "
             "with objective='next'."
         )
-    some = [variants[i] for i in asked]
+    some = [variants[i] for i in usable]
     done: dict[int, float] = {}  # by index in ``some``
     with ExitStack() as opened:
         kept = None
@@ -66,7 +66,7 @@ def scored(
             done |= kept.found
         rest = [number for number in range(len(some)) if number not in done]
         bar = opened.enter_context(
-            tqdm(total=len(asked), initial=len(done), desc="Variants", disable=model.verbose < 1)
+            tqdm(total=len(usable), initial=len(done), desc="Variants", disable=model.verbose < 1)
         )
         try:
             for at, score in _found(model, network, genome, [some[i] for i in rest], context, context_after):
@@ -81,10 +81,10 @@ def scored(
                 else f"Scores are kept in {checkpoint}; repeat the call to resume."
             )
             raise KeyboardInterrupt(
-                f"scoring was interrupted after {len(done)} of {len(asked)} variants. {kept_now}"
+                f"scoring was interrupted after {len(done)} of {len(usable)} variants. {kept_now}"
             ) from None
     scores = np.full(len(variants), np.nan)
-    scores[[asked[number] for number in done]] = list(done.values())
+    scores[[usable[number] for number in done]] = list(done.values())
     return scores
 
 

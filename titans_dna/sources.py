@@ -14,8 +14,8 @@ from titans_dna.tokenizer import encode, refuse_record, reverse_complement
 __all__ = [
     "SHORT",
     "InMemory",
-    "asked",
     "cut",
+    "intervals_of",
     "is_source",
     "marks_of",
     "merged",
@@ -135,7 +135,7 @@ def read_regions(bed: Any) -> list[Interval] | None:
     return only_intervals([bed] if isinstance(bed, Interval) else bed)
 
 
-def asked(genome: Genome, chroms: Iterable[str] | None = None, regions: Any = None) -> list[Interval]:
+def intervals_of(genome: Genome, chroms: Iterable[str] | None = None, regions: Any = None) -> list[Interval]:
     """Intervals to read: whole chromosomes, or the given regions, restricted to ``chroms`` if given.
 
     Raises:

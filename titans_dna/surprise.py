@@ -29,22 +29,22 @@ def surprise_of(
 ) -> dict[str, NDArray[np.float32]]:
     """Surprise at each base, float32 [L], in the interval's direction: ``bits`` and, if requested, ``memory``."""
     found = {name: np.full(len(interval), math.nan, dtype=np.float32) for name in ("bits", *["memory"] * memory)}
-    with listening(network) if memory else nullcontext() as heard:
+    with listening(network) if memory else nullcontext() as recorded:
         for read in stream(network, genome, [interval], piece=piece):
             place = slice(read.first, read.first + read.tokens.shape[1])
             bits = bits_of(network, read.hidden, read.following)[0].cpu().numpy()
             found["bits"][place] = bits[: len(interval) - read.first]
-            if heard is not None:
+            if recorded is not None:
                 # memory surprise belongs to the token read at column j, which is base first + j - 1
-                of = _mean(heard, read.tokens.shape[1])
+                of = _mean(recorded, read.tokens.shape[1])
                 skip = 1 if read.first == 0 else 0
                 found["memory"][place.start - 1 + skip : place.stop - 1] = of[skip:]
     return found
 
 
-def _mean(heard: Any, tokens: int) -> NDArray[np.float32]:
-    """Mean over memories and heads, [T]; clears ``heard``."""
-    each = [torch.cat(calls, dim=1)[0, -tokens:].mean(-1) for calls in heard]
-    for calls in heard:
+def _mean(recorded: Any, tokens: int) -> NDArray[np.float32]:
+    """Mean over memories and heads, [T]; clears ``recorded``."""
+    each = [torch.cat(calls, dim=1)[0, -tokens:].mean(-1) for calls in recorded]
+    for calls in recorded:
         calls.clear()
     return torch.stack(each).mean(0).cpu().numpy()

@@ -41,8 +41,8 @@ def forecast_arrays(
         futr = None if waves is None else waves[torch.from_numpy(rows)]
         if columns.profile:
             shape = units.shape(index)[rows]
-    told = (windows - shape[:, : config.input_size] - units.mean) / units.scale
-    x = tensor(told.clip(-FARTHEST, FARTHEST))
+    standardised = (windows - shape[:, : config.input_size] - units.mean) / units.scale
+    x = tensor(standardised.clip(-FARTHEST, FARTHEST))
     stat = model.scaling.columns_of("stat", context.stat)
     found = []
     for part in torch.arange(len(x)).split(windows_at_once(config.input_size + config.h, len(units.mean))):

@@ -59,11 +59,11 @@ def backtest(
     _check_levels(forecaster, levels, cutoffs[0], val_size)
     _warn_of_young(whole, forecaster, cutoffs[::every], val_size)
     for begin in range(0, len(cutoffs), every):
-        mine = cutoffs[begin : begin + every]
-        before, known = _known(whole, forecaster, mine[0], val_size)
+        group = cutoffs[begin : begin + every]
+        before, known = _known(whole, forecaster, group[0], val_size)
         model = clone(forecaster)
         model._take(*model._learned(before, columns, val_size), left_out=[], seconds=None)
-        frames.append(backtest_frame(model, known, mine, levels, fitted=len(before.values), library="pandas"))
+        frames.append(backtest_frame(model, known, group, levels, fitted=len(before.values), library="pandas"))
     return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
 
 
@@ -144,11 +144,11 @@ def backtest_frame(
         values = model.model_.bounded(at, levels, rolling.known_by(origin))[0]
         rows = slice(origin, min(origin + h, T))
         values = model.scaling_.units.restored(values, panel.index[rows])
-        came = given.values[rows]
-        if judged and (led := table.truth.foretold) is not None:
-            led = led[origin - 1].numpy()
-            came = np.where(led.any() if config.together else led, np.nan, came)
-        columns = {"y": came, **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
+        actual = given.values[rows]
+        if judged and (uses_later := table.truth.uses_later) is not None:
+            uses_later = uses_later[origin - 1].numpy()
+            actual = np.where(uses_later.any() if config.together else uses_later, np.nan, actual)
+        columns = {"y": actual, **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
         frame = long_frame(panel.ids, panel.index[rows], columns)
         frame.insert(2, "cutoff", panel.index[origin - 1])
         # without series that have no full lookback yet

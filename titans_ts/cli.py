@@ -15,7 +15,7 @@ import pandas as pd
 
 from titans_core.archive import check_kind
 from titans_core.files import written_whole
-from titans_ts.cli_words import told, told_season
+from titans_ts.cli_words import plain_messages, season_text
 from titans_ts.files import columns_of, read_future_file, read_series, read_static_file, writable, write_table
 from titans_ts.libraries import to_pandas
 
@@ -113,7 +113,7 @@ _READ = "file.json"
 
 
 @app.command()
-@told()
+@plain_messages()
 def fit(
     data: Data,
     model: Annotated[Path, typer.Option("--model", help="Folder to save the model in.")],
@@ -156,7 +156,7 @@ def fit(
 
 
 @app.command()
-@told()
+@plain_messages()
 def predict(
     model: Annotated[Path, typer.Option("--model", help="Folder of a saved model.")],
     data: Annotated[
@@ -197,12 +197,12 @@ def predict(
     writable(out, "table")
     writable(plot, "picture")
     fitted = TitansForecaster.load(model)
-    asked = _how(time, id, target, date_format, timezone)
+    given = _how(time, id, target, date_format, timezone)
     kept = _kept(model)
-    frame = None if data is None else _by_name(fitted, read_series(data, **_as_fitted(data, asked, kept)))
-    del asked["target"]
-    ahead = None if future is None else _by_name(fitted, read_future_file(future, **_as_fitted(future, asked, kept)))
-    facts = None if static is None else read_static_file(static, _as_fitted(static, asked, kept)["id"])
+    frame = None if data is None else _by_name(fitted, read_series(data, **_as_fitted(data, given, kept)))
+    del given["target"]
+    ahead = None if future is None else _by_name(fitted, read_future_file(future, **_as_fitted(future, given, kept)))
+    facts = None if static is None else read_static_file(static, _as_fitted(static, given, kept)["id"])
     facts = None if facts is None else _by_name(fitted, facts)
     answer = fitted._answer(frame, ahead, level or None, facts)
     _write(answer.frame(), out)
@@ -211,7 +211,7 @@ def predict(
 
 
 @app.command()
-@told()
+@plain_messages()
 def update(
     data: Data,
     model: Annotated[Path, typer.Option("--model", help="Folder of a saved model.")],
@@ -232,15 +232,15 @@ def update(
     check_kind(out or model, "TitansForecaster")
     fitted, kept = TitansForecaster.load(model), _kept(model)
     rows = fitted.position_.rows
-    asked = _as_fitted(data, _how(time, id, target, date_format, timezone), kept)
-    fitted.update(_by_name(fitted, read_series(data, **asked)))
+    given = _as_fitted(data, _how(time, id, target, date_format, timezone), kept)
+    fitted.update(_by_name(fitted, read_series(data, **given)))
     _save(fitted, out or model, kept)
     newer, last = fitted.position_.rows - rows, fitted.context_.index[-1]
     typer.echo(f"added {newer} rows, up to {last}; saved in {out or model}")
 
 
 @app.command()
-@told()
+@plain_messages()
 def backtest(
     data: Data,
     windows: Annotated[int, typer.Option(help="Number of successive forecasts.", min=1)] = 5,
@@ -292,7 +292,7 @@ def backtest(
         _write(found, out)
     table, season = error_table(found, frame, made.freq, level or [])
     typer.echo(table.round(4).to_string())
-    typer.echo(f"naive forecast: {told_season(season)}", err=True)
+    typer.echo(f"naive forecast: {season_text(season)}", err=True)
     if season.of_a_day < MUCH and lookback < season.rows and not (calendar or profile):
         typer.echo(
             f"Weekdays differ in this data, but --lookback {lookback} is shorter than a week: "
@@ -306,7 +306,7 @@ def backtest(
 
 
 @app.command()
-@told()
+@plain_messages()
 def tune(
     data: Data,
     model: Annotated[Path, typer.Option("--model", help="Folder to save the best model in.")],
@@ -415,11 +415,11 @@ def _kept(model: Path) -> dict[str, str | None]:
     return found
 
 
-def _as_fitted(path: Path, asked: dict[str, str | None], kept: dict[str, str | None]) -> dict[str, str | None]:
+def _as_fitted(path: Path, given: dict[str, str | None], kept: dict[str, str | None]) -> dict[str, str | None]:
     """The options to read a file: those given, else those of ``fit``; column names only if the file has them."""
     there = columns_of(path)
     known = {name: x for name, x in kept.items() if name in ("date_format", "timezone") or x in there}
-    return {name: known.get(name) if x is None else x for name, x in asked.items()}
+    return {name: known.get(name) if x is None else x for name, x in given.items()}
 
 
 def _by_name(fitted: Any, frame: pd.DataFrame) -> pd.DataFrame:

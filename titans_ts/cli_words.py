@@ -73,7 +73,7 @@ _OPTIONS = {
 _ARGUMENT = re.compile(rf"(?<![\w'/\\.-])(?:{'|'.join(map(re.escape, _OPTIONS))})(?![_/\\-]|\.\w)")
 
 
-def told_season(season: Season) -> str:
+def season_text(season: Season) -> str:
     """The naive forecast of a backtest, in words."""
     if season.rows == 1:
         return "the last value"
@@ -82,21 +82,21 @@ def told_season(season: Season) -> str:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def plain_messages() -> Iterator[None]:
     """Print errors and warnings about data or training as plain messages, without traceback or code line."""
 
-    def said(message: Warning | Exception) -> str:
+    def translated(message: Warning | Exception) -> str:
         return _ARGUMENT.sub(lambda found: _OPTIONS[found[0]], str(message))
 
     with warnings.catch_warnings():
-        shown, told_before = warnings.showwarning, set()
+        shown, printed = warnings.showwarning, set()
 
         def show(message: Warning | str, *where: Any, **more: Any) -> None:
             if isinstance(message, UserWarning):
-                words = said(message)
-                if words not in told_before:  # each trial of a search repeats the warnings about the data
+                words = translated(message)
+                if words not in printed:  # each trial of a search repeats the warnings about the data
                     typer.secho(f"Warning: {words}", fg="yellow", err=True)
-                told_before.add(words)
+                printed.add(words)
             else:
                 shown(message, *where, **more)
 
@@ -104,5 +104,5 @@ def told() -> Iterator[None]:
         try:
             yield
         except (ValueError, TypeError, ImportError, OSError, ArithmeticError) as error:
-            typer.secho(f"Error: {said(error)}", fg="red", err=True)
+            typer.secho(f"Error: {translated(error)}", fg="red", err=True)
             raise typer.Exit(1) from error

@@ -96,11 +96,11 @@ class ColumnUnits:
         whole = moments.pooled()
         (reach, changes), (wide, changed) = (_reach(x, rounding) for x in (moments, whole))
         most = moments.number.amax(0)
-        asked = changes & (moments.number >= YOUNG * most)
-        faint = asked & (reach < FAINT * wide)
-        apart = faint.any(0) & (FEW * faint.sum(0) >= asked.sum(0))
-        usual = (reach / moments.size).where(asked, torch.nan).nanmedian(0).values.nan_to_num(0.0)
-        reach = torch.maximum(reach, usual * moments.size).where(~asked, reach)
+        reliable = changes & (moments.number >= YOUNG * most)
+        faint = reliable & (reach < FAINT * wide)
+        apart = faint.any(0) & (FEW * faint.sum(0) >= reliable.sum(0))
+        usual = (reach / moments.size).where(reliable, torch.nan).nanmedian(0).values.nan_to_num(0.0)
+        reach = torch.maximum(reach, usual * moments.size).where(~reliable, reach)
         # only with two values is the variance given by mean and range; two currencies can look like two values
         above, below = whole.mean - whole.low, whole.high - whole.mean
         two = changed & ~apart & (above * below - whole.variance <= TWO * whole.variance)

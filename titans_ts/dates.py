@@ -88,9 +88,9 @@ def read_stamps(column: pd.Series, date_format: str | None, warn: bool = True, o
             column = column.astype("int64")
         found = _read_stamps(column, date_format, warn)
     except (ValueError, TypeError) as error:
-        said = str(error).split(". You might want")[0]  # the rest is advice on arguments of pandas
+        reason = str(error).split(". You might want")[0]  # the rest is advice on arguments of pandas
         raise ValueError(
-            f"column {column.name!r} does not hold time stamps: {said}. {_advice(number, date_format, others)}"
+            f"column {column.name!r} does not hold time stamps: {reason}. {_advice(number, date_format, others)}"
         ) from error
     if pd.api.types.is_datetime64_any_dtype(found):
         odd = np.flatnonzero(~found.dt.year.between(*_YEARS))

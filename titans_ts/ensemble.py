@@ -227,9 +227,9 @@ def _mean(frames: list[Any]) -> Any:
     tables = [to_pandas(frame).set_index(ROW) for frame in frames]
     rows = reduce(lambda shared, table: shared[shared.isin(table.index)], tables[1:], tables[0].index)
     tables = [table if table.index.equals(rows) else table.loc[rows] for table in tables]
-    said = tables[0].columns.drop("y")
+    forecasts = tables[0].columns.drop("y")
     found = tables[0].copy()
-    found[said] = np.mean([table[said].to_numpy() for table in tables], axis=0)
+    found[forecasts] = np.mean([table[forecasts].to_numpy() for table in tables], axis=0)
     found["y"] = found["y"].mask(np.any([table["y"].isna() for table in tables], axis=0))
     return from_pandas(found.reset_index(), "pandas" if isinstance(frames[0], pd.DataFrame) else "polars")
 

@@ -17,8 +17,8 @@ def error_table(found: pd.DataFrame, df: Any, freq: Freq | None, levels: list[fl
 
     ``found`` is the result of ``cross_validation(df)``.
     """
-    beside, season = naive_beside(found, df, freq=freq)
-    error, naive = (beside["y"] - beside[model] for model in ("Titans", COLUMN))
+    both, season = naive_beside(found, df, freq=freq)
+    error, naive = (both["y"] - both[model] for model in ("Titans", COLUMN))
     table = pd.DataFrame(
         {"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2, "naive MAE": naive.abs()}
     )

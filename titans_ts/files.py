@@ -181,8 +181,8 @@ def _text(path: Path) -> Iterator[None]:
     try:
         yield
     except (UnicodeDecodeError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
-        said = str(error).rstrip(".\n")
-        raise ValueError(f"{path} is neither a CSV file (in UTF-8) nor a Parquet file: {said}.") from error
+        reason = str(error).rstrip(".\n")
+        raise ValueError(f"{path} is neither a CSV file (in UTF-8) nor a Parquet file: {reason}.") from error
     except _DAMAGED as error:
         if getattr(error, "errno", None) is not None:  # a system error: no such file, no permission
             raise

@@ -80,10 +80,10 @@ def _panel(
         df = df.set_index("ds")
     if isinstance(df, pd.DataFrame) and ("unique_id" in df.columns or "ds" in df.columns):
         return _from_long(df, freq, columns, missing, known)
-    beside = [*columns.hist, *columns.futr]
-    if beside:
+    extra = [*columns.hist, *columns.futr]
+    if extra:
         raise ValueError(
-            f"exogenous columns {beside} need a long frame (unique_id, ds, y, {', '.join(beside)}), but df is "
+            f"exogenous columns {extra} need a long frame (unique_id, ds, y, {', '.join(extra)}), but df is "
             f"{'a matrix' if isinstance(df, np.ndarray) else 'a wide frame'}."
         )
     if isinstance(df, np.ndarray):
@@ -173,13 +173,13 @@ def _warn_of_calendar(df: pd.DataFrame) -> None:
     """Warn about columns of a wide frame that only repeat parts of its time stamps, such as the year."""
     if not isinstance(df.index, pd.DatetimeIndex) or len(df) < _ENOUGH:
         return
-    said = [getattr(df.index, part).to_numpy() for part in _OF_STAMPS]
-    said = [df.index.year.to_numpy(), *(part for part in said if part.min() < part.max())]
+    parts = [getattr(df.index, part).to_numpy() for part in _OF_STAMPS]
+    parts = [df.index.year.to_numpy(), *(part for part in parts if part.min() < part.max())]
     whole = [name for name in df.columns if pd.api.types.is_integer_dtype(df[name])]
-    told = [name for name in whole if any(np.array_equal(df[name].to_numpy(), part) for part in said)]
-    if told:
+    repeats = [name for name in whole if any(np.array_equal(df[name].to_numpy(), part) for part in parts)]
+    if repeats:
         warn_caller(
-            f"columns {told} of the wide frame only repeat parts of its time stamps, but are treated as series to "
+            f"columns {repeats} of the wide frame only repeat parts of its time stamps, but are treated as series to "
             "forecast. Drop them; exogenous={'calendar': 'auto'} provides the time of day, week and year."
         )
 
@@ -241,10 +241,10 @@ def _from_long(df: pd.DataFrame, freq: Freq | None, columns: Columns, missing: s
         return whole
 
     declared = {"hist": columns.hist, "futr": columns.futr}
-    beside: dict[str, Any] = {
+    extra: dict[str, Any] = {
         kind: np.stack([table(name) for name in names], axis=-1) for kind, names in declared.items() if names
     }
-    return Panel(table("y"), rows.ids, axis.rename("ds"), step, "long", **beside)
+    return Panel(table("y"), rows.ids, axis.rename("ds"), step, "long", **extra)
 
 
 def _axis_of(rows: _Rows, freq: Freq | None, gaps: bool) -> tuple[pd.Index, Step]:
@@ -278,24 +278,24 @@ def _places_on(axis: pd.Index, step: Step, rows: _Rows, gaps: bool) -> np.ndarra
     return at
 
 
-def _check_long_columns(df: pd.DataFrame, beside: tuple[str, ...]) -> None:
-    twice = [c for c in (*LONG_COLUMNS, *beside) if list(df.columns).count(c) > 1]
+def _check_long_columns(df: pd.DataFrame, extra: tuple[str, ...]) -> None:
+    twice = [c for c in (*LONG_COLUMNS, *extra) if list(df.columns).count(c) > 1]
     if twice:
         raise ValueError(f"df has more than one column named {twice}. Drop or rename all but one.")
-    missing = [c for c in (*LONG_COLUMNS, *beside) if c not in df.columns]
+    missing = [c for c in (*LONG_COLUMNS, *extra) if c not in df.columns]
     if missing:
         raise ValueError(
-            f"df lacks the columns {missing}: a long frame has {', '.join((*LONG_COLUMNS, *beside))}. "
+            f"df lacks the columns {missing}: a long frame has {', '.join((*LONG_COLUMNS, *extra))}. "
             f"Got {list(df.columns)[:8]}."
             + (" They are in the index: df.reset_index()." if set(missing) & set(df.index.names) else "")
         )
-    ignored = [c for c in df.columns if c not in LONG_COLUMNS and c not in beside]
+    ignored = [c for c in df.columns if c not in LONG_COLUMNS and c not in extra]
     if ignored:
         warn_caller(
             f"columns {ignored} of the long frame are ignored: they are not declared in exogenous. Drop them to "
             "silence this warning."
         )
-    for name in ("y", *beside):
+    for name in ("y", *extra):
         if not holds_numbers(df[name]):
             encode = "" if name == "y" else " Encode categories, for instance with pd.get_dummies."
             raise ValueError(

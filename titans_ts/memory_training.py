@@ -159,8 +159,8 @@ class _Streams:
         for tokens in torch.arange(most).split(SEGMENT):
             at = begin[:, None] + tokens * S
             read = at + torch.randint(S, (1, len(tokens)))
-            before, now, asked = (self._cut(values, rows, series, memory.span) for rows in (at - S, at, read))
-            correction, state = memory(asked, before, now, state)
+            before, now, queries = (self._cut(values, rows, series, memory.span) for rows in (at - S, at, read))
+            correction, state = memory(queries, before, now, state)
             forecast, truth = self._known(read, series)
             # unknown actual values are NaN, which must not reach the gradient
             error = self.cost((forecast + correction - truth).nan_to_num(0.0))
@@ -174,12 +174,12 @@ class _Streams:
     def _known(self, origins: Tensor, series: Tensor) -> tuple[Tensor, Tensor]:
         """The network's forecasts and the actual values at origins ``[B, T]``: ``[B, T, h]`` each."""
         # with mixed series, the parallel streams are those of all series, phase by phase
-        asked = slice(None, None, self.table.values.shape[1] if self.together else None)
-        rows, lanes = origins[asked], series[asked, None].expand(-1, origins.shape[1])
+        some = slice(None, None, self.table.values.shape[1] if self.together else None)
+        rows, lanes = origins[some], series[some, None].expand(-1, origins.shape[1])
         found = self.forecasts.point(rows.reshape(-1), lanes.reshape(-1))  # [K, h, series of a window]
         forecast = found.unflatten(0, rows.shape).permute(0, 3, 1, 2).flatten(0, 1)
         steps = torch.arange(forecast.shape[-1])
-        return forecast, self.table.truth.behind(origins.unsqueeze(-1), steps, series[:, None, None])
+        return forecast, self.table.truth.after(origins.unsqueeze(-1), steps, series[:, None, None])
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class _Validation:
         step *= max(1, -(-(last + 1 - border) // (most * step)))
         origins = torch.arange(border, last + 1, step)
         steps = torch.arange(network.config.h)[:, None]
-        truth = table.truth.behind(origins[:, None, None], steps, torch.arange(table.values.shape[1]))
+        truth = table.truth.after(origins[:, None, None], steps, torch.arange(table.values.shape[1]))
         return cls(table, origins, forecast_rows(network, objective, table, origins).point, truth, objective.cost)
 
     def error(self, memory: online.OnlineMemory | None) -> float:

@@ -220,7 +220,7 @@ class Model:
         steps, series = torch.arange(self.h)[:, None], torch.arange(table.values.shape[1])
         together = self.network.config.together
         scale = self._scale(found)
-        error = (table.truth.behind(origins[:, None, None], steps, series, together) - found.point) / scale
+        error = (table.truth.after(origins[:, None, None], steps, series, together) - found.point) / scale
         raw = error.unsqueeze(-1) if found.raw is None else found.raw
         return self.objective.score(raw, error, scale).masked_fill(error.isnan(), float("nan"))
 
@@ -265,8 +265,8 @@ class Position:
                 calibration = Calibration(model.scores(table, torch.from_numpy(known)), step, border % step)
             if calibration is not None and model.memory is not None:
                 ahead = calibration.origins(max(1, T - model.h + 1), T + 1)
-                said = corrections(model.memory, table, torch.from_numpy(ahead))
-                pending = dict(zip(ahead.tolist(), said, strict=True))
+                values = corrections(model.memory, table, torch.from_numpy(ahead))
+                pending = dict(zip(ahead.tolist(), values, strict=True))
         context = panel.rows(-min(T, model.context_rows))
         return cls(context, T, model.read_through(table), calibration, pending)
 
@@ -289,11 +289,11 @@ class Position:
         streams, pending, at = self.streams, dict(self.pending), self.rows
         if model.memory is not None:
             begin = max(at + 1, int(scored[0])) if len(scored) else at + 1
-            asked = [] if self.calibration is None else self.calibration.origins(begin, end + 1).tolist()
-            for stop in sorted({*asked, end}):
+            needed = [] if self.calibration is None else self.calibration.origins(begin, end + 1).tolist()
+            for stop in sorted({*needed, end}):
                 known = table.values[: stop - offset]
                 streams = [online.advance(model.memory, s, known, stop - at) for s in streams]
-                if stop in asked:
+                if stop in needed:
                     pending[stop] = model.recalled(streams, known)
                 at = stop
         calibration = self.calibration

@@ -297,8 +297,8 @@ class DecayingError:
         raw, center, scale = normalised_in_parts(network, batch)
         target = (batch.y - center) / scale
         known = target.isfinite()
-        told = scale if batch.unit is None else scale * batch.unit
-        error = self.objective.error(raw, target.where(known, 0.0), told.expand_as(target))
+        units = scale if batch.unit is None else scale * batch.unit
+        error = self.objective.error(raw, target.where(known, 0.0), units.expand_as(target))
         weight = step_weights(error.shape[1], error.device)
         weight = (weight / weight.mean())[:, None] * known
         return weighted_mean(error, weight), max(1, int(known.sum()))

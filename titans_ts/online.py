@@ -74,15 +74,15 @@ class OnlineMemory(nn.Module):
         Returns:
             Corrections ``[B, T, h]`` in the units of the windows, and the state after the last write.
         """
-        asked, scale = self._code(read)
-        out, state = self._write(self._heads(self.query, asked, unit=True), before, now, state)
-        return self._correct(out, asked, scale), state
+        query_codes, scale = self._code(read)
+        out, state = self._write(self._heads(self.query, query_codes, unit=True), before, now, state)
+        return self._correct(out, query_codes, scale), state
 
     def recall(self, read: Tensor, state: MemoryState) -> Tensor:
         """Read without writing: windows ``[B, T, span]`` -> corrections ``[B, T, h]``."""
-        asked, scale = self._code(read)
-        out = read_memory(self._heads(self.query, asked, unit=True), state.weights)
-        return self._correct(out, asked, scale)
+        query_codes, scale = self._code(read)
+        out = read_memory(self._heads(self.query, query_codes, unit=True), state.weights)
+        return self._correct(out, query_codes, scale)
 
     def surprise(self, windows: Tensor, reads: int, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
         """Write T pairs, and compute the associative loss ``|M(k) - v|^2`` (Eq. 12) at regular rows between writes.
@@ -104,7 +104,8 @@ class OnlineMemory(nn.Module):
         expected = [read_memory(keys[:, :1], (self.start,) if state is None else state.weights)]
         passes = []
         for i in range(1, reads + 1):  # each reads at one distance from the writes
-            out, after = self._tell(keys[:, i : i + end : reads], keys[:, :end:reads], code[:, reads::reads], state)
+            queries, codes = keys[:, i : i + end : reads], code[:, reads::reads]
+            out, after = self._write_and_read(queries, keys[:, :end:reads], codes, state)
             passes.append(out)
         expected.append(torch.stack(passes, dim=2).flatten(1, 2)[:, :-1])
         return (torch.cat(expected, dim=1) - values[:, reads:]).square().sum(dim=(-2, -1)), after
@@ -112,17 +113,18 @@ class OnlineMemory(nn.Module):
     def _write(
         self, queries: Tensor, before: Tensor, now: Tensor, state: MemoryState | None
     ) -> tuple[Tensor, MemoryState]:
-        return self._tell(queries, self._heads(self.key, self._code(before)[0], unit=True), self._code(now)[0], state)
+        keys = self._heads(self.key, self._code(before)[0], unit=True)
+        return self._write_and_read(queries, keys, self._code(now)[0], state)
 
-    def _tell(
-        self, queries: Tensor, keys: Tensor, told: Tensor, state: MemoryState | None
+    def _write_and_read(
+        self, queries: Tensor, keys: Tensor, codes: Tensor, state: MemoryState | None
     ) -> tuple[Tensor, MemoryState]:
-        """Write values and gates from the codes ``told`` under ``keys``, and read with ``queries`` after each."""
-        alpha, eta, theta = torch.sigmoid(self.gates(told)).chunk(3, dim=-1)
+        """Write values and gates from ``codes`` under ``keys``, and read with ``queries`` after each."""
+        alpha, eta, theta = torch.sigmoid(self.gates(codes)).chunk(3, dim=-1)
         return neural_memory(
             queries,
             keys,
-            self._heads(self.value, told),
+            self._heads(self.value, codes),
             alpha,
             eta,
             # keys have length 1: the linear memory is stable with this step size
@@ -145,9 +147,9 @@ class OnlineMemory(nn.Module):
         heads = layer(code).unflatten(-1, (HEADS, -1))
         return unit_silu(heads) if unit else F.silu(heads)
 
-    def _correct(self, out: Tensor, asked: Tensor, scale: Tensor) -> Tensor:
-        recalled = gated(self.out_norm, out, self.out_gate(asked))
-        return (self.out(self.dropout(recalled)) + self.direct(self.dropout(asked))) * scale
+    def _correct(self, out: Tensor, query_codes: Tensor, scale: Tensor) -> Tensor:
+        recalled = gated(self.out_norm, out, self.out_gate(query_codes))
+        return (self.out(self.dropout(recalled)) + self.direct(self.dropout(query_codes))) * scale
 
 
 @dataclass(frozen=True)
@@ -214,12 +216,12 @@ def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
     first = int(written[late].min()) - 1  # writes that all origins share are done once
     start = _written(memory, values, 0, first, None)
     for offset in offsets[late].unique().tolist():
-        mine = late[offsets[late] == offset]
+        some = late[offsets[late] == offset]
         begin, state = first, start
-        for at, before, now in _told(memory, values, first, int(written[mine].max())):
+        for at, before, now in _windows_of_writes(memory, values, first, int(written[some].max())):
             read = _windows(values, (at + offset).clamp(max=len(values)), memory.span)
             corrections, state = memory(read, before, now, state)
-            here = mine[(written[mine] > begin) & (written[mine] <= begin + len(at))]
+            here = some[(written[some] > begin) & (written[some] <= begin + len(at))]
             found[here] = corrections[:, written[here] - 1 - begin].permute(1, 2, 0)
             begin += len(at)
     return found
@@ -263,13 +265,13 @@ def _floats_of_surprise(memory: OnlineMemory, reads: int) -> int:
 def _written(
     memory: OnlineMemory, values: Tensor, done: int, due: int, state: MemoryState | None, offset: int = 0
 ) -> MemoryState | None:
-    """The state after the writes with numbers in ``[done, due)``; arguments as in :func:`_told`."""
-    for _, before, now in _told(memory, values, done, due, offset):
+    """The state after the writes with numbers in ``[done, due)``; arguments as in :func:`_windows_of_writes`."""
+    for _, before, now in _windows_of_writes(memory, values, done, due, offset):
         state = memory(now, before, now, state)[1]
     return state
 
 
-def _told(
+def _windows_of_writes(
     memory: OnlineMemory, values: Tensor, first: int, last: int, offset: int = 0
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """The windows of the writes with numbers in ``[first, last)``, in pieces as large as :data:`FLOATS` allows.

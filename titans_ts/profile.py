@@ -109,9 +109,9 @@ def _shares(parts: list[_Part], cycle_of: np.ndarray) -> dict[str, np.ndarray]:
         rest = part.values - waves @ weights
         for cycle in np.unique(cycle_of):
             shape = waves[:, cycle_of == cycle] @ weights[cycle_of == cycle]
-            mine = rest + shape
-            shape, mine = (x - line @ (line.T @ x) for x in (shape, mine))
-            found[cycle] = found.get(cycle, 0.0) + (shape * mine).sum(axis=0)
+            own = rest + shape
+            shape, own = (x - line @ (line.T @ x) for x in (shape, own))
+            found[cycle] = found.get(cycle, 0.0) + (shape * own).sum(axis=0)
             common[cycle] = common.get(cycle, 0.0) + (shape * shape).sum(axis=0)
     return {
         cycle: np.clip(np.divide(found[cycle], x, out=np.zeros_like(x), where=x > 0), 0.0, 1.0)

@@ -59,15 +59,15 @@ def forecast_windows(network: Simba, objective: Objective, windows: Windows, who
     """Forecasts of K windows of M series, in order: point ``[K, h, M]``; ``whole`` also keeps the raw outputs."""
     lanes = windows.table.values.shape[1] if windows.series is None else 1
     size = windows_at_once(windows.input_size + windows.h, lanes)
-    points, said, spreads = [], [], []
+    points, raws, spreads = [], [], []
     for index in torch.arange(len(windows)).split(size):
         batch = windows[index]
         raw, center, scale = network.normalised(batch.x, batch.hist, batch.futr, batch.stat)
         points.append(objective.point(raw) * scale + center)
         spreads.append(scale[:, 0])
         if whole and objective.probabilistic:
-            said.append(raw)
-    return Forecasts(torch.cat(points), torch.cat(said) if said else None, torch.cat(spreads))
+            raws.append(raw)
+    return Forecasts(torch.cat(points), torch.cat(raws) if raws else None, torch.cat(spreads))
 
 
 class KeptForecasts:

@@ -151,11 +151,11 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
     calibration = None
     if "calibration" in tensors:
         scores = tensors["calibration"].numpy()
-        said = learned["calibration"]
-        if isinstance(said, dict):
-            calibration = Calibration(scores, **said)
+        kept = learned["calibration"]
+        if isinstance(kept, dict):
+            calibration = Calibration(scores, **kept)
         else:  # until 2026-11-25
-            step, *each = said
+            step, *each = kept
             calibration = _by_series(
                 scores, step, each[0] if each else 1, len(mean), learned["rows"] - network.config.h
             )
@@ -189,12 +189,12 @@ def _by_series(scores: np.ndarray, step: int, each: int, N: int, last: int) -> C
     return Calibration(found, step * apart, last // step * step % (step * apart))
 
 
-def _of_all(said: Tensor, N: int) -> Tensor:
+def _of_all(scored: Tensor, N: int) -> Tensor:
     """Corrections of the memory for all series, ``[h, N]``; until 2026-11-25 only scored series were saved."""
-    if said.shape[1] == N:
-        return said
-    found = said.new_full((len(said), N), torch.nan)
-    found[:, _once_scored(N, said.shape[1])] = said
+    if scored.shape[1] == N:
+        return scored
+    found = scored.new_full((len(scored), N), torch.nan)
+    found[:, _once_scored(N, scored.shape[1])] = scored
     return found
 
 
@@ -221,12 +221,12 @@ def _column_units(tensors: dict[str, Tensor], N: int) -> dict[str, ColumnUnits]:
     return found
 
 
-def _stream(said: dict[str, Any], tensors: dict[str, Tensor]) -> online.Stream:
+def _stream(saved: dict[str, Any], tensors: dict[str, Tensor]) -> online.Stream:
     state = None
     if tensors:
         layers = [(tensors[name],) for name in ("weights", "momentum", "anchor")]
-        state = MemoryState(layers[0], layers[1], layers[2], offset=said["offset"])
-    return online.Stream(torch.tensor(said["series"]), said["rows"], state)
+        state = MemoryState(layers[0], layers[1], layers[2], offset=saved["offset"])
+    return online.Stream(torch.tensor(saved["series"]), saved["rows"], state)
 
 
 def _freq(step: Step) -> Any:
@@ -257,11 +257,11 @@ def _freq(step: Step) -> Any:
     return step.freqstr
 
 
-def _offset(said: Any) -> Any:
+def _offset(saved: Any) -> Any:
     """Restore a step that :func:`_freq` saved by its parts; anything else is unchanged."""
-    if not isinstance(said, dict):
-        return said
-    return (pd.offsets.CustomBusinessDay if "weekmask" in said else pd.DateOffset)(**said)
+    if not isinstance(saved, dict):
+        return saved
+    return (pd.offsets.CustomBusinessDay if "weekmask" in saved else pd.DateOffset)(**saved)
 
 
 def _stamps(index: pd.DatetimeIndex) -> dict[str, Any]:

@@ -238,23 +238,23 @@ class Scaling:
             ids: names of the series.
             tables: columns by kind: "hist" or "futr" ``[T, N, X]``, "stat" ``[N, S]``.
         """
-        said, more = "", 0
+        first, more = "", 0
         for kind, given in tables.items():
             if not given.shape[-1]:
                 continue
             rows = _by_series(kind, given)
             values, counted = rows.numpy(), self.exogenous[kind].within(rows).numpy()
             beyond = np.argwhere(np.isfinite(values) & (counted != values))
-            if len(beyond) and not said:
+            if len(beyond) and not first:
                 row, series, column = at = tuple(beyond[0])
                 name = getattr(self.columns, kind)[column]
                 who = f"series {ids[row]!r}" if kind == "stat" else f"series {ids[series]!r} at {index[row]}"
-                said = f"exogenous column {name!r} is {values[at]:.6g} for {who} and is clipped to {counted[at]:.6g}"
+                first = f"exogenous column {name!r} is {values[at]:.6g} for {who} and is clipped to {counted[at]:.6g}"
             more += len(beyond)
-        if said:
+        if first:
             others = f" (and {more - 1} more)" if more > 1 else ""
             warn_caller(
-                f"{said}: it is farther from the training range than the width of that range{others}. Check its unit. "
+                f"{first}: it is farther from the training range than the width of that range{others}. Check its unit. "
                 "If it is correct, fit again on data with such values."
             )
 

@@ -31,7 +31,7 @@ def rolling_error(model: Model, panel: Panel, missing: str) -> float:
     for series in torch.arange(N).split(side_by_side):
         table = whole.of_series(series)
         for part in origins.split(max(1, _AT_ONCE // (config.h * side_by_side))):
-            truth = table.truth.behind(part[:, None, None], steps, torch.arange(len(series)), together)
+            truth = table.truth.after(part[:, None, None], steps, torch.arange(len(series)), together)
             point = model.rolling(table, part).point
             begun = beginnings(model.network, table.values) <= part[:, None] - config.input_size
             error = (point - truth).abs() * unit[series]

@@ -86,10 +86,10 @@ def nearer_season(known: np.ndarray, leads: np.ndarray, day: int) -> Season:
     if len(known) - first < week:  # the comparison must cover each day of the week
         return Season(day)
     of_day, of_week = (_error(known, first, seasons_back(ahead, m), often, m) for m in (day, week))
-    told = of_day + of_week > 0
-    if not told.any():
+    compared = of_day + of_week > 0
+    if not compared.any():
         return Season(day)
-    share = float(np.mean(of_week[told] / (of_day + of_week)[told]))  # all series have the same weight
+    share = float(np.mean(of_week[compared] / (of_day + of_week)[compared]))  # all series have the same weight
     return Season(week, share / (1 - share)) if share < 0.5 else Season(day)
 
 

@@ -30,7 +30,7 @@ def widening_of(network: Simba, objective: Objective, table: Table, border: int,
     some = torch.randperm(len(windows), generator=rng)[: max(1, AT_MOST // lanes)]
     origins, series = windows.origins[some], None if windows.series is None else windows.series[some]
     of = torch.arange(lanes) if series is None else series[:, None, None].long()
-    truth = table.truth.behind(origins[:, None, None].long(), torch.arange(config.h)[:, None], of)
+    truth = table.truth.after(origins[:, None, None].long(), torch.arange(config.h)[:, None], of)
     errors = []
     for share in SHARES:
         shape = (len(some), lanes)

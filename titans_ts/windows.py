@@ -39,23 +39,23 @@ class Truth:
 
     Attributes:
         values: ``[T, N]``; NaN for unknown values.
-        foretold: result of :func:`in_holes`, or None if nothing was filled. A lookback that ends in such a row was
+        uses_later: result of :func:`in_holes`, or None if nothing was filled. A lookback that ends in such a row was
             filled with the help of later values.
     """
 
     values: Tensor
-    foretold: Tensor | None
+    uses_later: Tensor | None
 
-    def behind(self, origins: Tensor, steps: Tensor, series: Tensor, together: bool = False) -> Tensor:
+    def after(self, origins: Tensor, steps: Tensor, series: Tensor, together: bool = False) -> Tensor:
         """The values at these steps after these origins, NaN where they do not count; arguments broadcast.
 
         ``together``: a lookback filled with later values in one series excludes all series (the last dimension).
         """
-        came = self.values[origins + steps, series]
-        if self.foretold is None:
-            return came
-        led = self.foretold[origins - 1, series]
-        return came.masked_fill(led.any(dim=-1, keepdim=True) if together else led, float("nan"))
+        actual = self.values[origins + steps, series]
+        if self.uses_later is None:
+            return actual
+        excluded = self.uses_later[origins - 1, series]
+        return actual.masked_fill(excluded.any(dim=-1, keepdim=True) if together else excluded, float("nan"))
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Windows(Dataset):
         x = self.table.values[past, series]
         return Batch(
             x if self.holes is None else self.holes.hide(x, chosen),
-            self.table.truth.behind(origins, torch.arange(self.h)[:, None], series),
+            self.table.truth.after(origins, torch.arange(self.h)[:, None], series),
             columns(self.table.hist, past),
             columns(self.table.futr, rows),
             stat,
@@ -176,9 +176,9 @@ def all_windows_of(
         begin = max(begins)
         return Windows(table, input_size, h, torch.arange(begin, max(begin, end), step))
     origins = [torch.arange(begin, max(begin, end), dtype=torch.int32) for begin in begins]
-    foretold = table.truth.foretold
-    if foretold is not None:
-        origins = [own[~foretold[own.long() - 1, n]] for n, own in enumerate(origins)]
+    uses_later = table.truth.uses_later
+    if uses_later is not None:
+        origins = [own[~uses_later[own.long() - 1, n]] for n, own in enumerate(origins)]
     origins = [own[::step] for own in origins]
     counts = torch.tensor([len(o) for o in origins])
     series = torch.arange(len(begins), dtype=torch.int32).repeat_interleave(counts)

@@ -17,7 +17,7 @@ class Others:
     """
 
     rows: np.ndarray
-    _told: dict[int, tuple[float, int, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _cache: dict[int, tuple[float, int, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, values: np.ndarray, deviation: np.ndarray) -> "Others":
@@ -40,16 +40,16 @@ class Others:
         total = weight = 0.0
         # prior: one more observation, with squared log error 1 for sizes and 1 / rows for deviations
         for own, rows, off in ((np.std(values), len(values), 1 / len(values)), (np.mean(np.abs(values)), 0, 1.0)):
-            usual, count, spread = self._tell(rows)
+            usual, count, spread = self._statistics(rows)
             sure = (count + 1) / (spread + off) if count else 0.0
             if own > 0 and sure > 0:
                 total, weight = total + sure * (np.log(own) - usual), weight + sure
         return float(np.exp(total / weight)) if weight else None
 
-    def _tell(self, rows: int) -> tuple[float, int, float]:
+    def _statistics(self, rows: int) -> tuple[float, int, float]:
         """Statistics of the log deviations of windows of this length, or for 0 rows of log sizes: mean, count, and sum
         of squared differences from the mean."""
-        if rows not in self._told:
+        if rows not in self._cache:
             if rows:
                 stretches = np.lib.stride_tricks.sliding_window_view(self.rows, rows, axis=0)
                 most = min(STRETCHES, max(1, NUMBERS // self.rows[:rows].size))
@@ -60,5 +60,5 @@ class Others:
                 found = np.abs(np.where(known, self.rows, 0.0)).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
             logs = np.log(found[found > 0])
             usual = float(logs.mean()) if len(logs) else 0.0
-            self._told[rows] = usual, len(logs), float(np.square(logs - usual).sum())
-        return self._told[rows]
+            self._cache[rows] = usual, len(logs), float(np.square(logs - usual).sum())
+        return self._cache[rows]

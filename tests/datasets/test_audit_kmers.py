@@ -104,15 +104,15 @@ def test_equal_sequences_without_a_kmer_are_found_and_counted():
     assert report.clean.tolist() == [True] * 3 + [False] * 3 + [True] * 2
     assert report.groups.tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
     assert report.without == 5
-    assert "5 hold no 40-mer" in str(report)
+    assert "5 have no 40-mer" in str(report)
 
 
 def test_the_report_says_of_which_part_its_shares_by_class_are():
     """Of test they may both be above the share of all sequences."""
     test = [bases(60, 1), bases(60, 2)]
     report = audit_kmers([*test, *test, bases(60, 3)], [0, 1, 0, 1, 0], ["train"] * 2 + ["test"] * 2 + ["train"])
-    assert "80.0% share one with another sequence, per class of test: 0 100.0%, 1 100.0%" in str(report)
-    assert "80.0% share one with another sequence, per class: 0 66.7%" in str(
+    assert "80.0% share a 40-mer with another sequence, per class of test: 0 100.0%, 1 100.0%" in str(report)
+    assert "80.0% share a 40-mer with another sequence, per class: 0 66.7%" in str(
         audit_kmers([*test, *test, bases(60, 3)], [0, 1, 0, 1, 0])
     )
 

@@ -32,7 +32,7 @@ def test_load_opens_a_dna_set(sigma):
 def test_the_audit_is_printed_and_returned(sigma, capsys):
     report = load("ecoli_sigma70", data_home=sigma).audit(k=5)
     assert capsys.readouterr().out == f"{report}\n"
-    assert "2 groups, the largest of 2" in str(report)
+    assert "2 groups, the largest with 2 sequences" in str(report)
     assert repr(report) == "SplitAudit('ecoli_sigma70': leaks None, gain unknown)"
     load("ecoli_sigma70", data_home=sigma).audit(k=5, verbose=0)
     assert capsys.readouterr().out == ""

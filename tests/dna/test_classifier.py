@@ -58,7 +58,7 @@ def test_a_planted_motif_is_learned_on_both_strands(mode):
     np.testing.assert_allclose(model.predict_proba(turned), model.predict_proba(X_test), atol=1e-5)
 
 
-def test_kmers_tell_apart_what_differs_by_its_words_alone():
+def test_kmers_separate_classes_that_differ_only_in_kmers():
     """Words of three, wherever they stand; the reverse complement has as many."""
     rng = np.random.default_rng(0)
     words = {"no": ["ACG", "TTC"], "yes": ["AGC", "TCT"]}
@@ -133,7 +133,7 @@ def test_classes_are_sorted_by_name_and_predicted_as_given():
     assert model.predict_proba(X).shape == (30, 3)
 
 
-def test_a_heavier_class_is_found_more_often():
+def test_a_class_with_more_weight_is_predicted_more_often():
     X, y = planted(120, share=0.2)
     recall = [
         recall_score(y, classifier(class_weight=w, max_epochs=4).fit(X, y).predict(X), pos_label="yes")
@@ -142,7 +142,7 @@ def test_a_heavier_class_is_found_more_often():
     assert recall[0] < recall[1]
 
 
-def test_balanced_weights_make_classes_weigh_alike():
+def test_balanced_weights_give_classes_equal_weight():
     X, y = planted(40, share=0.25)
     model = classifier(class_weight="balanced", max_epochs=1).fit(X, y)
     np.testing.assert_allclose(model.class_weight_ * [30, 10], 20)
@@ -157,7 +157,7 @@ def test_a_weight_of_zero_leaves_a_sequence_out():
     np.testing.assert_allclose(alone.predict_proba(X), beside.predict_proba(X), atol=1e-5)
 
 
-def test_what_weighs_nothing_has_no_part_in_the_cut_to_stop_by():
+def test_sequences_of_weight_zero_are_not_in_the_validation_part():
     X, y = planted(40)
     other, labels = planted(400, seed=4)
     alone = classifier(max_epochs=2).fit(X, y)
@@ -168,7 +168,7 @@ def test_what_weighs_nothing_has_no_part_in_the_cut_to_stop_by():
         classifier(class_weight={"yes": 0.0}).fit(X, y, sample_weight=(np.asarray(y) == "yes").astype(float))
 
 
-def test_training_stops_where_validation_gets_no_better():
+def test_training_stops_without_a_better_validation_error():
     X, y = planted(60)
     opposite = {"no": "yes", "yes": "no"}  # what is learned is wrong there
     other, labels = planted(30, seed=4)

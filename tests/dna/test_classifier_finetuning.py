@@ -55,7 +55,7 @@ def moved(model, pretrained):
 
 @pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal"])
 @pytest.mark.parametrize("mode", ["average", "equivariant"])
-def test_features_are_the_hidden_states_behind_each_base_and_padding_never_changes_a_score(architecture, mode):
+def test_features_are_the_hidden_states_after_each_base_and_padding_never_changes_a_score(architecture, mode):
     pretrained = Pretrained(architecture).fit()
     model = classifier(pretrained, max_epochs=1, reverse_complement=mode).fit(X, Y)
     alone = np.concatenate([model.predict_proba([x]) for x in X[:4]])
@@ -76,7 +76,7 @@ def test_a_frozen_model_does_not_learn_and_a_free_one_does():
     assert all(torch.equal(value, kept[name]) for name, value in pretrained.model_.state_dict().items())
 
 
-def test_one_that_learns_is_told_where_a_base_is_and_a_frozen_one_is_not(tmp_path):
+def test_a_model_that_learns_gets_positions_and_a_frozen_one_does_not(tmp_path):
     pretrained = Pretrained().fit()
     told, untold = (classifier(pretrained, positions=p).fit(X, Y) for p in (True, False))
     assert told.network_.encoder.places.linear.weight.abs().max() > 1e-4
@@ -184,7 +184,7 @@ def test_a_checkpoint_of_another_language_model_is_refused(tmp_path):
         classifier(other, max_epochs=1).fit(X, Y, checkpoint_dir=tmp_path)
 
 
-def test_what_is_no_language_model_is_refused(tmp_path):
+def test_pretrained_must_be_a_language_model(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         network_of(Pretrained())
     with pytest.raises(TypeError, match="must be a fitted DNALanguageModel or the folder of a saved one, got int"):

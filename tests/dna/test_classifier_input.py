@@ -51,7 +51,7 @@ def test_intervals_and_their_genome_are_read_on_their_strand(tmp_path, genome, f
         np.testing.assert_array_equal(again.predict_proba(X), learned.predict_proba(X))
 
 
-def test_a_letter_that_is_no_base_is_told_by_its_record_and_file(write_fasta):
+def test_a_letter_that_is_not_a_base_is_named_with_record_and_file(write_fasta):
     path = write_fasta({"one": "ACGT" * 5, "two": "ACGT" * 30 + "ACGUACGT"}, name="rna.fa")
     with pytest.raises(ValueError, match=r"two of rna\.fa has 'U' at position 123 .*U instead of T"):
         classifier().fit(path, ["a", "b"])
@@ -70,7 +70,7 @@ def test_a_letter_that_is_no_base_is_told_by_its_record_and_file(write_fasta):
     ],
     ids=["empty", "one name twice", "a gap"],
 )
-def test_files_that_cannot_be_read_as_they_are_stop_either_estimator(tmp_path, text, says):
+def test_unreadable_files_are_refused_by_both_estimators(tmp_path, text, says):
     path = tmp_path / "odd.fa"
     path.write_text(text)
     with pytest.raises(ValueError, match=says):
@@ -79,7 +79,7 @@ def test_files_that_cannot_be_read_as_they_are_stop_either_estimator(tmp_path, t
         DNALanguageModel(dim=16, num_layers=1, num_heads=2, max_steps=1, verbose=0).fit(path)
 
 
-def test_the_part_that_stops_training_is_of_each_class_and_of_no_sequence_trained_on():
+def test_the_validation_part_has_each_class_and_no_training_sequence():
     labels = np.array([0] * 40 + [1] * 20 + [2] * 3 + [3])
     rows, cut = stratified_cut(labels, 0.25, seed=0)
     assert sorted([*rows, *cut]) == list(range(len(labels)))
@@ -91,7 +91,7 @@ def test_the_part_that_stops_training_is_of_each_class_and_of_no_sequence_traine
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_a_class_is_never_all_in_the_part_that_stops_training(grouped):
+def test_a_class_is_never_entirely_in_the_validation_part(grouped):
     labels = np.array([0] * 20 + [1] * 4)
     groups = np.minimum(np.arange(24), 20)  # class 1 is one group
     rows, cut, _ = validation_cut(labels, groups if grouped else None, 0.9, seed=0)
@@ -138,7 +138,7 @@ def test_a_frame_of_polars_is_read_as_one_of_pandas(fitted):
         fitted.predict(column.with_columns(label=pl.lit("a")))
 
 
-def test_what_has_names_or_no_order_is_refused(fitted):
+def test_mappings_and_unordered_collections_are_refused(fitted):
     for sequences, message in (({"ACG": "TTT"}, r"got a mapping.*use list\(d"), ({"ACG", "TTT"}, "got a set")):
         with pytest.raises(TypeError, match=message):
             fitted.predict(sequences)
@@ -148,7 +148,7 @@ def test_what_has_names_or_no_order_is_refused(fitted):
         classifier().fit(X, Y, validation=0.2)
 
 
-def test_a_training_that_nothing_can_stop_early_is_warned_of(recwarn):
+def test_training_without_early_stopping_is_warned_of(recwarn):
     classifier(validation_fraction=0).fit(X[:4], Y[:4])
     classifier().fit(X, Y)
     assert not [w for w in recwarn if "cannot stop early" in str(w.message)]
@@ -173,7 +173,7 @@ def test_log_probabilities_are_those_of_the_probabilities(fitted):
         (3, "X"),
     ],
 )
-def test_what_is_no_sequence_is_a_type_error(sequences, message):
+def test_inputs_that_are_not_sequences_are_a_type_error(sequences, message):
     with pytest.raises(TypeError, match=message):
         classifier().fit(sequences, ["a", "b"])
 
@@ -224,22 +224,22 @@ def test_bad_sample_weights_are_refused(weights, got):
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba"])
-def test_before_fit_there_is_nothing_to_predict(method):
+def test_predicting_before_fit_is_refused(method):
     with pytest.raises(NotFittedError):
         getattr(classifier(), method)(X)
 
 
-def test_before_fit_there_is_nothing_to_save(tmp_path):
+def test_saving_before_fit_is_refused(tmp_path):
     with pytest.raises(NotFittedError):
         classifier().save(tmp_path / "model")
 
 
-def test_a_class_with_one_sequence_is_trained_on_not_validated_by():
+def test_a_class_with_one_sequence_is_only_used_in_training():
     model = classifier(validation_fraction=0.5).fit([*X, "ACGTACGT"], [*Y, "c"])
     assert model.classes_.tolist() == ["a", "b", "c"]
 
 
-def test_a_long_sequence_does_not_make_short_ones_long():
+def test_short_sequences_are_not_padded_to_a_long_one():
     """Padded to the longest, 2,000 sequences would take 2,000 times its room."""
     texts = ["ACGT" * 5] * 2000 + ["ACGT" * 25_000]
     tracemalloc.start()
@@ -251,14 +251,14 @@ def test_a_long_sequence_does_not_make_short_ones_long():
     assert peak < 20 * sum(map(len, texts))
 
 
-def test_resuming_needs_a_seed_or_validation_of_its_own(tmp_path):
+def test_resuming_needs_a_seed_or_given_validation_data(tmp_path):
     texts, labels = ["ACGT" * 10, "TTGA" * 10] * 10, [0, 1] * 10
     with pytest.raises(ValueError, match="checkpoint_dir needs an integer random_state"):
         classifier(random_state=None).fit(texts, labels, checkpoint_dir=tmp_path)
     classifier(random_state=None).fit(texts, labels, validation=(texts, labels), checkpoint_dir=tmp_path)
 
 
-def test_what_was_saved_knows_its_seed_and_its_seconds(tmp_path):
+def test_a_saved_model_keeps_its_seed_and_training_time(tmp_path):
     texts, labels = ["ACGT" * 10, "TTGA" * 10] * 10, [0, 1] * 10
     model = classifier(random_state=np.int64(3)).fit(texts, labels)
     model.save(tmp_path / "model")
@@ -276,7 +276,7 @@ def test_what_was_saved_knows_its_seed_and_its_seconds(tmp_path):
         pd.Series([1, pd.NA] * 10, dtype="Int64"),
     ],
 )
-def test_a_missing_label_is_told_in_whatever_way_it_is_missing(labels):
+def test_missing_labels_of_every_kind_are_refused(labels):
     with pytest.raises(ValueError, match=r"y has 10 missing labels, the first at 1 \(0-based\)"):
         classifier().fit(X, labels)
 
@@ -291,25 +291,25 @@ def test_a_missing_label_is_told_in_whatever_way_it_is_missing(labels):
         (pd.Series(["b", "a"] * 10, dtype="string"), ["a", "b"]),
     ],
 )
-def test_labels_keep_their_kind_in_pandas_own_types(labels, classes):
+def test_labels_keep_their_type_in_pandas_dtypes(labels, classes):
     model = classifier().fit(X, labels)
     assert model.classes_.tolist() == classes
     assert [type(name) for name in model.classes_.tolist()] == [type(name) for name in classes]
     assert 0 <= model.score(X, labels) <= 1
 
 
-def test_times_are_no_labels():
+def test_times_are_refused_as_labels():
     with pytest.raises(ValueError, match="y has dates or times as labels"):
         classifier().fit(X, pd.to_datetime(["2020-01-01", "2020-01-02"] * 10))
 
 
-def test_labels_of_another_kind_have_no_score():
+def test_labels_of_another_type_have_no_score():
     model = classifier().fit(X, [0, 1] * 10)
     with pytest.raises(ValueError, match="Mix of label input types"):
         model.score(X, ["0", "1"] * 10)
 
 
-def test_numbers_of_a_grid_are_numpys(tmp_path):
+def test_numpy_numbers_are_accepted_as_parameters(tmp_path):
     settings = {"dim": 16, "num_layers": 1, "kernel_size": 9, "pool": 2, "kmers": 2, "batch_size": 8, "max_epochs": 2}
     model = classifier(**{name: np.int64(value) for name, value in settings.items()}, device=torch.device("cpu"))
     model.fit(X, Y).save(tmp_path)

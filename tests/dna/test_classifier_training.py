@@ -46,7 +46,7 @@ def test_epochs_make_1600_batches_within_bounds_and_patience_is_half_of_them(ask
     assert asked(X, Y, max_epochs=4)["options"].patience == 3
 
 
-def test_a_validation_that_is_given_weighs_as_its_classes_do(asked):
+def test_given_validation_data_has_class_weights(asked):
     val = asked(X, Y, validation=(X[:4], Y[:4]), class_weight={"b": 3.0})["val"]
     ids, labels, weights = next(iter(val))
     assert (ids != PAD).sum(1).tolist() == [3, 10, 11, 11]
@@ -54,7 +54,7 @@ def test_a_validation_that_is_given_weighs_as_its_classes_do(asked):
     assert labels.tolist() == [0, 0, 1, 1]
 
 
-def test_classes_that_a_validation_lacks_are_named(asked):
+def test_classes_missing_in_the_validation_data_are_named(asked):
     three = np.array(["a", "b", "c", "d"] * 50)
     with pytest.warns(UserWarning, match=r"validation contains no sequence of the classes \['c', 'd'\]") as warned:
         asked(X, three, validation=(X[:2], ["a", "b"]))
@@ -65,7 +65,7 @@ def test_classes_that_a_validation_lacks_are_named(asked):
         asked(X, three, validation=(X[:2], ["a", "b"]), class_weight={"c": 0, "d": 0})  # they have no say anyhow
 
 
-def test_a_batch_has_sequences_of_like_length_and_an_epoch_all_of_them(asked):
+def test_a_batch_has_sequences_of_similar_length_and_an_epoch_all_of_them(asked):
     rng = np.random.default_rng(0)
     reads = ["".join(rng.choice(list("ACGT"), length)) for length in rng.integers(20, 400, 300)]
     labels = rng.permutation(np.arange(300) % 2)
@@ -82,19 +82,19 @@ def pretrained():
 
 
 @pytest.mark.parametrize(("finetune", "rate"), [("full", 5e-4), ("gradual", 5e-4), ("frozen", 2e-3)])
-def test_a_language_model_learns_at_a_lower_rate_than_what_is_new(asked, finetune, rate):
+def test_a_language_model_has_a_lower_learning_rate_than_new_layers(asked, finetune, rate):
     assert asked(X, Y, pretrained=pretrained(), finetune=finetune)["options"].learning_rate == rate
     assert asked(X, Y)["options"].learning_rate == 2e-3
     assert asked(X, Y, pretrained=pretrained(), finetune=finetune, learning_rate=1.0)["options"].learning_rate == 1.0
 
 
-def test_a_fitted_network_can_be_trained_on_whatever_was_frozen():
+def test_a_fitted_network_can_be_trained_further_even_if_parts_were_frozen():
     settings = dict(finetune="frozen", max_epochs=1, device="cpu", random_state=0, verbose=0)
     model = TitansDNAClassifier(pretrained(), **settings).fit(X[:20], Y[:20])
     assert all(parameter.requires_grad for parameter in model.network_.parameters())
 
 
-def test_a_score_weighs_sequences_as_asked():
+def test_score_uses_sample_weights():
     settings = dict(dim=16, num_layers=1, max_epochs=1, device="cpu", random_state=0, verbose=0)
     model = TitansDNAClassifier(**settings).fit(X[:20], Y[:20])
     said = model.predict(X[:4])
@@ -107,7 +107,7 @@ def rows_of(given):
     return {part: set(given[part].dataset.rows.tolist()) for part in ("train", "val")}
 
 
-def test_groups_are_whole_in_one_part_and_classes_near_their_fractions(asked):
+def test_groups_are_not_split_and_classes_keep_their_fractions(asked):
     rng = np.random.default_rng(0)
     groups, labels = rng.integers(0, 60, 200).astype(str), Y[rng.permutation(200)]
     without = rows_of(asked(X, labels, validation_fraction=0.2))
@@ -121,13 +121,13 @@ def test_groups_are_whole_in_one_part_and_classes_near_their_fractions(asked):
     assert rows == rows_of(asked(X, labels, groups=groups, validation_fraction=0.2))
 
 
-def test_what_weighs_nothing_is_in_no_part_and_its_group_does_not_matter(asked):
+def test_sequences_of_weight_zero_are_in_no_part_and_their_groups_do_not_matter(asked):
     groups = np.repeat(np.arange(50), 4)
     rows = rows_of(asked(X, Y, groups=groups, sample_weight=np.arange(200) >= 8))
     assert rows["train"] | rows["val"] == set(range(8, 200))
 
 
-def test_groups_that_are_classes_leave_one_out_of_the_part_and_say_so(asked):
+def test_groups_equal_to_classes_leave_a_class_out_of_validation_with_a_warning(asked):
     three = np.array(["a", "b", "b", "b"] * 50)
     groups = np.where(three == "a", -1, np.arange(200))
     with pytest.warns(UserWarning, match=r"groups set aside for validation contain no sequence of the classes \['a'\]"):
@@ -135,7 +135,7 @@ def test_groups_that_are_classes_leave_one_out_of_the_part_and_say_so(asked):
     assert set(three[list(rows["val"])]) == {"b"}
 
 
-def test_groups_that_cannot_be_cut_or_read_are_told(asked):
+def test_groups_that_cannot_be_split_or_read_are_refused(asked):
     with pytest.warns(UserWarning, match="200 sequences is less than half of any group, so training cannot stop early"):
         assert asked(X, Y, groups=np.arange(200) // 100)["val"] is None
     for groups, says in (

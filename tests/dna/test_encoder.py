@@ -20,7 +20,7 @@ def encoder(**changes):
 @pytest.mark.parametrize("positions", [True, False])
 @pytest.mark.parametrize("pool", [1, 2, 3])
 @pytest.mark.parametrize("length", [1, 2, 5, 8, 13])
-def test_features_are_those_of_the_sequence_alone(pool, length, positions):
+def test_features_do_not_depend_on_the_batch(pool, length, positions):
     network, sequence = encoder(pool=pool, positions=positions), "ACGTTGCANCGTA"[:length]
     alone, mask = network(ids_of([sequence]))
     padded, padded_mask = network(ids_of([sequence, "G" * 17]))
@@ -31,7 +31,7 @@ def test_features_are_those_of_the_sequence_alone(pool, length, positions):
     torch.testing.assert_close(padded[0, :places], alone[0], rtol=0, atol=1e-9)
 
 
-def test_long_sequences_that_are_read_a_few_at_a_time_have_the_features_they_have_alone():
+def test_long_sequences_read_in_groups_have_the_same_features_as_alone():
     network = encoder(num_layers=1, chunk_size=16, pool=4)
     ids = ids_of(["ACGTTGCA" * 700, "GATTACA" * 700, "CCGTA" * 700, "TTG" * 700])
     together, mask = network(ids)
@@ -42,7 +42,7 @@ def test_long_sequences_that_are_read_a_few_at_a_time_have_the_features_they_hav
         torch.testing.assert_close(together[i], alone[0], rtol=0, atol=1e-9)
 
 
-def test_a_run_of_one_base_has_one_gradient_all_along():
+def test_a_run_of_one_base_has_a_constant_gradient():
     """Of equal values in a pool none is preferred: else attributions of a run would go up and down with the pool."""
     stem = encoder(pool=4).stem
     shares = one_hot(ids_of(["A" * 64]), torch.float64).requires_grad_()
@@ -65,7 +65,7 @@ def test_the_memory_looks_back_only():
     torch.testing.assert_close(first[:, :13], second[:, :13], rtol=0, atol=1e-12)
 
 
-def test_positions_say_how_far_either_end_is():
+def test_positions_encode_the_distance_to_both_ends():
     """The same bases at another place: nothing but how far the ends are tells them apart."""
     for positions, differ in ((True, True), (False, False)):
         network = encoder(num_layers=1, pool=1, kernel_size=3, positions=positions)
@@ -74,7 +74,7 @@ def test_positions_say_how_far_either_end_is():
         assert (not torch.allclose(seen[0][:, 10:20], seen[1][:, 10:20])) == differ
 
 
-def test_an_n_is_none_of_the_bases():
+def test_n_is_encoded_as_no_base():
     assert one_hot(ids_of(["ACGTN"], length=6))[0].tolist() == [*torch.eye(4).tolist(), [0.0] * 4, [0.0] * 4]
 
 

@@ -39,7 +39,7 @@ def test_bgzip_of_many_blocks_is_read_in_place(open_genome, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_gzip_is_unpacked_once_and_anew_when_it_changes(write_fasta, records, open_genome, tmp_path):
+def test_a_gzip_is_unpacked_once_and_again_when_it_changes(write_fasta, records, open_genome, tmp_path):
     path = write_fasta(records, "packed.fa.gz")
     with pytest.warns(UserWarning, match="is decompressed once"):
         open_genome(path)
@@ -68,7 +68,7 @@ def test_an_index_older_than_its_fasta_is_rebuilt_with_a_warning(write_fasta, re
         assert open_genome(path).fetch(Interval("chrI", 198, 200)) == "GT"
 
 
-def test_a_warning_is_of_the_callers_line(write_fasta, records):
+def test_a_warning_points_to_the_callers_line(write_fasta, records):
     path = write_fasta(records)
     read_sequences(path)
     os.utime(path.with_name("genome.fa.fai"), (1, 1))
@@ -86,7 +86,7 @@ def test_a_warning_is_of_the_callers_line(write_fasta, records):
         {"I": "A" * 10, "X": "C" * 10},  # named otherwise
     ],
 )
-def test_an_index_of_another_file_is_rebuilt_though_it_is_newer(write_fasta, open_genome, other):
+def test_an_index_of_another_file_is_rebuilt_even_if_newer(write_fasta, open_genome, other):
     path = write_fasta({"I": "A" * 10, "II": "C" * 10})
     open_genome(path)
     write_fasta(other)
@@ -99,7 +99,7 @@ def test_an_index_of_another_file_is_rebuilt_though_it_is_newer(write_fasta, ope
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("names", [["I", "III", "II", "IV"], ["I", "XX", "III", "IV"]])
-def test_an_index_of_other_names_in_the_middle_is_rebuilt(write_fasta, open_genome, tmp_path, names, packed):
+def test_an_index_with_a_different_name_in_the_middle_is_rebuilt(write_fasta, open_genome, tmp_path, names, packed):
     def write(records):
         path = write_fasta(records)
         return bgzip(tmp_path / "genome.fa.gz", path.read_text()) if packed else path
@@ -121,7 +121,7 @@ def test_an_empty_index_is_rebuilt(write_fasta, open_genome):
 
 
 @pytest.mark.parametrize("title", ["two", " two", "two of\tthree", "two\u00a0of three", "two " + "x" * 1000, "two\r"])
-def test_an_index_fits_whatever_stands_behind_the_names(tmp_path, open_genome, title):
+def test_text_after_the_names_does_not_invalidate_an_index(tmp_path, open_genome, title):
     path = tmp_path / "genome.fa"
     path.write_bytes(f">one\nACGT\n>{title}\nACG\n>three\nACGT\n".encode())
     with warnings.catch_warnings():
@@ -144,7 +144,7 @@ def test_an_index_that_fits_is_kept(tmp_path, open_genome, length, end):
 
 @pytest.mark.parametrize("end", ["\n\n\n", "\n\n\n\n"])
 @pytest.mark.parametrize("length", [7, 60, 120, 121])
-def test_blank_lines_at_the_end_are_told_in_our_own_words(tmp_path, open_genome, length, end):
+def test_blank_lines_at_the_end_are_refused_with_a_plain_message(tmp_path, open_genome, length, end):
     path = tmp_path / "genome.fa"
     lines = [("ACGT" * 40)[at : min(at + 60, length)] for at in range(0, length, 60)]
     path.write_text(">one\nACGT\n>two\n" + "\n".join(lines) + end)
@@ -153,7 +153,7 @@ def test_blank_lines_at_the_end_are_told_in_our_own_words(tmp_path, open_genome,
     assert "report this" not in str(error.value)
 
 
-def test_lines_that_end_in_blanks_are_told_of_an_index_that_does_not_count_them_too(tmp_path, open_genome):
+def test_trailing_blanks_are_refused_even_if_an_index_ignores_them(tmp_path, open_genome):
     path = tmp_path / "genome.fa"
     path.write_text(">one\nACGT  \nAC  \n")
     path.with_name("genome.fa.fai").write_text("one\t6\t5\t4\t7\n")  # as samtools writes it
@@ -191,7 +191,7 @@ def test_the_index_lies_in_the_cache_where_the_folder_is_read_only(
     ],
 )
 @pytest.mark.filterwarnings("ignore:the index")
-def test_a_bad_fasta_says_what_is_wrong_and_leaves_nothing_half_made(tmp_path, open_genome, text, message):
+def test_a_bad_fasta_is_refused_with_a_reason_and_leaves_no_partial_files(tmp_path, open_genome, text, message):
     path = tmp_path / "genome.fa"
     for _ in range(2):  # the second time as the first
         path.write_text(text)
@@ -200,7 +200,7 @@ def test_a_bad_fasta_says_what_is_wrong_and_leaves_nothing_half_made(tmp_path, o
     assert not list(tmp_path.glob("*.part*"))
 
 
-def test_damaged_or_misnamed_files_are_told_apart(tmp_path, open_genome):
+def test_damaged_and_misnamed_files_have_different_errors(tmp_path, open_genome):
     with pytest.raises(FileNotFoundError, match=r"FASTA file .*absent\.fa does not exist"):
         open_genome(tmp_path / "absent.fa")
     (tmp_path / "plain.fa.gz").write_text(">one\nACGT\n")
@@ -217,7 +217,7 @@ def test_damaged_or_misnamed_files_are_told_apart(tmp_path, open_genome):
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("longer", [1, 40, 130])
-def test_a_last_line_longer_than_the_others_is_refused_though_an_index_was_made(tmp_path, open_genome, packed, longer):
+def test_a_longer_last_line_is_refused_even_with_an_index(tmp_path, open_genome, packed, longer):
     from pyfaidx import Faidx
 
     lines = ["ACGTA" * 12] * 3 + ["G" * (60 + longer)]
@@ -234,7 +234,7 @@ def test_a_last_line_longer_than_the_others_is_refused_though_an_index_was_made(
         open_genome(path)
 
 
-def test_an_index_of_another_bgzip_is_rebuilt_though_it_is_newer(write_fasta, open_genome, tmp_path):
+def test_an_index_of_another_bgzip_is_rebuilt_even_if_newer(write_fasta, open_genome, tmp_path):
     pytest.importorskip("Bio.bgzf")
     path, bases = tmp_path / "genome.fa.gz", "ACGTTGCA" * 20_000
     bgzip(path, write_fasta({"one": bases, "two": "G" * 70}, "first.fa").read_text())
@@ -262,7 +262,7 @@ def test_threads_that_open_a_file_at_once_all_get_it(tmp_path, open_genome):
     assert not list(tmp_path.glob("*.part*"))
 
 
-def test_a_file_that_changes_while_it_is_open_is_told(write_fasta, open_genome):
+def test_a_file_that_changes_while_open_is_reported(write_fasta, open_genome):
     path = write_fasta({"one": "ACGT" * 100})
     genome = open_genome(path)
     path.write_text(">one\nACGT\n")
@@ -270,7 +270,7 @@ def test_a_file_that_changes_while_it_is_open_is_told(write_fasta, open_genome):
         genome.fetch(Interval("one", 300, 310))
 
 
-def test_without_biopython_a_bgzip_is_unpacked_as_a_gzip(write_fasta, records, open_genome, tmp_path, monkeypatch):
+def test_without_biopython_a_bgzip_is_unpacked_like_a_gzip(write_fasta, records, open_genome, tmp_path, monkeypatch):
     path = bgzip(tmp_path / "blocks.fa.gz", write_fasta(records).read_text())
     monkeypatch.setattr("titans_dna.fasta.find_spec", lambda name: None if name == "Bio" else name)
     with pytest.warns(UserWarning, match="is decompressed once"):

@@ -29,7 +29,7 @@ def chances(model, prompt):
         return log_probabilities(model.model_, model.model_.hidden(ids)[0][0, -1]).exp().numpy()
 
 
-def test_it_writes_bases_alone_even_where_the_head_likes_others_better(fitted):
+def test_only_bases_are_generated_even_if_other_tokens_are_more_likely(fitted):
     head = fitted.model_.head.weight
     before = head.detach().clone()
     try:
@@ -43,7 +43,7 @@ def test_it_writes_bases_alone_even_where_the_head_likes_others_better(fitted):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 @pytest.mark.parametrize("prompt", [None, "ACGTACGTAAC"])
-def test_bases_are_drawn_as_likely_as_the_model_says(fitted, prompt, temperature):
+def test_bases_are_drawn_with_the_probabilities_of_the_model(fitted, prompt, temperature):
     found = fitted.generate(1, prompt, n_sequences=4000, temperature=temperature, random_state=0)
     expected = chances(fitted, prompt or "") ** (1 / temperature)
     assert np.array([found.count(base) / 4000 for base in "ACGT"]) == pytest.approx(expected / expected.sum(), abs=0.03)
@@ -51,7 +51,7 @@ def test_bases_are_drawn_as_likely_as_the_model_says(fitted, prompt, temperature
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal", "transformer", "gated-deltanet"])
-def test_at_temperature_0_each_base_is_the_likeliest_behind_all_before_it(architecture):
+def test_at_temperature_0_each_base_is_the_most_likely_one(architecture):
     model = small(architecture=architecture, max_steps=4, learning_rate=1e-2).fit([TEXT[:2000]])
     prompt = TEXT[:50]
     found = model.generate(40, prompt, temperature=0)
@@ -61,13 +61,13 @@ def test_at_temperature_0_each_base_is_the_likeliest_behind_all_before_it(archit
 
 
 @pytest.mark.slow
-def test_what_it_writes_is_like_what_it_read(fitted):
+def test_generated_sequence_resembles_the_training_sequence(fitted):
     found = encode(fitted.generate(800, random_state=1)).astype(int)
     steps = np.bincount((found[1:] - found[:-1]) % 4, minlength=4) / 799
     assert steps == pytest.approx([0, 0.85, 0.15, 0], abs=0.06)
 
 
-def test_the_same_seed_writes_the_same_and_the_model_stays_as_it_was(fitted):
+def test_the_same_seed_generates_the_same_and_the_model_is_unchanged(fitted):
     fitted.model_.train()
     torch.manual_seed(5)
     state = torch.get_rng_state()
@@ -82,7 +82,7 @@ def test_the_same_seed_writes_the_same_and_the_model_stays_as_it_was(fitted):
     assert fitted.generate(50, "", random_state=3) == fitted.generate(50, random_state=3)
 
 
-def test_what_cannot_be_generated_says_why(fitted):
+def test_impossible_generations_are_refused_with_a_reason(fitted):
     with pytest.raises(NotFittedError):
         small().generate(5)
     with pytest.raises(ValueError, match="n_bases must be an integer >= 1, got 0"):

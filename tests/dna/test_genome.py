@@ -18,7 +18,7 @@ def test_lengths_and_names_are_those_of_the_file(genome, records):
     assert "3 sequences (chrI, chrII, chrIII), 1,543 bases" in repr(genome)
 
 
-def test_every_stretch_is_the_slice_of_the_chromosome(genome, records):
+def test_every_interval_is_the_slice_of_its_chromosome(genome, records):
     for chrom, bases in records.items():
         for start in (0, 1, 59, 60, 61, 119):
             for end in (start + 1, 120, len(bases)):
@@ -34,7 +34,7 @@ def test_minus_is_the_reverse_complement_of_plus(genome):
 
 
 @pytest.mark.parametrize("strand", ["+", "-"])
-def test_a_letter_that_is_no_base_is_named_with_its_place_in_the_file(tmp_path, open_genome, strand):
+def test_a_letter_that_is_not_a_base_is_named_with_its_position(tmp_path, open_genome, strand):
     (tmp_path / "x.fa").write_text(">one\n" + "ACGT" * 20 + "\n>two\n" + "A" * 50 + "X" + "A" * 9 + "\n")
     genome = open_genome(tmp_path / "x.fa")
     with pytest.raises(ValueError, match=r"two of x\.fa has 'X' at position 50 "):
@@ -49,7 +49,7 @@ def test_an_end_beyond_the_chromosome_is_refused_with_its_length(genome):
         genome.fetch(Interval("chrIII", 119, 121))
 
 
-def test_an_unknown_chromosome_is_answered_with_near_names(genome):
+def test_the_error_for_an_unknown_chromosome_suggests_names(genome):
     with pytest.raises(ValueError, match=r"no chromosome 'II'\. Did you mean 'chrII'\? It has chrI, chrII, chrIII"):
         genome.fetch(Interval("II", 0, 1))
     with pytest.raises(ValueError, match=r"no chromosome 'chr_I'\. Did you mean"):
@@ -61,7 +61,7 @@ def test_an_unknown_chromosome_is_answered_with_near_names(genome):
 
 
 @pytest.mark.parametrize(("there", "asked"), [("Mito", "chrM"), ("chrM", "MT"), ("MT", "chrM"), ("chrMT", "mito")])
-def test_a_mitochondrion_of_another_name_is_found(tmp_path, open_genome, there, asked):
+def test_the_error_suggests_other_names_of_the_mitochondrion(tmp_path, open_genome, there, asked):
     (tmp_path / "g.fa").write_text(f">I\nACGT\n>{there}\nACGT\n>M2\nACGT\n")
     with pytest.raises(ValueError, match=rf"no chromosome '{asked}'\. Did you mean '{there}'\?"):
         open_genome(tmp_path / "g.fa").fetch(Interval(asked, 0, 1))
@@ -90,13 +90,13 @@ def test_windows_begin_a_stride_apart_and_the_last_reaches_the_end(genome, lengt
     assert places[-1].end == 1000 or places[-1].start + stride >= 1000
 
 
-def test_windows_that_were_cut_off_can_be_left_out(genome):
+def test_incomplete_windows_can_be_left_out(genome):
     whole = list(genome.windows(70, drop_last=True))
     assert {len(w.sequence) for w in whole} == {70}
     assert [w for w in genome.windows(70) if len(w.sequence) == 70] == whole
 
 
-def test_held_out_chromosomes_are_not_walked(genome):
+def test_held_out_chromosomes_have_no_windows(genome):
     assert {w.interval.chrom for w in genome.windows(50, holdout=["chrII"])} == {"chrI", "chrIII"}
     assert {w.interval.chrom for w in genome.windows(50, chroms=["chrI", "chrII"], holdout=["chrI"])} == {"chrII"}
     with pytest.raises(ValueError, match=r"no chromosome 'IV'"):
@@ -120,7 +120,7 @@ def test_regions_that_leave_nothing_are_named_as_such(genome):
             genome.windows(50, **asked)
 
 
-def test_an_empty_list_of_chromosomes_is_told_from_an_unknown_sequence(genome):
+def test_an_empty_list_of_chromosomes_has_its_own_error(genome):
     with pytest.raises(ValueError, match=r"chroms is empty; name a chromosome of genome\.fa"):
         fit_markov(genome, 2).bits_per_base(genome, chroms=[])
 
@@ -132,7 +132,7 @@ def test_names_may_be_given_by_an_iterator(genome):
 
 
 @pytest.mark.parametrize("regions", ["peaks.bed", [("chrI", 0, 10)]])
-def test_regions_that_are_no_intervals_are_refused(genome, regions):
+def test_regions_must_be_intervals(genome, regions):
     with pytest.raises(TypeError, match=r"must be Interval\(chrom, start, end\).*read_bed"):
         genome.windows(50, regions=regions)
 

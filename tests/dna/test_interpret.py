@@ -66,7 +66,7 @@ def test_gradients_add_up_to_the_change_of_the_score(of_each_kind, kind):
         assert "".join(found["base"]) == sequence
 
 
-def test_from_the_mean_of_its_bases_they_add_up_too(of_each_kind):
+def test_attributions_from_the_mean_of_the_bases_add_up_too(of_each_kind):
     model, (X, _) = of_each_kind["average"], planted(2, seed=3)
     sequence = X[0] + "N"
     (found,) = attribute(model, [sequence], "yes", background="composition", steps=256)
@@ -78,7 +78,7 @@ def test_from_the_mean_of_its_bases_they_add_up_too(of_each_kind):
 
 
 @pytest.mark.parametrize("kind", ["average", "pretrained"])
-def test_mutagenesis_is_asking_again(of_each_kind, kind):
+def test_mutagenesis_equals_predicting_mutated_sequences(of_each_kind, kind):
     model, sequence = of_each_kind[kind], "ACGTTNGCA"
     (found,) = attribute(model, [sequence], "no", "mutagenesis")
     before = odds_of(model, sequence, "no")
@@ -93,7 +93,7 @@ def test_mutagenesis_is_asking_again(of_each_kind, kind):
 
 
 @pytest.mark.parametrize("method", ["gradients", "mutagenesis"])
-def test_a_planted_motif_is_what_matters(fitted, method):
+def test_a_planted_motif_has_the_highest_attributions(fitted, method):
     X, _ = planted(20, seed=4)
     at = (40 - len(MOTIF)) // 2
     found = attribute(fitted, X[1::2], "yes", method, steps=64)
@@ -111,7 +111,7 @@ def test_the_other_strand_has_the_mirrored_attributions(of_each_kind, kind, meth
     np.testing.assert_allclose(there[list("TGCA")][::-1], here[list("ACGT")], atol=1e-4)
 
 
-def test_without_a_target_it_is_the_predicted_class(fitted):
+def test_without_a_target_the_predicted_class_is_attributed(fitted):
     X, _ = planted(6, seed=6)
     found = attribute(fitted, [*X, X[0][:20]], method="mutagenesis")
     assert [f.attrs["target"] for f in found] == fitted.predict([*X, X[0][:20]]).tolist()
@@ -126,7 +126,7 @@ def test_scores_of_several_classes_are_log_odds():
         torch.testing.assert_close(log_odds(logits, target), expected)
 
 
-def test_what_cannot_be_attributed_is_refused(fitted):
+def test_impossible_attributions_are_refused(fitted):
     for options, message in [
         ({"target": "maybe"}, r"target must be one of \['no', 'yes'\], got 'maybe'"),
         ({"method": "guess"}, "method must be one of"),

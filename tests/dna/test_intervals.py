@@ -63,7 +63,7 @@ def test_gzip_and_windows_line_ends_make_no_difference(write, text, read):
     assert read(write(text.replace("\n", "\r\n"))) == plain
 
 
-def test_a_tilde_is_the_home_as_in_the_path_of_a_fasta(tmp_path, monkeypatch):
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     for name, text in (("a.bed", BED), ("a.gtf", GTF), ("a.vcf", "##fileformat=VCFv4.2\nIV\t5\t.\tA\tC\n")):
@@ -100,7 +100,7 @@ def test_an_empty_sixth_column_of_a_bed_is_no_strand(write):
         read_bed(path, require_strand=True)
 
 
-def test_a_sign_in_a_bed_of_six_columns_may_be_a_name(write):
+def test_a_plus_or_minus_may_be_a_name_in_a_bed_file(write):
     assert read_bed(write("chr1\t10\t20\t+\t0\t-\n")) == [Interval("chr1", 10, 20, "-", "+")]
 
 
@@ -138,7 +138,7 @@ def test_a_bad_gtf_line_is_named(write, line, message):
         read_gff(write(line + "\n"))
 
 
-def test_files_that_hold_nothing_or_no_text_say_so(write, tmp_path):
+def test_empty_and_binary_files_are_refused(write, tmp_path):
     with pytest.raises(ValueError, match="contains no intervals"):
         read_bed(write("# nothing\n"))
     with pytest.raises(ValueError, match="no features at all"):
@@ -187,19 +187,19 @@ def test_a_bad_line_error_survives_another_process(write):
     assert str(again) == str(caught.value)
 
 
-def test_a_mark_of_the_encoding_and_blanks_do_not_count(tmp_path):
+def test_a_byte_order_mark_and_blanks_are_ignored(tmp_path):
     path = tmp_path / "places.bed"
     path.write_bytes(b"\xef\xbb\xbfI\t10\t20 \tpeak\t0\t- \r\n")
     assert read_bed(path) == [Interval("I", 10, 20, "-", "peak")]
 
 
 @pytest.mark.parametrize("text", [GTF, GFF3])
-def test_a_gtf_where_a_bed_belongs_is_told_as_such(write, text):
+def test_a_gtf_given_as_bed_is_recognised(write, text):
     with pytest.raises(ValueError, match="line 2: columns are those of GTF or GFF3, not BED; use read_gff"):
         read_bed(write(text))
 
 
-def test_a_line_of_names_is_told_as_such(tmp_path):
+def test_a_header_line_is_recognised(tmp_path):
     path = tmp_path / "places.bed"
     path.write_text("chrom\tstart\tend\nI\t1\t2\n")
     with pytest.raises(ValueError, match=r"line 1: start 'start' .* \(start a header line with #\)"):
@@ -219,13 +219,13 @@ def test_a_line_of_names_is_told_as_such(tmp_path):
         ({"end": float("inf")}, "row 0 of the frame: start 10 and end inf must be whole numbers"),
     ],
 )
-def test_a_row_of_a_frame_that_is_no_interval_is_named(changes, message):
+def test_an_invalid_row_of_a_frame_is_named(changes, message):
     row = {"chrom": "I", "start": 10, "end": 20} | changes
     with pytest.raises(ValueError, match=message):
         from_frame(pd.DataFrame([row]))
 
 
-def test_what_a_frame_does_not_know_is_empty():
+def test_missing_columns_of_a_frame_are_empty():
     frame = pd.DataFrame({"chrom": ["I"], "start": [1.0], "end": [2.0], "strand": [pd.NA], "name": [float("nan")]})
     assert from_frame(frame) == [Interval("I", 1, 2, ".", "")]
 

@@ -53,14 +53,14 @@ def test_scores_are_what_counting_by_hand_gives(longest, either_strand):
 
 
 @pytest.mark.parametrize("longest", [1, 2, 5, 6, 7])
-def test_shares_that_are_a_sequence_score_as_the_sequence(longest):
+def test_one_hot_probabilities_score_as_the_sequence(longest):
     module = learned(longest, True)
     for sequence in SEQUENCES:
         ids = ids_of([sequence])
         torch.testing.assert_close(module(one_hot(ids, torch.double)), module(ids), rtol=0, atol=1e-12)
 
 
-def test_shares_count_each_word_by_the_product_of_its_bases():
+def test_probabilities_count_each_kmer_by_the_product_of_its_bases():
     """The mean over sequences drawn base by base is the score of the shares."""
     module = learned(4, True)
     letters = torch.tensor(list(product(range(4), repeat=5)))
@@ -71,7 +71,7 @@ def test_shares_count_each_word_by_the_product_of_its_bases():
     torch.testing.assert_close(module(shares[None])[0], expected, rtol=0, atol=1e-12)
 
 
-def test_gradients_by_shares_are_those_of_differences():
+def test_gradients_by_probabilities_equal_finite_differences():
     module = learned(5, True)
     shares = torch.rand(2, 9, 4, dtype=torch.double, generator=torch.Generator().manual_seed(1), requires_grad=True)
     assert torch.autograd.gradcheck(module, shares)
@@ -84,7 +84,7 @@ def test_both_strands_have_one_score_where_strand_does_not_matter():
     assert (given(other_strand(ids)) - given(ids)).abs().max() > 0.1
 
 
-def test_nothing_learned_scores_nothing_and_what_counts_nowhere_learns_nothing():
+def test_untrained_kmers_score_zero_and_ignored_kmers_have_no_gradient():
     module = KmerScores(4, CLASSES, True)
     ids = ids_of(SEQUENCES)
     assert not module(ids).any()
@@ -93,7 +93,7 @@ def test_nothing_learned_scores_nothing_and_what_counts_nowhere_learns_nothing()
     assert module.table.weight.grad[1:].any()
 
 
-def test_in_training_half_of_the_words_are_left_out_and_the_mean_is_kept():
+def test_in_training_half_of_the_kmers_are_dropped_and_the_mean_is_kept():
     torch.manual_seed(0)
     module = learned(3, True, dropout=0.5)
     ids = ids_of(["ACGTTGCAACTTGACGT"])

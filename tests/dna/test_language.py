@@ -29,14 +29,14 @@ def fitted():
     return small(max_steps=100, learning_rate=1e-2).fit([chain(20_000)])
 
 
-def test_it_learns_a_chain_to_near_its_entropy(fitted):
+def test_a_markov_chain_is_learned_to_near_its_entropy(fitted):
     """Order 0 has 2 bits; the chain's own entropy is the least there is."""
     bits = fitted.bits_per_base([chain(3000, seed=1)])
     assert TRUE_BITS - 0.05 < bits < TRUE_BITS + 0.15
     assert fitted.score([chain(3000, seed=1)]) == -bits
 
 
-def test_a_single_window_has_none_to_stop_by_and_says_so():
+def test_a_single_window_gives_no_validation_and_a_warning():
     with pytest.warns(UserWarning, match=r"only one window, of 64 bases.*cannot stop early") as warned:
         model = small(max_steps=2).fit([chain(64)])
     assert warned[0].filename == __file__
@@ -68,7 +68,7 @@ def test_a_stream_in_pieces_has_the_bits_of_one_call(architecture, deep, monkeyp
 
 
 @pytest.mark.parametrize("asked", ["model", "markov"])
-def test_each_region_is_read_by_itself_and_what_lies_in_two_counts_twice(fitted, asked):
+def test_each_region_is_read_separately_and_overlaps_count_twice(fitted, asked):
     source = InMemory([chain(600, seed=4)])
     one, two = Interval("0", 0, 300), Interval("0", 100, 300)
 
@@ -81,7 +81,7 @@ def test_each_region_is_read_by_itself_and_what_lies_in_two_counts_twice(fitted,
     assert bits(one, one) == pytest.approx(bits(one), abs=1e-6)
 
 
-def test_bits_are_those_of_the_networks_probabilities(fitted):
+def test_bits_follow_from_the_networks_probabilities(fitted):
     text = chain(50, seed=3)
     ids = torch.tensor([[4, *("ACGT".index(x) for x in text)]])
     with torch.no_grad():
@@ -90,7 +90,7 @@ def test_bits_are_those_of_the_networks_probabilities(fitted):
     assert fitted.bits_per_base([text]) == pytest.approx(float(expected), abs=1e-6)
 
 
-def test_windows_are_read_anew(fitted):
+def test_windows_are_read_independently(fitted):
     text = chain(1000, seed=4)
     apart = fitted.bits_per_base([text[i : i + 100] for i in range(0, 1000, 100)])
     assert fitted.bits_per_base([text], context=100) == pytest.approx(apart, abs=1e-6)
@@ -211,7 +211,7 @@ def test_an_interval_is_embedded_as_its_sequence(fitted, genome):
         fitted.embed(places)
 
 
-def test_places_to_embed_come_in_a_file_or_a_frame_too(fitted, genome, tmp_path):
+def test_intervals_to_embed_may_be_a_file_or_a_frame(fitted, genome, tmp_path):
     places = [Interval("chrI", 20, 90, "-"), Interval("chrIII", 0, 120)]
     bed = tmp_path / "places.bed"
     bed.write_text("chrI\t20\t90\t\t0\t-\nchrIII\t0\t120\n")
@@ -224,7 +224,7 @@ def test_places_to_embed_come_in_a_file_or_a_frame_too(fitted, genome, tmp_path)
         fitted.embed(["ACGT"], genome=genome)
 
 
-def test_what_cannot_be_read_is_a_type_error(fitted, genome):
+def test_unreadable_inputs_are_a_type_error(fitted, genome):
     with pytest.raises(TypeError, match="give its column of sequences"):
         fitted.embed(pd.DataFrame({"sequence": ["ACGT"]}))
     with pytest.raises(TypeError, match="region must be an Interval or text"):
@@ -234,7 +234,7 @@ def test_what_cannot_be_read_is_a_type_error(fitted, genome):
     np.testing.assert_array_equal(fitted.embed([b"ACGT"]), fitted.embed(["ACGT"]))
 
 
-def test_markov_models_beside_a_model_of_regions_count_there_only(write_fasta, tmp_path):
+def test_markov_models_compared_with_a_model_count_only_in_its_regions(write_fasta, tmp_path):
     genome = Genome(write_fasta({"one": "A" * 600 + chain(600), "two": chain(400, seed=1)}), cache_dir=tmp_path)
     bed = [Interval("one", 600, 1200)]
     model = small(max_steps=1).fit(genome, bed=bed, holdout=["two"])
@@ -244,7 +244,7 @@ def test_markov_models_beside_a_model_of_regions_count_there_only(write_fasta, t
     assert table["bits_per_base"].min() < model.compare(genome, chroms=["two"], max_order=1)["bits_per_base"].min()
 
 
-def test_the_holdout_stands_apart(write_fasta, tmp_path):
+def test_the_holdout_is_neither_trained_on_nor_counted(write_fasta, tmp_path):
     genome = Genome(write_fasta({"one": chain(3000), "two": chain(2000, seed=1)}), cache_dir=tmp_path)
     model = small(max_steps=2).fit(genome, holdout=(name for name in ["two"]))
     assert model.holdout_ == ["two"]
@@ -274,7 +274,7 @@ def test_sequences_shorter_than_a_chunk_are_learned_and_read(architecture):
     assert np.isfinite(model.embed(["A", "CG"])).all()
 
 
-def test_what_fit_is_told_reaches_the_training(monkeypatch):
+def test_arguments_of_fit_reach_the_training(monkeypatch):
     class StopError(Exception):
         pass
 
@@ -288,7 +288,7 @@ def test_what_fit_is_told_reaches_the_training(monkeypatch):
         small(patience=3, verbose=1, max_steps=300).fit([chain(64 * 240)])
 
 
-def test_a_path_will_do(write_fasta):
+def test_a_path_may_be_given_instead_of_a_genome(write_fasta):
     path = write_fasta({"one": chain(600), "two": "acgtn" * 40})
     model = small(max_steps=1).fit(str(path), bed=[Interval("one", 100, 500)], holdout=["two"])
     assert model.n_bases_ < 400
@@ -330,7 +330,7 @@ def test_bad_input_is_refused(write_fasta, tmp_path, fitted):
         fitted.bits_per_base(path, regions=[Interval("chrIV", 0, 300)])
 
 
-def test_it_borrows_the_random_state_and_leaves_the_model_as_it_was(fitted):
+def test_scoring_leaves_random_states_and_the_model_unchanged(fitted):
     torch.manual_seed(3)
     before = torch.get_rng_state()
     small(max_steps=1).fit([chain(500)])
@@ -378,7 +378,7 @@ def test_settings_reach_the_network(architecture):
 
 
 @pytest.mark.parametrize(("depth", "chunk_size"), [(1, 1), (2, 16), (3, 16)])
-def test_the_chunk_follows_the_depth_of_the_memory_unless_it_is_given(depth, chunk_size):
+def test_the_default_chunk_size_depends_on_the_memory_depth(depth, chunk_size):
     model = small(memory_depth=depth, max_steps=1).fit([chain(200)])
     assert (model.model_.config.memory_depth, model.model_.config.chunk_size) == (depth, chunk_size)
     assert model.chunk_size is None
@@ -387,13 +387,13 @@ def test_the_chunk_follows_the_depth_of_the_memory_unless_it_is_given(depth, chu
         small(chunk_size=0).fit([chain(200)])
 
 
-def test_unless_told_otherwise_it_is_a_linear_memory_beside_attention_to_512_bases():
+def test_the_default_is_a_linear_memory_with_attention_to_512_bases():
     model = DNALanguageModel(max_steps=1, batch_size=1, length=64, device="cpu", verbose=0).fit([chain(200)])
     config = model.model_.config
     assert (config.architecture, config.window, config.memory_depth, config.chunk_size) == ("mag", 512, 1, 1)
 
 
-def test_a_transformer_reads_windows_of_its_length_where_no_context_is_asked_for():
+def test_a_transformer_reads_windows_of_its_training_length_by_default():
     text = bases(200, seed=1)
     settings = dict(dim=16, num_layers=1, num_heads=2, length=32, batch_size=4, device="cpu", random_state=0, verbose=0)
     model = DNALanguageModel("transformer", **settings, max_steps=2).fit([text])

@@ -70,7 +70,7 @@ def test_regions_that_overlap_are_joined():
     assert merged(regions) == [Interval("a", 3, 12), Interval("a", 20, 21), Interval("b", 5, 9)]
 
 
-def test_an_epoch_is_decided_by_seed_and_epoch():
+def test_windows_depend_only_on_seed_and_epoch():
     def epoch(seed, number):
         draws = Draws(40, LENGTH, 8, 10, seed)
         draws.set_epoch(number)
@@ -130,7 +130,7 @@ def test_nothing_of_yeast_chromosome_iv_is_drawn(real_genome):
     assert sum(tiles.bases for tiles in parts) == 12_157_105 - 1_531_933
 
 
-def test_a_sequence_where_a_genome_belongs_is_told():
+def test_a_sequence_given_as_a_genome_is_refused():
     for sequence in ("ACGT" * 100, "ACGTRYN" * 4):
         with pytest.raises(ValueError, match="put it in a list"):
             open_source(sequence)
@@ -159,14 +159,14 @@ def test_names_of_chromosomes_come_in_any_collection(kind):
     assert [window.interval.chrom for window in genome.windows(100, chroms=names)] == ["0", "2"]
 
 
-def test_a_letter_that_is_no_base_is_told_before_training(write_fasta, tmp_path):
+def test_a_letter_that_is_not_a_base_is_reported_before_training(write_fasta, tmp_path):
     genome = Genome(write_fasta({"I": "ACGT" * 100, "II": "ACGT" * 50 + "X" + "ACGT" * 50}), cache_dir=tmp_path)
     with pytest.raises(ValueError, match=r"II of genome\.fa has 'X' at position 200 "):
         plan(genome, LENGTH, None, [])
     assert plan(genome, LENGTH, None, ["II"])[0].bases == 350  # of 400, one window is for validation
 
 
-def test_a_protein_is_told_by_its_first_letter_that_is_no_base(write_fasta, tmp_path):
+def test_a_protein_is_refused_at_its_first_letter_that_is_not_a_base(write_fasta, tmp_path):
     genome = Genome(write_fasta({"P": "MKLVEEPTFA" * 30}), cache_dir=tmp_path)
     with pytest.raises(ValueError, match="has 'L' at position 2 "):
         plan(genome, LENGTH, None, [])

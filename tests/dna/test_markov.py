@@ -30,7 +30,7 @@ def test_counts_are_those_of_both_strands(order):
 
 
 @pytest.mark.parametrize("joined", [0, 100, 1 << 16])
-def test_short_sequences_read_together_are_each_read_by_itself(joined, monkeypatch):
+def test_short_sequences_read_together_are_scored_as_separate_ones(joined, monkeypatch):
     texts = [bases(n, n) for n in (50, 1, 90, 2, 300, 3, 40)]
     texts[2] = texts[2][:30] + "N" + texts[2][31:]
     monkeypatch.setattr(markov, "SHORT", 0)
@@ -44,7 +44,7 @@ def test_short_sequences_read_together_are_each_read_by_itself(joined, monkeypat
     np.testing.assert_allclose(found, sum(bits) / sum(len(text.replace("N", "")) for text in texts), rtol=1e-12)
 
 
-def test_counts_of_a_lower_order_are_sums_over_the_farthest_base():
+def test_counts_of_a_lower_order_are_sums_over_the_first_base():
     model = fit_markov([bases(3000)], 4)
     for low, high in zip(model.counts, model.counts[1:], strict=False):
         np.testing.assert_array_equal(low, high.reshape(4, -1, 4).sum(0))
@@ -57,7 +57,7 @@ def test_a_chain_is_scored_at_its_entropy_from_order_1_on():
     np.testing.assert_allclose(bits.loc[1:, ["additive", "interpolated"]], TRUE_BITS, atol=0.03)
 
 
-def test_longer_contexts_never_harm_where_they_lean_on_shorter_ones():
+def test_longer_contexts_never_harm_if_interpolated_with_shorter_ones():
     bits = fit_markov([chain(20_000)], 9).bits_per_base([chain(20_000, seed=1)])
     assert bits.loc[9, "interpolated"] < bits.loc[1, "interpolated"] + 0.01
     assert bits.loc[9, "additive"] > bits.loc[1, "additive"] + 0.05
@@ -90,7 +90,7 @@ def test_a_holdout_is_not_counted(write_fasta, tmp_path):
     np.testing.assert_array_equal(fit_markov(genome, 3, holdout=["two"]).counts[3], fit_markov([one], 3).counts[3])
 
 
-def test_models_are_shown_in_a_line():
+def test_repr_is_one_line():
     assert repr(fit_markov([bases(2000)], 4)) == "MarkovModels(orders 0 to 4)"
 
 
@@ -107,7 +107,7 @@ def test_bad_input_is_refused():
         fit_markov([bases(100)], 1, holdout=["0"])
 
 
-def test_a_held_out_chromosome_is_not_counted_though_an_iterator_names_it(write_fasta):
+def test_held_out_chromosomes_given_by_an_iterator_are_not_counted(write_fasta):
     path = write_fasta({"I": "ACGT" * 50, "II": "G" * 500})
     counts = fit_markov(path, 0, holdout=(name for name in ["II"])).counts[0]
     assert counts.sum() == 400

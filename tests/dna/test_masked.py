@@ -64,7 +64,7 @@ def test_a_place_sees_both_sides(fitted, changed):
 
 
 @pytest.mark.slow
-def test_what_follows_tells_what_stood_before(fitted):
+def test_later_bases_predict_earlier_ones(fitted):
     """Who reads one way cannot do better than 1 bit a base here: the first of two is a coin of four sides. Who sees
     both sides needs none: neighbours are never hidden together."""
     assert fitted.bits_per_base([pairs(2000, 1)]) < 0.3
@@ -72,7 +72,7 @@ def test_what_follows_tells_what_stood_before(fitted):
     assert one_way.bits_per_base([pairs(2000, 1)]) > 0.9
 
 
-def test_bits_are_of_every_known_base_once(fitted):
+def test_every_known_base_is_scored_once(fitted):
     sequence = pairs(40, 2)[:21] + "N" + pairs(40, 3)[:13]
     found = []
     for turn in range(7):
@@ -87,7 +87,7 @@ def test_bits_are_of_every_known_base_once(fitted):
     assert fitted.bits_per_base([sequence]) == pytest.approx(np.mean(found), rel=1e-4)
 
 
-def test_the_loss_asks_hidden_bases_only_and_hides_them(fitted):
+def test_the_loss_covers_only_hidden_bases_and_hides_them(fitted):
     network = fitted.model_
     tokens, targets = batch_of([encode(bases(64, i)) for i in range(4)])
     loss, count = masked_base_loss(network.eval(), (tokens, targets))
@@ -148,14 +148,14 @@ def test_saved_loaded_and_fine_tuned(fitted, tmp_path):
     assert classifier.fit(sequences, labels).predict_proba(sequences).shape == (12, 2)
 
 
-def test_what_needs_one_direction_is_refused(fitted):
+def test_methods_that_need_one_direction_are_refused(fitted):
     with pytest.raises(ValueError, match="objective='next'"):
         fitted.surprise([pairs(100)], "0")
     with pytest.raises(ValueError, match="sees both sides of a base"):
         fitted.compare([pairs(100)], chroms=["0"])
 
 
-def test_what_a_model_was_fitted_for_is_not_changed_by_its_parameters(tmp_path):
+def test_parameters_set_after_fit_do_not_change_the_objective(tmp_path):
     text = [bases(3000)]
     model = small(objective="next", max_steps=2).fit(text)
     expected = model.bits_per_base(text)
@@ -181,7 +181,7 @@ def test_several_bases_are_scored_each_at_its_place_while_all_are_hidden(fitted,
         assert found == pytest.approx(float(expected), abs=1e-5)
 
 
-def test_alternatives_of_one_place_are_read_once(fitted, monkeypatch):
+def test_alternatives_at_one_position_are_read_once(fitted, monkeypatch):
     sequence, read = bases(200, 5), []
     alts = [x for x in "ACGT" if x != sequence[60]]
     given = [Variant("0", 60, sequence[60], alt) for alt in alts]

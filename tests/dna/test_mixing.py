@@ -34,7 +34,7 @@ def model(text):
     return DNALanguageModel("lmm", **SMALL, max_steps=60, learning_rate=1e-2).fit([text])
 
 
-def test_probabilities_of_a_markov_model_are_those_that_it_is_scored_by(text):
+def test_probabilities_of_a_markov_model_agree_with_its_scores(text):
     markov = fit_markov([text], 5)
     ids = encode("ACGTTNACGGTACCATGCA")
     p, seen = markov.probabilities(ids, [2, 5])
@@ -51,7 +51,7 @@ def test_probabilities_of_a_markov_model_are_those_that_it_is_scored_by(text):
 
 
 @pytest.mark.slow
-def test_it_is_better_than_each_of_its_experts_where_each_knows_something_else(text, model):
+def test_a_mixture_is_better_than_each_expert_if_they_differ(text, model):
     other = [with_repeats(100, 2)]
     mixture = fit_mixture([text], model)
     alone = model.bits_per_base(other, context=4096)
@@ -63,7 +63,7 @@ def test_it_is_better_than_each_of_its_experts_where_each_knows_something_else(t
     assert mixture.weights.shape == (7, 5)
 
 
-def test_weights_are_found_on_what_the_counts_did_not_see():
+def test_weights_are_fitted_on_sequence_that_was_not_counted():
     """Random bases have nothing to be learned: counts of what they were counted on seem to know all of it."""
     text = [bases(40_000)]
     assert fit_markov(text).bits_per_base(text)["additive"].min() < 1.7
@@ -84,7 +84,7 @@ def test_a_base_is_predicted_from_those_before_it(text, model):
     assert not torch.allclose(found[0][250:], found[1][250:], atol=0.1)
 
 
-def test_bits_are_the_mean_over_known_bases_of_windows_read_anew(text, model):
+def test_bits_are_means_over_known_bases_of_independent_windows(text, model):
     mixture = fit_mixture([text], model)
     sequence = text[:150] + "NNN" + text[150:260]
     parts = [sequence[:100], sequence[100:200], sequence[200:]]
@@ -97,7 +97,7 @@ def test_bits_are_the_mean_over_known_bases_of_windows_read_anew(text, model):
     assert mixture.bits_per_base(["A", sequence], regions=place) == pytest.approx(mixture.bits_per_base([reverse]))
 
 
-def test_what_cannot_be_mixed_is_told(text, model):
+def test_impossible_mixtures_are_refused_with_a_reason(text, model):
     with pytest.raises(NotFittedError):
         fit_mixture([text], DNALanguageModel())
     with pytest.raises(ValueError, match="holdout cannot be given with a model"):
@@ -116,7 +116,7 @@ def test_what_cannot_be_mixed_is_told(text, model):
         mixture.bits_per_base(["NNN"])
 
 
-def test_a_mixture_is_shown_in_a_line(text, model):
+def test_repr_of_a_mixture_is_one_line(text, model):
     apart = fit_mixture([text], order=2)
     assert repr(apart) == f"Mixture(no language model, MarkovModels(orders 0 to 2); {len(text):,} bases read)"
     both = fit_mixture([text], model, order=2)
@@ -130,7 +130,7 @@ def test_holdout_is_not_read():
     torch.testing.assert_close(held.weights, alone.weights)
 
 
-def test_regions_without_holes_and_cut_in_windows():
+def test_regions_are_subtracted_and_cut_into_windows():
     rng = np.random.default_rng(0)
     for _ in range(50):
         places = [
@@ -147,7 +147,7 @@ def test_regions_without_holes_and_cut_in_windows():
     ]
 
 
-def test_bits_are_those_of_a_mixture_by_hand(text):
+def test_bits_equal_those_computed_by_hand(text):
     """One expert, and the mixture of it: two predictors, of which the better is tracked."""
     mixture = fit_mixture([text], order=3)
     sequence = text[700:760]
@@ -166,7 +166,7 @@ def test_bits_are_those_of_a_mixture_by_hand(text):
     assert mixture.bits_per_base([sequence]) == pytest.approx(total / len(ids), rel=1e-4)
 
 
-def test_another_predictor_takes_over_within_a_few_bases():
+def test_the_mixture_switches_predictors_within_a_few_bases():
     """One is right for 500 bases and the other for the next 500: a switch costs some bases, whatever went before."""
     right, wrong = torch.full((500,), 0.9), torch.full((500,), 0.01)
     chances = torch.stack((torch.cat((right, wrong)), torch.cat((wrong, right))), dim=1)
@@ -176,7 +176,7 @@ def test_another_predictor_takes_over_within_a_few_bases():
 
 
 @pytest.mark.slow
-def test_what_was_in_no_tile_is_left_to_the_expert_that_knows_it():
+def test_a_pattern_absent_from_all_tiles_is_left_to_the_expert_that_knows_it():
     """Weights that were found without it are far off in a long repeat; tracking the best predictor puts that right."""
     motif, body = "TTAGGG" * 700, bases(1_000_000)
     tiles = plan(InMemory([body + motif]), 1024, None, None)[1].intervals()
@@ -193,7 +193,7 @@ def test_what_was_in_no_tile_is_left_to_the_expert_that_knows_it():
     assert mixture.bits_per_base([motif[:600]]) < 0.2
 
 
-def test_another_genome_than_the_models_is_refused(text, model):
+def test_a_genome_other_than_the_models_is_refused(text, model):
     with pytest.raises(ValueError, match="Give the genome and regions of its fit"):
         fit_mixture([text[:50_000]], model)
     with pytest.raises(ValueError, match="Give the genome and regions of its fit"):
@@ -201,7 +201,7 @@ def test_another_genome_than_the_models_is_refused(text, model):
 
 
 @pytest.mark.filterwarnings("ignore:fit_mixture has read")
-def test_chromosomes_hold_for_regions_too(text):
+def test_chroms_also_restricts_regions(text):
     texts = [text[:30_000], text[30_000:60_000]]
     regions = [Interval("0", 0, 3000), Interval("1", 100, 4000, "-")]
     mixture = fit_mixture(texts, order=3)
@@ -214,7 +214,7 @@ def test_chromosomes_hold_for_regions_too(text):
             model.bits_per_base(texts, regions=regions[:1], chroms=["1"])
 
 
-def test_a_score_of_what_was_counted_is_warned_of(text, model, recwarn):
+def test_scoring_counted_sequence_is_warned_of(text, model, recwarn):
     texts = [with_repeats(60, 1), with_repeats(60, 2)]
     fit_mixture(texts, order=2, holdout=["1"]).bits_per_base(texts, chroms=["1"])
     fit_mixture([text], model, order=2).bits_per_base([chain(500, 3)])
@@ -227,7 +227,7 @@ def test_a_score_of_what_was_counted_is_warned_of(text, model, recwarn):
         fit_mixture([text], model, order=2).bits_per_base([text], regions=[Interval("0", 0, 2000)])
 
 
-def test_weights_are_found_with_counts_of_the_other_tiles(monkeypatch):
+def test_weights_are_fitted_with_counts_of_the_other_tiles(monkeypatch):
     counted, count = [], mixing.fit_markov
 
     def recorded(*given, bed=None, **options):
@@ -243,7 +243,7 @@ def test_weights_are_found_with_counts_of_the_other_tiles(monkeypatch):
     assert counted[1] is None  # and afterwards of all
 
 
-def test_other_sequences_of_the_same_names_and_lengths_are_not_warned_of(recwarn):
+def test_different_sequences_with_the_same_names_and_lengths_give_no_warning(recwarn):
     mine, other = ([bases(2000, seed + i) for i in range(40)] for seed in (0, 100))
     fit_mixture(mine, order=2).bits_per_base(other)
     assert not [w for w in recwarn if "scores there are too good" in str(w.message)]
@@ -264,7 +264,7 @@ def test_a_saved_mixture_is_the_same_mixture(text, model, tmp_path):
     assert not (tmp_path / "counts" / "language_model").exists()
 
 
-def test_a_mixture_is_saved_over_no_other_model_and_loads_none_but_its_own(text, model, tmp_path):
+def test_a_mixture_does_not_overwrite_or_load_other_models(text, model, tmp_path):
     model.save(tmp_path / "model")
     with pytest.raises(ArchiveError, match="holds a DNALanguageModel, which would be lost"):
         fit_mixture([text], order=2).save(tmp_path / "model")
@@ -278,7 +278,7 @@ def test_a_mixture_is_saved_over_no_other_model_and_loads_none_but_its_own(text,
         Mixture.load(tmp_path / "nothing")
 
 
-def test_short_chromosomes_have_the_marks_that_long_ones_would_have(monkeypatch):
+def test_fingerprints_of_short_chromosomes_equal_those_by_the_method_for_long_ones(monkeypatch):
     genome = InMemory([chain(n) for n in (1, 7, 40, 300)])
     found = [marks_of(genome, chrom) for chrom in genome.lengths]
     monkeypatch.setattr(sources, "SHORT", 0)

@@ -8,7 +8,7 @@ import pytest
 import titans_dna
 
 
-def test_the_public_names_are_few_and_pinned():
+def test_the_public_names_are_fixed():
     assert titans_dna.__all__ == [
         "DNALanguageModel",
         "Genome",
@@ -36,7 +36,7 @@ def test_the_public_names_are_few_and_pinned():
     assert all(hasattr(titans_dna, name) for name in titans_dna.__all__)
 
 
-def test_importing_is_cheap_and_silent():
+def test_importing_is_fast_and_silent():
     code = (
         "import sys, titans_dna\n"
         "print([m for m in ('torch', 'numpy', 'pandas', 'pyfaidx', 'sklearn') if m in sys.modules])"
@@ -61,7 +61,7 @@ def test_names_load_only_what_they_need(names, unneeded):
 
 
 @pytest.mark.slow
-def test_a_name_stays_what_it_is_whatever_else_is_imported():
+def test_public_functions_are_not_shadowed_by_imported_submodules():
     code = (
         "import titans_dna.classifier, titans_dna.language; from titans_dna import *; print(reverse_complement('AAC'))"
     )

@@ -47,7 +47,7 @@ def classifier(**settings):
     return TitansDNAClassifier(**{**options, **settings}, device="cpu", verbose=0)
 
 
-def test_one_long_sequence_does_not_make_all_others_as_long(read):
+def test_one_long_sequence_does_not_pad_all_others(read):
     short = ["ACGTTGCA" * 12] * 63
     classifier(batch_size=64, max_epochs=1).fit([*short, "ACGT" * 3000], ["a", "b"] * 32)
     assert sorted(read) == [(1, 12000), (63, 96)]
@@ -78,7 +78,7 @@ def test_scores_and_gradients_are_those_of_the_whole_batch(small, strand, kept):
         torch.testing.assert_close(split, whole)
 
 
-def test_what_is_kept_for_the_backward_pass_is_bounded(small, read):
+def test_memory_kept_for_the_backward_pass_is_bounded(small, read):
     small(1000, 2000)
     classifier(max_epochs=1).fit(X, Y)
     # once forward, and once again in the backward pass

@@ -84,7 +84,7 @@ def test_n_of_human_chr1_is_left_out(real_genome):
     assert any(base.islower() for base in human.fetch(Interval("chr1", 20_000, 21_000)))
 
 
-def test_ref_of_the_worm_variants_agrees_but_for_ten(real_genome, real_data):
+def test_ref_of_the_worm_variants_agrees_except_for_ten(real_genome, real_data):
     with pytest.warns(UserWarning, match="does not begin with ##fileformat"):
         variants = list(read_vcf(load_genome("celegans_1pct", download=False).variants))
     check = check_reference(variants, real_genome("celegans_1pct"))

@@ -52,7 +52,7 @@ def test_a_wrong_ref_is_counted_and_explained(genome, records):
     assert "has no such chromosome" in str(check)
 
 
-def test_ref_may_be_a_base_that_the_genomes_letter_stands_for(write_fasta, tmp_path):
+def test_ref_may_be_a_base_of_the_genomes_iupac_code(write_fasta, tmp_path):
     genome = Genome(write_fasta({"3": "ACGTMRNACGT"}), cache_dir=tmp_path)
     agree = [Variant("3", 4, "A", "G"), Variant("3", 4, "CA", "C"), Variant("3", 3, "TAG", "T")]
     other = [Variant("3", 4, "T", "G"), Variant("3", 4, "CT", "C"), Variant("3", 6, "A", "G")]
@@ -60,13 +60,13 @@ def test_ref_may_be_a_base_that_the_genomes_letter_stands_for(write_fasta, tmp_p
     assert check_reference(other, genome).matching == 0
 
 
-def test_a_ref_one_base_off_is_told_on_either_side(write_fasta, tmp_path):
+def test_a_ref_off_by_one_is_recognised_on_both_sides(write_fasta, tmp_path):
     genome = Genome(write_fasta({"x": "ACGTT"}), cache_dir=tmp_path)
     found = [compare(Variant("x", 1, ref, "N"), genome).verdict for ref in ("A", "C", "G", "T")]
     assert found == ["shifted", "matching", "shifted", "other"]
 
 
-def test_a_deletion_is_not_told_as_swapped_for_the_base_that_it_leaves(write_fasta, tmp_path):
+def test_a_deletion_is_not_explained_as_swapped_alleles(write_fasta, tmp_path):
     genome = Genome(write_fasta({"x": "ACGTTCAGGA"}), cache_dir=tmp_path)
     # REF, ALT at the place of GTT; all but the last leave the G that stands there
     told = {("GTT", "G"): "matching", ("GA", "G"): "other", ("GAC", "G"): "other", ("gaa", "G"): "other"}
@@ -92,7 +92,7 @@ def exchanged(sites=SITES):
 
 
 @pytest.mark.parametrize(("off", "explanation", "told"), [(1, "left", "1 too high"), (-1, "right", "1 too low")])
-def test_positions_that_are_all_off_by_one_are_told_in_spite_of_what_agrees_by_chance(off, explanation, told):
+def test_positions_all_off_by_one_are_recognised_despite_chance_agreement(off, explanation, told):
     indels = [Variant("0", i + off, TEXT[i : i + 3], TEXT[i]) for i in range(20, 2900, 300)]
     check = check_reference([*snvs(off), *indels], InMemory([TEXT]))
     assert 15 < check.matching < 40
@@ -102,19 +102,19 @@ def test_positions_that_are_all_off_by_one_are_told_in_spite_of_what_agrees_by_c
     assert check.n == check.matching + check.swapped + check.shifted + check.absent + check.other
 
 
-def test_ten_neighbours_off_by_one_are_told():
+def test_ten_neighbours_off_by_one_are_recognised():
     check = check_reference(snvs(1, range(100, 110)), InMemory([TEXT]))
     assert (check.n - check.matching, check.explanation) == (7, "left")
 
 
-def test_exchanged_alleles_are_told_though_others_agree():
+def test_swapped_alleles_are_recognised_even_if_others_agree():
     check = check_reference([*snvs(), *exchanged(range(15, 2900, 200))], InMemory([TEXT]))
     assert (check.matching, check.swapped, check.explanation) == (100, 15, "swapped")
     assert "REF and ALT are probably exchanged" in str(check)
     assert not check.is_shifted
 
 
-def test_what_may_be_chance_is_not_told_as_an_explanation():
+def test_explanations_possible_by_chance_are_not_given():
     genome = InMemory([TEXT])
     wrong = [Variant("0", v.start, v.alt, v.ref) if i % 2 else v for i, v in enumerate(snvs(1, range(10, 600, 29)))]
     place = next(i for i in SITES if TEXT[i] != TEXT[i + 1])

@@ -26,7 +26,7 @@ def test_the_other_strand_is_that_of_the_letters():
     assert torch.equal(other_strand(ids_of(SEQUENCES)), ids_of([reverse_complement(s) for s in SEQUENCES]))
 
 
-def test_turned_over_twice_it_is_what_it_was():
+def test_reversing_twice_is_the_identity():
     assert torch.equal(other_strand(other_strand(ids_of(SEQUENCES))), ids_of(SEQUENCES))
 
 
@@ -62,7 +62,7 @@ def test_the_average_is_the_mean_of_both_strands_scores():
 
 
 @pytest.mark.parametrize("name", ["augment", "average"])
-def test_in_training_either_strand_is_read(name):
+def test_in_training_both_strands_are_read(name):
     torch.manual_seed(0)
     network = NETWORKS[name](Encoder(EncoderConfig(dim=16, num_layers=1, dropout=0.0)), 2, 0.0)
     ids = ids_of(["ACGTTGCAACC"])
@@ -82,7 +82,7 @@ def test_padding_never_changes_a_score(network):
     np.testing.assert_allclose(spare.detach(), together.detach(), rtol=0, atol=1e-9)
 
 
-def test_in_training_each_sequence_of_a_batch_has_a_strand_of_its_own():
+def test_in_training_each_sequence_of_a_batch_draws_its_own_strand():
     torch.manual_seed(0)
     network = NETWORKS["augment"](Encoder(EncoderConfig(dim=16, num_layers=1, dropout=0.0)), 2, 0.0)
     ids = torch.from_numpy(encode_batch(["ACGTTGCAACC"] * 32).ids).long()

@@ -94,7 +94,7 @@ def test_u_is_t_only_on_request():
         (b"AC1", r"'1' at position 2"),
     ],
 )
-def test_another_letter_is_named_with_its_position(sequence, message):
+def test_an_invalid_letter_is_named_with_its_position(sequence, message):
     with pytest.raises(ValueError, match=message):
         encode(sequence)
 
@@ -123,7 +123,7 @@ def test_u_has_no_complement_in_dna():
         reverse_complement("ACU")
 
 
-def test_decode_refuses_what_is_no_id():
+def test_decode_refuses_invalid_ids():
     with pytest.raises(ValueError, match=r"values 0 to 6"):
         decode(np.array([0, 6]))
     with pytest.raises(ValueError, match=r"shape \[1, 2\]"):
@@ -176,7 +176,7 @@ def of_biopython():
 @pytest.mark.parametrize(
     ("sequence", "advice"), [(Seq("ACGT"), "str(sequence)"), (SeqRecord("ACGT"), "str(record.seq)"), *of_biopython()]
 )
-def test_a_sequence_of_biopython_is_refused_with_what_to_give(sequence, advice):
+def test_a_biopython_sequence_is_refused_with_advice(sequence, advice):
     """Letter by letter it would be many sequences of one base each."""
     says = re.escape(advice)
     for refuse in (encode, reverse_complement):

@@ -43,7 +43,7 @@ def test_the_mean_of_a_track_is_the_bits_per_base(models):
     assert track["bits"].mean() == pytest.approx(models().bits_per_base([TEXT[100:300]]), abs=1e-6)
 
 
-def test_the_other_strand_is_read_backwards_and_stands_in_its_place(models):
+def test_the_other_strand_is_read_in_reverse_and_aligned_to_positions(models):
     track = models().surprise(InMemory([TEXT]), Interval("0", 100, 300, "-"), memory=True)
     other = models().surprise(InMemory([reverse_complement(TEXT)]), "0:100-300", memory=True)
     assert (np.diff(track["start"]) == 1).all()
@@ -62,7 +62,7 @@ def test_a_track_in_pieces_is_the_track_of_one_call(models, architecture):
     np.testing.assert_allclose(pieces["memory"], whole["memory"], atol=1e-5)
 
 
-def test_a_base_surprises_the_memory_when_it_is_read_not_before(models):
+def test_a_base_affects_the_memory_surprise_only_from_its_position_on(models):
     """Change one base: the memory's surprise changes there and later, the model's bits too, and nothing earlier."""
     changed = TEXT[:200] + {"A": "C", "C": "A", "G": "T", "T": "G"}[TEXT[200]] + TEXT[201:]
     one, two = (models().surprise(InMemory([text]), "0", memory=True) for text in (TEXT, changed))
@@ -101,13 +101,13 @@ def test_the_memorys_surprise_is_the_norm_of_the_inner_gradient(depth, gates, ch
         state = memory(x[:, t : t + 1], state)[1].detach()
 
 
-def test_a_model_without_memory_has_no_memory_to_surprise(models):
+def test_memory_surprise_of_a_model_without_memory_is_refused(models):
     with pytest.raises(ValueError, match="'transformer' has no memory"):
         models("transformer").surprise(InMemory([TEXT]), "0", memory=True)
     assert len(models("transformer").surprise(InMemory([TEXT]), "0")) == 400
 
 
-def test_regions_that_are_not_there_are_refused(models, genome):
+def test_missing_regions_are_refused(models, genome):
     with pytest.raises(ValueError, match=r"chrI:900-1001.* ends beyond chrI, which has 1000 bases"):
         models().surprise(genome, "chrI:900-1001")
     with pytest.raises(ValueError, match=r"no chromosome 'I'\. Did you mean 'chrI'"):
@@ -121,7 +121,7 @@ def frame(values, starts=None, chrom="c"):
     return pd.DataFrame({"chrom": chrom, "start": starts, "end": starts + 1, "bits": values})
 
 
-def test_a_bedgraph_says_what_the_track_says(models, tmp_path, genome):
+def test_a_bedgraph_has_the_values_of_the_track(models, tmp_path, genome):
     track = models().surprise(genome, "chrII")
     write_bedgraph(track, tmp_path / "track.bedgraph", digits=6)
     lines = (tmp_path / "track.bedgraph").read_text().splitlines()
@@ -135,7 +135,7 @@ def test_a_bedgraph_says_what_the_track_says(models, tmp_path, genome):
     assert np.isnan(values).sum() == 100
 
 
-def test_neighbours_of_one_value_are_one_line(tmp_path):
+def test_neighbours_with_equal_values_are_one_line(tmp_path):
     write_bedgraph(frame([1, 1, 2, 2, np.nan, 2], chrom="c"), tmp_path / "t")
     body = (tmp_path / "t").read_text().splitlines()[1:]
     assert body == ["c\t0\t2\t1.0", "c\t2\t4\t2.0", "c\t5\t6\t2.0"]
@@ -163,7 +163,7 @@ def test_a_plot_shows_the_track_and_the_genes():
     assert mpl.pyplot.get_fignums() == figures  # no empty figure is left behind
 
 
-def test_a_plot_draws_the_column_and_on_the_axes_that_were_named():
+def test_a_plot_uses_the_given_column_and_axes():
     mpl.use("Agg")
     _, (above, below) = mpl.pyplot.subplots(2)
     track = frame([1.0, 2.0]).assign(memory=[3.0, 4.0])
@@ -191,7 +191,7 @@ def test_genes_of_a_plot_come_in_a_frame_or_a_bed_file_too(tmp_path):
         plot_track(frame([1.0]), genes=tmp_path / "genes.gff")
 
 
-def test_a_track_without_its_line_and_a_folder_in_the_way(tmp_path):
+def test_a_bedgraph_without_a_track_line_and_an_existing_folder(tmp_path):
     write_bedgraph(frame([1.0, 2.0]), tmp_path / "plain.bedgraph", header=False)
     assert (tmp_path / "plain.bedgraph").read_text().splitlines() == ["c\t0\t1\t1.0", "c\t1\t2\t2.0"]
     (tmp_path / "folder").mkdir()
@@ -200,13 +200,13 @@ def test_a_track_without_its_line_and_a_folder_in_the_way(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"plain.bedgraph", "folder"}
 
 
-def test_a_bedgraph_named_as_gzip_is_one(tmp_path):
+def test_a_bedgraph_named_gz_is_compressed(tmp_path):
     for name in ("plain.bedgraph", "packed.bedgraph.gz"):
         write_bedgraph(frame([1.0, 2.0]), tmp_path / name)
     assert gzip.decompress((tmp_path / "packed.bedgraph.gz").read_bytes()) == (tmp_path / "plain.bedgraph").read_bytes()
 
 
-def test_a_bedgraph_is_sorted_and_joins_no_two_chromosomes(tmp_path):
+def test_a_bedgraph_is_sorted_and_does_not_join_chromosomes(tmp_path):
     track = pd.DataFrame({"chrom": ["d", "c", "c"], "start": [3, 2, 0], "end": [4, 3, 1], "bits": [1.0, 1.0, 2.0]})
     write_bedgraph(track, tmp_path / "t", header=False)
     assert (tmp_path / "t").read_text().splitlines() == ["c\t0\t1\t2.0", "c\t2\t3\t1.0", "d\t3\t4\t1.0"]

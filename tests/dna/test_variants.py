@@ -97,7 +97,7 @@ def both_strands(model, variant, begin):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_state_read_once_gives_the_scores_of_the_whole_prefix(models, architecture):
+def test_a_shared_state_gives_the_scores_of_the_whole_prefix(models, architecture):
     model = models(architecture)
     found = model.score_variants(some(), InMemory([TEXT]), context=None, context_after=AFTER)
     expected = [both_strands(model, v, lambda position: 0) for v in some()]
@@ -137,7 +137,7 @@ def other_than(base):
     return [x for x in "ACGT" if x != base]
 
 
-def test_other_alternatives_of_a_site_cost_their_own_haplotype_alone(models, monkeypatch):
+def test_further_alternatives_of_a_site_only_read_their_own_haplotype(models, monkeypatch):
     model, read = models(), []
     hidden = model.model_.hidden
     monkeypatch.setattr(model.model_, "hidden", lambda ids, state=None: read.append(ids.numel()) or hidden(ids, state))
@@ -232,7 +232,7 @@ def test_neither_order_nor_neighbours_nor_batches_matter(models):
     model.set_params(batch_size=8)
 
 
-def test_what_breaks_the_chain_is_unlikely(models):
+def test_variants_that_break_the_chain_have_low_scores(models):
     """A base of the chain's own steps, changed: the step to it and the step from it become rare ones."""
     inner = [i for i in range(1, 999) if all(ord_(TEXT[i + j]) == ord_(TEXT[i + j - 1], 1) for j in (0, 1))][:40]
     broken = [variant(i, 1, "ACGT"[("ACGT".index(TEXT[i]) + 2) % 4]) for i in inner]
@@ -298,7 +298,7 @@ def test_positions_that_are_all_off_by_one_cannot_be_skipped(models, off):
 
 
 @pytest.mark.parametrize("alt", ["-", "<DEL>", "A,C", "R", "*", "U"])
-def test_an_allele_that_is_no_sequence_is_named(models, alt):
+def test_an_allele_that_is_not_a_sequence_is_named(models, alt):
     for bad in (variant(4, 1, alt), Variant("0", 4, alt, "A")):
         with pytest.raises(
             ValueError, match=rf"variant 1 \(0-based\), {re.escape(str(bad))}: .* one alternative allele per variant"
@@ -352,7 +352,7 @@ def interrupted(models, monkeypatch, at, variants, **more):
     return str(told.value)
 
 
-def test_an_interrupted_call_goes_on_from_its_checkpoint(models, monkeypatch, tmp_path):
+def test_an_interrupted_call_resumes_from_its_checkpoint(models, monkeypatch, tmp_path):
     path, model = tmp_path / "scores.tsv", models()
     variants = [*some(), variant(7, 1, "N")]
     expected = model.score_variants(variants, InMemory([TEXT]), context=50)
@@ -375,7 +375,7 @@ def test_an_interrupted_call_goes_on_from_its_checkpoint(models, monkeypatch, tm
     assert len(pd.read_csv(path, sep="\t", comment="#")) == 10
 
 
-def test_a_checkpoint_knows_variants_by_what_they_are_not_by_their_place(models, tmp_path):
+def test_a_checkpoint_identifies_variants_by_content_not_position(models, tmp_path):
     """Those that are not scored were counted: where one stood elsewhere, the others had each other's scores."""
     good, model, path = some(), models(), tmp_path / "scores.tsv"
     bad = Variant("0", 900, {"A": "C"}.get(TEXT[900], "A"), "G")
@@ -391,7 +391,7 @@ def test_a_checkpoint_knows_variants_by_what_they_are_not_by_their_place(models,
     np.testing.assert_array_equal(scored[len(good)], scored[0])
 
 
-def test_a_checkpoint_that_another_program_writes_is_left_alone(tmp_path):
+def test_a_checkpoint_in_use_by_another_program_is_not_changed(tmp_path):
     fcntl = pytest.importorskip("fcntl")
     path = tmp_path / "scores.tsv"
     with path.open("a+") as stream:
@@ -406,12 +406,12 @@ def test_a_checkpoint_that_another_program_writes_is_left_alone(tmp_path):
         assert kept.found == {0: 0.5}
 
 
-def test_without_a_checkpoint_an_interrupted_call_says_what_would_have_kept_it(models, monkeypatch):
+def test_without_a_checkpoint_the_interruption_message_suggests_one(models, monkeypatch):
     told = interrupted(models, monkeypatch, 2, some())
     assert told.endswith("after 2 of 9 variants. Nothing is kept. Set checkpoint to a file to be able to resume.")
 
 
-def test_scores_of_another_call_are_refused_and_stay(models, tmp_path):
+def test_scores_of_another_call_are_refused_and_kept(models, tmp_path):
     path, model, source = tmp_path / "scores.tsv", models(), InMemory([TEXT])
     model.score_variants(some(), source, context=50, checkpoint=path)
     before = path.read_text()
@@ -433,7 +433,7 @@ def test_scores_of_another_call_are_refused_and_stay(models, tmp_path):
         assert path.read_text() == text
 
 
-def test_a_checkpoint_is_a_file_in_a_folder_that_is_there(models, tmp_path):
+def test_a_checkpoint_must_be_a_file_in_an_existing_folder(models, tmp_path):
     for path, says in (
         (tmp_path, "is a folder; give the path of a file in it"),
         (tmp_path / "no" / "s.tsv", "create it first"),
@@ -442,7 +442,7 @@ def test_a_checkpoint_is_a_file_in_a_folder_that_is_there(models, tmp_path):
             models().score_variants(some(), InMemory([TEXT]), checkpoint=path)
 
 
-def test_a_bar_shows_where_it_is(models, capsys):
+def test_a_progress_bar_is_shown(models, capsys):
     models().set_params(verbose=1).score_variants(some(), InMemory([TEXT]), context=50)
     assert "Variants: 100%" in capsys.readouterr().err
     models().set_params(verbose=0).score_variants(some(), InMemory([TEXT]), context=50)

@@ -70,7 +70,7 @@ def test_a_telomere_at_pos_0_is_skipped_and_counted_or_refused(write):
         list(read_vcf(write(["chrI 0 . A C . . ."]), symbolic="error"))
 
 
-def test_blanks_around_fields_and_alleles_do_not_count(write, tmp_path):
+def test_blanks_around_fields_and_alleles_are_ignored(write, tmp_path):
     path = tmp_path / "blanks.vcf"
     path.write_text("##fileformat=VCFv4.2\nchrI\t5 \t.\tA \tC, G \n")
     assert [(v.start, v.ref, v.alt) for v in read_vcf(path)] == [(4, "A", "C"), (4, "A", "G")]
@@ -104,12 +104,12 @@ def test_a_bad_line_is_named(write, line, message):
 
 
 @pytest.mark.parametrize("given", [("chrI", -1, "A", "C"), ("chrI", 3, "", "C"), ("chrI", 3, "A", "")])
-def test_a_variant_has_a_place_and_bases(given):
+def test_a_variant_must_have_a_position_and_bases(given):
     with pytest.raises(ValueError, match="start must be at least 0, and ref and alt must have at least one base"):
         Variant(*given)
 
 
-def test_a_variant_has_a_name_of_a_chromosome_and_a_whole_number():
+def test_a_variant_must_have_a_chromosome_name_and_an_integer_position():
     with pytest.raises(TypeError, match="chrom must be a string, a name as in the FASTA file, got 4"):
         Variant(4, 0, "A", "C")
     with pytest.raises(TypeError, match=r"IV: positions must be integers, got 1\.0"):

@@ -30,7 +30,7 @@ def weights(model):
     return torch.cat([parameter.detach().flatten() for parameter in model.model_.parameters()])
 
 
-def test_it_goes_on_from_what_it_has_learned_and_learns_more(model):
+def test_a_warm_start_continues_training_and_improves(model):
     other, before = [chain(3000, seed=1)], weights(model)
     first = model.bits_per_base(other)
     with warnings.catch_warnings():
@@ -41,21 +41,21 @@ def test_it_goes_on_from_what_it_has_learned_and_learns_more(model):
     assert model.bits_per_base(other) < first - 0.02
 
 
-def test_it_can_go_on_with_another_genome(model):
+def test_a_warm_start_may_use_another_genome(model):
     other = chain(3000, seed=1, step=0)
     before = model.bits_per_base([other])
     model.fit([chain(8000, step=0)])
     assert model.bits_per_base([other]) < before - 0.5
 
 
-def test_without_it_a_fit_starts_anew_and_so_does_the_first(model):
+def test_without_a_warm_start_every_fit_starts_from_random_weights(model):
     anew = clone(model).fit([chain(8000)])
     cold = clone(model).set_params(warm_start=False).fit([chain(8000)])
     assert torch.equal(weights(anew), weights(cold))
     assert torch.equal(weights(model.set_params(warm_start=False).fit([chain(8000)])), weights(cold))
 
 
-def test_a_loaded_model_goes_on_as_the_one_that_was_saved(model, tmp_path):
+def test_a_loaded_model_continues_as_the_saved_one(model, tmp_path):
     model.save(tmp_path / "model")
     again = DNALanguageModel.load(tmp_path / "model").fit([chain(4000, seed=3)])
     assert torch.equal(weights(again), weights(model.fit([chain(4000, seed=3)])))
@@ -93,7 +93,7 @@ def test_arguments_of_another_network_are_refused(model):
         model.set_params(dim=32).fit([chain(1000)])
 
 
-def test_what_an_earlier_fit_has_read_cannot_be_held_out(model, tmp_path):
+def test_sequence_read_by_an_earlier_fit_cannot_be_held_out(model, tmp_path):
     genome = InMemory([chain(8000), chain(500, seed=7)])
     model.fit(genome, holdout=["1"])  # as before
     assert model.holdout_ == ["1"]

@@ -31,7 +31,7 @@ def test_each_window_is_forecast_from_its_past_alone(tiny, wide, refit):
     assert not hasattr(model, "network_")
 
 
-def test_a_window_is_what_fit_update_and_predict_would_have_said(tiny, wide, to_long):
+def test_a_backtest_window_equals_fit_update_and_predict(tiny, wide, to_long):
     frame = tiny().cross_validation(wide, n_windows=3, level=[80])
     model = tiny().fit(wide.iloc[:108])
     for cut in (108, 112, 116):
@@ -47,7 +47,7 @@ def test_a_window_is_what_fit_update_and_predict_would_have_said(tiny, wide, to_
                 )
 
 
-def test_refit_trains_on_what_came_since(tiny, wide):
+def test_refit_trains_on_the_newer_rows(tiny, wide):
     once = tiny().cross_validation(wide, n_windows=3, refit=False)
     anew = tiny().cross_validation(wide, n_windows=3, refit=True)
     first = once["cutoff"] == once["cutoff"].min()
@@ -59,7 +59,7 @@ def test_refit_trains_on_what_came_since(tiny, wide):
     np.testing.assert_allclose(last[last["unique_id"] == "b"]["Titans"], by_hand["b"], rtol=1e-5)
 
 
-def test_insample_forecasts_stand_beside_what_came(tiny, wide, to_long):
+def test_insample_forecasts_have_the_actual_values(tiny, wide, to_long):
     long = to_long(wide)
     model = tiny().fit(long)
     frame = model.predict_insample(long)
@@ -72,7 +72,7 @@ def test_insample_forecasts_stand_beside_what_came(tiny, wide, to_long):
         model.predict_insample(long[long["unique_id"] != "a"])
 
 
-def test_series_that_begin_later_have_windows_from_then(tiny, wide, to_long):
+def test_series_that_begin_later_have_windows_from_their_start_on(tiny, wide, to_long):
     long = to_long(wide)
     later = long[~((long["unique_id"] == "b") & (long["ds"] < wide.index[60]))]
     frame = tiny().fit(later, val_size=20).predict_insample(later)
@@ -93,14 +93,14 @@ def test_series_that_begin_later_have_windows_from_then(tiny, wide, to_long):
         ),
     ],
 )
-def test_what_cannot_be_backtested_is_said(tiny, wide, options, says):
+def test_impossible_backtests_are_refused_with_a_reason(tiny, wide, options, says):
     with pytest.raises(ValueError, match=says):
         tiny().cross_validation(wide, **options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["mae", "quantile", "normal", "laplace", "student_t"])
-def test_coverage_of_a_backtest_on_real_data_is_near_what_was_promised(real_data, loss):
+def test_coverage_of_a_backtest_on_real_data_is_near_the_level(real_data, loss):
     """ETTh1's validation rows are wilder than its test rows; errors that become known on the way put that right."""
     from titans_datasets import load
 
@@ -114,7 +114,7 @@ def test_coverage_of_a_backtest_on_real_data_is_near_what_was_promised(real_data
         assert inside.mean() == pytest.approx(level / 100, abs=0.02)
 
 
-def test_what_a_column_known_up_to_now_became_behind_an_origin_changes_no_forecast(tiny, wide, to_long):
+def test_values_of_a_historical_column_after_the_origin_change_no_forecast(tiny, wide, to_long):
     """Where it has a hole that goes on behind the origin."""
     frame = to_long(wide)
     frame["p"] = np.random.default_rng(1).normal(size=len(frame))
@@ -130,7 +130,7 @@ def test_what_a_column_known_up_to_now_became_behind_an_origin_changes_no_foreca
 
 
 @pytest.mark.parametrize("multivariate", [False, True])
-def test_no_series_is_forecast_before_it_has_begun(tiny, wide, to_long, multivariate):
+def test_no_series_is_forecast_before_its_start(tiny, wide, to_long, multivariate):
     frame = to_long(wide)
     frame = frame[(frame["unique_id"] != "b") | (frame["ds"] >= wide.index[60])]
     model = tiny(missing="mask", multivariate=multivariate).fit(frame, val_size=20)
@@ -138,7 +138,7 @@ def test_no_series_is_forecast_before_it_has_begun(tiny, wide, to_long, multivar
     assert found[found["unique_id"] == "b"]["cutoff"].min() >= wide.index[60 + 12 - 1]
 
 
-def test_a_step_that_is_none_is_named(tiny_fitted, wide):
+def test_an_invalid_step_size_is_named(tiny_fitted, wide):
     model = tiny_fitted
     for step in (0, -1, 2.5):
         with pytest.raises(ValueError, match=f"step_size must be an integer >= 1, got {step}"):
@@ -152,13 +152,13 @@ def test_a_step_that_is_none_is_named(tiny_fitted, wide):
         ({}, {"level": [80], "val_size": 0}, "without validation rows"),
     ],
 )
-def test_a_level_that_cannot_be_given_is_told_before_training(tiny, wide, monkeypatch, settings, options, says):
+def test_an_impossible_level_is_refused_before_training(tiny, wide, monkeypatch, settings, options, says):
     monkeypatch.setattr(TitansForecaster, "_learned", lambda *args: pytest.fail("it trained"))
     with pytest.raises(ValueError, match=says):
         tiny(**settings).cross_validation(wide, **options)
 
 
-def test_with_enough_errors_quantiles_are_asked_beyond_the_outermost(tiny, wide):
+def test_with_enough_errors_levels_beyond_the_outermost_quantile_work(tiny, wide):
     found = tiny(loss="quantile").cross_validation(wide, level=[97, 90], val_size=40)
     assert (found["Titans-hi-97"] >= found["Titans-hi-90"]).all()
     assert (found["Titans-hi-97"] > found["Titans-hi-90"]).any()
@@ -166,7 +166,7 @@ def test_with_enough_errors_quantiles_are_asked_beyond_the_outermost(tiny, wide)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("multivariate", [False, True])
-def test_a_series_that_is_too_young_for_a_cutoff_is_left_out_there(tiny, wide, to_long, multivariate):
+def test_a_series_too_short_for_a_cutoff_is_left_out_there(tiny, wide, to_long, multivariate):
     frame = to_long(wide)
     frame = frame[(frame["unique_id"] != "c") | (frame["ds"] >= wide.index[98])]
     model = tiny(multivariate=multivariate, missing="mask")
@@ -190,7 +190,7 @@ def test_a_series_that_is_too_young_for_a_cutoff_is_left_out_there(tiny, wide, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("refit", "trainings"), [(0, 1), (False, 1), (np.False_, 1), (True, 4), (np.True_, 4), (3, 2)])
-def test_how_often_it_is_trained(tiny, wide, monkeypatch, refit, trainings):
+def test_refit_decides_the_number_of_trainings(tiny, wide, monkeypatch, refit, trainings):
     fits = []
     fit = TitansForecaster._learned
     monkeypatch.setattr(TitansForecaster, "_learned", lambda *a, **k: fits.append(1) or fit(*a, **k))
@@ -199,7 +199,7 @@ def test_how_often_it_is_trained(tiny, wide, monkeypatch, refit, trainings):
 
 
 @pytest.mark.parametrize("back", [False, True])
-def test_history_is_read_anew_only_for_origins_inside_a_hole_that_ends(tiny, wide, monkeypatch, back):
+def test_history_is_refilled_only_for_origins_inside_a_gap_that_ends(tiny, wide, monkeypatch, back):
     """Behind the end of a series nothing came: the fill is the same, whatever is known."""
     model = tiny(missing="interpolate").fit(wide.iloc[:80], val_size=0)
     holed = wide.copy()
@@ -213,7 +213,7 @@ def test_history_is_read_anew_only_for_origins_inside_a_hole_that_ends(tiny, wid
         np.testing.assert_allclose(own["Titans"].to_numpy().reshape(3, 4), frame.to_numpy().T, rtol=1e-4)
 
 
-def test_what_counts_as_wrong_in_training_counts_so_in_the_lookbacks_behind_it(tiny, wide):
+def test_wrong_values_of_training_are_also_clipped_in_lookbacks(tiny, wide):
     wide.iloc[-10, 0] = 1e4
     with pytest.warns(UserWarning, match="series 'a' is 10000 at"):
         found = tiny().cross_validation(wide, n_windows=1, val_size=0)
@@ -225,7 +225,7 @@ def test_what_counts_as_wrong_in_training_counts_so_in_the_lookbacks_behind_it(t
     assert found["y"].tolist() == wide.iloc[-4:].melt()["value"].tolist()
 
 
-def test_without_young_series_what_is_trained_on_goes_no_further_than_the_others(tiny, wide, to_long):
+def test_without_short_series_a_backtest_ends_with_the_others(tiny, wide, to_long):
     long = to_long(wide)
     ended, young = long["ds"] <= wide.index[80], long["ds"] >= wide.index[78]
     frame = long[(ended & (long["unique_id"] != "c")) | (young & (long["unique_id"] == "c"))]
@@ -237,7 +237,7 @@ def test_without_young_series_what_is_trained_on_goes_no_further_than_the_others
 
 
 @pytest.mark.parametrize("missing", ["error", "interpolate"])
-def test_series_that_are_mixed_are_forecast_and_scored_from_the_youngest_on(tiny, wide, to_long, missing):
+def test_mixed_series_are_forecast_and_scored_from_the_youngest_start_on(tiny, wide, to_long, missing):
     model = tiny(multivariate=True, missing=missing, max_epochs=1).fit(wide)
     model.model_ = replace(model.model_, memory=None)  # which reads the others from their beginning
     long = to_long(wide)
@@ -248,7 +248,7 @@ def test_series_that_are_mixed_are_forecast_and_scored_from_the_youngest_on(tiny
     assert model.score(later) == pytest.approx(model.score(wide.iloc[60:]), rel=1e-5)
 
 
-def test_a_hole_beside_a_wrong_value_is_trained_on_as_by_fit(tiny, wide):
+def test_a_backtest_trains_on_a_gap_next_to_a_wrong_value_as_fit_does(tiny, wide):
     wide.iloc[80, 0], wide.iloc[81:84, 0] = 1e4, np.nan
     options = {"missing": "interpolate", "max_epochs": 1}
     with pytest.warns(UserWarning, match="series 'a' is 10000 at"):

@@ -40,12 +40,12 @@ def wide_file(wide, tmp_path):
     return tmp_path / "wide.csv"
 
 
-def test_losses_and_policies_are_those_of_the_library():
+def test_losses_and_missing_policies_match_the_library():
     assert [loss.value for loss in Loss] == list(LOSSES)
     assert [policy.value for policy in Missing] == list(POLICIES)
 
 
-def test_fit_and_predict_are_those_of_the_library(run, wide, wide_file, tmp_path):
+def test_fit_and_predict_give_the_numbers_of_the_library(run, wide, wide_file, tmp_path):
     said = run("fit", wide_file, "--model", tmp_path / "m", *SMALL, "--seed", "3").output
     assert "trained for 1 epochs, " in said
     run(
@@ -67,7 +67,7 @@ def test_calendar_and_profile_are_switches(run, wide_file, tmp_path):
     assert TitansForecaster.load(tmp_path / "m").exogenous == {"calendar": "auto", "profile": "auto"}
 
 
-def test_a_long_file_with_names_of_its_own(run, wide, to_long, tmp_path):
+def test_a_long_file_with_other_column_names_is_read(run, wide, to_long, tmp_path):
     long = to_long(wide).rename(columns={"unique_id": "shop", "ds": "when", "y": "sales"})
     long.to_parquet(tmp_path / "long.parquet")
     names = ["--id", "shop", "--time", "when", "--target", "sales"]
@@ -79,7 +79,7 @@ def test_a_long_file_with_names_of_its_own(run, wide, to_long, tmp_path):
     assert (tmp_path / "b.png").exists()
 
 
-def test_static_columns_are_those_of_a_file(run, wide, to_long, tmp_path):
+def test_static_columns_are_read_from_a_file(run, wide, to_long, tmp_path):
     to_long(wide).rename(columns={"unique_id": "shop"}).to_csv(tmp_path / "long.csv", index=False)
     facts = pd.DataFrame({"shop": list(wide), "area": [1.0, 2.0, 4.0], "floors": [1, 1, 2]})
     facts.to_csv(tmp_path / "facts.csv", index=False)
@@ -99,7 +99,7 @@ def test_static_columns_are_those_of_a_file(run, wide, to_long, tmp_path):
     assert "--static lacks 1 series" in said
 
 
-def test_series_are_mixed_and_rows_kept_as_asked(run, wide, wide_file, tmp_path):
+def test_series_are_mixed_and_rows_kept_as_the_options_say(run, wide, wide_file, tmp_path):
     run("fit", wide_file, "--model", tmp_path / "m", *SMALL, "--multivariate", "--val-size", "0")
     expected = TitansForecaster(h=4, input_size=12, max_epochs=1, multivariate=True, random_state=0, verbose=0).fit(
         wide, val_size=0
@@ -109,7 +109,7 @@ def test_series_are_mixed_and_rows_kept_as_asked(run, wide, wide_file, tmp_path)
     np.testing.assert_allclose(found.predict(), expected.predict(), rtol=1e-6)
 
 
-def test_a_fit_that_was_stopped_goes_on(run, wide_file, tmp_path, monkeypatch):
+def test_an_interrupted_fit_resumes(run, wide_file, tmp_path, monkeypatch):
     call = ["fit", wide_file, "--model", tmp_path / "m", "--checkpoint", tmp_path / "c", *SMALL]
     with monkeypatch.context() as stopped:
         stopped.setattr(TitansForecaster, "_train_memory", lambda *a, **b: 1 / 0)
@@ -137,7 +137,7 @@ def test_a_search_warns_of_the_data_once(run, wide, to_long, tmp_path):
     assert said.count("exogenous columns ['price'] are constant in the training rows") == 1
 
 
-def test_words_in_a_column_are_told_how_to_be_written(run, wide, to_long, tmp_path):
+def test_text_in_a_numeric_column_is_refused_with_advice(run, wide, to_long, tmp_path):
     to_long(wide).assign(kind="sale").to_csv(tmp_path / "x.csv", index=False)
     said = run("fit", tmp_path / "x.csv", "--futr", "kind", "--model", tmp_path / "m", *SMALL, code=1).stderr
     assert "column 'kind' must be numeric" in said
@@ -154,7 +154,7 @@ def test_trials_that_failed_or_still_run_are_not_counted(run, wide_file, tmp_pat
     assert "best of 1 trials" in run("tune", wide_file, "--model", tmp_path / "m", *arguments).output
 
 
-def test_new_rows_are_taken_in_as_by_the_library(run, wide, to_long, tmp_path):
+def test_update_gives_the_numbers_of_the_library(run, wide, to_long, tmp_path):
     long = to_long(wide).rename(columns={"unique_id": "shop", "ds": "when", "y": "sales"})
     known, newer = long["when"] < wide.index[110], long["when"] >= wide.index[110]
     long[known].to_csv(tmp_path / "known.csv", index=False)
@@ -194,7 +194,7 @@ def test_help_explains_each_command_and_all_of_its_options(run, command):
         assert option in text
 
 
-def test_what_is_wrong_is_said_in_words(run, wide, wide_file, tmp_path):
+def test_errors_are_plain_messages(run, wide, wide_file, tmp_path):
     holed = tmp_path / "holed.csv"
     wide.mask(wide == wide.iloc[7, 1]).to_csv(holed)
     said = run("fit", holed, "--model", tmp_path / "m", *SMALL, code=1)
@@ -212,7 +212,7 @@ def test_what_is_wrong_is_said_in_words(run, wide, wide_file, tmp_path):
     )
 
 
-def test_what_cannot_be_written_is_said_before_anything_is_trained(run, wide_file, tmp_path, monkeypatch):
+def test_unwritable_outputs_are_refused_before_training(run, wide_file, tmp_path, monkeypatch):
     monkeypatch.setattr(TitansForecaster, "fit", lambda *a, **b: pytest.fail("it was trained"))
     monkeypatch.setattr(TitansForecaster, "cross_validation", lambda *a, **b: pytest.fail("it was trained"))
     (tmp_path / "file").write_text("of somebody")
@@ -225,7 +225,7 @@ def test_what_cannot_be_written_is_said_before_anything_is_trained(run, wide_fil
     assert (tmp_path / "file").read_text() == "of somebody"
 
 
-def test_folders_of_outputs_are_made(run, wide_file, tmp_path):
+def test_missing_output_folders_are_created(run, wide_file, tmp_path):
     run("fit", wide_file, "--model", tmp_path / "new" / "m", *SMALL)
     run("predict", "--model", tmp_path / "new" / "m", "--out", tmp_path / "newer" / "f.csv")
     written = pd.read_csv(tmp_path / "newer" / "f.csv")
@@ -242,7 +242,7 @@ def test_folders_of_outputs_are_made(run, wide_file, tmp_path):
 @pytest.mark.parametrize(
     ("data", "says"), [(b"", "No columns"), ("a,b\n1,2\n".encode("utf-16"), "neither a CSV file (in UTF-8)")]
 )
-def test_a_file_that_is_no_table_is_said_in_words(run, tmp_path, data, says):
+def test_a_file_that_is_not_a_table_is_refused_with_a_plain_message(run, tmp_path, data, says):
     (tmp_path / "x.csv").write_bytes(data)
     said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
     assert "Error" in said
@@ -250,7 +250,7 @@ def test_a_file_that_is_no_table_is_said_in_words(run, tmp_path, data, says):
 
 
 @pytest.mark.parametrize("kind", ["polars", "matrix"])
-def test_a_model_of_any_layout_says_what_it_forecasts_without_a_file(run, tiny, wide, tmp_path, kind):
+def test_predict_without_a_file_works_for_every_layout(run, tiny, wide, tmp_path, kind):
     given = pl.from_pandas(wide.reset_index()) if kind == "polars" else wide.to_numpy()
     model = tiny().fit(given)
     model.save(tmp_path / "m")
@@ -265,7 +265,7 @@ def test_a_step_of_integer_stamps_can_be_named(run, wide, tmp_path):
     assert TitansForecaster.load(tmp_path / "m").freq == 2
 
 
-def test_a_file_with_a_header_only_is_refused_in_words(run, tmp_path):
+def test_a_file_with_only_a_header_is_refused_with_a_plain_message(run, tmp_path):
     (tmp_path / "x.csv").write_text("ds,a\n")
     assert (
         "has no rows, only the header"
@@ -273,7 +273,7 @@ def test_a_file_with_a_header_only_is_refused_in_words(run, tmp_path):
     )
 
 
-def test_predict_knows_the_names_that_fit_was_given(run, wide, to_long, tmp_path):
+def test_predict_uses_the_column_names_given_to_fit(run, wide, to_long, tmp_path):
     long = to_long(wide).rename(columns={"unique_id": "shop", "ds": "when", "y": "sales"})
     long.to_csv(tmp_path / "long.csv", index=False)
     names = ["--id", "shop", "--time", "when", "--target", "sales"]
@@ -284,7 +284,7 @@ def test_predict_knows_the_names_that_fit_was_given(run, wide, to_long, tmp_path
     assert alone == run("predict", tmp_path / "other.csv", "--model", tmp_path / "m", "--target", "sold").output
 
 
-def test_what_is_wrong_is_said_by_the_names_of_options(run, wide, to_long, tmp_path):
+def test_errors_name_the_options(run, wide, to_long, tmp_path):
     holes = to_long(wide)
     holes.loc[3, "y"] = np.nan
     holes.to_csv(tmp_path / "holes.csv", index=False)
@@ -299,7 +299,7 @@ def test_what_is_wrong_is_said_by_the_names_of_options(run, wide, to_long, tmp_p
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_file_of_weather_may_be_of_all_series(run, wide, to_long, tmp_path, named):
+def test_a_future_file_may_apply_to_all_series(run, wide, to_long, tmp_path, named):
     long = to_long(wide).rename(columns={"unique_id": "shop"}).assign(warm=np.tile(np.arange(120.0) % 24, 3))
     long.to_csv(tmp_path / "x.csv", index=False)
     names = ["--id", "shop"]
@@ -335,7 +335,7 @@ def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
     assert "not a series: give it as --time." in said(wide.assign(date="2024-05-01"))
 
 
-def test_series_that_were_added_or_dropped_are_told_of_by_files(run, wide, to_long, tmp_path):
+def test_added_or_dropped_series_are_named_in_terms_of_files(run, wide, to_long, tmp_path):
     long = to_long(wide).assign(warm=np.tile(np.arange(120.0) % 24, 3))
     ahead = long.assign(ds=long["ds"] + pd.Timedelta("120h"))
     others = ahead.assign(unique_id=ahead["unique_id"] + "!")
@@ -353,13 +353,13 @@ def test_series_that_were_added_or_dropped_are_told_of_by_files(run, wide, to_lo
     assert "rows may be missing with --missing mask or interpolate." in said
 
 
-def test_a_column_that_is_not_read_is_told_how_to_be_named(run, wide, to_long, tmp_path):
+def test_the_warning_about_an_unread_column_says_how_to_declare_it(run, wide, to_long, tmp_path):
     to_long(wide).assign(price=1.0).to_csv(tmp_path / "x.csv", index=False)
     said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL).stderr
     assert "are not named by --hist or --futr" in said
 
 
-def test_bars_are_not_among_what_is_printed(run, wide_file, tmp_path):
+def test_progress_bars_are_not_in_stdout(run, wide_file, tmp_path):
     loud = [argument for argument in SMALL if argument != "--quiet"]
     found = run("backtest", wide_file, "--windows", "2", *loud)
     assert "Epoch 0" in found.stderr
@@ -396,20 +396,20 @@ def weekdays(tmp_path):
     [([], True), (["--calendar"], False), (["--profile"], False), (["--lookback", "168"], False)],
     ids=str,
 )
-def test_a_backtest_is_compared_with_weeks_and_says_what_does_not_see_them(run, weekdays, options, hinted):
+def test_a_backtest_is_compared_with_weekly_values_and_hints_at_weekly_settings(run, weekdays, options, hinted):
     said = run("backtest", weekdays, *SMALL, "--windows", "2", *options).stderr
     assert "naive forecast: the value 168 rows earlier (a week, which was more accurate than a day before" in said
     hint = "Weekdays differ in this data, but --lookback 12 is shorter than a week: try --lookback 168, --calendar or"
     assert (hint in said) == hinted
 
 
-def test_where_weekdays_are_alike_a_backtest_does_not_speak_of_weeks(run, wide_file):
+def test_without_a_weekly_pattern_a_backtest_does_not_mention_weeks(run, wide_file):
     said = run("backtest", wide_file, *SMALL, "--windows", "2").stderr
     assert "naive forecast: the value 24 rows earlier" in said
     assert "week" not in said
 
 
-def test_a_backtest_reads_its_frame_once_for_all_that_needs_no_model(run, wide_file, monkeypatch):
+def test_a_backtest_reads_its_frame_once_for_everything_without_a_model(run, wide_file, monkeypatch):
     read, whole = [], naive.read_frame
     monkeypatch.setattr(naive, "read_frame", lambda *a, **k: read.append(1) or whole(*a, **k))
     run("backtest", wide_file, *SMALL, "--windows", "2")
@@ -432,7 +432,7 @@ def test_a_backtest_reads_its_frame_once_for_all_that_needs_no_model(run, wide_f
     ],
     ids=lambda x: x[0] if isinstance(x, list) else "",
 )
-def test_what_is_advised_are_options(run, wide, to_long, tmp_path, monkeypatch, arguments, says):
+def test_advice_names_options(run, wide, to_long, tmp_path, monkeypatch, arguments, says):
     monkeypatch.chdir(tmp_path)
     open_study("s.db", "titans_ts", {"data": "other"}, None)
     (tmp_path / "c").mkdir()
@@ -443,11 +443,11 @@ def test_what_is_advised_are_options(run, wide, to_long, tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "update", "backtest", "tune"])
-def test_h_is_help(run, command):
+def test_the_short_option_h_prints_help(run, command):
     assert run(command, "-h").output == run(command, "--help").output
 
 
-def test_names_that_fit_was_given_are_asked_of_files_that_have_them(run, wide, to_long, tmp_path):
+def test_column_names_given_to_fit_apply_only_to_files_that_have_them(run, wide, to_long, tmp_path):
     given = to_long(wide)
     given.rename(columns={"unique_id": "shop", "ds": "when", "y": "sales"}).to_csv(tmp_path / "shop.csv", index=False)
     given.to_csv(tmp_path / "usual.csv", index=False)
@@ -470,7 +470,7 @@ def test_names_that_fit_was_given_are_asked_of_files_that_have_them(run, wide, t
     assert run("predict", tmp_path / "wide.csv", "--model", tmp_path / "m").output.startswith("ds,a,b,c")
 
 
-def test_names_of_series_stay_text_where_a_file_does_not_say_so(run, wide, to_long, tmp_path):
+def test_series_names_stay_text_in_files_without_types(run, wide, to_long, tmp_path):
     given = to_long(wide[["a", "b"]].set_axis(["001", "120"], axis=1))
     given.to_csv(tmp_path / "both.csv", index=False)
     given[given["unique_id"] == "120"].to_csv(tmp_path / "one.csv", index=False)
@@ -486,7 +486,7 @@ def test_names_of_series_stay_text_where_a_file_does_not_say_so(run, wide, to_lo
     pd.testing.assert_frame_equal(one, expected, rtol=1e-5)
 
 
-def test_what_a_path_or_a_column_is_called_is_left_as_it_is(run, wide, tmp_path):
+def test_paths_and_column_names_in_messages_are_not_translated(run, wide, tmp_path):
     wide.assign(input_size="x").to_csv(tmp_path / "x.csv")
     assert "'input_size'" in run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
     assert "input_size_12" in run("predict", "--model", tmp_path / "input_size_12", code=1).output
@@ -496,7 +496,7 @@ def test_what_a_path_or_a_column_is_called_is_left_as_it_is(run, wide, tmp_path)
     assert "lower --lookback or --horizon" in said
 
 
-def test_a_folder_of_another_model_is_refused_before_anything_is_trained(run, wide_file, tmp_path, monkeypatch):
+def test_a_folder_of_another_model_is_refused_before_training(run, wide_file, tmp_path, monkeypatch):
     save_archive(tmp_path / "m", "DNALanguageModel", {}, {"w": torch.ones(1)})
     monkeypatch.setattr(TitansForecaster, "fit", lambda *args, **options: pytest.fail("trained"))
     for command in ("fit", "tune"):
@@ -504,7 +504,7 @@ def test_a_folder_of_another_model_is_refused_before_anything_is_trained(run, wi
         assert "holds a DNALanguageModel, which would be lost" in said
 
 
-def test_a_backtest_is_as_asked_and_its_errors_are_printed(run, wide, wide_file, monkeypatch):
+def test_a_backtest_follows_its_options_and_prints_its_errors(run, wide, wide_file, monkeypatch):
     asked = {}
     frame = pd.DataFrame(
         {
@@ -528,7 +528,7 @@ def test_a_backtest_is_as_asked_and_its_errors_are_printed(run, wide, wide_file,
     assert rows == {name: pytest.approx(numbers) for name, numbers in expected.items()}
 
 
-def test_a_warning_is_said_in_words_and_in_the_names_of_options(run, wide, tmp_path):
+def test_a_warning_is_plain_text_and_names_options(run, wide, tmp_path):
     wide.iloc[:18].to_csv(tmp_path / "short.csv")
     result = run("fit", tmp_path / "short.csv", "--model", tmp_path / "m", *SMALL)
     said = result.stderr
@@ -537,7 +537,7 @@ def test_a_warning_is_said_in_words_and_in_the_names_of_options(run, wide, tmp_p
     assert ".py" not in said
 
 
-def test_a_series_that_is_left_out_is_said_and_forecast_from_its_file(run, wide, to_long, tmp_path):
+def test_a_series_left_out_of_training_is_named_and_forecast_from_its_file(run, wide, to_long, tmp_path):
     long = to_long(wide)
     long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[105])].to_csv(tmp_path / "x.csv", index=False)
     said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL).stderr
@@ -546,7 +546,7 @@ def test_a_series_that_is_left_out_is_said_and_forecast_from_its_file(run, wide,
     assert "\nb," in run("predict", tmp_path / "x.csv", "--model", tmp_path / "m").output
 
 
-def test_a_forecast_that_is_drawn_too_is_made_once_and_warns_once(run, wide, tmp_path, monkeypatch):
+def test_a_forecast_that_is_also_plotted_is_computed_once_and_warns_once(run, wide, tmp_path, monkeypatch):
     wide.to_csv(tmp_path / "x.csv")
     run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, "--val-size", "8")
     made, behind = [], Model.behind

@@ -20,7 +20,7 @@ def units_of(values):
     return ColumnUnits.of(Moments.of(values, values.isfinite()))
 
 
-def test_moments_of_parts_are_those_of_the_whole():
+def test_moments_of_parts_combine_to_those_of_the_whole():
     rng = np.random.default_rng(0)
     values = rng.lognormal(size=(50, 3, 2))
     values[rng.random(values.shape) < 0.2] = np.nan
@@ -38,7 +38,7 @@ def test_moments_of_parts_are_those_of_the_whole():
         torch.testing.assert_close(getattr(whole, name)[:2], torch.from_numpy(f(values[:, :2].numpy(), axis=0)))
 
 
-def test_a_column_has_the_units_of_all_series_unless_some_would_not_be_seen():
+def test_a_column_has_common_units_unless_they_would_hide_some_series():
     rng = np.random.default_rng(0)
     warmth = rng.normal(size=(400, 4, 1)) + np.array([0.0, 1, 2, 3])[:, None]
     units = units_of(warmth)
@@ -60,7 +60,7 @@ def test_a_column_has_the_units_of_all_series_unless_some_would_not_be_seen():
     assert units_of(many[:, 1:]).apart.all()
 
 
-def test_a_young_series_does_not_take_a_column_of_all_series_apart():
+def test_a_short_series_does_not_give_a_shared_column_units_per_series():
     """Of a trend it has seen little yet."""
     trend = np.linspace(1, 2, 400)[:, None, None] + np.zeros((1, 5, 1))
     trend[:370, 4] = np.nan
@@ -71,7 +71,7 @@ def test_a_young_series_does_not_take_a_column_of_all_series_apart():
     assert units_of(trend).apart.all()
 
 
-def test_limits_of_a_young_series_are_as_wide_for_its_size_as_those_of_others():
+def test_limits_of_a_short_series_are_as_wide_relative_to_its_size_as_of_others():
     trend = np.linspace(1, 2, 400)[:, None, None] * np.array([1.0, 2, 500, 30])[:, None]
     longer = units_of(trend)
     trend[:370, 3] = np.nan
@@ -91,7 +91,7 @@ def test_limits_of_a_young_series_are_as_wide_for_its_size_as_those_of_others():
     torch.testing.assert_close(units_of(prices).of_each[:, 2], own, rtol=0.05, atol=0)
 
 
-def test_two_values_are_a_unit_apart_and_less_where_one_is_in_a_few_rows_only():
+def test_two_values_are_one_unit_apart_and_closer_if_one_is_rare():
     sale = np.zeros((3000, 2, 3))
     sale[17, 0, 0] = 1  # once
     sale[::2, :, 1] = 7  # half the time
@@ -104,7 +104,7 @@ def test_two_values_are_a_unit_apart_and_less_where_one_is_in_a_few_rows_only():
     np.testing.assert_allclose(found.mean((0, 1)), 0, atol=1e-12)
 
 
-def test_one_wrong_value_or_two_currencies_are_not_two_values():
+def test_one_outlier_or_two_currencies_do_not_count_as_two_values():
     rng = np.random.default_rng(0)
     prices = 5 + rng.random((400, 10, 1))
     prices[7, 3] = 1e6
@@ -117,13 +117,13 @@ def test_one_wrong_value_or_two_currencies_are_not_two_values():
         np.testing.assert_allclose(found[:, seen].std(0), 1)
 
 
-def test_a_static_column_of_two_values_speaks_in_all_rows(tiny, shop):
+def test_a_static_column_of_two_values_has_an_effect_in_all_rows(tiny, shop):
     facts = pd.DataFrame({"unique_id": list("abc"), "open": [0.0, 0.0, 1.0]})
     model = tiny(exogenous={"stat": ["open"]}).fit(shop[["unique_id", "ds", "y"]], static_df=facts)
     np.testing.assert_allclose(model.scaling_.table(model.context_).stat[:, 0], [-1 / 3, -1 / 3, 2 / 3], rtol=1e-6)
 
 
-def test_some_series_alone_are_read_with_any_number_of_columns(tiny, shop):
+def test_a_subset_of_the_series_is_read_with_any_number_of_columns(tiny, shop):
     model = tiny(exogenous={"hist": ["stock", "price"]}, max_epochs=1).fit(shop, val_size=0)
     some = shop[shop["unique_id"] != "b"]
     both = pd.concat([some, some.assign(unique_id=some["unique_id"] + "2")])
@@ -135,14 +135,14 @@ def test_some_series_alone_are_read_with_any_number_of_columns(tiny, shop):
         model.update(later)
 
 
-def test_no_value_of_training_is_further_out_than_eight_units():
+def test_no_training_value_is_beyond_eight_units():
     spikes = np.abs(np.random.default_rng(0).normal(size=(3000, 1, 1))) * 1e-3
     spikes[5] = 40.0
     found = units_of(spikes).standardised(torch.from_numpy(spikes))
     assert 7.9 < found.max() <= 8
 
 
-def test_what_lies_beyond_counts_as_the_range_and_as_much_again():
+def test_values_are_clipped_one_range_width_beyond_the_range():
     values = np.array([[[1.0]], [[3.0]], [[2.0]], [[2.5]]])
     units = units_of(values)
     far = torch.tensor([[[-9.0]], [[-0.9]], [[4.9]], [[500.0]], [[float("nan")]]], dtype=torch.float64)
@@ -150,7 +150,7 @@ def test_what_lies_beyond_counts_as_the_range_and_as_much_again():
     torch.testing.assert_close(units.within(far)[:, 0, 0], expected, equal_nan=True)
 
 
-def test_new_series_have_units_of_their_own_rows_where_each_has():
+def test_new_series_have_their_own_units_where_each_series_does():
     rng = np.random.default_rng(0)
     ds = pd.date_range("2024", periods=60, freq="h")
 
@@ -177,7 +177,7 @@ def test_new_series_have_units_of_their_own_rows_where_each_has():
     np.testing.assert_allclose(told[..., 1], (panel.futr[..., 1] - pooled.mean()) / pooled.std(), atol=1e-5)
 
 
-def test_a_series_whose_name_is_of_another_type_is_said_to_be_new(tiny, shop):
+def test_a_series_whose_name_has_another_type_is_reported_as_new(tiny, shop):
     named = shop[["unique_id", "ds", "y"]].assign(unique_id=shop["unique_id"].map({"a": "000", "b": "001", "c": "x"}))
     model = tiny().fit(named)
     numbers = named[named["unique_id"] != "x"].assign(unique_id=lambda f: f["unique_id"].astype(int))
@@ -205,7 +205,7 @@ def test_a_series_whose_name_is_of_another_type_is_said_to_be_new(tiny, shop):
         ("", "0", None),
     ],
 )
-def test_names_that_are_one_number_written_in_two_ways_are_said_to_be_alike(known, new, says):
+def test_names_that_write_the_same_number_differently_are_reported_as_similar(known, new, says):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         _warn_of_names([new], ["x", known])
@@ -213,7 +213,7 @@ def test_names_that_are_one_number_written_in_two_ways_are_said_to_be_alike(know
     assert all(re.search(says, str(warning.message)) for warning in told)
 
 
-def test_a_row_left_out_of_a_future_column_of_truths_is_not_known(tiny, shop, ahead):
+def test_a_missing_row_of_a_boolean_future_column_is_unknown(tiny, shop, ahead):
     frame = shop[["unique_id", "ds", "y"]].assign(open=shop["price"] > 1.5)
     model = tiny(exogenous={"futr": ["open"]}, missing="mask").fit(frame)
     future = ahead[["unique_id", "ds"]].assign(open=ahead["unique_id"] != "b").drop(index=[1])
@@ -237,7 +237,7 @@ def ahead(wide):
     return pd.DataFrame([{"unique_id": i, "ds": t, "price": 1.5} for i in "abc" for t in ds])
 
 
-def test_a_value_in_another_unit_is_named_and_counts_as_the_end_of_the_range(tiny, shop, ahead):
+def test_a_value_in_another_unit_is_named_and_clipped(tiny, shop, ahead):
     model = tiny(exogenous={"futr": ["price"], "hist": ["stock"]}, max_epochs=2).fit(shop)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -279,7 +279,7 @@ def test_a_value_in_another_unit_is_named_and_counts_as_the_end_of_the_range(tin
         model.predict(shop[["unique_id", "ds", "y"]], static_df=facts.assign(size=[1.0, 2.0, 400.0]))
 
 
-def test_units_are_saved_and_those_of_earlier_models_are_read(tiny, shop, ahead, tmp_path):
+def test_units_are_saved_and_units_of_older_models_are_read(tiny, shop, ahead, tmp_path):
     from safetensors.torch import load_file
 
     from titans_ts.saved import pack, unpack
@@ -318,7 +318,7 @@ def test_units_are_saved_and_those_of_earlier_models_are_read(tiny, shop, ahead,
     pd.testing.assert_frame_equal(type(old).load(tmp_path / "one").predict(), old.predict())
 
 
-def test_limits_of_a_new_young_series_are_as_wide_as_those_of_one_in_training():
+def test_limits_of_a_new_short_series_are_as_wide_as_of_one_in_training():
     rng = np.random.default_rng(0)
     known = (5 + rng.random((400, 2, 1))) * np.array([1.0, 150])[:, None]
     young = np.array([6.1, 6.2, 6.0])[:, None, None]

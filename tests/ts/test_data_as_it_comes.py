@@ -31,7 +31,7 @@ def long(rows=120, ids=("a", "b"), index=HOURS):
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, 4.99, -7e8, 1e-9])
-def test_what_does_not_change_has_a_scale_of_one(constant):
+def test_constant_values_have_a_scale_of_one(constant):
     values = np.full((900, 2), constant)
     mean, scale = level_of(values, size_of(values), 1.0)
     assert scale.tolist() == [1, 1]
@@ -43,7 +43,7 @@ def test_small_changes_of_large_numbers_are_changes():
     assert level_of(values, size_of(values), 1.0)[1] == pytest.approx(values.std(), rel=1e-3)
 
 
-def test_a_column_that_never_changed_says_nothing_when_it_does(tiny, tmp_path):
+def test_a_column_constant_in_training_has_no_effect_when_it_changes(tiny, tmp_path):
     frame = long(ids=("a",)).assign(price=4.99)
     model = tiny(exogenous={"futr": ["price"]})
     with pytest.warns(
@@ -83,7 +83,7 @@ def test_dates_of_polars_come_back_as_dates(tiny, layout):
     assert len(found.join(frame, on="ds")) == 8
 
 
-def test_decimals_of_polars_are_numbers(tiny):
+def test_polars_decimals_are_read_as_numbers(tiny):
     frame = long(ids=("a",))
     plain = pl.DataFrame(
         {name: frame[name].to_numpy() if name != "unique_id" else ["a"] * len(frame) for name in frame}
@@ -93,7 +93,7 @@ def test_decimals_of_polars_are_numbers(tiny):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_a_hole_that_reaches_over_a_cutoff_is_not_filled_from_behind_it(tiny):
+def test_a_gap_across_a_cutoff_is_not_filled_with_later_values(tiny):
     frame = long(100, ids=("a",))
     frame.loc[93:96, "y"] = np.nan  # the cutoff is row 95
     other = frame.copy()
@@ -109,7 +109,7 @@ def test_a_hole_that_reaches_over_a_cutoff_is_not_filled_from_behind_it(tiny):
     np.testing.assert_array_equal(inside["Titans"][early], moved["Titans"][early])
 
 
-def test_scores_leave_out_what_nobody_measured(tiny):
+def test_scores_skip_missing_values(tiny):
     frame = long(100, ids=("a",))
     holes = frame.copy()
     holes.loc[50:69, "y"] = np.nan
@@ -124,7 +124,7 @@ def test_scores_leave_out_what_nobody_measured(tiny):
     assert model.score(holes) == pytest.approx(-np.mean(expected), rel=1e-5)
 
 
-def test_a_column_that_begins_late_is_no_hole_and_the_score_has_what_is_before_it(tiny):
+def test_a_column_that_starts_late_is_not_a_gap_and_earlier_rows_are_scored(tiny):
     frame = long(100, ids=("a",)).assign(late=np.random.default_rng(1).normal(size=100))
     frame.loc[:59, "late"] = np.nan
     model = tiny(missing="interpolate", exogenous={"hist": ["late"]}).fit(frame)
@@ -133,7 +133,7 @@ def test_a_column_that_begins_late_is_no_hole_and_the_score_has_what_is_before_i
     assert model.score(frame) == pytest.approx(-expected, rel=1e-5)
 
 
-def test_an_update_that_begins_with_a_hole_draws_a_line_from_what_was_known(tiny):
+def test_an_update_that_begins_with_a_gap_interpolates_from_the_last_known_value(tiny):
     frame = long(110, ids=("a",))
     frame.loc[100:102, "y"] = np.nan
     model = tiny(missing="interpolate").fit(frame.iloc[:100])
@@ -141,7 +141,7 @@ def test_an_update_that_begins_with_a_hole_draws_a_line_from_what_was_known(tiny
     np.testing.assert_allclose(model.update(frame.iloc[100:]).predict()["Titans"], whole["Titans"], atol=1e-5)
 
 
-def test_stamps_of_another_zone_are_read_by_the_clock_of_fit(tiny, whole_memory):
+def test_stamps_of_another_time_zone_are_converted_to_that_of_fit(tiny, whole_memory):
     zone = "Europe/Berlin"
     frame = long(ids=("a",), index=HOURS.tz_localize(zone))
     frame["y"] = frame["ds"].dt.hour.between(8, 10) * 5.0 + 0.01 * np.arange(120) % 0.03
@@ -155,13 +155,13 @@ def test_stamps_of_another_zone_are_read_by_the_clock_of_fit(tiny, whole_memory)
         model.predict(frame.assign(ds=frame["ds"].dt.tz_localize(None)))
 
 
-def test_levels_that_the_errors_cannot_give_are_said(tiny):
+def test_too_few_errors_for_a_level_are_warned_of(tiny):
     model = tiny().fit(long(30, ids=("a",)), val_size=6)  # 3 windows
     with pytest.warns(UserWarning, match="intervals of 95 % may be too narrow: the 3 validation windows"):
         model.predict(level=[95])
 
 
-def test_a_step_of_time_without_a_name_is_saved_whole_or_refused(tiny, tmp_path):
+def test_a_time_step_without_a_name_is_saved_exactly_or_refused(tiny, tmp_path):
     months = pd.date_range("2016-01-15", periods=80, freq=pd.DateOffset(months=1), name="ds")
     model = tiny(freq=pd.DateOffset(months=1)).fit(long(80, index=months))
     model.save(tmp_path / "months")
@@ -181,7 +181,7 @@ def test_a_step_of_time_without_a_name_is_saved_whole_or_refused(tiny, tmp_path)
         model.save(tmp_path / "hours")
 
 
-def test_wide_polars_and_rows_left_out_at_a_cutoff_can_be_backtested(tiny, wide):
+def test_wide_polars_frames_and_frames_without_a_row_at_a_cutoff_can_be_backtested(tiny, wide):
     found = tiny().cross_validation(pl.from_pandas(wide.reset_index()), n_windows=2)
     expected = tiny().cross_validation(wide, n_windows=2)
     np.testing.assert_array_equal(found["Titans"], expected["Titans"])
@@ -191,7 +191,7 @@ def test_wide_polars_and_rows_left_out_at_a_cutoff_can_be_backtested(tiny, wide)
         assert np.isfinite(tiny(missing=missing).cross_validation(frame)["Titans"]).all()
 
 
-def test_a_network_that_knows_no_gaps_is_not_given_any(tiny):
+def test_a_network_trained_without_gaps_refuses_gaps(tiny):
     frame = long(100)
     model = tiny().fit(frame)
     holes = frame.assign(y=frame["y"].where(frame.index != 97))
@@ -201,7 +201,7 @@ def test_a_network_that_knows_no_gaps_is_not_given_any(tiny):
         model.set_params(missing="mask").predict(holes)
 
 
-def test_after_an_outage_a_series_goes_on(tiny):
+def test_a_series_continues_after_an_outage(tiny):
     frame = long(100, ids=("a",))
     frame.loc[80:94, "y"] = np.nan
     model = tiny(missing="mask").fit(frame.iloc[:70], val_size=10)
@@ -219,7 +219,7 @@ def test_tune_searches_what_the_shortest_series_allows(tiny):
 
 
 @pytest.mark.parametrize("columns", [1, 2])
-def test_a_frame_that_is_changed_after_fit_changes_no_forecast(tiny, columns):
+def test_changing_a_frame_after_fit_changes_no_forecast(tiny, columns):
     values = np.sin(np.arange(240) / 4).reshape(-1, columns)
     frame = pd.DataFrame(values, index=pd.date_range("2024", periods=len(values), freq="h"), copy=False)
     model = tiny().fit(frame)
@@ -229,14 +229,14 @@ def test_a_frame_that_is_changed_after_fit_changes_no_forecast(tiny, columns):
     pd.testing.assert_frame_equal(model.predict(), before, check_exact=True)
 
 
-def test_holidays_leave_business_days_business_days(tiny):
+def test_business_days_with_holidays_are_recognised(tiny):
     days = pd.bdate_range("2024-01-01", periods=120).delete([40, 41, 73])
     frame = pd.DataFrame({"a": np.sin(np.arange(117) / 4)}, index=days)
     forecast = tiny(missing="mask").fit(frame).predict()
     assert (forecast.index.dayofweek < 5).all()
 
 
-def test_a_masked_model_takes_a_lookback_that_begins_with_nothing(tiny, wide):
+def test_a_masked_model_accepts_a_lookback_that_begins_with_missing_rows(tiny, wide):
     model = tiny(missing="mask").fit(wide)
     lookback = wide.iloc[-12:].copy()
     lookback.iloc[:5, 0] = np.nan
@@ -249,13 +249,13 @@ def test_a_masked_model_takes_a_lookback_that_begins_with_nothing(tiny, wide):
         model.predict(lookback)
 
 
-def test_no_rows_are_refused_in_words(tiny, wide):
+def test_an_empty_frame_is_refused_with_a_plain_message(tiny, wide):
     model = tiny().fit(wide.to_numpy())
     with pytest.raises(ValueError, match="the matrix has no rows"):
         model.update(np.empty((0, 3)))
 
 
-def test_origins_of_another_time_zone_are_read_in_that_of_fit(tiny):
+def test_origins_of_another_time_zone_are_converted_to_that_of_fit(tiny):
     stamps = pd.date_range("2024-03-28", periods=120, freq="h", tz="Europe/Berlin")
     frame = pd.DataFrame({"a": np.sin(np.arange(120) / 4)}, index=stamps)
     model = tiny(exogenous={"calendar": ["day"]}).fit(frame)
@@ -281,7 +281,7 @@ def test_the_same_moments_in_another_zone_are_the_same_frame(tiny, freq, layout)
     assert model.predict().shape == (4, 1 if layout == "wide" else 3)
 
 
-def test_stamps_of_another_kind_than_those_of_fit_are_told_so(tiny, wide, to_long):
+def test_stamps_of_another_kind_than_those_of_fit_are_refused(tiny, wide, to_long):
     counted = wide.reset_index(drop=True)
     for frame, other in ((wide, counted), (counted, wide)):
         model = tiny().fit(frame)
@@ -292,7 +292,7 @@ def test_stamps_of_another_kind_than_those_of_fit_are_told_so(tiny, wide, to_lon
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
-def test_time_stamps_of_pyarrow_are_those_of_pandas(tiny, zone):
+def test_pyarrow_time_stamps_are_read_as_pandas_ones(tiny, zone):
     pytest.importorskip("pyarrow")
     frame = long().assign(ds=lambda df: df["ds"].dt.tz_localize(zone))
     arrow = frame.convert_dtypes(dtype_backend="pyarrow")
@@ -304,7 +304,7 @@ def test_time_stamps_of_pyarrow_are_those_of_pandas(tiny, zone):
     np.testing.assert_allclose(found["a"], model.predict()["Titans"][:4], rtol=1e-6)
 
 
-def test_dates_of_pyarrow_are_those_of_pandas(tiny):
+def test_pyarrow_dates_are_read_as_pandas_ones(tiny):
     """As a table with a column of dates comes out of a Parquet file."""
     pa = pytest.importorskip("pyarrow")
     frame = long().assign(ds=lambda df: df.groupby("unique_id").cumcount().map(pd.Timedelta("1D").__mul__))
@@ -318,7 +318,7 @@ def test_dates_of_pyarrow_are_those_of_pandas(tiny):
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["interpolate", "mask"])
 @pytest.mark.parametrize("multivariate", [False, True])
-def test_a_series_that_ended_has_forecasts_and_intervals_and_spoils_no_other(
+def test_a_series_that_ended_has_forecasts_and_intervals_and_does_not_affect_others(
     tiny, wide, to_long, missing, multivariate
 ):
     long = to_long(wide)
@@ -337,7 +337,7 @@ def test_a_series_that_ended_has_forecasts_and_intervals_and_spoils_no_other(
     assert model.score(ended) < 0
 
 
-def test_a_column_that_ends_inside_a_hole_of_its_series_hides_nothing(tiny):
+def test_a_column_that_ends_inside_a_gap_of_its_series_hides_no_value(tiny):
     """The line through the hole was drawn to what came later, whatever its column does."""
     frame = long(100, ids=("a",))
     frame["p"] = np.random.default_rng(3).normal(size=100)
@@ -352,7 +352,7 @@ def test_a_column_that_ends_inside_a_hole_of_its_series_hides_nothing(tiny):
     np.testing.assert_array_equal(np.isfinite(scores), known & ~from_inside[:, None])
 
 
-def test_what_was_measured_counts_where_a_column_was_not(tiny):
+def test_known_targets_count_where_a_column_is_missing(tiny):
     frame = long(100, ids=("a",))
     frame["p"] = np.random.default_rng(3).normal(size=100)
     frame.loc[::2, "p"] = np.nan
@@ -381,7 +381,7 @@ def test_complex_numbers_are_refused(tiny, layout):
 
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("rows", [1, 5, 12])
-def test_a_young_series_alone_is_forecast_as_beside_an_old_one(tiny, wide, to_long, rows, counted):
+def test_a_short_series_alone_is_forecast_as_with_a_long_one(tiny, wide, to_long, rows, counted):
     wide = wide.set_axis(pd.RangeIndex(0, 360, 3, name="ds")) if counted else wide
     model = tiny(missing="mask", exogenous={"hist": ["load"]}).fit(
         to_long(wide).assign(load=np.arange(360.0)), val_size=40
@@ -396,7 +396,7 @@ def test_a_young_series_alone_is_forecast_as_beside_an_old_one(tiny, wide, to_lo
 
 
 @pytest.mark.parametrize("missing", ["mask", "interpolate"])
-def test_a_series_that_is_measured_once_in_three_steps_is_named(tiny, wide, to_long, missing):
+def test_a_series_with_a_value_every_third_step_is_named(tiny, wide, to_long, missing):
     long = to_long(wide)
     sparse = long[(long["unique_id"] != "b") | (long["ds"].dt.hour % 3 == 1)]
     with pytest.warns(UserWarning, match=r"series \['b'\] have a value only once in 3 steps") as said:
@@ -409,7 +409,7 @@ def test_a_series_that_is_measured_once_in_three_steps_is_named(tiny, wide, to_l
 
 
 @pytest.mark.parametrize("missing", ["mask", "interpolate"])
-def test_without_young_series_a_frame_goes_no_further_than_the_others(tiny, wide, to_long, missing):
+def test_without_short_series_a_frame_ends_with_the_others(tiny, wide, to_long, missing):
     """As if it had been given without them."""
     long = to_long(wide)
     ended, young = long["ds"] <= wide.index[100], long["ds"] >= wide.index[98]
@@ -421,14 +421,14 @@ def test_without_young_series_a_frame_goes_no_further_than_the_others(tiny, wide
     assert model.predict()["ds"].iloc[0] == wide.index[101]
 
 
-def test_lines_behind_the_end_of_all_series_validate_nothing(tiny, wide):
+def test_filled_rows_after_the_end_of_all_series_are_not_used_in_validation(tiny, wide):
     ended = wide.copy()
     ended.iloc[100:] = np.nan
     with pytest.raises(ValueError, match=r"the last val_size=20 rows, which are for validation, have no known value"):
         tiny(missing="interpolate").fit(ended, val_size=20)
 
 
-def test_of_a_frame_that_ends_earlier_without_its_young_series_more_may_be_young(tiny, wide, to_long):
+def test_a_frame_shortened_by_leaving_out_short_series_may_make_more_series_too_short(tiny, wide, to_long):
     long, at = to_long(wide), wide.index
     begin, end = {"a": at[0], "b": at[60], "c": at[95]}, {"a": at[81], "b": at[81], "c": at[-1]}
     frame = long[(long["ds"] >= long["unique_id"].map(begin)) & (long["ds"] <= long["unique_id"].map(end))]

@@ -70,7 +70,7 @@ def by_hand(layer, x):
 
 
 @pytest.mark.parametrize(("tokens", "channels", "blocks"), [(5, 6, 2), (4, 4, 4), (1, 3, 1), (3, 6, 3)])
-def test_einfft_is_the_double_sum_that_the_paper_prints(tokens, channels, blocks):
+def test_einfft_equals_the_double_sum_of_the_paper(tokens, channels, blocks):
     layer = make(channels, blocks, shrink=0.1)
     x = torch.randn(2, tokens, channels)
     expected = torch.stack([by_hand(layer, one) for one in x])
@@ -89,7 +89,7 @@ def test_a_layer_in_another_dtype_computes_the_same(dtype):
 
 
 @pytest.mark.parametrize(("channels", "blocks"), [(8, 4), (12, 4), (6, 1), (6, 3)])
-def test_parameters_number_four_squares_over_the_blocks_and_four_lines(channels, blocks):
+def test_the_number_of_parameters_follows_from_channels_and_blocks(channels, blocks):
     layer = EinFFT(channels, blocks)
     assert sum(p.numel() for p in layer.parameters()) == 4 * channels**2 // blocks + 4 * channels
 
@@ -141,7 +141,7 @@ def test_a_large_threshold_shrinks_everything_away():
     assert make(shrink=1e6)(torch.randn(2, 5, 6)).count_nonzero() == 0
 
 
-def test_one_sequence_of_many_blocks_leaves_memory_as_it_was():
+def test_one_sequence_of_many_blocks_does_not_corrupt_memory():
     """In a process of its own, since fft2 wrote beyond its memory there: glibc ends a process that it finds so."""
     code = """
 import torch

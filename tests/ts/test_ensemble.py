@@ -50,7 +50,7 @@ def mean_of(frames, names):
     return np.mean([frame[names].to_numpy() for frame in frames], axis=0)
 
 
-def test_it_says_the_mean_of_what_each_says(fitted, alone, long):
+def test_forecasts_are_the_mean_of_the_members(fitted, alone, long):
     names = ["Titans", "Titans-lo-80", "Titans-hi-80"]
     for df in (None, long[long["unique_id"] == "b"]):
         found, each = fitted.predict(df, level=[80]), [one.predict(df, level=[80]) for one in alone]
@@ -60,7 +60,7 @@ def test_it_says_the_mean_of_what_each_says(fitted, alone, long):
         assert not np.allclose(each[0]["Titans"], each[1]["Titans"])
 
 
-def test_it_takes_in_rows_as_each_does_or_not_at_all(fitted, alone, long):
+def test_update_applies_to_all_members_or_to_none(fitted, alone, long):
     ensemble, before = clone(fitted), fitted.predict()
     ensemble.forecasters_ = fitted.forecasters_
     ensemble.update(later(long))
@@ -80,7 +80,7 @@ def test_it_takes_in_rows_as_each_does_or_not_at_all(fitted, alone, long):
     pd.testing.assert_frame_equal(ensemble.predict(), after)
 
 
-def test_a_backtest_is_of_origins_that_all_have(fitted, long, tiny, settings):
+def test_a_backtest_has_the_origins_shared_by_all_members(fitted, long, tiny, settings):
     found = fitted.predict_insample(long, step_size=7, level=[80])
     shortest, longest = (one.predict_insample(long, step_size=1, level=[80]) for one in fitted.forecasters_)
     assert found["cutoff"].min() == longest["cutoff"].min() > shortest["cutoff"].min()
@@ -101,7 +101,7 @@ def test_a_backtest_is_of_origins_that_all_have(fitted, long, tiny, settings):
     np.testing.assert_allclose(of_polars["Titans"], crossed["Titans"], rtol=1e-9)
 
 
-def test_its_score_is_that_of_its_forecasts(fitted, long, tiny):
+def test_the_score_is_that_of_the_mean_forecasts(fitted, long, tiny):
     one = TitansEnsemble([tiny()]).fit(long)
     assert one.score(long) == pytest.approx(one.forecasters_[0].score(long), rel=1e-5)
     each = [forecaster.score(long) for forecaster in fitted.forecasters_]
@@ -109,7 +109,7 @@ def test_its_score_is_that_of_its_forecasts(fitted, long, tiny):
 
 
 @pytest.mark.parametrize("missing", ["interpolate", "mask"])
-def test_it_scores_what_one_scores(missing, long, tiny):
+def test_an_ensemble_scores_the_same_windows_as_one_forecaster(missing, long, tiny):
     holed = long.copy()
     holed.loc[(long["unique_id"] == "a") & long["ds"].between("2024-01-03", "2024-01-03 08:00"), "y"] = np.nan
     holed.loc[(long["unique_id"] == "b") & (long["ds"] > "2024-01-05 16:00"), "y"] = np.nan
@@ -121,7 +121,7 @@ def test_it_scores_what_one_scores(missing, long, tiny):
         assert one._insample(holed, 1, judged=True)["y"].isna().sum() > one.predict_insample(holed, 1)["y"].isna().sum()
 
 
-def test_forecasts_that_are_no_numbers_have_no_score(tiny, long):
+def test_forecasts_that_are_not_finite_have_no_score(tiny, long):
     one = TitansEnsemble([tiny(max_epochs=1)]).fit(long)
     insample = one.forecasters_[0]._insample
     one.forecasters_[0]._insample = lambda *given: insample(*given).assign(
@@ -131,7 +131,7 @@ def test_forecasts_that_are_no_numbers_have_no_score(tiny, long):
         one.score(long)
 
 
-def test_columns_beside_the_target_go_to_those_that_declare_them(tiny, long):
+def test_exogenous_columns_go_to_members_that_declare_them(tiny, long):
     facts = pd.DataFrame({"unique_id": ["a", "b"], "size": [1.0, 2.0]})
     df = long.assign(heat=np.cos(np.arange(len(long)) / 3))
     ahead = later(df, 4).drop(columns="y")
@@ -151,7 +151,7 @@ def test_columns_beside_the_target_go_to_those_that_declare_them(tiny, long):
         without.fit(df).predict(futr_df=ahead)
 
 
-def test_windows_are_of_the_longest_lookback(tiny):
+def test_windows_have_the_longest_lookback(tiny):
     wide = np.random.default_rng(0).normal(size=(120, 2)).cumsum(axis=0)
     ensemble = TitansEnsemble([tiny(), tiny(input_size=16)]).fit(wide)
     windows = np.stack([wide[i : i + 16] for i in range(5)])
@@ -165,7 +165,7 @@ def test_windows_are_of_the_longest_lookback(tiny):
     np.testing.assert_array_equal(ensemble.predict_windows(windows.tolist()), ensemble.predict_windows(windows))
 
 
-def test_a_saved_one_says_the_same(fitted, long, tmp_path):
+def test_a_saved_ensemble_gives_the_same_forecasts(fitted, long, tmp_path):
     fitted.save(tmp_path / "both")
     loaded = TitansEnsemble.load(tmp_path / "both")
     pd.testing.assert_frame_equal(loaded.predict(level=[80]), fitted.predict(level=[80]))
@@ -179,7 +179,7 @@ def test_a_saved_one_says_the_same(fitted, long, tmp_path):
         TitansEnsemble.load(tmp_path / "both")
 
 
-def test_a_saving_that_was_cut_off_is_told(tiny, long, tmp_path, monkeypatch):
+def test_an_interrupted_save_is_detected(tiny, long, tmp_path, monkeypatch):
     older, newer = (TitansEnsemble([tiny(max_epochs=1, random_state=n)] * 2).fit(long) for n in range(2))
     older.save(tmp_path / "both")
     moved, replace = [], os.replace
@@ -200,7 +200,7 @@ def test_a_saving_that_was_cut_off_is_told(tiny, long, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(TitansEnsemble.load(tmp_path / "both").predict(), newer.predict())
 
 
-def test_it_draws_its_forecast(fitted, long):
+def test_an_ensemble_plots_its_forecast(fitted, long):
     figure = fitted.plot(actual=later(long), series=["b"], level=[80])
     drawn = next(line for line in figure.axes[0].lines if line.get_label() == "Titans")
     said = fitted.predict().query("unique_id == 'b'")["Titans"].to_numpy()
@@ -211,7 +211,7 @@ def test_it_draws_its_forecast(fitted, long):
     assert len(by_length.plot(history=99).axes[0].lines[0].get_xdata()) == kept[1] > kept[0]
 
 
-def test_what_makes_no_ensemble_is_refused_before_anything_is_trained(tiny, long, monkeypatch):
+def test_invalid_ensembles_are_refused_before_training(tiny, long, monkeypatch):
     monkeypatch.setattr(TitansForecaster, "fit", lambda *a, **k: pytest.fail("something was trained"))
     with pytest.raises(ValueError, match="at least one"):
         TitansEnsemble([]).fit(long)
@@ -232,7 +232,7 @@ def test_what_makes_no_ensemble_is_refused_before_anything_is_trained(tiny, long
         TitansEnsemble([tiny()]).predict()
 
 
-def test_a_training_goes_on_where_it_was_stopped(tiny, long, tmp_path, monkeypatch):
+def test_an_interrupted_training_resumes(tiny, long, tmp_path, monkeypatch):
     ensemble = TitansEnsemble([tiny(), tiny(random_state=1)])
     whole = clone(ensemble).fit(long)
     fit = TitansForecaster.fit
@@ -263,7 +263,7 @@ def small_set(monkeypatch):
     return data.name
 
 
-def test_the_protocol_takes_one(tiny, small_set):
+def test_the_protocol_accepts_an_ensemble(tiny, small_set):
     plain, timed = tiny(), tiny(exogenous={"calendar": "auto"})
     found = evaluate_protocol(TitansEnsemble([plain, timed]), small_set, input_size=12, h=4, seed=3)
     each = [evaluate_protocol(one, small_set, input_size=12, h=4, seed=3) for one in (plain, timed)]
@@ -273,7 +273,7 @@ def test_the_protocol_takes_one(tiny, small_set):
     assert plain.random_state == 0
 
 
-def test_the_protocol_refuses_members_that_it_makes_the_same(tiny, small_set):
+def test_the_protocol_refuses_members_that_it_would_make_equal(tiny, small_set):
     for of in ([tiny(random_state=seed) for seed in (0, 1)], [tiny(input_size=length) for length in (12, 16)]):
         with pytest.raises(ValueError, match="two members of the ensemble are the same: the protocol sets input_size"):
             evaluate_protocol(TitansEnsemble(of), small_set, input_size=12, h=4)

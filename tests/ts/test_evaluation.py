@@ -12,7 +12,7 @@ from titans_ts.evaluation import evaluate_protocol, load_protocol, naive_predict
 pytestmark = pytest.mark.real_data
 
 
-def test_the_last_value_on_etth1_scores_what_it_scores_everywhere(real_data):
+def test_the_last_value_on_etth1_has_its_published_score(real_data):
     result = evaluate_protocol("last-value", "ETTh1", input_size=96, h=96)
     assert (round(result["mse"], 4), round(result["mae"], 4)) == (1.2944, 0.7132)
     assert result["n_windows"] == 2785
@@ -20,13 +20,13 @@ def test_the_last_value_on_etth1_scores_what_it_scores_everywhere(real_data):
     assert json.loads(json.dumps(result)) == result
 
 
-def test_the_last_value_on_etth2_336_is_not_moved_by_a_dropped_batch(real_data):
+def test_the_last_value_on_etth2_336_is_scored_on_all_windows(real_data):
     assert evaluate_protocol("last-value", "ETTh2", h=336)["mse"] == pytest.approx(0.597, abs=5e-4)
 
 
 @pytest.mark.parametrize(("name", "rows"), [("ETTh1", 2881), ("ETTh2", 2881), ("ETTm1", 11521), ("weather", 10540)])
 @pytest.mark.parametrize("h", [96, 720])
-def test_every_test_window_is_there_at_any_lookback(real_data, name, rows, h):
+def test_all_test_windows_exist_at_any_lookback(real_data, name, rows, h):
     data = load_protocol(name)
     for input_size in (96, 336):
         inputs, targets = data.windows("test", input_size, h)
@@ -66,7 +66,7 @@ def test_the_seasonal_forecast_repeats_the_newest_season():
         naive_predictor("seasonal-naive", 5, 12)(inputs)
 
 
-def test_what_is_unknown_is_named(real_data):
+def test_unknown_names_are_listed_in_the_error(real_data):
     with pytest.raises(ValueError, match=r"an estimator or one of .*'prophet'"):
         evaluate_protocol("prophet", "ETTh1")
     with pytest.raises(ValueError, match="ETTh1"):
@@ -74,7 +74,7 @@ def test_what_is_unknown_is_named(real_data):
 
 
 @pytest.mark.slow
-def test_a_small_forecaster_beats_the_naive_ones_and_is_itself_untouched(real_data):
+def test_a_small_forecaster_beats_the_naive_ones_and_is_not_changed(real_data):
     model = TitansForecaster(dim=8, num_layers=1, max_epochs=1, batch_size=1792, learning_rate=1e-2, verbose=0)
     before = model.get_params()
     result = evaluate_protocol(model, "ETTh1", input_size=48, h=24, seed=5)

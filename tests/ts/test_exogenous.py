@@ -57,7 +57,7 @@ def test_every_kind_of_column_moves_the_forecast(fitted, long, static, future):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lag", [0, 1, -1])
-def test_a_future_column_that_is_the_answer_is_learned(tiny, lag, whole_memory):
+def test_a_future_column_equal_to_the_target_is_learned(tiny, lag, whole_memory):
     rng = np.random.default_rng(0)
     answer = rng.normal(size=600)
     ds = pd.date_range("2024", periods=600, freq="h")
@@ -68,7 +68,7 @@ def test_a_future_column_that_is_the_answer_is_learned(tiny, lag, whole_memory):
     assert (cv["y"] - cv["Titans"]).abs().mean() < 0.5 * least
 
 
-def test_saved_and_loaded_it_asks_for_the_same_columns(fitted, future, tmp_path):
+def test_a_loaded_model_requires_the_same_columns(fitted, future, tmp_path):
     fitted.save(tmp_path / "m")
     loaded = type(fitted).load(tmp_path / "m")
     pd.testing.assert_frame_equal(loaded.predict(futr_df=future), fitted.predict(futr_df=future), check_exact=True)
@@ -77,7 +77,7 @@ def test_saved_and_loaded_it_asks_for_the_same_columns(fitted, future, tmp_path)
 
 
 @pytest.mark.parametrize("make", [pd.Index, np.array, lambda names: dict.fromkeys(names).keys()])
-def test_names_may_be_of_any_collection(tiny, long, future, make, tmp_path):
+def test_column_names_may_be_in_any_collection(tiny, long, future, make, tmp_path):
     model = tiny(exogenous={"hist": make(["load", "y2"]), "futr": make(["price"])}).fit(long.assign(y2=long["y"] ** 2))
     assert model.scaling_.columns == Columns(hist=("load", "y2"), futr=("price",))
     model.save(tmp_path / "m")
@@ -86,7 +86,7 @@ def test_names_may_be_of_any_collection(tiny, long, future, make, tmp_path):
     pd.testing.assert_frame_equal(loaded.predict(futr_df=future), model.predict(futr_df=future), check_exact=True)
 
 
-def test_update_takes_the_columns_with_the_rows(tiny, long, static, future):
+def test_update_reads_the_columns_of_the_rows(tiny, long, static, future):
     cut = long["ds"] < "2024-01-05 12:00"
     model = tiny(exogenous=EVERY).fit(long[cut], static_df=static, val_size=20)
     model.update(long[~cut])
@@ -111,7 +111,7 @@ def test_a_wrong_declaration_is_named(tiny, wide, exogenous, error, says):
         tiny(exogenous=exogenous).fit(wide)
 
 
-def test_what_is_missing_is_named(tiny, fitted, long, static, future, wide):
+def test_missing_columns_and_frames_are_named(tiny, fitted, long, static, future, wide):
     model = tiny(exogenous=EVERY)
     with pytest.raises(ValueError, match=r"df lacks the columns \['price'\]"):
         model.fit(long.drop(columns="price"), static_df=static)
@@ -137,7 +137,7 @@ def test_what_is_missing_is_named(tiny, fitted, long, static, future, wide):
 
 
 @pytest.mark.parametrize("missing", ["interpolate", "mask"])
-def test_columns_ahead_and_facts_may_have_holes_where_the_frame_may(tiny, long, static, future, missing):
+def test_future_and_static_columns_may_have_gaps_where_the_frame_may(tiny, long, static, future, missing):
     unknown = static.assign(size=[30.0, np.nan, 10.0])
     model = tiny(exogenous={"futr": ["price"], "stat": ["size"]}, missing=missing, max_epochs=2)
     model.fit(long, static_df=unknown)
@@ -184,7 +184,7 @@ def test_columns_ahead_and_facts_may_have_holes_where_the_frame_may(tiny, long, 
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_columns_ahead_without_names_of_series_are_those_of_all(fitted, long, future, library):
+def test_future_columns_without_series_names_apply_to_all_series(fitted, long, future, library):
     weather = future[future["unique_id"] == "c"].drop(columns="unique_id")
     of_each = pd.concat([weather.assign(unique_id=name) for name in "abc"])
     given = pl.from_pandas(weather) if library == "polars" else weather
@@ -194,7 +194,7 @@ def test_columns_ahead_without_names_of_series_are_those_of_all(fitted, long, fu
     pd.testing.assert_frame_equal(fitted.predict(some, given), fitted.predict(some, of_each), check_exact=True)
 
 
-def test_columns_ahead_of_all_series_are_read_as_strictly():
+def test_future_columns_of_all_series_are_checked_as_strictly():
     index = pd.date_range("2024-03-01", periods=3, freq="h")
     frame = pd.DataFrame({"ds": index, "price": np.arange(3.0)})
 
@@ -219,7 +219,7 @@ def test_columns_ahead_of_all_series_are_read_as_strictly():
         assert np.isnan(read(frame.drop(index=1), gaps=True)[1]).all()
 
 
-def test_future_columns_are_read_as_the_frame_is():
+def test_future_columns_are_read_like_the_frame():
     index = pd.date_range("2024-03-01", periods=3, freq="h", tz="Europe/Berlin")
     frame = pd.DataFrame({"unique_id": np.repeat([0, 1], 3), "ds": index.append(index), "price": np.arange(6.0)})
     expected = np.arange(6.0).reshape(2, 3).T[:, :, None]
@@ -242,7 +242,7 @@ def test_future_columns_are_read_as_the_frame_is():
         read(ds=[0, 1, 2] * 2)
 
 
-def test_the_calendar_repeats_with_its_cycle_and_follows_the_clock_on_the_wall():
+def test_the_calendar_repeats_with_its_cycle_and_follows_local_time():
     index = pd.date_range("2024-03-01", periods=24 * 60, freq="h", tz="Europe/Berlin")  # the clock changes within
     day = calendar_features(index, ("day",))
     noon = day[index.hour == 12]
@@ -257,7 +257,7 @@ def test_the_calendar_repeats_with_its_cycle_and_follows_the_clock_on_the_wall()
     ("freq", "periods", "cycles"),
     [("h", 24 * 30, ("day", "week")), ("15min", 150, ()), ("D", 800, ("week", "year")), ("h", 60, ("day",))],
 )
-def test_auto_takes_the_cycles_that_the_data_has_twice(freq, periods, cycles):
+def test_auto_uses_the_cycles_that_occur_twice_in_the_data(freq, periods, cycles):
     columns = read_columns({"calendar": "auto"}).with_cycles_of(pd.date_range("2020", periods=periods, freq=freq))
     assert columns == Columns(calendar=cycles)
     with pytest.warns(
@@ -281,7 +281,7 @@ def test_windows_of_a_model_with_a_calendar_need_their_stamps(tiny, wide):
 
 
 @pytest.mark.parametrize("layout", ["wide", "long"])
-def test_interpolated_holes_are_straight_lines_and_left_out_rows_are_holes(wide, to_long, layout):
+def test_gaps_are_interpolated_linearly_and_missing_rows_are_gaps(wide, to_long, layout):
     holed = wide.copy()
     holed.loc[holed.index[5:8], "b"] = np.nan
     holed.loc[holed.index[-2:], "c"] = np.nan
@@ -302,7 +302,7 @@ def test_interpolated_holes_are_straight_lines_and_left_out_rows_are_holes(wide,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["interpolate", "mask"])
-def test_holes_cost_little_where_they_are_allowed(tiny, missing, whole_memory):
+def test_gaps_cost_little_accuracy_where_they_are_allowed(tiny, missing, whole_memory):
     rng = np.random.default_rng(0)
     t = np.arange(600)
     frame = pd.DataFrame({"a": np.sin(t / 4) + 0.05 * rng.normal(size=600)})
@@ -321,7 +321,7 @@ def test_holes_cost_little_where_they_are_allowed(tiny, missing, whole_memory):
     assert model.predict().index[0] == 600
 
 
-def test_what_a_mask_hides_does_not_matter(tiny, wide):
+def test_masked_values_do_not_matter(tiny, wide):
     model = tiny(missing="mask").fit(wide.mask(np.random.default_rng(0).random(wide.shape) < 0.1))
     holed = wide.iloc[-12:].copy()
     holed.iloc[4, 0] = np.nan
@@ -359,7 +359,7 @@ def test_time_zones_survive_polars(tiny, wide):
     assert out["ds"][0] == zoned["ds"][-1] + pd.Timedelta(hours=1).to_pytimedelta()
 
 
-def test_new_series_bring_their_static_columns_wherever_they_are_read(fitted, long, static, future):
+def test_new_series_need_their_static_columns_in_every_method(fitted, long, static, future):
     new, ahead, columns = (frame.assign(unique_id="new-" + frame["unique_id"]) for frame in (long, future, static))
     with pytest.raises(ValueError, match="pass their static columns in static_df"):
         fitted.plot(new, futr_df=ahead)
@@ -377,12 +377,12 @@ def test_a_frame_of_columns_that_are_not_declared_is_refused(tiny_fitted, tiny, 
         tiny_fitted.predict(futr_df=facts)
 
 
-def test_static_columns_are_those_of_their_series():
+def test_static_columns_are_matched_to_their_series():
     static = pd.DataFrame({"unique_id": ["c", "b", "a"], "size": [30.0, 20.0, 10.0]})
     assert read_static(static, ["a", "b", "c"], ("size",)).tolist() == [[10.0], [20.0], [30.0]]
 
 
-def test_fit_knows_no_units_of_exogenous_columns(tiny, wide, to_long):
+def test_the_units_of_exogenous_columns_do_not_matter(tiny, wide, to_long):
     rng = np.random.default_rng(2)
     frame = to_long(wide)
     frame = frame.assign(load=rng.normal(size=len(frame)), price=rng.normal(size=len(frame)))
@@ -401,7 +401,7 @@ def test_fit_knows_no_units_of_exogenous_columns(tiny, wide, to_long):
     np.testing.assert_allclose((forecast(1e3, -5e3) - forecast(1.0, 0.0)) / wide.std().to_numpy(), 0, atol=1e-3)
 
 
-def test_the_memory_is_asked_by_values_alone(tiny, long, static):
+def test_the_memory_reads_only_values_not_columns(tiny, long, static):
     model = tiny(exogenous={"hist": ["price"], "stat": ["size"]})
     late = long[(long["unique_id"] != "a") | (long["ds"] >= long["ds"].iloc[20])]
     columns = static[["unique_id"]].assign(size=[1.0, 5.0, 9.0])

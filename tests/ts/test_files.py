@@ -42,20 +42,20 @@ def test_a_long_parquet_file_may_have_an_index(tmp_path, index):
 
 
 @pytest.mark.parametrize("options", [{}, {"sep": ";"}, {"sep": ";", "decimal": ","}, {"sep": "|"}])
-def test_a_csv_file_is_read_whatever_parts_its_cells(tmp_path, options):
+def test_a_csv_file_is_read_with_any_separator(tmp_path, options):
     same(read_series(stored(WIDE, tmp_path, "x.csv", **options)), WIDE)
 
 
 @pytest.mark.parametrize(
     "frame", [WIDE.reset_index(), WIDE.rename_axis("date").reset_index(), LONG.reset_index(drop=True)]
 )
-def test_row_numbers_are_no_series(tmp_path, frame):
+def test_row_numbers_are_not_a_series(tmp_path, frame):
     found = read_series(stored(frame, tmp_path, "x.csv"))
     assert not any("Unnamed" in column for column in found)
     same(found, LONG.reset_index(drop=True) if "unique_id" in frame else WIDE)
 
 
-def test_row_numbers_are_no_series_beside_a_time_that_is_a_number(tmp_path):
+def test_row_numbers_are_not_a_series_if_the_time_is_a_number(tmp_path):
     years = pd.DataFrame({"year": np.arange(1990, 2030), "s0": np.arange(40) / 8, "s1": np.arange(40) / 4})
     path = stored(years, tmp_path, "years.csv")
     with pytest.raises(ValueError, match=r"no name and counts the rows, and 'year' may be .*--time \('Unnamed: 0' for"):
@@ -68,7 +68,7 @@ def test_row_numbers_are_no_series_beside_a_time_that_is_a_number(tmp_path):
     same(read_series(dated)[["meter", "b"]], WIDE)
 
 
-def test_row_numbers_are_no_column_of_a_long_file_nor_a_fact(tmp_path):
+def test_row_numbers_are_not_a_column_of_a_long_or_static_file(tmp_path):
     long = LONG.rename(columns={"unique_id": "shop", "ds": "hour"}).assign(shop=7, hour=np.arange(len(LONG)) + 5)
     path = stored(long[["shop", "hour", "y"]].reset_index(drop=True), tmp_path, "long.csv")
     assert read_series(path, id="shop")["ds"].tolist() == long["hour"].tolist()
@@ -79,7 +79,7 @@ def test_row_numbers_are_no_column_of_a_long_file_nor_a_fact(tmp_path):
 
 
 @pytest.mark.parametrize("header", ['"",', ""], ids=["write.csv", "write.table"])
-def test_row_numbers_of_r_are_no_series(tmp_path, header):
+def test_row_numbers_written_by_r_are_not_a_series(tmp_path, header):
     rows = [f'"{i + 1}","{stamp}",{meter},{b}' for i, (stamp, meter, b) in enumerate(WIDE.itertuples())]
     (tmp_path / "x.csv").write_text("\n".join([f'{header}"date","meter","b"', *rows]))
     found = read_series(tmp_path / "x.csv")
@@ -91,7 +91,7 @@ def test_row_numbers_of_r_are_no_series(tmp_path, header):
 
 
 @pytest.mark.parametrize(("before", "after"), [("", ","), ("", ",,"), (",", ""), (",", ",")])
-def test_columns_without_a_name_or_a_value_are_no_series(tmp_path, before, after):
+def test_columns_without_a_name_or_a_value_are_not_series(tmp_path, before, after):
     def blank(frame):
         lines = frame.to_csv(index=False).splitlines()
         (tmp_path / "x.csv").write_text("\n".join(f"{before}{line}{after}" for line in lines))
@@ -117,7 +117,7 @@ def test_rows_with_more_cells_than_names_are_refused(tmp_path, row):
         read_series(tmp_path / "x.csv")
 
 
-def test_names_that_are_given_go_before_those_that_are_usual(tmp_path):
+def test_given_column_names_take_precedence_over_the_usual_ones(tmp_path):
     frame = LONG.rename(columns={"ds": "date", "y": "value", "unique_id": "shop"}).assign(
         ds=1, y="other", unique_id="x"
     )
@@ -125,7 +125,7 @@ def test_names_that_are_given_go_before_those_that_are_usual(tmp_path):
     same(found[["ds", "unique_id", "y"]], LONG.reset_index(drop=True))
 
 
-def test_time_is_the_first_column_that_is_nothing_else(tmp_path):
+def test_the_time_is_the_first_column_without_another_role(tmp_path):
     frame = LONG.rename(columns={"ds": "date"})[["unique_id", "date", "y"]].assign(unique_id=7)
     assert read_series(stored(frame, tmp_path))["ds"].equals(LONG["ds"].reset_index(drop=True))
     frame.insert(0, "price", 3)
@@ -136,7 +136,7 @@ def test_time_is_the_first_column_that_is_nothing_else(tmp_path):
     ("form", "given"),
     [("%Y%m%d", None), ("%d.%m.%Y", None), ("%m/%d/%Y", None), ("%d.%m.%Y", "%d.%m.%Y"), ("%y%j", "%y%j")],
 )
-def test_dates_are_read_in_many_forms(tmp_path, form, given):
+def test_dates_are_read_in_many_formats(tmp_path, form, given):
     days = pd.DataFrame({"a": np.arange(40.0)}, index=pd.date_range("2024-03-01", periods=40, name="ds"))
     path = stored(days.set_axis(days.index.strftime(form).rename("ds")), tmp_path, "x.csv")
     same(read_series(path, date_format=given), days)
@@ -151,7 +151,7 @@ def test_integers_that_are_months_are_read_as_months(tmp_path):
         assert read_series(path).index.tolist() == list(stamps)
 
 
-def test_dates_that_can_be_read_in_two_ways_are_asked_for(tmp_path):
+def test_ambiguous_dates_need_a_format(tmp_path):
     days = pd.DataFrame({"ds": ["01.07.2024", "02.07.2024", "03.07.2024"], "a": [1.0, 2.0, 3.0]})
     path = stored(days, tmp_path, "x.csv", index=False)
     with pytest.raises(ValueError, match=r"may begin with the day or with the month.*--date-format"):
@@ -185,7 +185,7 @@ def test_quarters_weeks_and_months_are_read(tmp_path, written, step):
     assert read_series(path).index.tolist() == days.tolist()
 
 
-def test_whole_numbers_with_a_point_are_whole_numbers(tmp_path):
+def test_integers_written_with_a_decimal_point_are_integers(tmp_path):
     (tmp_path / "x.csv").write_text("year,a\n2001.0,1\n2002.0,2\n2003.0,3\n")
     assert read_series(tmp_path / "x.csv").index.tolist() == [2001, 2002, 2003]
 
@@ -216,20 +216,20 @@ def test_whole_numbers_with_a_point_are_whole_numbers(tmp_path):
         ),
     ],
 )
-def test_a_time_that_cannot_be_read_is_named_with_what_to_do(tmp_path, stamps, options, says):
+def test_an_unreadable_time_is_refused_with_advice(tmp_path, stamps, options, says):
     frame = pd.DataFrame({"when": stamps, "a": [1, 2], "day": ["2024-01-01", "2024-01-02"]})
     with pytest.raises(ValueError, match=says):
         read_series(stored(frame, tmp_path, "x.csv", index=False), time="when", **options)
 
 
-def test_a_long_file_under_names_of_its_own_is_asked_for_them(tmp_path):
+def test_a_long_file_with_other_column_names_asks_for_them(tmp_path):
     """Its stamps were duplicates, to be aggregated or dropped."""
     path = stored(LONG.rename(columns={"unique_id": "item", "y": "sold"}), tmp_path, "x.csv", index=False)
     with pytest.raises(ValueError, match=r"series names as --id and of values as --target, from \['item', 'sold'\]"):
         read_series(path)
 
 
-def test_a_long_file_without_a_time_is_told_so(tmp_path):
+def test_a_long_file_without_a_time_is_refused(tmp_path):
     path = stored(LONG[["unique_id", "y"]], tmp_path, "x.csv", index=False)
     with pytest.raises(
         ValueError, match=r"there is no time column \('ds', or set it with --time\): .*\['unique_id', 'y'\]"
@@ -237,7 +237,7 @@ def test_a_long_file_without_a_time_is_told_so(tmp_path):
         read_series(path)
 
 
-def test_offsets_that_change_are_read_as_moments(tmp_path):
+def test_changing_utc_offsets_are_read_as_points_in_time(tmp_path):
     stamps = pd.date_range("2024-03-31", periods=6, freq="h", tz="Europe/Berlin", name="ds")
     path = stored(pd.DataFrame({"a": np.arange(6.0)}, index=stamps), tmp_path, "x.csv")
     with pytest.warns(UserWarning, match="it is read in UTC") as told:
@@ -255,12 +255,12 @@ def test_offsets_that_change_are_read_as_moments(tmp_path):
         (LONG, {"target": "OT"}, r"no column 'OT' \(--target\)"),
     ],
 )
-def test_what_is_not_there_is_named(tmp_path, frame, options, says):
+def test_missing_columns_are_named(tmp_path, frame, options, says):
     with pytest.raises(ValueError, match=says):
         read_series(stored(frame, tmp_path, "x.csv", index=False), **options)
 
 
-def test_a_packed_file_that_is_damaged_is_said_in_words(tmp_path):
+def test_a_damaged_compressed_file_is_refused_with_a_plain_message(tmp_path):
     whole = gzip.compress(WIDE.to_csv().encode())
     files = {
         "cut.csv.gz": whole[: len(whole) // 2],
@@ -297,7 +297,7 @@ def test_a_packed_file_that_is_damaged_is_said_in_words(tmp_path):
         "{i},0.5",
     ],
 )
-def test_a_file_without_a_line_of_names_is_refused(tmp_path, row):
+def test_a_file_without_a_header_is_refused(tmp_path, row):
     (tmp_path / "x.csv").write_text("\n".join(row.format(i=i) for i in range(1, 6)))
     for read in (read_series, columns_of):
         with pytest.raises(
@@ -319,19 +319,19 @@ def test_a_file_without_a_line_of_names_is_refused(tmp_path, row):
         "time,1.2.10,2.2.10",
     ],
 )
-def test_series_may_be_called_by_numbers_and_dates(tmp_path, names):
+def test_series_names_may_be_numbers_and_dates(tmp_path, names):
     (tmp_path / "x.csv").write_text(f"{names}\n" + "\n".join(f"{2001 + i},{i},3" for i in range(4)))
     assert list(read_series(tmp_path / "x.csv")) == names.split(",")[1:]
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path):
+def test_two_columns_with_one_name_are_refused(tmp_path):
     (tmp_path / "x.csv").write_text("ds;a;b;a\n2024-01-01;1;2;3\n2024-01-02;4;5;6\n")
     for read in (read_series, columns_of):
         with pytest.raises(ValueError, match=r"more than one column named \['a'\]"):
             read(tmp_path / "x.csv")
 
 
-def test_without_pyarrow_the_command_to_install_it_is_named(tmp_path, monkeypatch):
+def test_without_pyarrow_the_error_names_the_install_command(tmp_path, monkeypatch):
     path = stored(WIDE, tmp_path)
     for name in ("pyarrow", "fastparquet"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -340,7 +340,7 @@ def test_without_pyarrow_the_command_to_install_it_is_named(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
-def test_decimal_commas_may_be_more_in_a_later_row(tmp_path, separator):
+def test_a_later_row_may_have_more_decimal_commas(tmp_path, separator):
     rows = ["ds;a;b", "2024-03-01 00:00;1,5;10", "2024-03-01 01:00;1,5;2,5"]
     (tmp_path / "x.csv").write_text("\n".join(rows).replace(";", separator) + "\n")
     found = read_series(tmp_path / "x.csv")
@@ -355,12 +355,12 @@ def test_decimal_commas_may_be_in_the_first_column_only(tmp_path, separator, quo
 
 
 @pytest.mark.parametrize("y", ["1,500", "12,345", "1,5 and 2"])
-def test_what_may_be_commas_between_thousands_stays_text(tmp_path, y):
+def test_possible_thousands_separators_stay_text(tmp_path, y):
     (tmp_path / "x.csv").write_text(f'ds,y\n2024-03-01,"{y}"\n2024-03-02,"1,750"\n')
     assert read_series(tmp_path / "x.csv")["y"].tolist() == [y, "1,750"]
 
 
-def test_pairs_in_quotes_leave_numbers_with_points_as_they_are(tmp_path):
+def test_quoted_pairs_do_not_change_numbers_with_points(tmp_path):
     (tmp_path / "x.csv").write_text('ds,y,place\n2024-03-01,1.5,"1,2"\n2024-03-02,2.5,"3,4"\n')
     found = read_series(tmp_path / "x.csv")
     assert (found["y"].tolist(), found["place"].tolist()) == ([1.5, 2.5], ["1,2", "3,4"])
@@ -374,7 +374,7 @@ def test_pairs_in_quotes_leave_numbers_with_points_as_they_are(tmp_path):
     ],
 )
 @pytest.mark.filterwarnings("error:Could not infer format")
-def test_dates_that_lack_a_year_are_asked_for(tmp_path, stamps, says):
+def test_dates_without_a_year_need_a_format(tmp_path, stamps, says):
     path = stored(pd.DataFrame({"ds": stamps, "a": [1.0, 2.0, 3.0]}), tmp_path, "x.csv", index=False)
     with pytest.raises(ValueError, match=says):
         read_series(path)
@@ -382,7 +382,7 @@ def test_dates_that_lack_a_year_are_asked_for(tmp_path, stamps, says):
     assert read_series(path, date_format=form).index.year.unique().tolist() == [2016 if "Jan" in stamps[0] else 2024]
 
 
-def test_days_of_a_place_are_days(tmp_path):
+def test_days_in_a_time_zone_are_days(tmp_path):
     days = pd.date_range("2024-03-25", periods=14, freq="D", tz="Europe/Berlin", name="ds")
     path = stored(pd.DataFrame({"a": np.arange(14.0)}, index=days), tmp_path, "x.csv")
     with pytest.warns(UserWarning, match=r"offsets of column 'ds' change.*--timezone"):
@@ -393,7 +393,7 @@ def test_days_of_a_place_are_days(tmp_path):
         read_series(path, timezone="Berlin")
 
 
-def test_stamps_without_an_offset_are_read_by_the_clock_of_the_place(tmp_path):
+def test_stamps_without_an_offset_are_local_time_of_the_time_zone(tmp_path):
     """Which shows an hour twice in autumn, and none in spring."""
     hours = pd.date_range("2024-10-26 20:00", periods=12, freq="h", tz="Europe/Berlin", name="ds")
     assert hours.tz_localize(None).has_duplicates
@@ -418,7 +418,7 @@ def test_stamps_without_an_offset_are_read_by_the_clock_of_the_place(tmp_path):
         read_series(stored(frame.iloc[:6].set_index(pd.RangeIndex(6, name="ds")), tmp_path, "z.csv"), timezone="UTC")
 
 
-def test_a_series_may_be_called_na(tmp_path):
+def test_a_series_may_be_named_na(tmp_path):
     frame = LONG.replace({"unique_id": {"meter": "NA"}})
     frame.loc[frame.index[3], "y"] = np.nan
     found = read_series(stored(frame, tmp_path, "x.csv", index=False, na_rep="NA"))
@@ -436,7 +436,7 @@ def test_a_series_may_be_called_na(tmp_path):
         (["-3", "0"], [-3, 0]),
     ],
 )
-def test_zeros_at_the_front_belong_to_a_name(tmp_path, names, as_read):
+def test_leading_zeros_belong_to_a_name(tmp_path, names, as_read):
     frame = LONG.assign(unique_id=LONG["unique_id"].map(dict(zip(("b", "meter"), names, strict=True))))
     assert read_series(stored(frame, tmp_path, "x.csv", index=False))["unique_id"].unique().tolist() == as_read
 
@@ -444,7 +444,7 @@ def test_zeros_at_the_front_belong_to_a_name(tmp_path, names, as_read):
 @pytest.mark.parametrize(
     ("form", "freq"), [("%Y%m%d", "D"), ("%Y%m%d%H", "h"), ("%Y%m%d%H%M", "30min"), ("%Y%m%d%H%M%S", "s")]
 )
-def test_integers_that_are_times_are_read_as_times(tmp_path, form, freq):
+def test_integers_that_write_times_are_read_as_times(tmp_path, form, freq):
     frame = pd.DataFrame(
         {"a": np.arange(99.0)}, index=pd.date_range("2024-01-30 23:00", periods=99, freq=freq, name="ds")
     )
@@ -454,7 +454,7 @@ def test_integers_that_are_times_are_read_as_times(tmp_path, form, freq):
     pd.testing.assert_frame_equal(found, frame, check_freq=False, check_index_type=False)
 
 
-def test_dates_in_forms_that_change_are_read_and_times_without_a_date_are_not(tmp_path):
+def test_mixed_date_formats_are_read_and_times_without_a_date_are_not(tmp_path):
     (tmp_path / "x.csv").write_text("ds,a\n2024-01-01,1\n2024-01-01T00:00:00.500000,2\n2024-01-01 00:00:01,3\n")
     assert (read_series(tmp_path / "x.csv").index.diff()[1:] == pd.Timedelta("500ms")).all()
     (tmp_path / "x.csv").write_text("ds,a\n00:00,1\n01:00,2\n")

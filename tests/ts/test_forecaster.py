@@ -26,7 +26,7 @@ def values(forecast):
 
 
 @pytest.mark.parametrize("call", ["predict", "score", "save", "plot", "predict_windows"])
-def test_before_fit_there_is_nothing_to_ask(tiny, wide, tmp_path, call):
+def test_methods_before_fit_raise_not_fitted(tiny, wide, tmp_path, call):
     arguments = {
         "predict": (),
         "score": (wide,),
@@ -114,7 +114,7 @@ def test_a_saved_model_that_was_cut_or_changed_is_refused(tiny_fitted, tmp_path,
 
 
 @pytest.mark.slow
-def test_it_learns_what_can_be_learned(tiny, whole_memory):
+def test_a_predictable_series_is_learned(tiny, whole_memory):
     t = np.arange(600)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"y": np.sin(t * 2 * np.pi / 12) + 0.1 * rng.normal(size=600)}, index=t)
@@ -138,7 +138,7 @@ def test_the_score_is_minus_the_scaled_absolute_error_of_every_window(tiny_fitte
         model.score(test[["a", "b"]])
 
 
-def test_validation_rows_are_not_trained_on_and_not_scaled_by(tiny, wide):
+def test_validation_rows_are_used_neither_in_training_nor_in_scaling(tiny, wide):
     spoiled = wide.copy()
     spoiled.iloc[-20:] += 1000
     model = tiny().fit(spoiled, val_size=20)
@@ -193,7 +193,7 @@ def test_too_short_a_series_is_refused_with_the_rows_needed(tiny_fitted, tiny, w
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("layout", "missing"), [("long", "error"), ("long", "mask"), ("wide", "mask")])
-def test_series_that_begin_too_late_to_train_on_are_left_out_and_forecast_from_a_frame(
+def test_series_too_short_to_train_on_are_left_out_and_forecast_from_a_frame(
     tiny, wide, to_long, tmp_path, layout, missing
 ):
     frame = beginning(to_long(wide), b=wide.index[100])
@@ -232,13 +232,13 @@ def on(df, by):
     return df.assign(ds=df["ds"] + by) if "ds" in df else df.set_axis(df.index + by)
 
 
-def test_a_matrix_names_no_series_so_none_of_it_is_left_out(tiny, wide):
+def test_no_series_of_a_matrix_is_left_out(tiny, wide):
     wide.iloc[:105, 1] = np.nan
     with pytest.raises(ValueError, match="series 1 has 0 rows for training"):
         tiny(missing="mask").fit(wide.to_numpy())
 
 
-def test_series_that_begin_later_are_trained_on_what_there_is(tiny, wide, to_long):
+def test_series_that_begin_later_are_trained_on_their_rows(tiny, wide, to_long):
     late = to_long(wide)
     late = late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[40])]
     model = tiny().fit(late)
@@ -251,7 +251,7 @@ def test_series_that_begin_later_are_trained_on_what_there_is(tiny, wide, to_lon
         tiny(multivariate=True).fit(late)
 
 
-def test_new_series_are_welcome_unless_series_are_mixed(tiny_fitted, tiny, wide):
+def test_new_series_are_accepted_unless_series_are_mixed(tiny_fitted, tiny, wide):
     model = tiny_fitted
     new = wide[["b"]].rename(columns={"b": "new"}) * 1e6
     forecast = model.predict(new)
@@ -271,7 +271,7 @@ def test_new_series_are_welcome_unless_series_are_mixed(tiny_fitted, tiny, wide)
         mixed.predict(new)
 
 
-def test_a_training_that_was_done_is_not_done_again(tiny, wide, tmp_path, monkeypatch):
+def test_a_finished_training_is_not_repeated(tiny, wide, tmp_path, monkeypatch):
     expected = tiny(max_epochs=3).fit(wide, checkpoint_dir=tmp_path / "run").predict()
     seen = []
     real = DecayingError.__call__
@@ -310,17 +310,17 @@ def test_training_is_long_enough_for_small_data_by_default(tiny, wide, monkeypat
 @pytest.mark.parametrize(
     ("batches", "rounds"), [(1, 200), (7, 172), (100, 12), (1874, 12), (4200, 14), (6132, 20), (45000, 20)]
 )
-def test_training_sees_a_third_of_all_windows_by_default_where_that_is_neither_short_nor_long(batches, rounds):
+def test_the_default_training_length_is_a_third_of_all_windows_within_bounds(batches, rounds):
     assert default_epochs(batches, together=False) == rounds
 
 
 @pytest.mark.parametrize(("batches", "rounds"), [(1, 200), (480, 12), (1900, 19), (2300, 20)])
-def test_training_on_mixed_series_sees_all_windows_by_default_where_that_is_neither_short_nor_long(batches, rounds):
+def test_the_default_training_length_of_mixed_series_is_all_windows_within_bounds(batches, rounds):
     assert default_epochs(batches, together=True) == rounds
 
 
 @pytest.mark.parametrize(("series", "windows"), [(2, 64), (7, 18), (21, 16), (64, 16), (321, 3), (2000, 1)])
-def test_a_batch_has_some_windows_of_all_series_together(series, windows):
+def test_a_batch_of_mixed_series_has_several_windows(series, windows):
     assert windows_in_batch(128, series) == windows
 
 
@@ -334,7 +334,7 @@ def test_verbose_0_is_silent_and_1_shows_progress(tiny, wide, capfd):
     assert "val_loss" in shown
 
 
-def test_the_plot_shows_the_forecast_behind_the_past(tiny, wide):
+def test_the_plot_shows_the_forecast_after_the_past(tiny, wide):
     model = tiny().fit(wide.iloc[:100])
     figure = model.plot(wide.iloc[:100], actual=wide.iloc[100:104], series=["b", "a"], history=20)
     assert isinstance(figure, Figure)
@@ -351,7 +351,7 @@ def test_the_plot_shows_the_forecast_behind_the_past(tiny, wide):
     assert len(model.plot(series="b").axes) == 1
 
 
-def test_what_came_is_drawn_behind_the_past_of_a_matrix_too(tiny, wide, to_long):
+def test_actual_values_are_plotted_after_the_past_of_a_matrix_too(tiny, wide, to_long):
     values = wide.to_numpy()
     model = tiny().fit(values[:100])
     lines = {line.get_label(): line.get_xdata() for line in model.plot(actual=values[100:104]).axes[0].get_lines()}
@@ -383,12 +383,12 @@ def test_bad_settings_are_named_in_fit(tiny, wide, name, value):
         tiny(**{name: value}).fit(wide)
 
 
-def test_settings_that_do_not_go_together_are_named(tiny, wide):
+def test_incompatible_settings_are_named(tiny, wide):
     with pytest.raises(ValueError, match="dim must be a multiple of 4, got 9"):
         tiny(dim=9).fit(wide)
 
 
-def test_importing_the_package_is_cheap_and_its_names_are_pinned():
+def test_importing_the_package_is_fast_and_its_names_are_fixed():
     assert titans_ts.__all__ == ["TitansEnsemble", "TitansForecaster"]
     heavy = ("torch", "lightning", "pandas", "sklearn", "matplotlib")
     code = f"import sys, titans_ts; print([m for m in {heavy} if m in sys.modules])"
@@ -409,7 +409,7 @@ def test_a_saved_model_forecasts_without_lightning(tiny_fitted, tmp_path):
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_a_fitted_model_is_what_fit_made_it_whatever_is_set_since(tiny_fitted, tmp_path):
+def test_parameters_set_after_fit_do_not_change_a_fitted_model(tiny_fitted, tmp_path):
     model = tiny_fitted
     expected = model.predict()
     model.set_params(h=9, input_size=5, dim=32, multivariate=True)
@@ -426,7 +426,7 @@ def test_a_model_of_a_matrix_forecasts_a_frame(tiny_fitted, tiny, wide):
         tiny_fitted.predict(wide.iloc[::2])
 
 
-def test_fits_in_threads_are_those_of_one_after_the_other(tiny, wide):
+def test_fits_in_threads_equal_fits_in_sequence(tiny, wide):
     alone = tiny().fit(wide).predict()
     torch.manual_seed(7)
     before = torch.random.get_rng_state()
@@ -437,7 +437,7 @@ def test_fits_in_threads_are_those_of_one_after_the_other(tiny, wide):
         pd.testing.assert_frame_equal(forecast, alone)
 
 
-def test_a_default_dtype_of_the_caller_changes_nothing(tiny, wide):
+def test_the_callers_default_dtype_does_not_matter(tiny, wide):
     expected = tiny().fit(wide).predict()
     torch.set_default_dtype(torch.float64)
     try:
@@ -448,13 +448,13 @@ def test_a_default_dtype_of_the_caller_changes_nothing(tiny, wide):
     pd.testing.assert_frame_equal(found, expected)
 
 
-def test_nothing_is_trained_in_inference_mode(tiny, wide):
+def test_fit_in_inference_mode_is_refused(tiny, wide):
     with torch.inference_mode(), pytest.raises(RuntimeError, match="call fit outside of it"):
         tiny().fit(wide)
 
 
 @pytest.mark.parametrize("multivariate", [False, True])
-def test_a_series_that_ended_may_be_left_out_of_what_is_scored(tiny, wide, to_long, multivariate):
+def test_a_series_that_ended_may_be_left_out_of_the_scored_frame(tiny, wide, to_long, multivariate):
     long, static = to_long(wide), pd.DataFrame({"unique_id": list("abc"), "size": [1.0, 5.0, 90.0]})
     model = tiny(missing="mask", multivariate=multivariate, exogenous={"stat": ["size"]})
     model.fit(long, static_df=static, val_size=40)
@@ -466,13 +466,13 @@ def test_a_series_that_ended_may_be_left_out_of_what_is_scored(tiny, wide, to_lo
     pd.testing.assert_frame_equal(found, model.predict_insample(silent))
 
 
-def test_a_fitted_model_reads_frames_by_the_step_it_learned(tiny_fitted, wide):
+def test_a_fitted_model_reads_frames_with_the_step_of_fit(tiny_fitted, wide):
     model = tiny_fitted
     before = model.predict(wide)
     pd.testing.assert_frame_equal(before, model.set_params(freq="2h").predict(wide))
 
 
-def test_a_frame_in_the_place_of_y_is_refused(tiny, wide, to_long):
+def test_a_frame_given_as_y_is_refused(tiny, wide, to_long):
     with pytest.raises(TypeError, match="static_df="):
         tiny().fit(to_long(wide), pd.DataFrame({"unique_id": list("abc"), "size": 1.0}))
 

@@ -41,7 +41,7 @@ def test_values_that_are_not_finite_are_located(wide, long, value, kind):
         read_frame(matrix)
 
 
-def test_series_whose_names_are_numbers_are_named_as_they_are(wide, to_long):
+def test_numeric_series_names_are_shown_unchanged(wide, to_long):
     long = to_long(wide.set_axis([7, 8, 9], axis=1))
     for bad, says in (
         (spoil(long, 3, "y", np.nan), "NaN in series 7 at"),
@@ -72,7 +72,7 @@ def test_duplicate_stamps_are_counted_and_located(wide, long):
         read_frame(long.iloc[sorted([*range(360), 5])])
 
 
-def test_an_hour_that_the_clock_repeats_or_skips_asks_for_the_place():
+def test_a_repeated_or_skipped_hour_asks_for_the_time_zone():
     berlin = pd.date_range("2024-03-30", "2024-10-31", freq="h", tz="Europe/Berlin")
     autumn, spring = (
         pd.DataFrame({"a": np.arange(60.0)}, index=berlin[berlin >= day][:60].tz_localize(None))
@@ -87,7 +87,7 @@ def test_an_hour_that_the_clock_repeats_or_skips_asks_for_the_place():
         read_frame(autumn.set_axis(autumn.index + pd.Timedelta(hours=9)))
 
 
-def test_text_with_offsets_is_told_how_to_become_stamps_of_a_place(long):
+def test_text_with_utc_offsets_is_refused_with_the_conversion(long):
     with pytest.raises(ValueError, match=r"pd\.to_datetime \(utc=True, then \.dt\.tz_convert"):
         read_frame(long.assign(ds=long["ds"].dt.tz_localize("Europe/Berlin").astype(str)))
     with pytest.raises(ValueError, match=r"pd\.to_datetime\.$"):
@@ -107,7 +107,7 @@ def test_series_must_end_together(long):
         read_frame(long.iloc[:-2])
 
 
-def test_a_freq_that_is_unknown_does_not_fit_or_cannot_be_found_is_named(wide):
+def test_an_unknown_wrong_or_undetectable_freq_is_named(wide):
     with pytest.raises(ValueError, match="unknown freq 'fortnightly'"):
         read_frame(wide, freq="fortnightly")
     with pytest.raises(ValueError, match=r"irregular time stamps for freq 'D': expected 2024-01-02"):
@@ -144,7 +144,7 @@ def test_a_freq_that_is_unknown_does_not_fit_or_cannot_be_found_is_named(wide):
         (lambda w: np.zeros(5), ValueError, r"must be \[T, N\]"),
     ],
 )
-def test_what_is_no_frame_is_refused(wide, make, error, says):
+def test_inputs_that_are_not_frames_are_refused(wide, make, error, says):
     with pytest.raises(error, match=says):
         read_frame(make(wide))
 
@@ -172,7 +172,7 @@ def test_the_three_layouts_hold_the_same_values_and_nothing_is_changed(wide, lon
     pd.testing.assert_frame_equal(long, before_long)
 
 
-def test_the_future_goes_on_where_the_past_ends(wide):
+def test_future_stamps_continue_after_the_past(wide):
     assert list(read_frame(wide).future(2)) == [pd.Timestamp("2024-01-06 00:00"), pd.Timestamp("2024-01-06 01:00")]
     monthly = wide.iloc[:24].set_axis(pd.date_range("2020-01-01", periods=24, freq="MS"), axis=0)
     assert list(read_frame(monthly).future(2)) == [pd.Timestamp("2022-01-01"), pd.Timestamp("2022-02-01")]
@@ -207,7 +207,7 @@ def test_a_series_may_begin_later_and_ids_may_be_numbers(long):
     assert np.isfinite(panel.values[:, [0, 2]]).all()
 
 
-def test_columns_that_are_not_read_are_named(wide, to_long):
+def test_ignored_columns_are_named(wide, to_long):
     long = to_long(wide)
     with pytest.warns(UserWarning, match=r"columns \['temperature'\] of the long frame are ignored") as told:
         panel = read_frame(long.assign(temperature=20.0))
@@ -215,25 +215,25 @@ def test_columns_that_are_not_read_are_named(wide, to_long):
     assert np.array_equal(panel.values, read_frame(long).values)
 
 
-def test_a_column_that_only_says_what_the_stamps_say_is_no_series(wide):
+def test_a_column_that_repeats_the_time_stamps_is_reported(wide):
     with pytest.warns(UserWarning, match=r"columns \['year', 'h'\] of the wide frame only repeat") as told:
         read_frame(wide.assign(year=wide.index.year, c=np.arange(len(wide)), h=wide.index.hour, none=0))
     assert len(told) == 1
 
 
-def test_columns_of_several_levels_are_refused_with_how_to_name_them(wide):
+def test_multi_level_columns_are_refused_with_advice(wide):
     wide.columns = pd.MultiIndex.from_product([["x"], wide.columns])
     with pytest.raises(ValueError, match="columns of 2 levels, but each series needs one name"):
         read_frame(wide)
 
 
-def test_two_columns_of_one_name_are_refused(long):
+def test_two_columns_with_one_name_are_refused(long):
     frame = pd.concat([long, long[["y"]]], axis=1)
     with pytest.raises(ValueError, match=r"more than one column named \['y'\]"):
         read_frame(frame)
 
 
-def test_bounds_that_have_the_name_of_a_series_are_refused(wide):
+def test_a_series_named_like_an_interval_bound_is_refused(wide):
     panel = read_frame(wide.set_axis(["a", "b", "a-lo-80"], axis=1))
     with pytest.raises(ValueError, match=r"interval columns \['a-lo-80'\] have the names of other series"):
         panel.output(panel.index[:1], np.zeros((1, 3, 2)), ["Titans", "Titans-lo-80"])
@@ -246,7 +246,7 @@ def test_a_wide_frame_may_have_its_time_in_a_column(wide):
     assert (panel.layout, panel.library, panel.index.equals(wide.index)) == ("wide", "pandas", True)
 
 
-def test_a_long_frame_without_its_names_is_told_how_to_name_them(long):
+def test_a_long_frame_with_other_column_names_is_refused_with_the_renaming(long):
     with pytest.raises(ValueError, match=r"lacks the columns \['unique_id'\]"):
         read_frame(long.drop(columns="unique_id"))
     with pytest.raises(ValueError, match=r"in the index: df\.reset_index"):
@@ -256,7 +256,7 @@ def test_a_long_frame_without_its_names_is_told_how_to_name_them(long):
         read_frame(named)
 
 
-def test_of_periods_and_text_it_is_said_what_makes_time_stamps_of_them(wide, long):
+def test_periods_and_text_as_time_are_refused_with_the_conversion(wide, long):
     with pytest.raises(ValueError, match=r"Convert periods with df\.to_timestamp"):
         read_frame(wide.to_period("h"))
     with pytest.raises(ValueError, match=r"df\.set_index\(pd\.to_datetime"):
@@ -277,7 +277,7 @@ def test_with_a_policy_a_series_may_end_early(long, missing):
     np.testing.assert_array_equal(panel.values, expected)
 
 
-def test_what_stands_in_the_column_of_time_is_checked_of_wide_frames_too(wide):
+def test_the_time_column_of_wide_frames_is_checked_too(wide):
     timed = wide.rename_axis("ds").reset_index()
     for made, says in (
         (timed.assign(ds=timed["ds"].astype(str)), "must hold time stamps or integers"),

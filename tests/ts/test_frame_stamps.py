@@ -21,7 +21,7 @@ def wide_frame(stamps, ids=("a", "b")):
 
 @pytest.mark.parametrize("freq", [None, "h"])
 @pytest.mark.parametrize("at", [0, 2, 5])
-def test_a_missing_stamp_is_an_error_in_words(at, freq):
+def test_a_missing_time_stamp_is_refused_with_a_plain_message(at, freq):
     stamps = pd.date_range("2024-01-01", periods=6, freq="h")
     stamps = stamps.where(np.arange(6) != at)
     with pytest.raises(ValueError, match=r"(?i)missing|NaT"):
@@ -49,7 +49,7 @@ def test_a_missing_value_of_a_nullable_column_is_located(dtype):
             read_frame(frame)
 
 
-def test_nullable_columns_without_holes_are_numbers():
+def test_nullable_columns_without_missing_values_are_numbers():
     frame = pd.DataFrame({"a": pd.array([1, 2, 3], dtype="Int64")}, index=pd.date_range("2024", periods=3))
     assert read_frame(frame).values.tolist() == [[1.0], [2.0], [3.0]]
 
@@ -76,7 +76,7 @@ def test_integer_stamps_have_the_same_errors_as_dates(make):
 
 @pytest.mark.parametrize("missing", ["error", "interpolate"])
 @pytest.mark.parametrize("dtype", ["uint32", "UInt16", "uint64"])  # of uint32 are the row numbers of polars
-def test_integers_without_a_sign_are_sorted_too(dtype, missing):
+def test_unsigned_integers_are_sorted_too(dtype, missing):
     for make, name in ((wide_frame, "df"), (long_frame, "series 'a'")):
         with pytest.raises(ValueError, match=f"{name} is not sorted by time: 1 comes after 2"):
             read_frame(make(pd.array([0, 2, 1, 3], dtype=dtype)), freq=1, missing=missing)
@@ -85,7 +85,7 @@ def test_integers_without_a_sign_are_sorted_too(dtype, missing):
 
 @pytest.mark.parametrize("missing", ["error", "interpolate"])
 @pytest.mark.parametrize("make", [wide_frame, long_frame])
-def test_integers_that_are_months_are_not_counted(make, missing):
+def test_integers_that_look_like_months_are_refused(make, missing):
     months = pd.date_range("2023-03-01", periods=24, freq="MS").strftime("%Y%m").astype(int)
     with pytest.raises(ValueError, match=r"like months: 202303 to 202502\. Convert .*to_datetime\(..., format='%Y"):
         read_frame(make(months), missing=missing)
@@ -94,20 +94,20 @@ def test_integers_that_are_months_are_not_counted(make, missing):
 
 @pytest.mark.parametrize("missing", ["error", "interpolate"])
 @pytest.mark.parametrize("make", [wide_frame, long_frame])
-def test_integers_that_are_days_are_not_counted(make, missing):
+def test_integers_that_look_like_days_are_refused(make, missing):
     days = pd.date_range("2023-12-20", periods=30).strftime("%Y%m%d").astype(int)
     with pytest.raises(ValueError, match=r"like days: 20231220 to 20240118\. Convert .*to_datetime\(.*%Y%m%d"):
         read_frame(make(days), missing=missing)
 
 
 @pytest.mark.parametrize("stamps", [range(20_000_101, 20_000_201), range(19_500_101, 20_100_101, 10_000)])
-def test_large_numbers_that_count_are_no_days(stamps):
+def test_large_counting_integers_are_not_taken_for_dates(stamps):
     panel = read_frame(wide_frame(pd.Index(stamps).delete(5)), missing="mask")
     assert list(panel.index) == list(stamps)
 
 
 @pytest.mark.parametrize("make", [wide_frame, long_frame])
-def test_a_step_is_kept_over_summer_time_in_the_zone_of_the_frame(make):
+def test_a_step_is_kept_across_daylight_saving_changes(make):
     daily = read_frame(make(pd.date_range("2025-03-25", periods=5, freq="D", tz="Europe/Berlin")))
     assert [str(s) for s in daily.future(2)] == ["2025-03-30 00:00:00+01:00", "2025-03-31 00:00:00+02:00"]
 
@@ -127,7 +127,7 @@ def test_the_future_follows_the_calendar(start, freq, following):
     assert panel.future(2).tolist() == [pd.Timestamp(s) for s in following]
 
 
-def test_months_are_found_without_being_told():
+def test_monthly_steps_are_inferred():
     panel = read_frame(long_frame(pd.date_range("2023-11-01", periods=4, freq="MS")))
     assert panel.freq == pd.offsets.MonthBegin()
     out = panel.output(panel.future(2), np.array([[[1.0], [2.0]], [[3.0], [4.0]]]), ["Titans"])
@@ -146,14 +146,14 @@ def test_rows_of_a_long_frame_may_be_grouped_by_time_and_have_any_index():
     assert a.ids == b.ids == ["a", "b"]
 
 
-def test_series_stand_in_the_order_of_the_frame():
+def test_series_keep_the_order_of_the_frame():
     frame = long_frame(range(4), ids=("z", "m", "a"))
     panel = read_frame(frame)
     assert panel.ids == ["z", "m", "a"]
     assert panel.values[0].tolist() == [0.0, 10.0, 20.0]
 
 
-def test_a_gap_in_a_series_that_starts_later_is_its_own():
+def test_a_gap_in_a_series_that_starts_later_is_attributed_to_it():
     frame = long_frame(pd.date_range("2024-01-01", periods=9))
     late = frame[(frame["unique_id"] == "a") | (frame["ds"] >= "2024-01-04")]
     assert np.isnan(read_frame(late).values[:, 1]).tolist() == [True] * 3 + [False] * 6
@@ -162,7 +162,7 @@ def test_a_gap_in_a_series_that_starts_later_is_its_own():
 
 
 @pytest.mark.parametrize("week", ["Mon Tue Wed Thu Fri Sat", "Mon Tue Wed Thu Fri"])
-def test_where_closed_days_have_no_rows_the_error_names_the_step_that_leaves_them_out(week):
+def test_the_error_about_closed_days_names_the_step_that_skips_them(week):
     """A Sunday, and nothing of summer time; of business days a holiday."""
     step = pd.offsets.CustomBusinessDay(weekmask=week, holidays=["2024-01-16"])
     frame = long_frame(pd.date_range("2024-01-01", periods=30, freq=step))
@@ -187,7 +187,7 @@ def test_an_index_of_another_kind_is_refused_with_its_dtype(index):
 
 
 @pytest.mark.parametrize("layout", ["wide", "long", "matrix"])
-def test_what_is_read_is_a_copy(layout):
+def test_reading_makes_a_copy(layout):
     stamps = pd.date_range("2024", periods=4)
     matrix = np.ascontiguousarray(wide_frame(stamps).to_numpy())  # as float64 and C-contiguous it needs no conversion
     frame = {"wide": wide_frame(stamps), "long": long_frame(stamps), "matrix": matrix}[layout]
@@ -196,7 +196,7 @@ def test_what_is_read_is_a_copy(layout):
     assert before.equals(frame) if layout != "matrix" else np.array_equal(before, frame)
 
 
-def test_a_frame_without_series_is_refused_in_words(tiny, wide):
+def test_a_frame_without_series_is_refused_with_a_plain_message(tiny, wide):
     with pytest.raises(ValueError, match=r"(?i)no (series|columns)|at least one"):
         tiny().fit(wide[[]])
 
@@ -218,7 +218,7 @@ def test_a_frame_without_series_is_refused_in_words(tiny, wide):
     ],
     ids=lambda stamps: str(stamps.freqstr),
 )
-def test_the_step_is_seen_where_stamps_are_missing(stamps):
+def test_the_step_is_inferred_despite_missing_stamps(stamps):
     left_out = [7, 8, 21]
     panel = read_frame(wide_frame(stamps.delete(left_out)), missing="mask")
     assert panel.index.equals(stamps.rename("ds"))
@@ -227,13 +227,13 @@ def test_the_step_is_seen_where_stamps_are_missing(stamps):
         read_frame(wide_frame(stamps.delete(left_out)))
 
 
-def test_what_is_no_step_of_the_calendar_is_not_taken_for_one():
+def test_irregular_steps_are_not_taken_for_calendar_steps():
     stamps = pd.DatetimeIndex(["2024-01-01", "2024-01-05", "2024-01-12", "2024-01-20", "2024-01-23"])
     with pytest.raises(ValueError, match="freq cannot be inferred"):
         read_frame(wide_frame(stamps), missing="mask")
 
 
-def test_days_of_less_than_a_week_are_no_working_days():
+def test_fewer_than_seven_days_are_not_taken_for_business_days():
     """That no weekend is among them tells nothing."""
     stamps = pd.date_range("2024-01-01", periods=5, freq="D").delete(3)
     panel = read_frame(wide_frame(stamps), missing="mask")
@@ -241,7 +241,7 @@ def test_days_of_less_than_a_week_are_no_working_days():
 
 
 @pytest.mark.parametrize("missing", ["error", "interpolate"])
-def test_half_months_are_asked_for_by_their_name(missing):
+def test_half_months_need_an_explicit_freq(missing):
     stamps = pd.date_range("2023-01-01", periods=48, freq="SMS")
     says = r"cannot be inferred.* 14 days .*first other one is from 2023-01-15 .* to 2023-02-01 .*'SMS' for 1st"
     with pytest.raises(ValueError, match=says):
@@ -257,7 +257,7 @@ def test_half_months_are_asked_for_by_their_name(missing):
     ("zone", "last"),
     [("America/Santiago", "2026-09-04"), ("Africa/Cairo", "2026-04-22"), ("Atlantic/Azores", "2026-10-23")],
 )
-def test_days_go_on_where_the_clock_changes_at_midnight(tiny, zone, last):
+def test_daily_stamps_continue_across_a_clock_change_at_midnight(tiny, zone, last):
     index = pd.date_range(end=last, periods=60, freq="D", tz=zone)
     frame = pd.DataFrame({"a": np.random.default_rng(0).normal(size=60)}, index=index)
     model = tiny().fit(frame)
@@ -276,13 +276,13 @@ def test_days_go_on_where_the_clock_changes_at_midnight(tiny, zone, last):
     ("form", "freq", "what"),
     [("%Y%m%d%H", "h", "hours"), ("%Y%m%d%H%M", "15min", "minutes"), ("%Y%m%d%H%M%S", "min", "seconds")],
 )
-def test_integers_that_are_times_are_not_counted(form, freq, what, missing):
+def test_integers_that_look_like_times_are_refused(form, freq, what, missing):
     stamps = pd.date_range("2024-01-30", periods=200, freq=freq).strftime(form).astype("int64")
     with pytest.raises(ValueError, match=f"look like {what}: 2024.*format='{form}'"):
         read_frame(wide_frame(stamps), missing=missing)
 
 
-def test_an_axis_that_is_mostly_left_out_is_asked_about():
+def test_a_mostly_missing_time_axis_is_warned_of():
     quarters = [10 * year + quarter for year in range(2000, 2015) for quarter in (1, 2, 3, 4)]
     with pytest.warns(
         UserWarning, match=r"df has 60 rows .* with a step of 1, 84 rows are missing.* convert its numbers to time"

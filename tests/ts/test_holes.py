@@ -56,7 +56,7 @@ def behind_holes(model, waves, rows):
     return 100 * np.mean(held), np.mean(off)
 
 
-def test_a_part_of_the_lookbacks_has_a_hole_of_any_length_anywhere():
+def test_some_lookbacks_get_an_artificial_gap_of_random_length_and_position():
     holes = Holes.at_random(20_000, 2, 48, seed=3)
     length = holes.stop - holes.start
     assert (length > 0).float().mean() == pytest.approx(HOLED, abs=0.02)  # a few lie beyond the lookback
@@ -72,7 +72,7 @@ def test_a_part_of_the_lookbacks_has_a_hole_of_any_length_anywhere():
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_holes_hide_just_their_steps_and_nothing_of_what_came(together):
+def test_artificial_gaps_hide_only_their_steps_and_no_targets(together):
     table = Table(torch.randn(40, 3, generator=torch.Generator().manual_seed(0)))
     origins, series = torch.tensor([10, 25, 30, 36]), None if together else torch.tensor([0, 2, 1, 2])
     whole = Windows(table, 10, 4, origins, series)
@@ -88,7 +88,7 @@ def test_holes_hide_just_their_steps_and_nothing_of_what_came(together):
     torch.testing.assert_close(x, whole[chosen].x.masked_fill(hidden, torch.nan), equal_nan=True)
 
 
-def test_what_is_not_known_of_a_lookback_is_counted_once():
+def test_unknown_values_of_a_lookback_are_counted_once():
     rng = np.random.default_rng(0)
     values = torch.from_numpy(rng.normal(size=(60, 4)))
     values[torch.from_numpy(rng.random((60, 4)) < 0.3)] = torch.nan
@@ -105,7 +105,7 @@ def test_what_is_not_known_of_a_lookback_is_counted_once():
     assert unknown_parts(Table(values.nan_to_num()), torch.tensor([12, 30]), 12, None) is None
 
 
-def test_a_widening_is_that_of_its_share_and_between_shares_in_straight_lines():
+def test_the_widening_is_interpolated_linearly_between_shares():
     widening = torch.tensor(SHARES) * 4 + 1
     at = torch.tensor([[0.0, 0.1, 0.5], [0.8, 1 / 16, 15 / 16]])
     torch.testing.assert_close(widened(widening, at), 4 * at + 1)
@@ -113,7 +113,7 @@ def test_a_widening_is_that_of_its_share_and_between_shares_in_straight_lines():
 
 
 @pytest.mark.parametrize(("rows", "farther"), [(4, 1.6), (12, 2), (24, 3), (36, 4.5)])
-def test_behind_a_hole_intervals_hold_what_comes_and_forecasts_suffer_little(masked, waves, rows, farther):
+def test_after_a_gap_intervals_keep_their_coverage_and_forecasts_suffer_little(masked, waves, rows, farther):
     assert masked.model_.widening[0] == 1
     assert (masked.model_.widening.diff() >= 0).all()
     inside, error = zip(*(behind_holes(masked, waves, hole) for hole in (0, rows)), strict=True)
@@ -122,7 +122,7 @@ def test_behind_a_hole_intervals_hold_what_comes_and_forecasts_suffer_little(mas
 
 
 @pytest.mark.parametrize("rows", [4, 12, 24, 36])
-def test_behind_a_line_intervals_hold_what_comes_too(interpolating, waves, rows):
+def test_after_an_interpolated_gap_intervals_keep_their_coverage(interpolating, waves, rows):
     inside, _ = behind_holes(interpolating, waves, rows)
     assert 70 < inside < 90, inside  # from 67 down to 9 where a line counts as known
     # by as much wider as errors are: the line itself, given as values, moves the forecast as much
@@ -135,7 +135,7 @@ def test_behind_a_line_intervals_hold_what_comes_too(interpolating, waves, rows)
     np.testing.assert_allclose(wide / narrow, by, rtol=1e-4)
 
 
-def test_a_line_made_up_is_that_of_a_frame():
+def test_an_artificial_interpolated_gap_equals_that_of_a_frame():
     values, start, stop = torch.randn(4, 12, 2), torch.full((4, 2), 3), torch.full((4, 2), 3)
     stop[1:, 0] = torch.tensor([5, 8, 11])
     x = Lines(start, stop).hide(values, torch.arange(4))
@@ -144,7 +144,7 @@ def test_a_line_made_up_is_that_of_a_frame():
         np.testing.assert_allclose(line, interpolated(window.numpy()), rtol=1e-5)
 
 
-def test_a_network_without_gaps_and_one_that_foretells_its_spread_are_not_widened(tiny, waves, masked, tmp_path):
+def test_networks_without_gaps_and_probabilistic_networks_are_not_widened(tiny, waves, masked, tmp_path):
     for options in (
         dict(missing="error"),
         dict(missing="mask", loss="normal"),
@@ -158,7 +158,7 @@ def test_a_network_without_gaps_and_one_that_foretells_its_spread_are_not_widene
     assert torch.equal(loaded.model_.widening, masked.model_.widening)
 
 
-def test_the_unit_of_a_young_series_is_guessed_by_others():
+def test_the_unit_of_a_short_series_is_estimated_from_others():
     rng, t = np.random.default_rng(0), np.arange(300)[:, None]
     known = (3 + np.sin(2 * np.pi * (t / 24 + rng.random(8)))) * np.exp(rng.normal(size=8))
     deviation = known.std(axis=0)
@@ -183,7 +183,7 @@ def test_the_unit_of_a_young_series_is_guessed_by_others():
     assert Others.of(np.full((9, 200), np.nan), np.ones(200)).unit_of(np.arange(5.0)) is None
 
 
-def test_a_new_series_that_has_hardly_begun_has_wide_intervals_and_is_named(masked, waves):
+def test_a_very_short_new_series_has_wide_intervals_and_is_named(masked, waves):
     new = (waves.iloc[460:] + 2 * waves.std()).add_suffix("2")
     for rows, least in ((1, 50), (6, 50), (24, 65)):
         held = []

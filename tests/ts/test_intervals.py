@@ -18,7 +18,7 @@ from titans_ts.simba import FLOOR, Simba, SimbaConfig
 from titans_ts.windows import Table
 
 
-def test_conformal_intervals_cover_what_they_promise_on_exchangeable_errors():
+def test_conformal_intervals_have_nominal_coverage_on_exchangeable_errors():
     rng = np.random.default_rng(0)
     spread = rng.uniform(0.5, 2, size=(4000, 3))
     errors = rng.standard_t(4, size=(4000, 5, 3)) * spread[:, None]
@@ -29,7 +29,7 @@ def test_conformal_intervals_cover_what_they_promise_on_exchangeable_errors():
         assert inside.mean() == pytest.approx(level / 100, abs=0.015)
 
 
-def test_the_rank_keeps_the_promise_in_a_finite_sample(monkeypatch):
+def test_the_rank_gives_nominal_coverage_in_a_finite_sample(monkeypatch):
     monkeypatch.setattr("titans_ts.intervals.HALF_LIFE", np.inf)
     nine = Calibration(np.arange(1.0, 10)[:, None, None])
     assert nine.reached(80).item() == 8  # ceil(10 * .8) of nine
@@ -41,7 +41,7 @@ def test_the_rank_keeps_the_promise_in_a_finite_sample(monkeypatch):
     assert holed.reached(50).item() == 2
 
 
-def test_what_was_lately_weighs_more():
+def test_recent_errors_have_more_weight():
     """Errors that grow all the time: with equal weights intervals lag behind them; a half-life later they do less."""
     rng = np.random.default_rng(0)
     size = np.linspace(1, 4, 3000)[:, None, None]
@@ -58,7 +58,7 @@ def test_what_was_lately_weighs_more():
     assert [newest.reached(level).item() for level in (50, 70)] == [1.0, 9.0]  # 9 weighs a third, not a fifth
 
 
-def test_scores_move_on_and_of_many_series_those_of_fewer_origins_are_kept():
+def test_scores_are_replaced_by_newer_ones_and_many_series_keep_fewer_origins():
     old = Calibration(np.zeros((600, 2, 1), dtype=np.float32))
     joined = old.joined(np.ones((100, 2, 1), dtype=np.float32))
     assert joined.scores.shape == (600, 2, 1)
@@ -69,7 +69,7 @@ def test_scores_move_on_and_of_many_series_those_of_fewer_origins_are_kept():
 
 
 @pytest.mark.parametrize(("origins", "off"), [(1, 16), (3, 7), (10, 2), (100, 1)])
-def test_calm_and_restless_series_have_intervals_of_their_own_however_few_scores_they_have(origins, off):
+def test_each_series_has_its_own_intervals_even_with_few_scores(origins, off):
     """Series whose errors differ by a factor of a hundred; steps of an origin are alike."""
     rng = np.random.default_rng(0)
     spread = np.exp(np.linspace(-2.3, 2.3, 100))
@@ -94,7 +94,7 @@ def test_calm_and_restless_series_have_intervals_of_their_own_however_few_scores
             assert each[:25].mean() < 94
 
 
-def test_of_too_few_scores_those_of_all_series_are_asked():
+def test_with_too_few_scores_those_of_all_series_are_used():
     """By hand: two origins of four series that are 1, 2, 3 and 4 apart."""
     scores = np.array([[1.0, 11, 21, 31], [2, 12, 22, 32]])[:, None]
     with pytest.MonkeyPatch.context() as patch:
@@ -115,7 +115,7 @@ def test_of_too_few_scores_those_of_all_series_are_asked():
 
 
 @pytest.mark.parametrize("cut", [7, 10, 30])
-def test_which_origins_are_scored_does_not_depend_on_pieces(cut):
+def test_the_scored_origins_do_not_depend_on_how_rows_are_split(cut):
     whole = scored_origins(3, 40, 5).tolist()
     assert whole == [5, 10, 15, 20, 25, 30, 35]
     assert [*scored_origins(3, cut, 5), *scored_origins(cut, 40, 5)] == whole
@@ -124,7 +124,7 @@ def test_which_origins_are_scored_does_not_depend_on_pieces(cut):
 
 
 @pytest.mark.parametrize("loss", ["mae", "mse", "huber", "quantile", "normal", "laplace", "student_t"])
-def test_wider_levels_hold_narrower_ones_and_the_forecast(tiny, wide, to_long, loss):
+def test_intervals_are_nested_and_contain_the_forecast(tiny, wide, to_long, loss):
     model = tiny(loss=loss).fit(to_long(wide))
     frame = model.predict(level=[95, 50, 80])
     bounds = ["Titans-lo-95", "Titans-lo-80", "Titans-lo-50", "Titans-hi-50", "Titans-hi-80", "Titans-hi-95"]
@@ -160,7 +160,7 @@ def test_new_series_have_intervals_too(tiny_fitted, wide):
     assert ((half > 0.01 * new["new"].std()) & (half < 5 * new["new"].std())).all()
 
 
-def test_levels_that_cannot_be_are_named(tiny, wide):
+def test_invalid_levels_are_named(tiny, wide):
     with pytest.raises(ValueError, match=r"predicts levels up to 95.*val_size.*student_t"):
         tiny(loss="quantile").fit(wide, val_size=0).predict(level=[99])
     model = tiny(loss="quantile").fit(wide, val_size=12)
@@ -199,14 +199,14 @@ def test_probabilistic_losses_learn_the_spread(loss, whole_memory):
 
 @pytest.mark.parametrize("N", [1, 3, 20, 100])
 @pytest.mark.parametrize("W", [1, 2, 5, 10, 18, 19, 40])
-def test_wider_levels_reach_farther_whoever_is_asked(W, N):
+def test_higher_levels_never_give_narrower_intervals(W, N):
     past = Calibration(np.random.default_rng(W).random((W, 6, N)) * np.geomspace(1, 30, N))
     found = np.stack([past.ranked(level, [*range(N), None])[0] for level in (50, 66, 75, 80, 90, 94, 95, 97, 99)])
     assert (np.diff(found, axis=0) >= 0).all()
 
 
 @pytest.mark.parametrize(("N", "h"), [(1, 96), (321, 96), (862, 720), (10_000, 96)])
-def test_where_origins_can_be_scored_one_is_and_they_are_not_all_at_one_hour(tiny, wide, N, h):
+def test_some_origin_is_scored_if_possible_and_not_all_at_one_hour(tiny, wide, N, h):
     for rows in (1, 2, 10, 72, 920, 2460, 12_288):
         step = scoring_step(rows, h, N)
         assert len(scored_origins(17, 17 + rows, step, 17 % step)) > 0
@@ -216,7 +216,7 @@ def test_where_origins_can_be_scored_one_is_and_they_are_not_all_at_one_hour(tin
     assert few.calibration_.scores.shape == (1, 4, 3)
 
 
-def test_so_many_are_scored_that_they_fit_in_memory():
+def test_the_number_of_scored_origins_fits_in_memory():
     assert scoring_step(2880, 96, 7) == 5
     assert scoring_step(100, 96, 1) == 1
     for rows, h in ((2880, 96), (1, 96)):  # and what is said at origins whose horizon is not yet known
@@ -225,7 +225,7 @@ def test_so_many_are_scored_that_they_fit_in_memory():
 
 
 @pytest.mark.slow
-def test_holes_that_were_filled_are_no_measurements_to_make_intervals_of(tiny):
+def test_filled_values_are_not_used_for_intervals(tiny):
     """Half of white noise is missing: a line between neighbours is nearer to any forecast than what would have come."""
     rng = np.random.default_rng(1)
     whole = pd.DataFrame(rng.normal(size=(1200, 4)), index=pd.date_range("2024", periods=1200, freq="h"))
@@ -237,7 +237,7 @@ def test_holes_that_were_filled_are_no_measurements_to_make_intervals_of(tiny):
         assert inside.mean() == pytest.approx(level / 100, abs=0.04)
 
 
-def test_what_was_filled_is_known_after_saving(tiny, wide, tmp_path):
+def test_filled_values_are_still_marked_after_saving(tiny, wide, tmp_path):
     holed = wide.mask(np.random.default_rng(2).random(wide.shape) < 0.3)
     model = tiny(missing="interpolate").fit(holed.iloc[:100], val_size=40)
     model.save(tmp_path)
@@ -250,7 +250,7 @@ def test_what_was_filled_is_known_after_saving(tiny, wide, tmp_path):
     assert np.isnan(model.calibration_.scores).any()
 
 
-def test_a_series_has_its_own_intervals_whoever_stands_beside_it(tiny, wide):
+def test_intervals_of_a_series_do_not_depend_on_other_series(tiny, wide):
     wide = wide.assign(b=np.random.default_rng(3).normal(size=120) * np.where(np.arange(120) % 2, 1, 20))
     model = tiny().fit(wide, val_size=60)
     together = model.predict(wide, level=[50])
@@ -264,7 +264,7 @@ def test_a_series_has_its_own_intervals_whoever_stands_beside_it(tiny, wide):
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
 
 
-def test_a_step_that_was_never_measured_is_no_surer_than_the_others():
+def test_a_step_without_scores_has_intervals_as_wide_as_other_steps():
     scores = np.arange(1.0, 10)[:, None, None].repeat(3, axis=1)
     scores[:, 1:] = np.nan
     np.testing.assert_array_equal(Calibration(scores).reached(79)[:, 0], [8, 8, 8])
@@ -278,7 +278,7 @@ def test_a_step_that_was_never_measured_is_no_surer_than_the_others():
     assert enough[:, 0].tolist() == [True, False, False]
 
 
-def test_the_longer_nothing_was_measured_the_more_an_interval_is_that_of_the_series_as_a_whole():
+def test_intervals_approach_the_spread_of_the_series_the_longer_values_are_missing():
     past = Calibration(np.arange(1.0, 10)[:, None, None])
     point, spread = torch.full((3, 1, 1), 5.0), torch.full((3, 1), 0.1)
     found = Forecasts(point, None, spread, stale=torch.tensor([[0.0], [0.5], [1.0]]))
@@ -293,7 +293,7 @@ def test_the_longer_nothing_was_measured_the_more_an_interval_is_that_of_the_ser
     ("loss", "missing", "least"),
     [("mae", "mask", 65), ("normal", "mask", 65), ("quantile", "mask", 65), ("mae", "interpolate", 45)],
 )
-def test_intervals_of_series_that_ended_hold_what_comes(tiny, loss, missing, least, whole_memory):
+def test_intervals_of_series_that_ended_keep_their_coverage(tiny, loss, missing, least, whole_memory):
     waves = noisy_waves(404)
     model = tiny(input_size=24, loss=loss, missing=missing, max_epochs=6, batch_size=64, learning_rate=5e-3)
     model.fit(waves.iloc[:300], val_size=80)
@@ -313,7 +313,7 @@ def test_intervals_of_series_that_ended_hold_what_comes(tiny, loss, missing, lea
 
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["mask", "error"])
-def test_lookbacks_without_news_do_not_rule_a_likelihood(tiny, missing, whole_memory):
+def test_stale_lookbacks_do_not_dominate_a_likelihood(tiny, missing, whole_memory):
     waves = noisy_waves(600, series=5)
     holed = waves.copy()
     for i in range(waves.shape[1]):
@@ -338,7 +338,7 @@ PROBABILISTIC = ["quantile", "normal", "laplace", "student_t"]
 
 
 @pytest.mark.parametrize("loss", PROBABILISTIC)
-def test_intervals_that_were_learned_too_narrow_are_drawn_wider(loss, monkeypatch):
+def test_learned_intervals_are_corrected_to_nominal_coverage(loss, monkeypatch):
     """And too wide ones narrower: as many targets as promised lie inside, whatever the network believes."""
     monkeypatch.setattr("titans_ts.intervals.HALF_LIFE", np.inf)  # all that is known, so that chance is small
     rng, model = torch.Generator().manual_seed(0), model_of(loss)
@@ -376,7 +376,7 @@ def test_a_score_and_its_bound_are_inverse(loss):
 
 
 @pytest.mark.parametrize("loss", PROBABILISTIC)
-def test_what_was_wrong_for_certain_does_not_draw_out_what_is_uncertain(loss):
+def test_errors_of_confident_forecasts_do_not_widen_uncertain_ones(loss):
     """A tenth of the targets lies up to three deviations off where the network says a hundredth of one."""
     rng, model = torch.Generator().manual_seed(0), model_of(loss)
     found, truth = believed(model.objective, 1.0, 4000, rng)
@@ -395,7 +395,7 @@ def test_what_was_wrong_for_certain_does_not_draw_out_what_is_uncertain(loss):
 
 
 @pytest.mark.parametrize("loss", PROBABILISTIC)
-def test_without_errors_the_network_is_believed(loss):
+def test_without_scores_the_learned_intervals_are_used(loss):
     model = model_of(loss)
     found, truth = believed(model.objective, 1.0, 20_000, torch.Generator().manual_seed(1))
     few = Calibration(np.full((3, 1, 1), 0.1))  # three errors can promise 75 % at most
@@ -441,7 +441,7 @@ def noisy_waves(rows, series=8):
     return pd.DataFrame(values, index=index, columns=[f"s{i}" for i in range(series)])
 
 
-def test_a_flat_lookback_is_taken_at_the_floor():
+def test_the_deviation_of_a_flat_lookback_has_a_floor():
     past = Calibration(np.arange(1.0, 10)[:, None, None])
     flat = Forecasts(torch.zeros(1, 1, 1), None, torch.zeros(1, 1))
     assert model_of("mae").bounded(flat, [79], past)[..., 2].item() == pytest.approx(8 * FLOOR)
@@ -450,7 +450,7 @@ def test_a_flat_lookback_is_taken_at_the_floor():
     assert scores.item() == pytest.approx(1 / FLOOR)
 
 
-def test_no_forecast_from_inside_a_filled_hole_is_scored(tiny, wide):
+def test_no_forecast_from_inside_a_filled_gap_is_scored(tiny, wide):
     holed = wide.copy()
     holed.iloc[80:90, 0] = np.nan
     model = tiny(missing="interpolate", max_epochs=1).fit(holed, val_size=60)
@@ -465,7 +465,7 @@ def test_no_forecast_from_inside_a_filled_hole_is_scored(tiny, wide):
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["mae", "quantile", "laplace"])
 @pytest.mark.parametrize("kept", [6, 512])
-def test_scores_move_on_in_a_backtest_as_in_update(tiny, wide, monkeypatch, loss, kept):
+def test_a_backtest_updates_scores_as_update_does(tiny, wide, monkeypatch, loss, kept):
     monkeypatch.setattr("titans_ts.intervals.WINDOWS", kept)
     frame = tiny(loss=loss).cross_validation(wide, n_windows=3, val_size=12, level=[50])
     model = tiny(loss=loss).fit(wide.iloc[:108], val_size=12)

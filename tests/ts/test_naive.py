@@ -25,7 +25,7 @@ def asked(frame, cutoff, h):
     ],
     ids=str,
 )
-def test_a_season_is_the_next_longer_habit(freq, rows):
+def test_the_season_follows_from_the_step(freq, rows):
     index = pd.date_range("2020-01-02", periods=40, freq=freq)
     assert season_of(index, index.freq) == rows
     assert season_of(pd.RangeIndex(40), 1) == 1
@@ -33,7 +33,7 @@ def test_a_season_is_the_next_longer_habit(freq, rows):
     assert season_of_frame(frame, None if isinstance(freq, str) else freq) == rows
 
 
-def test_each_step_is_as_it_was_whole_seasons_before_the_cutoff(wide):
+def test_each_forecast_is_the_value_whole_seasons_before_the_cutoff(wide):
     found = with_naive(asked(wide, 79, 30), wide)
     for name in wide:
         values, mine = wide[name].to_numpy(), found[found["unique_id"] == name]["SeasonalNaive"]
@@ -43,7 +43,7 @@ def test_each_step_is_as_it_was_whole_seasons_before_the_cutoff(wide):
     np.testing.assert_array_equal(last["SeasonalNaive"], np.repeat(wide.iloc[79].to_numpy(), 30))
 
 
-def test_days_that_are_closed_are_no_rows_of_a_season_where_the_step_says_so():
+def test_closed_days_are_not_rows_of_a_season_if_the_step_skips_them():
     step = CustomBusinessDay(holidays=["2020-01-08"])
     index = pd.date_range("2020-01-02", periods=40, freq=step, name="ds")
     frame = pd.DataFrame({"a": np.arange(40.0)}, index=index)
@@ -63,7 +63,7 @@ def meters(freq="h", noise=0.1, weekend=0.0):
 
 @pytest.mark.parametrize(("freq", "day"), [("h", 24), ("30min", 48), ("6h", 4)])
 @pytest.mark.parametrize(("weekend", "days"), [(0.0, 7), (1.0, 1)])
-def test_a_season_is_the_day_or_the_week_whichever_was_nearer_before(freq, day, weekend, days):
+def test_the_season_is_the_day_or_week_that_was_more_accurate_before(freq, day, weekend, days):
     df = meters(freq=freq, weekend=weekend)
     last = len(df) - 2 * day
     found = asked(df, last - 1, 2 * day)
@@ -74,7 +74,7 @@ def test_a_season_is_the_day_or_the_week_whichever_was_nearer_before(freq, day, 
     pd.testing.assert_frame_equal(with_naive(found, df), beside)
 
 
-def test_what_came_behind_the_first_cutoff_does_not_choose_the_season():
+def test_values_after_the_first_cutoff_do_not_choose_the_season():
     df = meters(weekend=1.0)
     found = pd.concat([asked(df, cutoff, 24) for cutoff in (700, 800)])
     later = df.copy()
@@ -91,7 +91,7 @@ def test_with_too_few_rows_before_the_first_cutoff_the_season_is_a_day():
     assert season_of_frame(df.mask(df < np.inf), found=asked(df, 600, 24)) == 24
 
 
-def test_series_count_alike_for_the_season_whatever_their_scale():
+def test_all_series_have_equal_weight_in_the_choice_of_the_season():
     df = meters(weekend=0.0)
     df["c"] = 1e6 * meters(weekend=1.0)["a"]
     assert season_of_frame(df, found=asked(df, 980, 24)) == 168
@@ -118,7 +118,7 @@ def a_season_ago(frame, cutoff, stamp, days):
         *[("Australia/Sydney", "2024-04-07"), ("Asia/Kolkata", "2024-03-31")],
     ],
 )
-def test_a_day_ago_is_so_by_the_clock_on_the_wall(freq, zone, days, change):
+def test_a_day_ago_is_in_local_time(freq, zone, days, change):
     middle = pd.Timestamp(change, tz=zone)
     steps = pd.date_range(middle - pd.Timedelta(days=20), middle + pd.Timedelta(days=6), freq=freq, name="ds")
     frame = pd.DataFrame({"a": np.arange(len(steps), dtype=float)}, steps)
@@ -134,14 +134,14 @@ def test_a_day_ago_is_so_by_the_clock_on_the_wall(freq, zone, days, change):
 
 
 @pytest.mark.parametrize("freq", ["3h", "D"])
-def test_steps_that_are_not_at_the_same_hours_after_a_change_of_the_clock_go_back_by_rows(freq):
+def test_steps_shifted_by_a_clock_change_go_back_by_rows(freq):
     steps = pd.date_range("2024-03-10", periods=240, freq=freq, tz="Europe/Berlin", name="ds")
     frame = pd.DataFrame({"a": np.arange(240.0)}, steps)
     found = with_naive(asked(frame, 199, 8), frame, season_length=8)["SeasonalNaive"]
     np.testing.assert_array_equal(found, np.arange(192, 200))
 
 
-def test_a_habit_by_the_clock_is_foretold_across_its_change_and_weekdays_are_seen():
+def test_patterns_in_local_time_continue_across_a_clock_change_and_weekdays_are_seen():
     steps = pd.date_range("2024-03-01", "2024-04-14", freq="h", tz="Europe/Berlin", inclusive="left", name="ds")
     habit = np.where(steps.day_of_week < 5, np.sin(np.pi * steps.hour / 24), 0.0)
     frame = pd.DataFrame({"a": habit}, steps)
@@ -151,7 +151,7 @@ def test_a_habit_by_the_clock_is_foretold_across_its_change_and_weekdays_are_see
     np.testing.assert_array_equal(found["SeasonalNaive"], found["y"])
 
 
-def test_what_was_not_measured_is_as_another_season_before(wide):
+def test_a_missing_value_is_replaced_by_one_a_season_earlier(wide):
     wide.iloc[60, 0] = np.nan
     found = with_naive(asked(wide, 79, 24), wide)
     assert found["SeasonalNaive"].iloc[60 - 56] == wide.iloc[36, 0]
@@ -160,7 +160,7 @@ def test_what_was_not_measured_is_as_another_season_before(wide):
     np.testing.assert_array_equal(early[3:], wide["a"].iloc[:21])
 
 
-def test_it_stands_beside_a_real_backtest(tiny):
+def test_naive_forecasts_are_added_to_a_real_backtest(tiny):
     df = load("ETTh1").iloc[:400]
     found = with_naive(tiny().cross_validation(df, n_windows=3), df)
     assert list(found) == ["unique_id", "ds", "cutoff", "y", "Titans", "SeasonalNaive"]
@@ -184,7 +184,7 @@ def test_a_backtest_of_another_frame_is_refused(wide, change):
         with_naive(asked(wide, 79, 4).assign(**change), wide)
 
 
-def test_there_is_none_where_a_season_is_longer_than_the_past():
+def test_a_season_longer_than_the_past_gives_no_naive_forecast():
     wide = pd.DataFrame({"a": np.arange(20.0)}, index=pd.date_range("2020-01-05", periods=20, freq="W", name="ds"))
     found = pd.DataFrame({"unique_id": "a", "ds": wide.index[10:14], "cutoff": wide.index[9]})
     assert with_naive(found, wide)["SeasonalNaive"].isna().all()

@@ -82,9 +82,7 @@ def test_any_lookback_works_and_every_step_of_it_counts(input_size, patch_size):
 @pytest.mark.parametrize(
     ("input_size", "patch_size", "patches"), [(12, 16, 1), (96, 16, 11), (192, 16, 23), (336, 28, 23), (720, 60, 23)]
 )
-def test_patches_by_default_are_the_usual_ones_of_96_and_not_many_more_of_longer_windows(
-    input_size, patch_size, patches
-):
+def test_default_patches_are_usual_at_96_and_only_a_few_more_for_longer_windows(input_size, patch_size, patches):
     assert default_patch(input_size) == patch_size
     assert make(input_size=input_size, patch_size=default_patch(input_size)).num_patches == patches
 
@@ -104,12 +102,12 @@ def test_the_memory_of_the_network_learns_across_chunks():
     assert (small(x) - large(x)).abs().max() > 1e-6
 
 
-def test_the_memory_has_as_many_layers_as_are_asked_for():
+def test_memory_depth_sets_the_layers_of_the_memory():
     assert [len(make(memory_depth=depth).blocks[0].memory.weights) for depth in (1, 2, 3)] == [1, 2, 3]
     assert make(memory_depth=1, chunk_size=1)(windows()).isfinite().all()
 
 
-def test_a_mixer_that_does_not_exist_is_named():
+def test_an_unknown_mixer_is_named():
     with pytest.raises(ValueError, match=r"mixer must be one of .*'fourier'"):
         make(mixer="fourier")
     with pytest.raises(ValueError, match="multiple of num_blocks"):
@@ -130,7 +128,7 @@ def test_validation_windows_begin_a_lookback_before_the_border():
     assert train[[16]][1][0, :, 0].tolist() == [26, 27, 28, 29]
 
 
-def test_batches_of_windows_are_in_turn_without_a_seed():
+def test_without_a_seed_windows_come_in_order():
     in_turn = loader(all_windows_of(Table(torch.arange(20.0)[:, None]), 4, 2, 0, 20, together=True), batch_size=6)
     firsts = torch.cat([batch.x[:, 0, 0] for batch in in_turn])
     assert firsts.tolist() == list(range(15))

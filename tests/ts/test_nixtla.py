@@ -42,7 +42,7 @@ def last_windows():
     return torch.tensor(wide.to_numpy()[-24:], dtype=torch.float32)[None]
 
 
-def test_beside_another_model_it_is_the_network_itself():
+def test_in_neuralforecast_the_forecasts_are_those_of_the_network():
     nf = NeuralForecast(models=[Titans(**SMALL), DLinear(h=12, input_size=24, max_steps=2, **QUIET)], freq="ME")
     nf.fit(TARGET)
     frame = nf.predict()
@@ -55,7 +55,7 @@ def test_beside_another_model_it_is_the_network_itself():
 
 
 @pytest.mark.slow
-def test_beside_patchtst_on_real_data_it_fits_forecasts_backtests_saves_and_loads(real_data, tmp_path):
+def test_together_with_patchtst_it_fits_forecasts_backtests_saves_and_loads(real_data, tmp_path):
     wide = load("ETTh1").iloc[:2400][["HUFL", "MUFL", "OT"]]
     frame = wide.rename_axis("ds").reset_index().melt("ds", var_name="unique_id", value_name="y")
     common = {"h": 24, "input_size": 48, "accelerator": "cpu", "random_seed": 1, **QUIET}
@@ -95,7 +95,7 @@ def test_it_learns_and_backtests():
 
 
 @pytest.mark.slow
-def test_saved_it_is_the_same_in_another_process(tmp_path):
+def test_a_saved_model_is_the_same_in_another_process(tmp_path):
     nf = NeuralForecast(models=[Titans(**SMALL)], freq="ME")
     nf.fit(TARGET)
     nf.save(str(tmp_path / "nf"), overwrite=True, save_dataset=True)
@@ -111,7 +111,7 @@ def test_saved_it_is_the_same_in_another_process(tmp_path):
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "f.parquet"), nf.predict(), rtol=1e-5)
 
 
-def test_a_file_from_before_columns_had_units_says_so(tmp_path):
+def test_a_file_older_than_column_units_is_refused(tmp_path):
     nf = NeuralForecast(models=[Titans(**{**SMALL, "max_steps": 1}, futr_exog_list=["trend"])], freq="ME")
     nf.fit(FRAME[["unique_id", "ds", "y", "trend"]])
     nf.save(str(tmp_path / "nf"), overwrite=True)
@@ -152,7 +152,7 @@ def test_quantiles_are_in_their_columns_and_a_distribution_in_its_units():
     ],
     ids=lambda loss: getattr(loss, "distribution", type(loss).__name__),
 )
-def test_what_is_said_of_a_series_is_of_it_alone(loss):
+def test_forecasts_of_a_series_do_not_depend_on_others(loss):
     scaler = "standard" if loss.is_distribution_output else "identity"
     nf = NeuralForecast(models=[Titans(**SMALL, loss=loss, scaler_type=scaler)], freq="ME")
     nf.fit(TARGET)
@@ -167,7 +167,7 @@ def test_what_is_said_of_a_series_is_of_it_alone(loss):
 
 
 @pytest.mark.parametrize("distribution", ["Normal", "StudentT", "NegativeBinomial", "Poisson"])
-def test_parameters_of_a_distribution_are_those_of_their_series(distribution):
+def test_distribution_parameters_belong_to_their_series(distribution):
     model = Titans(**SMALL, loss=DistributionLoss(distribution), scaler_type="standard").eval()
     x = last_windows()
     changed = torch.stack((x[..., 0].flip(1), x[..., 1]), dim=-1)
@@ -200,7 +200,7 @@ def test_exogenous_columns_of_every_kind_move_the_forecast(loss):
     assert np.abs(forecast(static=AirPassengersStatic.assign(airline1=5.0)) - expected).max() > 1e-2
 
 
-def test_the_units_of_exogenous_columns_are_nothing_to_the_forecast(tmp_path):
+def test_the_units_of_exogenous_columns_do_not_change_the_forecast(tmp_path):
     """A column of millions would drown the others, and the target."""
     columns = {"futr_exog_list": ["trend"], "hist_exog_list": ["lag"], "stat_exog_list": ["airline1"]}
 
@@ -222,7 +222,7 @@ def test_the_units_of_exogenous_columns_are_nothing_to_the_forecast(tmp_path):
     assert list(Titans(**SMALL, **columns, scaler_type="standard").units) == ["stat"]
 
 
-def test_what_windows_are_filled_with_is_no_value_of_a_column():
+def test_padding_of_windows_is_not_a_value_of_a_column():
     """neuralforecast puts zeros behind a series in training, and before one that begins late."""
     frame = FRAME.assign(trend=FRAME["trend"] + 5000)
     first = frame["unique_id"].iloc[0]
@@ -238,7 +238,7 @@ def test_what_windows_are_filled_with_is_no_value_of_a_column():
     assert float(units.low.min()) >= 5000
 
 
-def test_columns_have_the_units_of_all_that_training_saw():
+def test_units_of_columns_come_from_all_training_rows():
     torch.manual_seed(0)
     sizes = torch.tensor([[1e-6, 1e6, 0.0, 1.0], [1e-6, 1e2, 0.0, 1.0]])
     units = Standardised(columns=4, series=2)
@@ -275,7 +275,7 @@ def test_columns_of_categories_are_embedded_as_by_other_models():
     assert np.abs(first - last).max() > 1e-3
 
 
-def test_series_that_are_mixed_and_what_cannot_be():
+def test_mixed_series_work_and_unsupported_options_are_refused():
     model = Titans(**SMALL, multivariate=True)
     nf = NeuralForecast(models=[model], freq="ME")
     nf.fit(TARGET)
@@ -294,7 +294,7 @@ def test_series_that_are_mixed_and_what_cannot_be():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["optuna", "ray"])
-def test_settings_are_searched_by_either_back_end(backend, tmp_path):
+def test_settings_are_searched_by_both_backends(backend, tmp_path):
     config = AutoTitans.get_default_config(h=12, backend=backend, n_series=2)
     small = {"max_steps": 2, "dim": 8, "num_layers": 1, "val_check_steps": 1, **QUIET, "accelerator": "cpu"}
     space = {**config, **small} if backend == "ray" else (lambda trial: {**config(trial), **small})
@@ -341,7 +341,7 @@ def test_a_config_for_other_series_is_refused():
     ],
     ids=lambda x: "-".join(x) if isinstance(x, dict) else "",
 )  # fmt: skip
-def test_what_cannot_work_is_refused_at_once(wrong, says):
+def test_invalid_arguments_are_refused_in_the_constructor(wrong, says):
     with pytest.raises((ValueError, TypeError), match=says):
         Titans(**{**SMALL, **wrong})
     if {"h", "n_series", "loss"} & set(wrong):
@@ -363,12 +363,12 @@ def test_what_cannot_work_is_refused_at_once(wrong, says):
         ({"backend": "hyperopt"}, "backend must be 'ray' or 'optuna', got 'hyperopt'"),
     ],
 )
-def test_a_config_that_cannot_work_is_refused_at_once(options, says):
+def test_an_invalid_config_is_refused_in_the_constructor(options, says):
     with pytest.raises((ValueError, TypeError), match=says):
         AutoTitans(h=12, n_series=2, **options)
 
 
-def test_darts_takes_it_too(tmp_path):
+def test_the_model_works_in_darts(tmp_path):
     from darts import TimeSeries
     from darts.models import NeuralForecastModel
     from darts.utils.serialization import safe_globals
@@ -394,7 +394,7 @@ def test_darts_takes_it_too(tmp_path):
     np.testing.assert_array_equal(loaded.predict(12).values(), found.values())
 
 
-def test_darts_brings_covariates_of_any_unit():
+def test_darts_covariates_may_have_any_unit():
     from darts import TimeSeries
     from darts.models import NeuralForecastModel
 

@@ -36,14 +36,14 @@ def frame():
 
 
 @pytest.mark.parametrize("make", [lambda truth: truth, lambda truth: truth["b"], lambda truth: truth.to_numpy()])
-def test_what_came_is_drawn_from_a_frame_a_column_and_a_matrix(tiny, wide, make):
+def test_actual_values_are_plotted_from_a_frame_a_column_and_a_matrix(tiny, wide, make):
     drawn = tiny().fit(wide.iloc[:-4]).plot(actual=make(wide.iloc[-4:]), series="b").axes[0]
     line = next(line for line in drawn.lines if line.get_label() == "actual")
     np.testing.assert_array_equal(line.get_ydata(), wide["b"].iloc[-4:])
     np.testing.assert_array_equal(line.get_xdata(), wide.index[-4:])
 
 
-def test_what_came_is_drawn_where_the_picture_is_and_refused_where_it_cannot_be(tiny, wide):
+def test_actual_values_are_plotted_in_the_visible_range_and_refused_elsewhere(tiny, wide):
     model = tiny().fit(wide.iloc[:-10])
     lines = model.plot(actual=wide, series="b", history=3).axes[0].lines
     line = next(line for line in lines if line.get_label() == "actual")
@@ -55,20 +55,20 @@ def test_what_came_is_drawn_where_the_picture_is_and_refused_where_it_cannot_be(
         model.plot(actual=wide[["c"]], series="b")
 
 
-def test_what_came_of_the_only_series_needs_no_name(tiny, wide):
+def test_actual_values_of_a_single_series_need_no_name(tiny, wide):
     drawn = tiny().fit(wide[["b"]].iloc[:-4]).plot(actual=wide["b"].iloc[-4:].rename(None)).axes[0]
     assert "actual" in [line.get_label() for line in drawn.lines]
 
 
 @pytest.mark.parametrize("quantile", [-0.1, 1, 2, "most"])
-def test_the_part_that_is_not_marked_is_a_part(quantile):
+def test_the_quantile_of_marked_surprises_must_be_a_fraction(quantile):
     frame = pd.DataFrame({"unique_id": "a", "ds": range(4), "surprise": 1.0})
     with pytest.raises(ValueError, match=r"quantile must be in \[0, 1\)"):
         plot_surprise(frame, quantile=quantile)
 
 
 @pytest.mark.parametrize("history", [0, -5, 2.5, "x"])
-def test_rows_of_the_past_to_draw_are_a_count(tiny, wide, history):
+def test_the_number_of_plotted_past_rows_must_be_a_count(tiny, wide, history):
     with pytest.raises(ValueError, match=r"history must be an integer >= 1"):
         tiny().fit(wide, val_size=60).plot(history=history)
 
@@ -114,7 +114,7 @@ def test_the_highest_surprises_are_marked():
     assert "highest 10 %" in [text.get_text() for text in axes.get_legend().get_texts()]
 
 
-def test_what_was_not_measured_is_shaded_and_not_marked():
+def test_missing_rows_are_shaded_and_not_marked():
     values = np.arange(100.0)
     values[[0, 1, 40, 41, 42, 70, 99]] = np.nan
     surprise = pd.DataFrame({"unique_id": "a", "ds": range(100), "surprise": values})
@@ -127,7 +127,7 @@ def test_what_was_not_measured_is_shaded_and_not_marked():
     assert not axes.patches
 
 
-def test_a_series_is_drawn_above_its_surprise_with_the_same_moments_marked():
+def test_a_series_is_plotted_above_its_surprise_with_the_same_marks():
     days = pd.date_range("2024-01-01", periods=60, freq="D", name="ds")
     wide = pd.DataFrame({"a": np.arange(60.0), "b": -np.arange(60.0)}, index=days)
     surprise = pd.DataFrame({"unique_id": "b", "ds": days[9::10], "surprise": [1.0, 1, 9, 1, 1, 1]})
@@ -143,7 +143,7 @@ def test_a_series_is_drawn_above_its_surprise_with_the_same_moments_marked():
         plot_surprise(surprise, wide[["a"]])
 
 
-def test_dates_leave_each_other_room():
+def test_date_labels_do_not_overlap():
     ds = pd.date_range("2017-09-26", "2017-10-24", freq="h")  # with ticks on the 29th and on the 1st
     figure = plot_backtest(pd.DataFrame({"unique_id": "a", "ds": ds, "cutoff": ds[0], "y": 1.0, "Titans": 2.0}))
     figure.savefig(BytesIO())

@@ -41,7 +41,7 @@ def test_a_daily_wave_in_the_data_is_in_the_forecast(tiny, wide, shape):
     assert ((inside["y"] - inside["Titans"]).abs() / inside["unique_id"].map(wide.std())).mean() < 1.5
 
 
-def test_the_network_is_told_what_was_taken(tiny, wide, shape):
+def test_the_removed_profile_is_an_input_of_the_network(tiny, wide, shape):
     frame = wide + 5 * shape.loc[wide.index]
     model = tiny(exogenous={**DAY, "calendar": ["day"]}).fit(frame)
     units, index = model.scaling_.units, shape.index
@@ -56,7 +56,7 @@ def test_the_network_is_told_what_was_taken(tiny, wide, shape):
     np.testing.assert_allclose(new, -model.predict(frame), rtol=0, atol=0.5 * frame.std().max())
 
 
-def test_no_more_of_a_shape_is_taken_than_holds(wide):
+def test_a_profile_is_shrunk_to_what_generalises(wide):
     """By search over factors: of the shape of the other parts, the one that leaves least of each part beside a line."""
     rng = np.random.default_rng(0)
     index = pd.date_range("2024-01-01", periods=40 * 24, freq="h")
@@ -88,7 +88,7 @@ def test_no_more_of_a_shape_is_taken_than_holds(wide):
     ("cycle", "freq", "steps"),
     [("day", "h", 24 * days + 1) for days in (2, 3, 3.5, 7)] + [("year", "D", 366 * years) for years in (2, 3, 4)],
 )
-def test_a_trend_is_no_shape_and_hides_none(cycle, freq, steps):
+def test_a_trend_is_not_a_profile_and_hides_none(cycle, freq, steps):
     index = pd.date_range("2020-01-01", periods=int(steps), freq=freq)
     waves = waves_of(index, (cycle,))
     trend = np.linspace(0, 100, len(index))
@@ -99,7 +99,7 @@ def test_a_trend_is_no_shape_and_hides_none(cycle, freq, steps):
         np.testing.assert_allclose(found[:, 1], waves[:, 0], atol=1e-6)
 
 
-def test_a_wrong_reading_is_no_shape_and_hides_none():
+def test_an_outlier_is_not_a_profile_and_hides_none():
     index = pd.date_range("2024-01-01", periods=40 * 24, freq="h")
     day = waves_of(index, ("day",))[:, 0]
     values = np.stack([day, day], axis=1)
@@ -109,7 +109,7 @@ def test_a_wrong_reading_is_no_shape_and_hides_none():
     np.testing.assert_allclose(profiles[:, 1], day, atol=0.1)
 
 
-def test_each_cycle_holds_for_itself():
+def test_each_cycle_is_shrunk_separately():
     index = pd.date_range("2024-01-01", periods=16 * 7 * 24, freq="h")
     day, week = calendar_features(index, ("day",))[:, 0], calendar_features(index, ("week",))[:, 1]
     turned = np.where(np.arange(len(index)) // (14 * 24) % 2, 1, -1) * week
@@ -120,7 +120,7 @@ def test_each_cycle_holds_for_itself():
 
 
 @pytest.mark.parametrize("days", [2, 3])
-def test_a_short_series_has_the_shape_that_its_days_share(days):
+def test_a_short_series_has_the_shape_shared_by_its_days(days):
     index = pd.date_range("2024-01-01", periods=24 * days + 1, freq="h")
     rng = np.random.default_rng(0)
     shape = np.tile(rng.normal(size=24), days + 1)[: len(index)]
@@ -129,7 +129,7 @@ def test_a_short_series_has_the_shape_that_its_days_share(days):
     assert np.corrcoef(profile[:, 0], shape)[0, 1] > 0.9
 
 
-def test_series_with_the_same_holes_are_fitted_together_and_none_changes_another(wide, shape):
+def test_series_with_the_same_gaps_are_fitted_together_without_affecting_each_other(wide, shape):
     values = (wide + 3 * shape.loc[wide.index]).to_numpy()
     holes = values.copy()
     holes[10:20, 1] = np.nan
@@ -138,7 +138,7 @@ def test_series_with_the_same_holes_are_fitted_together_and_none_changes_another
         np.testing.assert_allclose(together[:, [column]], profiles_of(series[:, None], wide.index, ("day",)), atol=1e-9)
 
 
-def test_rain_has_no_hours_and_temperature_has(real_data):
+def test_rain_has_no_daily_profile_and_temperature_has_one(real_data):
     data = load_protocol("weather")
     training = data.frame.iloc[data.split.train]
     found = pd.Series(np.square(profiles_of(training.to_numpy(), training.index, ("day",))).sum(0), training.columns)
@@ -147,7 +147,7 @@ def test_rain_has_no_hours_and_temperature_has(real_data):
     assert (found[["T (degC)", "rh (%)", "Tlog (degC)", "wv (m/s)"]] > 0).all()
 
 
-def test_every_entrance_gives_the_same_forecasts(tiny, fitted, wide, tmp_path):
+def test_every_method_gives_the_same_forecasts(tiny, fitted, wide, tmp_path):
     alone = tiny(exogenous=DAY, max_epochs=2).fit(wide)
     alone.model_ = replace(alone.model_, memory=None)  # windows are forecast by the network alone
     ends = [40, 70]
@@ -180,7 +180,7 @@ def test_a_new_series_has_a_profile_of_its_own(fitted, wide, shape):
     np.testing.assert_allclose(fitted.predict(new)["new"], expected, atol=1e-3 * expected.abs().max())
 
 
-def test_a_cycle_that_a_series_does_not_go_through_twice_has_no_shape(wide, shape):
+def test_a_cycle_not_completed_twice_has_no_profile(wide, shape):
     values = (wide + 3 * shape.loc[wide.index]).to_numpy().copy()
     values[: len(wide) - 40, 0] = np.nan  # begins 40 hours before the end
     profile = Units.of(values, wide.index, ("day", "week")).profile
@@ -190,14 +190,14 @@ def test_a_cycle_that_a_series_does_not_go_through_twice_has_no_shape(wide, shap
     assert not profile[24:].any()  # five days
 
 
-def test_holes_are_left_out_of_a_profile(wide, shape):
+def test_gaps_are_left_out_of_a_profile(wide, shape):
     values = shape.loc[wide.index].to_numpy().copy()
     values[::7] = np.nan  # no hour is left out of every day
     found = Units.of(values, wide.index, ("day",)).shape(shape.index)
     assert (np.abs(found - shape) / wide.std()).to_numpy().max() < 1e-8
 
 
-def test_what_a_profile_needs_is_said(tiny, wide, fitted):
+def test_requirements_of_a_profile_are_named(tiny, wide, fitted):
     with pytest.raises(ValueError, match=r"exogenous profile must be 'auto' or a list of .*\['moon'\]"):
         tiny(exogenous={"profile": ["moon"]}).fit(wide)
     with pytest.raises(ValueError, match=r"exogenous profile=\['day'\] needs datetime time stamps, got int64"):

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real_data
     ("name", "rows", "horizons"),
     [("ETTh1", 2881, (96, 192, 336, 720)), ("ETTm2", 11521, (192, 720)), ("WEATHER", 10540, (336,))],
 )
-def test_windows_number_what_the_published_code_has(real_data, name, rows, horizons):
+def test_the_number_of_windows_is_that_of_the_published_code(real_data, name, rows, horizons):
     data = load_protocol(name)
     for h in horizons:
         assert len(data.windows("test", 96, h)[1]) == rows - h
@@ -37,7 +37,7 @@ def test_test_targets_do_not_depend_on_the_lookback(real_data):
     np.testing.assert_array_equal(data.windows("test", 96, 336)[1], data.windows("test", 720, 336)[1])
 
 
-def test_a_dropped_last_batch_would_have_moved_the_score_and_ours_does_not_move(real_data):
+def test_no_last_batch_is_dropped_from_the_score(real_data):
     data = load_protocol("ETTh2")
     inputs, targets = data.windows("test", 96, 336)
     predict = naive_predictor("last-value", 336, 24)
@@ -56,7 +56,7 @@ def test_a_perfect_forecast_of_the_real_windows_scores_0(real_data):
     assert result == {"mse": 0.0, "mae": 0.0, "n_windows": 2785}
 
 
-def test_the_weather_keeps_its_81_impossible_values_and_all_are_training_rows(real_data):
+def test_weather_has_81_impossible_values_all_in_training_rows(real_data):
     raw = load("weather").to_numpy()
     data = load_protocol("weather")
     assert (raw == -9999).sum() == (raw[: data.split.train.stop] == -9999).sum() == 81
@@ -91,7 +91,7 @@ class Spy:
         return np.repeat(windows[:, -1:], self.h, axis=1)
 
 
-def test_an_estimator_is_cloned_told_everything_and_never_sees_a_test_row(real_data, monkeypatch):
+def test_an_estimator_is_cloned_and_configured_and_never_sees_a_test_row(real_data, monkeypatch):
     monkeypatch.setattr(Spy, "fits", [])
     model = Spy()
     result = evaluate_protocol(model, "etth1", input_size=48, h=96, seed=7)

@@ -68,7 +68,7 @@ def test_columns_of_every_kind_reach_the_forecast(wide, long):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["mask", "interpolate"])
-def test_columns_may_have_holes_where_the_policy_allows_them(wide, missing):
+def test_columns_may_have_gaps_where_the_policy_allows_them(wide, missing):
     frame = wide.rename_axis("ds").reset_index().rename(columns={"HUFL": "y"}).assign(unique_id="HUFL")
     holed = frame.assign(MUFL=frame["MUFL"].mask(np.random.default_rng(0).random(len(frame)) < 0.1))
     options = {**SMALL, "exogenous": {"hist": ["MUFL"]}, "max_epochs": 4}
@@ -79,7 +79,7 @@ def test_columns_may_have_holes_where_the_policy_allows_them(wide, missing):
 
 
 @pytest.mark.slow
-def test_a_backtest_says_the_same_again_and_refit_trains_on_what_came(wide):
+def test_a_backtest_is_reproducible_and_refit_trains_on_newer_rows(wide):
     wide = wide.iloc[:1000]
     forecaster, options = TitansForecaster(**SMALL), {"n_windows": 3, "val_size": 200, "level": [80]}
     found = {refit: forecaster.cross_validation(wide, refit=refit, **options) for refit in (False, True)}
@@ -132,7 +132,7 @@ def test_a_saved_model_is_the_same_model(wide, fitted, tmp_path):
 
 
 @pytest.mark.slow
-def test_another_series_that_is_known_ahead_helps(wide):
+def test_a_related_series_known_in_the_future_helps(wide):
     """HUFL with MUFL, which is much like it, known in the horizon; beside HUFL alone."""
     frame = wide.rename_axis("ds").reset_index().rename(columns={"HUFL": "y"}).assign(unique_id="HUFL")
     options = {**SMALL, "max_epochs": 8, "learning_rate": 1e-2}
@@ -164,7 +164,7 @@ def test_series_of_different_lengths_and_a_new_one(long, wide):
     assert model.predict(new).shape == (24, 1)
 
 
-def test_update_is_the_whole_history(wide, fitted):
+def test_update_equals_reading_the_whole_history(wide, fitted):
     model = TitansForecaster(**SMALL).fit(wide.iloc[:2000])
     assert model.memory_ is not None
     for at in range(2000, 2400, 37):
@@ -189,7 +189,7 @@ def test_a_pipeline_and_a_grid_search_over_time_splits(wide):
     assert search.predict(wide.to_numpy()).shape == (24, 3)
 
 
-def test_pictures_show_what_they_are_of(wide, long, fitted):
+def test_plots_have_their_data(wide, long, fitted):
     forecast = fitted.plot(actual=wide.iloc[2000:2024], series=["OT"], level=[80, 95], history=60)
     (axes,) = forecast.axes
     labels = axes.get_legend_handles_labels()[1]
@@ -229,7 +229,7 @@ def test_time_stamps_of_a_forecast_follow(fitted, wide):
 
 
 @pytest.mark.slow
-def test_a_piece_of_ecl_with_its_203_columns(real_data, whole_memory):
+def test_a_sample_of_ecl_with_203_series(real_data, whole_memory):
     frame = pd.read_csv(real_data / "ts" / "ecl_sample.csv.gz", index_col=0, parse_dates=True)
     assert frame.shape[1] > 200
     model = TitansForecaster(**{**SMALL, "exogenous": {"calendar": "auto"}}).fit(frame.iloc[:-24], val_size=168)

@@ -46,7 +46,7 @@ def anew(network, table, origins, series):
 
 
 @pytest.mark.parametrize("kept", [1 << 25, 0])
-def test_kept_forecasts_are_those_made_anew(network, table, monkeypatch, kept):
+def test_cached_forecasts_equal_recomputed_ones(network, table, monkeypatch, kept):
     monkeypatch.setattr(rolling, "KEPT", kept)
     forecasts = rolling.KeptForecasts(network, objective_of("mae"), table)
     rng = torch.Generator().manual_seed(2)
@@ -57,7 +57,7 @@ def test_kept_forecasts_are_those_made_anew(network, table, monkeypatch, kept):
         torch.testing.assert_close(found, anew(network, table, origins, series), rtol=0, atol=1e-6)
 
 
-def test_each_is_made_once_unless_there_are_too_many_to_keep(network, table, made, monkeypatch):
+def test_each_forecast_is_computed_once_unless_too_many_to_cache(network, table, made, monkeypatch):
     origins, series = torch.tensor([9, 9, 12, 30]), torch.tensor([0, 1, 1, 0])
     windows = len(set(origins.tolist())) if network.config.num_series else len(origins)
     forecasts = rolling.KeptForecasts(network, objective_of("mae"), table)
@@ -75,7 +75,7 @@ def test_each_is_made_once_unless_there_are_too_many_to_keep(network, table, mad
     assert made == [len(origins)] * 2
 
 
-def test_the_forecasts_of_one_origin_are_all_that_is_known_of_it():
+def test_selecting_an_origin_keeps_all_parts_of_its_forecasts():
     parts = (torch.randn(3, H, 2), torch.randn(3, H, 2, 5), torch.rand(3, 2), torch.rand(3, 2), torch.rand(3, 2))
     found = rolling.Forecasts(*parts)
     for field in dataclasses.fields(found):

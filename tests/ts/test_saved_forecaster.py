@@ -45,7 +45,7 @@ def test_stamps_of_a_forecast_are_the_same_after_loading(tiny, wide, tmp_path, s
 
 
 @pytest.mark.parametrize("zone", [dateutil.tz.gettz("Europe/Berlin"), dateutil.tz.tzlocal()], ids=["file", "local"])
-def test_a_time_zone_that_another_machine_could_not_know_is_refused_when_saving(tiny, wide, tmp_path, zone):
+def test_a_time_zone_unknown_on_other_machines_is_refused_when_saving(tiny, wide, tmp_path, zone):
     stamps = pd.date_range("2024-01-01", periods=120, freq="h", tz=zone)
     model = tiny().fit(wide.set_axis(stamps, axis=0))
     with pytest.raises(ValueError, match=r"cannot be saved by name.*tz_convert\('Europe/Berlin'\)"):
@@ -115,7 +115,7 @@ def test_a_model_of_another_class_is_refused_by_name(tiny_fitted, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
-def test_a_file_that_is_not_there_is_named(tiny_fitted, tmp_path, name):
+def test_a_missing_file_is_named(tiny_fitted, tmp_path, name):
     tiny_fitted.save(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(FileNotFoundError, match=f"no saved model at .*: {name} is missing"):
@@ -145,7 +145,7 @@ def test_loading_draws_no_random_numbers_and_keeps_the_seconds(tiny_fitted, tmp_
     assert loaded.seconds_ == model.seconds_
 
 
-def test_a_model_of_another_version_is_said_to_be_one(tiny_fitted, tmp_path):
+def test_a_model_of_another_version_is_reported(tiny_fitted, tmp_path):
     """That has not all that this one saves, or more."""
     model = tiny_fitted
     learned, tensors = model._pack()
@@ -170,7 +170,7 @@ def test_a_model_of_another_version_is_said_to_be_one(tiny_fitted, tmp_path):
         (pd.Timedelta("1500ns"), "1500ns"),
     ],
 )
-def test_a_step_that_is_a_span_of_time_is_saved(tiny, wide, tmp_path, freq, step):
+def test_a_step_given_as_a_timedelta_is_saved(tiny, wide, tmp_path, freq, step):
     wide = wide.set_axis(pd.date_range("2024-01-01", periods=len(wide), freq=step, unit="ns"))
     model = tiny(freq=freq).fit(wide)
     loaded = saved_and_loaded(model, tmp_path / "m")
@@ -205,7 +205,7 @@ def test_a_step_that_is_an_offset_is_the_same_after_loading(tiny, wide, tmp_path
     assert isinstance(again.freq, str)
 
 
-def test_an_offset_that_was_saved_by_its_name_is_that_of_fit(tiny, wide):
+def test_an_offset_saved_by_name_is_restored(tiny, wide):
     """As arguments were until 2026-11."""
     for step in (pd.DateOffset(months=1), pd.offsets.CustomBusinessDay(holidays=["2024-01-05"])):
         frame = wide.set_axis(pd.date_range("2024-01-03", periods=len(wide), freq=step))
@@ -215,7 +215,7 @@ def test_an_offset_that_was_saved_by_its_name_is_that_of_fit(tiny, wide):
         assert old.freq == old.context_.freq == step
 
 
-def test_of_an_earlier_file_of_many_series_the_scores_of_some_are_read(tiny, wide, tmp_path):
+def test_older_files_with_scores_of_some_series_are_read(tiny, wide, tmp_path):
     """Of more than 64 series the scores of 64 were kept, side by side, and what the memory said to them."""
     rng = np.random.default_rng(0)
     many = pd.DataFrame(wide[["a"]].to_numpy() + 0.3 * rng.normal(size=(len(wide), 70)), index=wide.index)
@@ -239,7 +239,7 @@ def test_of_an_earlier_file_of_many_series_the_scores_of_some_are_read(tiny, wid
     assert np.isfinite(loaded.calibration_.scores[-1]).all()
 
 
-def test_a_loaded_model_has_its_units_and_scores_alike(tiny, wide, tmp_path):
+def test_a_loaded_model_has_the_same_units_and_scores(tiny, wide, tmp_path):
     model = tiny(exogenous={"profile": ["day"]}, max_epochs=1).fit(wide)
     model.position_ = replace(model.position_, calibration=replace(model.calibration_, step=3, phase=2))
     model.save(tmp_path)
@@ -250,7 +250,7 @@ def test_a_loaded_model_has_its_units_and_scores_alike(tiny, wide, tmp_path):
     assert (loaded.calibration_.step, loaded.calibration_.phase) == (3, 2)
 
 
-def test_scores_of_each_series_are_read_as_they_were_written_once(tiny, wide):
+def test_scores_in_the_older_format_per_series_are_read(tiny, wide):
     model = tiny(max_epochs=1).fit(wide)
     learned, tensors = pack(model)
     for written in ([5], [5, 1], {"step": 5, "phase": 0}):
@@ -260,7 +260,7 @@ def test_scores_of_each_series_are_read_as_they_were_written_once(tiny, wide):
         np.testing.assert_array_equal(loaded.calibration_.scores, model.calibration_.scores)
 
 
-def test_of_more_origins_than_are_kept_now_those_a_few_steps_apart_are_read(tiny, wide, monkeypatch):
+def test_older_files_with_more_origins_are_read_at_a_larger_step(tiny, wide, monkeypatch):
     model = tiny(max_epochs=1).fit(wide, val_size=40)  # origins 80 to 116
     learned, tensors = pack(model)
     scores = model.calibration_.scores
@@ -279,7 +279,7 @@ def with_days(wide):
     return wide + 2 * np.sin(wide.index.hour.to_numpy() / 24 * 2 * np.pi)[:, None] * wide.std().to_numpy()
 
 
-def test_a_model_of_an_earlier_day_goes_on_as_it_did_then(wide):
+def test_a_model_saved_earlier_gives_the_same_forecasts(wide):
     """What was saved in the present format on 2026-11-24, and what it forecast after ten rows more. If this fails,
     either the format's number goes up, and the folder is made anew, or saved models are read wrongly."""
     folder = Path(__file__).parent / "saved_by_format_5"

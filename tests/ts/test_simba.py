@@ -23,7 +23,7 @@ def windows(batch=2, series=3, length=20):
 
 @pytest.mark.parametrize("num_series", [None, 3], ids=["alone", "mixed"])
 @pytest.mark.parametrize(("a", "b"), [(2.0, 0.0), (0.5, -300.0), (1e4, 1e5)])
-def test_a_forecast_of_other_units_is_the_forecast_in_other_units(a, b, num_series):
+def test_forecasts_are_equivariant_to_units(a, b, num_series):
     network, x = make(num_series=num_series, mixer="mlp").double(), 1e4 * windows().double()
     # at this scale the 1e-5 in the variance is far below the tolerance
     torch.testing.assert_close(network(a * x + b), a * network(x) + b, rtol=1e-9, atol=0)
@@ -41,7 +41,7 @@ def test_a_window_that_does_not_change_is_forecast_as_its_level():
 
 
 @pytest.mark.parametrize("mixer", ["einfft", "mlp"])
-def test_series_apart_may_stand_in_any_order(mixer):
+def test_separate_series_may_have_any_order(mixer):
     x, order = windows(), [2, 0, 1]
     network = make(mixer=mixer)
     torch.testing.assert_close(network(x[..., order]), network(x)[..., order], rtol=0, atol=1e-5)
@@ -49,7 +49,7 @@ def test_series_apart_may_stand_in_any_order(mixer):
     assert (mixed(x[..., order]) - mixed(x)[..., order]).abs().max() > 1e-3
 
 
-def test_a_lane_that_is_not_known_spoils_no_other():
+def test_an_unknown_series_does_not_affect_others():
     network, x = make(), windows()
     holed = x.clone()
     holed[0, 4, 1] = float("nan")
@@ -79,7 +79,7 @@ def test_the_newest_step_moves_every_step_of_the_forecast_through_the_deep_path_
     assert change.abs().min() > 1e-5
 
 
-def test_a_lookback_that_patches_do_not_fill_is_continued_into_the_past_by_its_oldest_value():
+def test_a_lookback_is_padded_to_whole_patches_with_its_oldest_value():
     network = make(input_size=20, patch_size=6)
     assert (network.num_patches, network.stride, network.padding) == (6, 3, 1)
     seen = []
@@ -92,7 +92,7 @@ def test_a_lookback_that_patches_do_not_fill_is_continued_into_the_past_by_its_o
     torch.testing.assert_close(patches[-1], lane[0, -6:, 0])
 
 
-def test_few_known_values_tell_little_of_the_deviation_of_a_lookback():
+def test_the_deviation_of_a_lookback_with_few_known_values_is_shrunk():
     network = make(masked=True, least_variance=0.0)
     x = windows(batch=1, series=2)
     x[0, :-4, 1] = float("nan")
@@ -104,7 +104,7 @@ def test_few_known_values_tell_little_of_the_deviation_of_a_lookback():
     torch.testing.assert_close(scale[0, 0, 0], x[0, :, 0].std(correction=0))
 
 
-def test_a_direct_path_starts_at_nothing():
+def test_a_direct_path_starts_at_zero():
     assert Simba(CONFIG).direct.weight.count_nonzero() == 0
 
 
@@ -120,7 +120,7 @@ def test_the_known_future_moves_the_steps_within_its_reach(reach, input_size):
         assert steps == [s for s in range(h) if abs(s - t) <= min(reach, input_size)]
 
 
-def test_behind_the_horizon_stands_the_mean_of_the_lookback():
+def test_after_the_horizon_is_the_mean_of_the_lookback():
     network, longer = (with_future(h=h, futr=1, reach=3) for h in (4, 6))
     longer.future.load_state_dict(network.future.state_dict())
     futr = torch.randn(2, 26, 3, 1)

@@ -41,7 +41,7 @@ def test_a_grid_search_over_time_splits_finds_the_better_setting(wide):
     assert search.predict(wide.to_numpy()).shape == (4, 3)
 
 
-def test_a_long_frame_is_cut_by_time_and_what_is_scored_has_its_past(wide, to_long):
+def test_splits_cut_a_long_frame_by_time_and_test_parts_include_their_past(wide, to_long):
     late = to_long(wide)
     late = late[(late["unique_id"] != "b") | (late["ds"] >= wide.index[50])]
     splits = TimeSplit(2, test_size=10, lookback=12)
@@ -64,7 +64,7 @@ def test_a_long_frame_is_cut_by_time_and_what_is_scored_has_its_past(wide, to_lo
 
 
 @pytest.mark.parametrize("layout", ["long", "wide"])
-def test_rows_that_were_left_out_are_steps(wide, to_long, layout):
+def test_missing_rows_count_as_steps_in_splits(wide, to_long, layout):
     """Else a part of what was trained on would be scored."""
     holed = wide[wide.index.hour > 9]
     frame = to_long(holed) if layout == "long" else holed
@@ -75,7 +75,7 @@ def test_rows_that_were_left_out_are_steps(wide, to_long, layout):
         assert ds.iloc[test].min() >= wide.index[border - 12]
 
 
-def test_a_grid_search_over_a_long_frame_scores_what_was_not_trained_on(wide, to_long, tiny):
+def test_a_grid_search_over_a_long_frame_scores_only_rows_not_trained_on(wide, to_long, tiny):
     frame, cv = to_long(wide), TimeSplit(2, test_size=10, lookback=12)
     search = GridSearchCV(tiny(max_epochs=10), {"learning_rate": [1e-6, 3e-2]}, cv=cv).fit(frame)
     assert search.best_params_ == {"learning_rate": 3e-2}
@@ -102,7 +102,7 @@ def test_splits_of_series_that_end_early_or_begin_late(wide, to_long, tiny):
     assert np.isfinite(search.best_score_)
 
 
-def test_a_search_over_a_frame_with_a_young_series_ends_with_a_model(wide, to_long, tiny):
+def test_a_search_over_a_frame_with_a_short_series_works(wide, to_long, tiny):
     """Its splits leave that series out; so does the training on all rows that follows."""
     frame = to_long(wide)
     frame = frame[(frame["unique_id"] != "b") | (frame["ds"] >= wide.index[104])]
@@ -114,7 +114,7 @@ def test_a_search_over_a_frame_with_a_young_series_ends_with_a_model(wide, to_lo
 
 
 @pytest.mark.parametrize("y", ["array", "series", "number"])
-def test_a_y_is_not_read_and_that_is_said(wide, to_long, tiny, y):
+def test_y_is_ignored_with_a_warning(wide, to_long, tiny, y):
     frame = to_long(wide)
     given = {"array": frame["y"].to_numpy() * 0, "series": frame["y"] * 0, "number": 24}[y]
     says = r"y is ignored: .* in df, .* In a scikit-learn search, omit y and scoring"
@@ -124,7 +124,7 @@ def test_a_y_is_not_read_and_that_is_said(wide, to_long, tiny, y):
     pd.testing.assert_frame_equal(model.predict(), tiny(max_epochs=1).fit(frame).predict())
 
 
-def test_a_search_that_cuts_rows_and_not_time_is_told_of_splits_by_time(wide, to_long, tiny):
+def test_a_search_that_splits_by_rows_is_warned_of_with_advice(wide, to_long, tiny):
     with pytest.warns(
         UserWarning, match=r"score needs exactly the series of fit.* cv=titans_ts\.splits\.TimeSplit\(\.\.\.\)"
     ):
@@ -141,7 +141,7 @@ def test_splits_know_the_step_and_the_columns_of_the_forecaster(wide, to_long, r
     assert not recwarn.list
 
 
-def test_splits_say_what_they_need(wide):
+def test_splits_name_their_requirements(wide):
     with pytest.raises(ValueError, match=r"n_splits must be .*2, got 1"):
         TimeSplit(1, 10, 12)
     with pytest.raises(
@@ -171,7 +171,7 @@ def test_a_fit_that_fails_leaves_what_was_fitted(tiny, wide):
     ],
 )
 @pytest.mark.parametrize("call", ["fit", "update", "score"])
-def test_what_is_often_given_for_a_frame_is_refused_with_what_to_do(tiny_fitted, call, given, says):
+def test_common_mistakes_instead_of_a_frame_are_refused_with_advice(tiny_fitted, call, given, says):
     with pytest.raises(TypeError, match=says):
         getattr(tiny_fitted, call)(given)
 

@@ -44,7 +44,7 @@ def with_values(values, **at):
         (np.full(1000, np.nan), []),
     ],
 )
-def test_spikes_are_single_values_that_make_the_deviation(values, spikes):
+def test_spikes_are_single_values_that_dominate_the_deviation(values, spikes):
     beside = np.full((3 * len(values), 2), np.nan)  # as far as it is known, whatever stands beside it
     beside[: len(values), 0], beside[:, 1] = values, np.arange(3 * len(values))
     found = spikes_of(beside)
@@ -52,7 +52,7 @@ def test_spikes_are_single_values_that_make_the_deviation(values, spikes):
     assert not found[:, 1].any()
 
 
-def test_what_is_beyond_the_limits_for_long_is_where_a_series_has_moved():
+def test_values_beyond_the_limits_for_long_are_a_new_level():
     limits = limits_of(np.array([[0.0, 5, np.nan], [1, 5, np.nan]]))
     np.testing.assert_array_equal(limits, [[-1, -np.inf, -np.inf], [2, np.inf, np.inf]])
     values = np.zeros((100, 3))
@@ -62,7 +62,7 @@ def test_what_is_beyond_the_limits_for_long_is_where_a_series_has_moved():
     assert not single_beyond(values, limits).any()
 
 
-def test_a_sale_of_five_is_not_odd_where_one_is_seldom_enough():
+def test_five_is_not_an_outlier_in_sparse_counts_of_one_or_two():
     """A warning at every call named the largest order of some of thousands of slow items."""
     trained = np.zeros((200, 2))
     trained[::5, 0], trained[:, 1] = 1 + np.arange(40) % 2, np.arange(200) / 100  # from 0 to 2, both
@@ -74,7 +74,7 @@ def test_a_sale_of_five_is_not_odd_where_one_is_seldom_enough():
 
 
 @pytest.mark.real_data
-def test_of_real_series_just_the_known_codes_for_nothing_are_spikes():
+def test_in_real_series_only_codes_for_missing_values_are_spikes():
     """In weather -9999 stands for what was not measured: in two columns it is far from all that was; in a third, of
     which it is four times the range, it stays."""
     for name in ("ETTh1", "ETTh2", "ETTm1", "ETTm2", "weather"):
@@ -88,7 +88,7 @@ def test_of_real_series_just_the_known_codes_for_nothing_are_spikes():
 @pytest.mark.slow
 @pytest.mark.parametrize("row", [40, 104])  # of training, and of validation
 @pytest.mark.parametrize("profile", [None, {"profile": ["day"]}])
-def test_one_wrong_value_spoils_no_unit_and_no_forecast(tiny, wide, profile, row):
+def test_one_wrong_value_changes_no_unit_and_no_forecast(tiny, wide, profile, row):
     options = dict(exogenous=profile, max_epochs=8, learning_rate=1e-2)
     clean = tiny(**options).fit(wide)
     wrong = wide.copy()
@@ -112,7 +112,7 @@ def test_one_wrong_value_spoils_no_unit_and_no_forecast(tiny, wide, profile, row
         assert model.score(wrong) < 100 * clean.score(wide)  # what came is what counts
 
 
-def test_a_series_that_moves_is_followed_whatever_was_wrong_before(tiny):
+def test_a_level_shift_is_followed_despite_an_earlier_wrong_value(tiny):
     t, rng = np.arange(800), np.random.default_rng(0)
     calm = pd.Series(10 + np.sin(t / 4) + 0.1 * rng.normal(size=800))
     frame = calm.set_axis(pd.date_range("2024-01-01", periods=800, freq="h", name="ds")).to_frame("a")
@@ -130,7 +130,7 @@ def test_a_series_that_moves_is_followed_whatever_was_wrong_before(tiny):
         assert abs(model.predict(frame.iloc[400:] + 200)["a"].mean() - 210) < 5
 
 
-def test_lines_to_a_wrong_value_spoil_no_more_than_it_does(tiny, wide):
+def test_interpolation_to_a_wrong_value_harms_no_more_than_the_value(tiny, wide):
     wrong = wide.copy()
     wrong.iloc[104:110, 1], wrong.iloc[110, 1] = np.nan, 1e6
     with pytest.warns(
@@ -140,7 +140,7 @@ def test_lines_to_a_wrong_value_spoil_no_more_than_it_does(tiny, wide):
     assert model.history_.epochs[-1]["val_loss"] < 10
 
 
-def test_a_wrong_value_is_no_unit_of_a_new_series_either(tiny, wide):
+def test_a_wrong_value_does_not_set_the_unit_of_a_new_series(tiny, wide):
     model = tiny(input_size=100).fit(pd.concat([wide] * 3).set_axis(pd.RangeIndex(360, name="ds")))
     new = wide.iloc[:101].set_axis(pd.RangeIndex(101, name="ds")).add_suffix("2")
     wrong = new.copy()

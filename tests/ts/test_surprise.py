@@ -53,7 +53,7 @@ def by_definition(memory, values, step):
 
 @pytest.mark.parametrize("step", [1, 3, 4, 9, 400])
 @torch.no_grad()
-def test_it_is_the_associative_loss_with_the_memory_of_the_last_write_before(step):
+def test_surprise_is_the_associative_loss_of_the_memory_before_the_write(step):
     torch.manual_seed(0)
     memory = online.OnlineMemory(12, 3).double().eval()  # a stride is 4 rows
     torch.nn.init.normal_(memory.gates.weight)
@@ -65,7 +65,7 @@ def test_it_is_the_associative_loss_with_the_memory_of_the_last_write_before(ste
         torch.testing.assert_close(found[:, series], by_definition(memory, values[:, series], step))
 
 
-def test_many_series_are_read_some_at_a_time(monkeypatch):
+def test_many_series_are_read_in_groups(monkeypatch):
     memory, values, unknown = online.OnlineMemory(12, 3).eval(), torch.randn(80, 5), torch.zeros(80, 5).bool()
     expected = online.surprises(memory, values, unknown, 1)[1]
     for series_and_writes in (2, 8, 40):
@@ -73,7 +73,7 @@ def test_many_series_are_read_some_at_a_time(monkeypatch):
         torch.testing.assert_close(online.surprises(memory, values, unknown, 1)[1], expected)
 
 
-def test_it_is_told_of_every_row_or_of_each_so_many(model, waves):
+def test_surprise_is_given_at_every_row_or_every_step_rows(model, waves):
     each, S = model.surprise(waves), model.memory_.stride
     assert list(each.columns) == ["unique_id", "ds", "surprise"]
     own, first = of(each), model.memory_.span + S - 1
@@ -96,7 +96,7 @@ def test_a_spike_shows_at_its_own_row(model, waves, at):
 
 
 @pytest.mark.parametrize("missing", ["mask", "interpolate"])
-def test_what_was_not_measured_surprises_nobody(model, waves, missing):
+def test_missing_values_have_no_surprise(model, waves, missing):
     model = copy(model).set_params(missing=missing)
     holed = waves.copy()
     holed.iloc[300:320, 0] = np.nan
@@ -111,7 +111,7 @@ def test_what_was_not_measured_surprises_nobody(model, waves, missing):
     np.testing.assert_allclose(own.dropna(), of(model.surprise(later))[own.notna()], rtol=1e-3)
 
 
-def test_a_series_begins_late_and_ends_early(model, waves):
+def test_surprise_of_a_series_that_begins_late_and_ends_early(model, waves):
     waves = waves.copy()
     waves.iloc[:100, 0], waves.iloc[450:, 0] = np.nan, np.nan
     own = of(model.surprise(waves))
@@ -120,7 +120,7 @@ def test_a_series_begins_late_and_ends_early(model, waves):
     assert not own[: waves.index[449]].isna().any()
 
 
-def test_a_series_that_is_never_measured_for_long_enough_is_named(model, waves):
+def test_a_series_without_long_enough_known_stretches_is_named(model, waves):
     holed = waves.copy()
     holed.iloc[::10, 0] = np.nan
     with pytest.warns(UserWarning, match=r"series \['a'\] have no surprise: it needs 16 consecutive rows without NaN"):

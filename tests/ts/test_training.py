@@ -23,7 +23,7 @@ class PowerCutError(Exception):
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 6, 15])
 @pytest.mark.parametrize("multivariate", [False, True])
-def test_a_fit_that_was_cut_and_called_again_is_the_fit_that_was_not(
+def test_an_interrupted_and_resumed_fit_equals_an_uninterrupted_one(
     tiny, wide, tmp_path, monkeypatch, steps, multivariate
 ):
     options = {"max_epochs": 4, "batch_size": 48, "multivariate": multivariate}  # 6 batches an epoch
@@ -48,7 +48,7 @@ def test_a_fit_that_was_cut_and_called_again_is_the_fit_that_was_not(
     pd.testing.assert_frame_equal(resumed.predict(), expected.predict(), check_exact=True)
 
 
-def test_training_stops_early_when_validation_gets_no_better(tiny):
+def test_training_stops_early_without_a_better_validation_error(tiny):
     """Noise has nothing to learn; after some epochs the network only learns the training rows by heart."""
     noise = pd.DataFrame({"a": np.random.default_rng(0).normal(size=60)})
     model = tiny(max_epochs=60, learning_rate=3e-2, dropout=0.0, batch_size=8).fit(noise, val_size=20)
@@ -84,7 +84,7 @@ def test_the_loss_weighs_step_t_by_one_over_its_root():
     assert count == 4
 
 
-def test_fit_knows_no_units(tiny, wide):
+def test_fit_does_not_depend_on_units(tiny, wide):
     """Each series in units of its own: the forecast comes in the same ones."""
     scale, shift = pd.Series({"a": 1e3, "b": 1e-2, "c": 50.0}), pd.Series({"a": -5.0, "b": 1.0, "c": 0.0})
     expected = tiny().fit(wide).predict() * scale + shift
@@ -118,7 +118,7 @@ def test_windows_are_forecast_as_frames_are(tiny_fitted, wide):
         model.predict_windows(np.where(windows == windows[0, 0, 0], np.nan, windows))
 
 
-def test_a_series_that_never_changes_stays_where_it_is(tiny):
+def test_a_constant_series_is_forecast_as_constant(tiny):
     frame = pd.DataFrame({"flat": np.full(60, 5.0)})
     model = tiny().fit(frame)
     assert model.scale_ == pytest.approx(0.005)  # a thousandth of its size
@@ -243,7 +243,7 @@ def test_val_size_is_a_number_of_rows(tiny, wide, val_size):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-def test_a_network_that_was_trained_on_a_gpu_forecasts_here(tiny, wide):
+def test_a_network_trained_on_a_gpu_forecasts_on_the_cpu(tiny, wide):
     """Its forecasts are about those of one that was trained on the CPU: of another order of sums."""
     model = tiny(device="cuda", precision="32-true", max_epochs=4).fit(wide)
     assert next(model.network_.parameters()).device.type == "cpu"
@@ -252,7 +252,7 @@ def test_a_network_that_was_trained_on_a_gpu_forecasts_here(tiny, wide):
     assert model.history_.epochs[-1]["val_loss"] == pytest.approx(here.history_.epochs[-1]["val_loss"], rel=0.05)
 
 
-def test_what_training_is_judged_by_was_measured(tiny):
+def test_validation_uses_only_known_values(tiny):
     """A line through a hole is easy to foretell: the error of validation was that of an easier series."""
     rng, t = np.random.default_rng(0), np.arange(600)
     frame = pd.DataFrame(

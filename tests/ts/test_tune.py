@@ -40,7 +40,7 @@ def test_a_picture_counts_trials_in_whole_numbers():
     assert all(tick.is_integer() for tick in plot_history(study).axes[0].get_xticks())
 
 
-def test_the_seed_of_the_forecaster_stays_where_no_other_is_given(tiny, wide):
+def test_the_forecasters_seed_is_kept_unless_another_is_given(tiny, wide):
     options = dict(n_trials=1, space=lambda trial, facts: {}, verbose=0)
     assert tune(wide, tiny(random_state=5), **options).random_state == 5
     assert tune(wide, tiny(random_state=5), random_state=6, **options).random_state == 6
@@ -55,7 +55,7 @@ def test_trials_train_no_online_memory_and_the_best_has_one(tiny, wide, monkeypa
     assert found.memory_report_.steps > 0
 
 
-def test_a_sampler_and_callbacks_of_optuna_are_taken(tiny, wide):
+def test_optuna_samplers_and_callbacks_are_used(tiny, wide):
     ended = []
     found = tune(
         wide,
@@ -85,7 +85,7 @@ def test_a_sampler_with_a_seed_does_not_draw_the_same_trials_again(tiny, wide, t
     assert len(set(drawn(5))) == 5
 
 
-def test_settings_that_do_not_go_with_the_data_are_a_bad_choice_and_not_the_end(tiny, wide):
+def test_settings_that_do_not_fit_the_data_count_as_bad_and_do_not_end_the_search(tiny, wide):
     def some(trial, facts):
         return {"input_size": trial.suggest_categorical("input_size", [12, 110])}
 
@@ -98,7 +98,7 @@ def test_settings_that_do_not_go_with_the_data_are_a_bad_choice_and_not_the_end(
         pytest.warns(UserWarning, match="bad choice"),
         pytest.raises(
             ValueError,
-            match=r"3 trials failed and none has gone well\. The last: trial 2 with {'input_size': 110}: .*114",
+            match=r"3 trials failed and none succeeded\. The last: trial 2 with {'input_size': 110}: .*114",
         ),
     ):
         tune(wide, tiny(), n_trials=9, space=lambda trial, _: {"input_size": trial.suggest_int("input_size", 110, 110)},
@@ -107,19 +107,19 @@ def test_settings_that_do_not_go_with_the_data_are_a_bad_choice_and_not_the_end(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["study.db", "study.journal"])
-def test_a_study_goes_on_to_the_number_of_trials_asked_for(tiny, wide, tmp_path, file):
+def test_a_study_continues_up_to_n_trials(tiny, wide, tmp_path, file):
     storage = tmp_path / file
     options = {"space": small, "storage": storage, "random_state": 0, "verbose": 0}
     assert len(tune(wide, tiny(), n_trials=2, **options).study_.trials) == 2
     assert len(tune(wide, tiny(), n_trials=5, **options).study_.trials) == 5
     assert len(tune(wide, tiny(), n_trials=5, **options).study_.trials) == 5
-    with pytest.raises(ValueError, match=r"of another search: data differ"):
+    with pytest.raises(ValueError, match=r"belongs to another search \(different: data\)"):
         tune(wide.iloc[:-1], tiny(), n_trials=6, val_size=24, **options)
-    with pytest.raises(ValueError, match=r"of another search: loss differ"):
+    with pytest.raises(ValueError, match=r"belongs to another search \(different: loss\)"):
         tune(wide, tiny(loss="mse"), n_trials=6, **options)
 
 
-def test_a_study_may_go_on_with_another_space(tiny, wide, tmp_path):
+def test_a_study_may_continue_with_another_space(tiny, wide, tmp_path):
     def narrower(trial, facts):
         return {"learning_rate": trial.suggest_float("rate", 1e-9, 2e-9)}
 
@@ -132,14 +132,12 @@ def test_a_study_may_go_on_with_another_space(tiny, wide, tmp_path):
 
     study = optuna.create_study()
     study.add_trial(optuna.trial.create_trial(value=1.0))
-    with pytest.raises(ValueError, match=r"best trial, number 0, is of another space.*another study_name"):
+    with pytest.raises(ValueError, match=r"best trial, number 0, is from another space.*another study_name"):
         best_settings(study, lambda trial: small(trial, None))
 
 
 @pytest.mark.parametrize("file", ["study.journal", "study.db"])
-def test_a_study_whose_default_space_was_another_is_refused_and_says_what_to_do(
-    tiny, wide, tmp_path, file, monkeypatch
-):
+def test_a_study_of_an_earlier_default_space_is_refused_with_advice(tiny, wide, tmp_path, file, monkeypatch):
     def older(trial, facts):
         return {"input_size": trial.suggest_categorical("input_size", [12, 13])}
 
@@ -150,8 +148,8 @@ def test_a_study_whose_default_space_was_another_is_refused_and_says_what_to_do(
         tune(wide, tiny(max_epochs=1), **options)
     options["n_trials"] = 3
     says = (
-        rf"the study 'titans_ts' in .*{file} has trials of another space: its 'input_size' was one of \(12, 13\), "
-        r"and is one of \(4, 8, 16\)\. Give another study_name or storage, or that space, space=\.$"
+        rf"the study 'titans_ts' in .*{file} has trials with another space: its 'input_size' was one of \(12, 13\), "
+        r"now it is one of \(4, 8, 16\)\. Give another study_name or storage, or the earlier space \(space=\)\.$"
     )
     with pytest.raises(ValueError, match=says):
         tune(wide, tiny(max_epochs=1), **options)
@@ -162,19 +160,21 @@ def test_a_study_whose_default_space_was_another_is_refused_and_says_what_to_do(
         return {"input_size": trial.suggest_int("input_size", 12, 13)}
 
     options["n_trials"] = 4
-    with pytest.raises(ValueError, match=r"has trials of another space: .*Give another study_name or storage, or that"):
+    with pytest.raises(
+        ValueError, match=r"has trials with another space: .*Give another study_name or storage, or the"
+    ):
         tune(wide, tiny(max_epochs=1), space=other, **options)
 
 
-def test_only_trials_of_this_run_are_said_to_have_failed(tiny, wide, tmp_path):
+def test_only_failed_trials_of_this_run_are_counted(tiny, wide, tmp_path):
     def too_long(trial, facts):
         return {"input_size": trial.suggest_int("input_size", 110, 110)}
 
     options = {"storage": tmp_path / "study.journal", "space": too_long, "verbose": 0}
-    why = r"no trial finished\. 1 did not go with the data, the last with {'input_size': 110}: .*input_size \+ h = 114"
+    why = r"no trial finished\. 1 did not fit the data, the last with {'input_size': 110}: .*input_size \+ h = 114"
     with pytest.warns(UserWarning, match="bad choice"), pytest.raises(ValueError, match=why):
         tune(wide, tiny(), n_trials=1, **options)
-    says = r"3 trials failed and none has gone well\. The last: trial 3 with"
+    says = r"3 trials failed and none succeeded\. The last: trial 3 with"
     with pytest.warns(UserWarning, match="bad choice"), pytest.raises(ValueError, match=says):
         tune(wide, tiny(), n_trials=9, **options)
 
@@ -229,7 +229,7 @@ def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_pa
     assert 6 <= states.count("COMPLETE") + states.count("PRUNED") <= 7  # two may finish at once
 
 
-def test_a_study_that_goes_on_draws_trials_of_its_own(tmp_path):
+def test_a_continued_study_draws_new_trials(tmp_path):
     def drawn(n):
         study = open_study(tmp_path / "s.db", "s", {}, 0)
         run_study(study, lambda trial: trial.suggest_float("x", 0, 1), n, None, False)
@@ -242,7 +242,7 @@ def test_a_study_that_goes_on_draws_trials_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.journal", "y.journal", "folder", "nothing://x"])
-def test_a_storage_that_is_none_is_said_in_words(tmp_path, name):
+def test_an_unusable_storage_is_refused_with_a_plain_message(tmp_path, name):
     (tmp_path / "folder").mkdir()
     for file, text in (("x.csv", "ds,a\n" * 99), ("x.journal", "ds,a\n"), ("y.journal", "{}\n")):
         (tmp_path / file).write_text(text)
@@ -275,7 +275,7 @@ def test_the_default_space_fits_the_data(wide, tiny):
     assert default_space(fixed, {"rows": 10_000, "h": 8, "may_add_calendar": True})["exogenous"] == {"profile": "auto"}
 
 
-def test_what_cannot_be_searched_is_said(tiny, wide):
+def test_impossible_searches_are_refused_with_a_reason(tiny, wide):
     with pytest.raises(
         ValueError,
         match=r"val_size=118 leaves 2 for training, but a lookback of 2 plus h=4 are needed.* or lower h\.",
@@ -304,11 +304,11 @@ def test_a_study_of_other_stamps_or_static_columns_is_refused(tiny, wide, to_lon
     shifted = frame.assign(ds=frame["ds"] + pd.Timedelta("7h"))
     cases = (("time", shifted, static), ("data", frame, static.assign(s=[3.0, 1.0, 2.0])))
     for what, df, beside in cases:
-        with pytest.raises(ValueError, match=f"of another search: {what} differ"):
+        with pytest.raises(ValueError, match=rf"belongs to another search \(different: {what}\)"):
             tune(df, base, static_df=beside, **options)
 
 
-def test_what_comes_back_talks_as_the_forecaster_did(tiny, wide):
+def test_the_result_has_the_verbosity_of_the_forecaster(tiny, wide):
     found = tune(wide, tiny(verbose=1), n_trials=1, verbose=0, space=lambda trial, facts: {})
     assert found.verbose == 1
     with pytest.raises(ValueError, match=r"n_trials must be an integer >= 1, got 2\.5"):
@@ -336,7 +336,7 @@ def test_a_series_without_rows_to_train_on_is_left_out_of_a_search(tiny, wide, t
     pd.testing.assert_frame_equal(found.predict(), alone.predict())
 
 
-def test_where_no_trial_chooses_a_lookback_a_search_takes_what_fit_takes(tiny, wide, to_long):
+def test_without_a_searched_lookback_a_search_keeps_the_series_that_fit_keeps(tiny, wide, to_long):
     def space(trial, facts):
         return {"dropout": trial.suggest_float("dropout", 0.0, 0.5)}
 
@@ -353,7 +353,7 @@ def test_where_no_trial_chooses_a_lookback_a_search_takes_what_fit_takes(tiny, w
         tune(wide.iloc[:31], base, space=space, n_trials=1, verbose=0)
 
 
-def test_a_space_is_told_what_the_shortest_series_has_and_whether_a_calendar_may_be_added(tiny, wide, to_long):
+def test_the_space_gets_the_shortest_length_and_whether_a_calendar_is_possible(tiny, wide, to_long):
     frame = to_long(wide)
     frame = frame[(frame["unique_id"] != "b") | (frame["ds"] >= wide.index[40])]
     counted = to_long(wide.reset_index(drop=True).rename_axis("ds"))
@@ -395,12 +395,12 @@ def test_a_search_is_not_lost_for_one_training_that_diverges(tiny, wide, monkeyp
 
 
 @pytest.mark.parametrize("name", ["h", "loss"])
-def test_trials_of_unlike_errors_are_not_compared(tiny, wide, name):
+def test_searching_a_setting_that_changes_the_error_is_refused(tiny, wide, name):
     with pytest.raises(ValueError, match="compare the forecasters by score"):
         tune(wide, tiny(), n_trials=1, space=lambda trial, facts: {name: {"h": 2, "loss": "mse"}[name]}, verbose=0)
 
 
-def test_a_space_may_prune_settings_that_do_not_go_together(tiny, wide):
+def test_a_space_may_prune_incompatible_settings(tiny, wide):
     asked = []
 
     def picky(trial, facts):
@@ -419,7 +419,7 @@ def test_a_space_may_prune_settings_that_do_not_go_together(tiny, wide):
         tune(wide, tiny(max_epochs=1), n_trials=2, space=none, random_state=0, verbose=0)
 
 
-def test_without_young_series_a_search_goes_no_further_than_the_others(tiny, wide, to_long):
+def test_without_short_series_a_search_ends_with_the_others(tiny, wide, to_long):
     long = to_long(wide)
     ended, young = long["ds"] <= wide.index[90], long["ds"] >= wide.index[88]
     frame = long[(ended & (long["unique_id"] != "c")) | (young & (long["unique_id"] == "c"))]

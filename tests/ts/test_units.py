@@ -26,7 +26,7 @@ def daily(noise, seed=0):
 
 
 @pytest.mark.parametrize("exogenous", [None, DAY])
-def test_errors_are_told_in_deviations_of_the_series_profile_and_all(tiny, exogenous):
+def test_errors_are_in_deviations_of_the_series_including_its_profile(tiny, exogenous):
     frame, cut = daily(0.5), 400
     model = tiny(exogenous=exogenous).fit(frame, val_size=len(frame) - cut)
     deviation = frame.iloc[:cut].std(ddof=0)
@@ -43,7 +43,7 @@ def test_errors_are_told_in_deviations_of_the_series_profile_and_all(tiny, exoge
     assert model.history_.epochs[model.history_.best_epoch]["val_loss"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_series_that_its_profile_explains_counts_as_others_do(tiny):
+def test_a_series_explained_by_its_profile_has_the_same_weight(tiny):
     frame = daily(0.5)
     frame["tariff"] = np.where((HOURS.hour >= 8) & (HOURS.hour < 20), 0.30, 0.18)
     frame.iloc[-60:-36, 2] = 0.18  # a day off
@@ -59,7 +59,7 @@ def test_a_series_that_its_profile_explains_counts_as_others_do(tiny):
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
-def test_a_series_of_zeros_is_counted_in_the_unit_of_the_others(tiny, unit):
+def test_a_series_of_zeros_has_the_unit_of_the_others(tiny, unit):
     frame = pd.DataFrame({"sold": unit * (3 + np.sin(np.arange(200) / 4)), "never": 0.0, "rarely": 0.0})
     frame.loc[7, "rarely"] = 2 * unit
     model = tiny().fit(frame, val_size=40)
@@ -68,7 +68,7 @@ def test_a_series_of_zeros_is_counted_in_the_unit_of_the_others(tiny, unit):
     assert np.abs(forecast["never"]).max() < 0.05 * forecast["sold"].mean()
 
 
-def test_units_are_of_what_was_measured_not_of_lines_through_holes(tiny):
+def test_units_come_from_known_values_not_from_interpolated_ones(tiny):
     frame = daily(0.1)
     frame.iloc[100:200, 0] = np.nan
     drawn, told = (tiny(exogenous=DAY, missing=how).fit(frame) for how in ("interpolate", "mask"))
@@ -84,7 +84,7 @@ def test_units_are_of_what_was_measured_not_of_lines_through_holes(tiny):
 
 
 @pytest.mark.parametrize("loss", ["normal", "laplace", "student_t"])
-def test_a_density_is_in_units_of_the_series(loss):
+def test_a_likelihood_is_in_units_of_the_series(loss):
     """So that lookbacks, whose deviations differ, can be compared."""
     torch.manual_seed(0)
     objective = objective_of(loss)
@@ -119,7 +119,7 @@ def test_a_score_in_pieces_is_the_same_score(tiny, wide, monkeypatch, multivaria
     assert len(parts) == {(False, 120): 12, (False, 1000): 2, (True, 120): 11, (True, 1000): 2}[multivariate, at_once]
 
 
-def test_nothing_to_score_is_said(tiny, wide):
+def test_a_frame_without_values_to_score_is_refused(tiny, wide):
     model = tiny(missing="mask").fit(wide)
     silent = wide.iloc[:16].copy()
     silent.iloc[-4:] = np.nan
@@ -128,7 +128,7 @@ def test_nothing_to_score_is_said(tiny, wide):
 
 
 @pytest.mark.parametrize("rows", [16, 56])
-def test_a_memory_of_mixed_series_reads_no_row_behind_the_border(tiny, rows, monkeypatch):
+def test_a_memory_of_mixed_series_reads_no_row_after_the_border(tiny, rows, monkeypatch):
     """Whose youngest series is too short to learn from."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(400, 2)).cumsum(0), index=HOURS[:400], columns=["a", "b"])
@@ -146,7 +146,7 @@ def test_a_memory_of_mixed_series_reads_no_row_behind_the_border(tiny, rows, mon
     assert int(torch.cat([t.flatten() for t in read]).max()) + together.h <= 360
 
 
-def test_a_matrix_is_of_the_series_of_fit(wide, tiny_fitted):
+def test_a_matrix_has_the_series_of_fit(wide, tiny_fitted):
     model = tiny_fitted
     np.testing.assert_array_equal(model.predict(wide.to_numpy()), model.predict(wide).to_numpy())
     assert isinstance(model, TitansForecaster)
@@ -169,7 +169,7 @@ def test_quantiles_are_those_of_the_distribution(loss):
         torch.testing.assert_close(raw[:, :1] + offset[:, None], family(raw[:, :1], spread).icdf(p))
 
 
-def test_training_is_in_units_of_the_network_and_validation_tells_those_of_the_series(tiny):
+def test_training_loss_is_in_units_of_the_network_and_validation_loss_in_units_of_the_series(tiny):
     table = Table(torch.randn(60, 2), unit=torch.tensor([0.5, 2.0]))
     train, val, _ = _batches(tiny(), table, 40, 0)
     assert train.dataset.table.unit is None
@@ -177,7 +177,7 @@ def test_training_is_in_units_of_the_network_and_validation_tells_those_of_the_s
 
 
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e6])
-def test_a_new_series_of_zeros_is_counted_in_the_unit_of_those_of_fit_whatever_stands_beside_it(tiny, wide, size):
+def test_a_new_series_of_zeros_has_the_unit_of_the_series_of_fit(tiny, wide, size):
     model = tiny(max_epochs=1).fit(size * wide[["a", "b"]])
     alone = pd.DataFrame({"z": np.zeros(40)}, index=pd.date_range("2024-02-01", periods=40, freq="h", name="ds"))
     beside = alone.assign(large=4e6 * size * (3 + np.sin(np.arange(40))))
@@ -186,7 +186,7 @@ def test_a_new_series_of_zeros_is_counted_in_the_unit_of_those_of_fit_whatever_s
     assert 0 < found.abs().max() < 100 * size
 
 
-def test_values_beyond_what_can_be_squared_have_forecasts_and_errors(tiny, wide):
+def test_values_whose_squares_overflow_have_forecasts_and_errors(tiny, wide):
     model = tiny().fit(wide)
     far = wide.copy()
     far.iloc[60, 0] = 1e37
@@ -208,7 +208,7 @@ def test_a_score_of_forecasts_that_are_not_finite_is_refused(tiny, wide):
         model.score(wide)
 
 
-def test_windows_of_values_beyond_what_can_be_squared_have_forecasts(tiny_fitted, wide):
+def test_windows_of_values_whose_squares_overflow_have_forecasts(tiny_fitted, wide):
     window = wide.iloc[-12:].to_numpy().copy()
     window[3, 0] = 1e37
     assert np.isfinite(tiny_fitted.predict_windows(window[None])).all()

@@ -69,7 +69,7 @@ def test_a_row_taken_from_a_frame_is_read_by_its_names_and_its_time(tiny, waves)
     pd.testing.assert_frame_equal(column, alone.update(waves[["b"]].iloc[60:63]).predict())
 
 
-def test_what_is_kept_holds_all_that_the_next_write_reads(tiny, waves):
+def test_the_kept_context_covers_the_next_write(tiny, waves):
     """Where the horizon is shorter than the stride, too."""
     model = tiny(h=1, max_epochs=1).fit(waves.iloc[:200], val_size=0)
     assert model.memory_.stride > model.h
@@ -79,7 +79,7 @@ def test_what_is_kept_holds_all_that_the_next_write_reads(tiny, waves):
         np.testing.assert_allclose(model.predict() / waves.std(), expected, rtol=0, atol=1e-5)
 
 
-def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
+def test_intervals_after_update_do_not_depend_on_how_rows_are_split(tiny, waves):
     once, often = (tiny(max_epochs=3).fit(waves.iloc[:400]) for _ in range(2))
     before = once.calibration_.scores
     once.update(waves.iloc[400:])
@@ -97,7 +97,7 @@ def test_intervals_after_update_do_not_depend_on_how_the_rows_came(tiny, waves):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("lanes", "series"), [(1 << 15, 2), (30, 5)])
-def test_of_many_rows_at_once_only_the_forecasts_are_made_that_intervals_keep(tiny, waves, monkeypatch, lanes, series):
+def test_an_update_of_many_rows_computes_only_forecasts_that_intervals_keep(tiny, waves, monkeypatch, lanes, series):
     monkeypatch.setattr("titans_ts.intervals.SCORES", lanes)
     monkeypatch.setattr("titans_ts.intervals.WINDOWS", 6)
     frame = pd.concat([waves * (i + 1) for i in range(3)], axis=1).set_axis(list("abcdef"), axis=1).iloc[:, :series]
@@ -160,7 +160,7 @@ def test_the_state_does_not_grow_and_a_step_takes_as_long_as_ever(fitted, waves)
     assert np.median(seconds["old"]) < 1.3 * np.median(seconds["young"])
 
 
-def test_a_saved_model_goes_on_learning_where_it_was(fitted, waves, tmp_path):
+def test_a_saved_model_continues_learning(fitted, waves, tmp_path):
     fitted.update(waves.iloc[400:431])
     fitted.save(tmp_path / "model")
     loaded = TitansForecaster.load(tmp_path / "model")
@@ -179,7 +179,7 @@ def test_a_series_that_ended_is_left_out_of_wide_rows_as_of_long_ones(waves, tin
     pd.testing.assert_frame_equal(found, after(rows.assign(b=np.nan)), check_exact=True)
 
 
-def test_a_policy_that_the_network_does_not_know_is_refused_by_update_too(fitted, waves):
+def test_a_missing_policy_unknown_to_the_network_is_refused_by_update_too(fitted, waves):
     with pytest.raises(NotFittedError):
         clone(fitted).update(waves)
     before = fitted.predict()
@@ -193,7 +193,7 @@ def test_a_policy_that_the_network_does_not_know_is_refused_by_update_too(fitted
 
 @pytest.mark.parametrize("missing", ["mask", "interpolate"])
 @pytest.mark.parametrize("layout", ["wide", "long"])
-def test_rows_may_be_left_out_between_pieces_as_inside_of_them(waves, tiny, to_long, missing, layout):
+def test_rows_may_be_missing_between_updates_as_within_them(waves, tiny, to_long, missing, layout):
     given = (lambda part: part) if layout == "wide" else to_long
     model = tiny(missing=missing, max_epochs=2).fit(given(waves.iloc[:400]))
     whole = copy.deepcopy(model).update(given(waves.iloc[[*range(400, 410), *range(413, 430)]]))
@@ -214,7 +214,7 @@ def test_rows_may_be_left_out_between_pieces_as_inside_of_them(waves, tiny, to_l
         (slice(400, 410), ["a", "b", "c"], r"got .* \(new: \['c'\]\)\. Leave out new series here: predict"),
     ],
 )
-def test_rows_that_do_not_follow_are_refused_and_nothing_is_changed(fitted, waves, rows, columns, says):
+def test_rows_that_do_not_follow_are_refused_and_change_nothing(fitted, waves, rows, columns, says):
     before = fitted.predict(level=[80])
     with pytest.raises(ValueError, match=says):
         fitted.update(waves.assign(c=1.0).iloc[rows][columns])
@@ -233,7 +233,7 @@ def test_a_matrix_and_a_long_frame_are_updated_too(tiny, waves, to_long):
     np.testing.assert_array_equal(long["Titans"].to_numpy().reshape(2, 4).T, wide)
 
 
-def test_a_series_among_others_that_begin_elsewhere_is_read_as_if_alone(fitted, waves, to_long):
+def test_a_series_is_read_as_if_alone_whenever_others_begin(fitted, waves, to_long):
     long = to_long(waves)
     later = long[~((long["unique_id"] == "b") & (long["ds"] < "2024-01-03 05:00"))]
     together = fitted.predict(later)
@@ -243,13 +243,13 @@ def test_a_series_among_others_that_begin_elsewhere_is_read_as_if_alone(fitted, 
         np.testing.assert_allclose(alone["Titans"], own["Titans"], rtol=1e-5, atol=1e-5)
 
 
-def test_a_memory_that_was_told_nothing_corrects_nothing(fitted, waves):
+def test_a_memory_without_writes_corrects_nothing(fitted, waves):
     window = waves.iloc[-12:]
     np.testing.assert_allclose(fitted.predict(window), fitted.predict_windows(window.to_numpy()[None])[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("origins", [[12, 13, 16, 17, 40, 41, 42, 43, 88, 90], [67, 70, 69, 66, 83], [13]])
-def test_one_pass_over_many_origins_is_each_of_them_alone(origins):
+def test_one_pass_over_many_origins_equals_single_passes(origins):
     torch.manual_seed(0)
     memory = online.OnlineMemory(12, 3).eval()
     for p in memory.parameters():
@@ -266,7 +266,7 @@ def test_one_pass_over_many_origins_is_each_of_them_alone(origins):
             assert found[i].abs().min() > 1e-6
 
 
-def test_what_origins_have_behind_them_is_read_once(monkeypatch):
+def test_rows_shared_by_origins_are_read_once(monkeypatch):
     memory, writes, write = online.OnlineMemory(12, 3).eval(), [], online.OnlineMemory._write
 
     def counted(self, queries, before, now, state):
@@ -278,7 +278,7 @@ def test_what_origins_have_behind_them_is_read_once(monkeypatch):
     assert sum(writes) < 4000 / 4 + 4 * 60 / 4
 
 
-def test_the_surprise_is_what_the_memory_did_not_expect(fitted, waves):
+def test_the_surprise_is_high_at_unexpected_values(fitted, waves):
     calm = fitted.surprise(waves)
     shocked = waves.copy()
     shocked.iloc[250:262, 0] += 20 * waves["a"].std()
@@ -317,7 +317,7 @@ def test_a_memory_that_does_not_help_is_left_out_and_the_report_says_so(tiny, wh
     assert short.predict().index[0] == 300
 
 
-def test_a_memory_of_mixed_series_is_told_the_forecasts_of_its_own_rows(tiny, monkeypatch):
+def test_a_memory_of_mixed_series_gets_the_forecasts_of_its_own_rows(tiny, monkeypatch):
     """Whatever row each of the series begins at."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(400, 2)).cumsum(0), columns=["a", "b"])
@@ -340,7 +340,7 @@ def test_a_memory_of_mixed_series_is_told_the_forecasts_of_its_own_rows(tiny, mo
             torch.testing.assert_close(truth[lane], streams.table.values[ahead, column], equal_nan=True)
 
 
-def test_validation_leaves_a_memory_in_training(tiny, monkeypatch):
+def test_validation_leaves_a_memory_in_training_mode(tiny, monkeypatch):
     modes = []
     forward = online.OnlineMemory.forward
 
@@ -412,16 +412,16 @@ def test_long_streams_are_read_in_pieces_and_are_the_same(monkeypatch):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_memory_is_told_what_followed_what():
+def test_a_memory_writes_which_window_followed_which():
     memory, values = online.OnlineMemory(12, 3), torch.arange(40.0)[:, None]
-    ((at, before, now),) = online._told(memory, values, 0, 3)
+    ((at, before, now),) = online._windows_of_writes(memory, values, 0, 3)
     S, span = memory.stride, memory.span
     assert at.tolist() == [span + S, span + 2 * S, span + 3 * S]
     assert torch.equal(before[0, 0], values[:span, 0])
     assert torch.equal(now[0, 0], values[S : S + span, 0])
 
 
-def test_training_tells_a_memory_what_a_stream_does_and_carries_its_state(monkeypatch):
+def test_training_writes_to_a_memory_as_streaming_does_and_passes_its_state_on(monkeypatch):
     seen, forward = [], online.OnlineMemory.forward
 
     def recorded(memory, read, before, now, state=None):
@@ -439,7 +439,7 @@ def test_training_tells_a_memory_what_a_stream_does_and_carries_its_state(monkey
     assert torch.equal(second.weights[0], after.weights[0])
 
 
-def test_the_memory_that_is_kept_is_that_of_the_lowest_error(monkeypatch):
+def test_the_memory_with_the_lowest_error_is_kept(monkeypatch):
     """However training went on from there."""
     errors, seen = iter([1.0, 0.5, 0.2, 0.7, 0.9]), []
 
@@ -457,7 +457,7 @@ def test_the_memory_that_is_kept_is_that_of_the_lowest_error(monkeypatch):
         assert torch.equal(weight, seen[2][name]), name
 
 
-def test_a_memory_that_says_no_numbers_is_never_kept(tiny, wide, monkeypatch):
+def test_a_memory_with_corrections_that_are_not_finite_is_never_kept(tiny, wide, monkeypatch):
     """Errors that are none were left out of the mean, which was then 0 and the lowest of all."""
     nothing = float("nan")
     monkeypatch.setattr("titans_ts.memory_training.corrections", lambda memory, table, origins: torch.tensor(nothing))
@@ -473,7 +473,7 @@ def test_a_memory_that_says_no_numbers_is_never_kept(tiny, wide, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["error", "mask"])
-def test_the_memory_leaves_a_forecast_of_the_mean_one_of_the_mean(tiny, missing):
+def test_the_memory_keeps_forecasts_of_the_mean_unbiased(tiny, missing):
     """It was learned by absolute errors with any loss, and drew forecasts of skewed series to their medians."""
     rng = np.random.default_rng(0)
     skewed = pd.DataFrame({"a": rng.exponential(size=600), "b": rng.exponential(size=600)})  # mean 1, median 0.69

@@ -69,7 +69,7 @@ def test_training_and_validation_targets_share_no_row_and_leave_none_out(border)
     assert val.unique().tolist() == list(range(border, ROWS))
 
 
-def test_a_window_is_a_lookback_and_what_came_next():
+def test_a_window_is_a_lookback_and_the_values_after_it():
     values = torch.arange(2.0 * ROWS).reshape(ROWS, 2)
     both = windows(values, together=True)[[14, 0]]
     assert torch.equal(both.x[0], values[14:18])
@@ -82,7 +82,7 @@ def test_a_window_is_a_lookback_and_what_came_next():
 
 
 @pytest.mark.parametrize(("stop", "count"), [(5, 0), (6, 1), (7, 2)])
-def test_too_few_rows_are_no_window(stop, count):
+def test_too_few_rows_give_no_window(stop, count):
     assert len(windows(torch.zeros(ROWS, 1), stop=stop)) == count
 
 
@@ -93,7 +93,7 @@ def test_the_last_batch_is_smaller_and_kept(seed):
     assert len(batches) == 4
 
 
-def test_an_epoch_has_at_most_so_many_batches_and_others_each_time():
+def test_an_epoch_has_a_maximum_of_batches_and_different_ones_each_time():
     batches = loader(windows(torch.arange(float(ROWS))[:, None]), 4, seed=1, most=2)
     assert len(batches) == 2
     epochs = []
@@ -104,7 +104,7 @@ def test_an_epoch_has_at_most_so_many_batches_and_others_each_time():
     assert len({tuple(epoch) for epoch in epochs}) == 3
 
 
-def test_a_series_that_begins_later_has_windows_from_where_its_lookback_is_whole():
+def test_a_series_that_begins_later_has_windows_once_its_lookback_is_complete():
     values = torch.arange(2.0 * ROWS).reshape(ROWS, 2)
     values[:10, 1] = float("nan")
     found = windows(values)
@@ -115,7 +115,7 @@ def test_a_series_that_begins_later_has_windows_from_where_its_lookback_is_whole
 
 
 @pytest.mark.parametrize("filled", [False, True])
-def test_the_stale_part_of_a_lookback_lies_behind_its_newest_measured_value(filled):
+def test_the_stale_part_of_a_lookback_is_after_its_newest_known_value(filled):
     rng = np.random.default_rng(0)
     hidden = torch.from_numpy(rng.random((30, 4)) < 0.6)
     hidden[12:, 2] = True
@@ -152,7 +152,7 @@ def test_exogenous_columns_come_with_their_rows_and_series():
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_lines_through_holes_are_no_targets(together):
+def test_interpolated_values_are_not_targets(together):
     """Nor does a forecast count whose lookback ends in a line to what came; one behind the end of a series does."""
     values = torch.arange(2.0 * ROWS).reshape(ROWS, 2)
     drawn = torch.zeros(ROWS, 2, 1, dtype=torch.bool)

@@ -60,23 +60,23 @@ def _stories(lines: Iterable[str], path: Path) -> Iterator[Story]:
     places: dict[int, int] = {}  # line number of a fact -> its index in `facts`
     number = 0
     for at, line in enumerate(lines, start=1):
-        came = f"{path}, line {at}: got {line!r}, expected"
+        problem = f"{path}, line {at}: got {line!r}, expected"
         digits, _, rest = line.partition(" ")
         if not (digits.isascii() and digits.isdigit() and rest.strip()):
-            raise ValueError(f"{came} a number, a space and a sentence.")
+            raise ValueError(f"{problem} a number, a space and a sentence.")
         if int(digits) == 1:
             facts, places, number = [], {}, 0
         number += 1
         if int(digits) != number:
-            raise ValueError(f"{came} number {number}" + (", or 1 for a new story." if number > 1 else "."))
+            raise ValueError(f"{problem} number {number}" + (", or 1 for a new story." if number > 1 else "."))
         if "\t" not in rest:
             places[number] = len(facts)
             facts.append(rest.strip())
             continue
         fields = [field.strip() for field in rest.split("\t")]
         if len(fields) != 3 or not all(fields):
-            raise ValueError(f"{came} a question, its answer and its supporting lines with a tab between each.")
+            raise ValueError(f"{problem} a question, its answer and its supporting lines with a tab between each.")
         question, answer, support = fields
         if not all(s.isascii() and s.isdigit() and int(s) in places for s in support.split(" ")):
-            raise ValueError(f"{came} supporting lines among the story's facts before it, {sorted(places)}.")
+            raise ValueError(f"{problem} supporting lines among the story's facts before it, {sorted(places)}.")
         yield Story(tuple(facts), question, answer, tuple(places[int(s)] for s in support.split(" ")))

@@ -1,8 +1,8 @@
 """bAbI facts at random places between the sentences of a book: BABILong.
 
     stories = babi.read_task("qa1_single-supporting-fact_test.txt")
-    asked = babilong.samples(stories, 4096, encode, background=book)
-    babilong.score(said, asked[0].answer, babi.labels(stories), asked[0].story.question)
+    samples = babilong.samples(stories, 4096, encode, background=book)
+    babilong.score(prediction, samples[0].answer, babi.labels(stories), samples[0].story.question)
 
 Source: Kuratov et al. 2024, BABILong (arXiv:2406.10149). As there, facts keep their order, every place between two
 sentences is equally likely, and scoring is that of its fine-tuned models. Differences: the background consists of whole
@@ -133,11 +133,11 @@ def score(prediction: str, answer: str, labels: Iterable[str], question: str = "
     target = answer.casefold()
     if target not in words:
         raise ValueError(f"answer {answer!r} is not one of the labels {sorted(words)}: pass the labels of its task.")
-    asked = _named(words, question)
-    if target in asked:
+    in_question = _named(words, question)
+    if target in in_question:
         raise ValueError(f"the question {question!r} contains the answer {answer!r}: pass the question of this answer.")
     first, _, _ = prediction.partition(".")
-    return float(_named(words, first) - asked == {target})
+    return float(_named(words, first) - in_question == {target})
 
 
 def _named(words: Iterable[str], text: str) -> set[str]:

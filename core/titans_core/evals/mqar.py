@@ -61,10 +61,10 @@ def examples(
     inputs[:, 0:context:2] = keys
     inputs[:, 1:context:2] = values
 
-    asked = context + 2 * _slots(rng, num_examples, num_pairs, (length - context) // 2, gap_power)
+    queries = context + 2 * _slots(rng, num_examples, num_pairs, (length - context) // 2, gap_power)
     labels = np.full((num_examples, length), IGNORE, dtype=np.int64)
-    np.put_along_axis(inputs, asked, keys, axis=1)
-    np.put_along_axis(labels, asked, values, axis=1)
+    np.put_along_axis(inputs, queries, keys, axis=1)
+    np.put_along_axis(labels, queries, values, axis=1)
     return torch.from_numpy(inputs), torch.from_numpy(labels)
 
 
@@ -78,10 +78,10 @@ def recall(logits: Tensor, labels: Tensor) -> float:
         raise ValueError(
             f"logits must be [N, T, vocab_size] for labels [N, T], got {tuple(logits.shape)} and {tuple(labels.shape)}."
         )
-    asked = labels != IGNORE
-    if not asked.any():
+    is_query = labels != IGNORE
+    if not is_query.any():
         raise ValueError(f"labels contain no query: all are {IGNORE}. Pass the labels returned by examples().")
-    return (logits[asked].argmax(-1) == labels[asked]).double().mean().item()
+    return (logits[is_query].argmax(-1) == labels[is_query]).double().mean().item()
 
 
 def _check(num_examples: int, length: int, num_pairs: int, vocab_size: int, gap_power: float) -> None:

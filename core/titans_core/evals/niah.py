@@ -115,8 +115,8 @@ def score(prediction: str, answers: Sequence[str]) -> float:
     """Fraction of the answers that the prediction contains, ignoring case (RULER's ``string_match_all``)."""
     if isinstance(answers, str) or not answers:
         raise ValueError(f"answers must be a sequence of at least one string, got {answers!r}.")
-    said = prediction.casefold()
-    return sum(answer.casefold() in said for answer in answers) / len(answers)
+    text = prediction.casefold()
+    return sum(answer.casefold() in text for answer in answers) / len(answers)
 
 
 def _hide(

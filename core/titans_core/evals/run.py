@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 
-class Asked(Protocol):
+class Prompted(Protocol):
     """A sample with a prompt."""
 
     @property
     def prompt(self) -> str: ...
 
 
-SampleT = TypeVar("SampleT", bound=Asked)
+SampleT = TypeVar("SampleT", bound=Prompted)
 
 
 def evaluate(
@@ -23,7 +23,7 @@ def evaluate(
         generate: the model: takes a prompt and returns its continuation (without the prompt).
         samples: from :func:`titans_core.evals.niah.samples` or :func:`titans_core.evals.babilong.samples`.
         score: takes a continuation and its sample and returns a score from 0 to 1; for needles
-            ``lambda said, sample: niah.score(said, sample.answers)``.
+            ``lambda answer, sample: niah.score(answer, sample.answers)``.
 
     Raises:
         ValueError: if there are no samples.

@@ -153,6 +153,6 @@ def _differentiable(
     y: Tensor, inputs: Sequence[Tensor], dy: Tensor, wanted: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
     """Differentiable gradients of the inputs, None where not needed, and a final None for the non-tensor argument."""
-    asked = [x for x, needed in zip(inputs, wanted, strict=False) if needed]
-    found = iter(torch.autograd.grad(y, asked, dy, create_graph=True))
+    chosen = [x for x, needed in zip(inputs, wanted, strict=False) if needed]
+    found = iter(torch.autograd.grad(y, chosen, dy, create_graph=True))
     return (*(next(found) if needed else None for _, needed in zip(inputs, wanted, strict=False)), None)

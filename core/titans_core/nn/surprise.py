@@ -31,8 +31,8 @@ def momentary_surprise(memory: NeuralMemory, x: Tensor, state: NeuralMemoryState
     if is_online(len(memory.weights), memory.chunk_size):
         k, v = (vectors.to(inner.weights[0].dtype) for vectors in (k, v))
         first = read_memory(k[:, :1], inner.weights)
-        said, _ = memory._run(k.roll(-1, 1), k, v, gates, inner)
-        return k.norm(dim=-1) * (torch.cat((first, said[:, :-1]), dim=1) - v).norm(dim=-1)
+        recalled, _ = memory._run(k.roll(-1, 1), k, v, gates, inner)
+        return k.norm(dim=-1) * (torch.cat((first, recalled[:, :-1]), dim=1) - v).norm(dim=-1)
     found, start = [], 0
     while start < x.shape[1]:
         # up to the end of the current chunk, whose gradients are all taken at one anchor

@@ -42,13 +42,13 @@ def _attention(config: TitansConfig, length: int) -> float:
     if config.architecture == "mac":
         return 4 * config.dim * (config.num_persistent + 2 * min(config.segment, length))
     # "mal" reads the persistent tokens first; in "mag" every token attends to them
-    tokens, beside = (
+    tokens, always_seen = (
         (length + config.num_persistent, 0) if config.architecture == "mal" else (length, config.num_persistent)
     )
     # blocks of half a window; the first blocks see all tokens from the start
     block = min(-(-config.window // 2), tokens)
     seen = [min(stop, config.window - 1 + block) for stop in range(block, tokens + block, block)]
-    return 4 * config.dim * (beside + sum(seen) / len(seen)) * tokens / length
+    return 4 * config.dim * (always_seen + sum(seen) / len(seen)) * tokens / length
 
 
 def memory_flops(widths: Sequence[int], chunk_size: int, momentum: bool = True) -> float:
@@ -64,5 +64,5 @@ def _memory(config: TitansConfig) -> float:
         return 0.0
     d = config.dim // config.num_heads
     widths = [d, *[round(d * config.memory_expansion)] * (config.memory_depth - 1), d]
-    asked = 2 * sum(a * b for a, b in pairwise(widths)) if config.architecture == "mac" else 0
-    return config.num_heads * (memory_flops(widths, max(config.chunk_size, 16), config.momentum) + asked)
+    queries = 2 * sum(a * b for a, b in pairwise(widths)) if config.architecture == "mac" else 0
+    return config.num_heads * (memory_flops(widths, max(config.chunk_size, 16), config.momentum) + queries)

@@ -58,16 +58,16 @@ def main(args: Sequence[str] | None = None) -> Any:
             return {name: own for name, own in LightningCLI.subcommands().items() if name in ("fit", "validate")}
 
         def before_fit(self) -> None:
-            asked = self.config.fit
-            check_kind(asked.out, "TitansLM")
-            there = sorted(Path(asked.checkpoint.dirpath).glob("*.ckpt")) if asked.checkpoint.dirpath else []
-            if there and asked.ckpt_path is None:
+            options = self.config.fit
+            check_kind(options.out, "TitansLM")
+            there = sorted(Path(options.checkpoint.dirpath).glob("*.ckpt")) if options.checkpoint.dirpath else []
+            if there and options.ckpt_path is None:
                 raise ValueError(
                     f"{there[0].parent} holds checkpoints of an earlier run ({there[0].name}), which this run would "
                     "replace. Resume that run with --ckpt_path last, or set another folder with --checkpoint.dirpath "
                     "(and --out)."
                 )
-            _check_whole(asked)
+            _check_whole(options)
 
         def after_fit(self) -> None:
             self.model.export(self.config.fit.out)
@@ -87,10 +87,10 @@ def main(args: Sequence[str] | None = None) -> Any:
     )
 
 
-def _check_whole(asked: Any) -> None:
+def _check_whole(options: Any) -> None:
     """Raise a ValueError for a truncated checkpoint, for which torch would only report "Invalid argument"."""
-    folder = Path(asked.checkpoint.dirpath or ".")
-    file = folder / "last.ckpt" if asked.ckpt_path == "last" else Path(asked.ckpt_path or "")
+    folder = Path(options.checkpoint.dirpath or ".")
+    file = folder / "last.ckpt" if options.ckpt_path == "last" else Path(options.ckpt_path or "")
     if file.is_file() and not zipfile.is_zipfile(file):
         others = [str(other) for other in sorted(folder.glob("*.ckpt")) if other != file]
         raise ValueError(

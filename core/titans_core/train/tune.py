@@ -27,7 +27,7 @@ Callback = Callable[[optuna.Study, optuna.trial.FrozenTrial], None]
 
 UNFIT = 3  # a search ends at this many failed trials if none has succeeded
 
-_OTHER_SPACE = "Give another study_name or storage, or that space, space=."
+_OTHER_SPACE = "Give another study_name or storage, or the earlier space (space=)."
 
 # Optuna's message if a trial asks for a distribution that contradicts earlier trials
 _CLASH = re.compile("does not support dynamic value space|different distribution kind")
@@ -82,8 +82,8 @@ def open_study(
     elif there != dict(identity):
         differences = sorted(k for k in {*there, *identity} if there.get(k) != identity.get(k))
         raise ValueError(
-            f"the study {name!r} in {storage} is of another search: {', '.join(differences)} differ. Give another "
-            "study_name or storage."
+            f"the study {name!r} in {storage} belongs to another search (different: {', '.join(differences)}). "
+            "Give another study_name or storage."
         )
     if space is not None:
         _check_space(study, storage, space)
@@ -91,7 +91,7 @@ def open_study(
 
 
 def _check_space(study: optuna.Study, storage: str | Path | None, space: Callable[[optuna.Trial], Any]) -> None:
-    """Raise a ValueError if Optuna cannot continue with the distributions of existing trials, such as other choices."""
+    """Raise a ValueError if Optuna cannot continue with the distributions of existing trials."""
     with _quiet():
         trial = optuna.create_study().ask()
     space(trial)
@@ -102,13 +102,13 @@ def _check_space(study: optuna.Study, storage: str | Path | None, space: Callabl
                 optuna.distributions.check_distribution_compatibility(then, now)
             except ValueError as error:
                 raise ValueError(
-                    f"the study {study.study_name!r} in {storage} has trials of another space: its {name!r} was "
-                    f"{_said(then)}, and is {_said(now)}. {_OTHER_SPACE}"
+                    f"the study {study.study_name!r} in {storage} has trials with another space: its {name!r} was "
+                    f"{_described(then)}, now it is {_described(now)}. {_OTHER_SPACE}"
                 ) from error
 
 
-def _said(asked: Any) -> str:
-    return f"one of {asked.choices}" if hasattr(asked, "choices") else f"from {asked.low} to {asked.high}"
+def _described(values: Any) -> str:
+    return f"one of {values.choices}" if hasattr(values, "choices") else f"from {values.low} to {values.high}"
 
 
 def run_study(
@@ -128,14 +128,14 @@ def run_study(
     from optuna.study import MaxTrialsCallback
 
     at_least("n_trials", n_trials)
-    left = n_trials - sum(t.state in FINISHED for t in study.get_trials(deepcopy=False))
-    if left <= 0:
+    remaining = n_trials - sum(t.state in FINISHED for t in study.get_trials(deepcopy=False))
+    if remaining <= 0:
         return
     unfit: list[int] = []
     with _quiet():
         study.optimize(
-            lambda trial: _bad_if_unfit(objective, trial, unfit),
-            n_trials=left,
+            lambda trial: _run_trial(objective, trial, unfit),
+            n_trials=remaining,
             timeout=timeout,
             callbacks=[MaxTrialsCallback(n_trials, states=FINISHED), *callbacks],
             show_progress_bar=progress,
@@ -174,7 +174,7 @@ def best_of(
     """
 
     def objective(trial: optuna.Trial) -> float:
-        settings = _asked(settings_of, trial)
+        settings = _settings(settings_of, trial)
         if not isinstance(settings, Mapping):
             raise TypeError(f"space must return a dict of settings by name, got {settings!r:.40}.")
         kept = _as_json(settings)
@@ -204,18 +204,18 @@ class _Unfit(Exception):
     """Settings that do not fit the data; the cause has the reason."""
 
 
-def _asked(settings_of: Callable[[Any], dict[str, Any]], trial: optuna.Trial) -> dict[str, Any]:
+def _settings(settings_of: Callable[[Any], dict[str, Any]], trial: optuna.Trial) -> dict[str, Any]:
     try:
         return settings_of(trial)
     except ValueError as error:
         if not _CLASH.search(str(error)):
             raise
         raise ValueError(
-            f"the study {trial.study.study_name!r} has trials of another space: {error} {_OTHER_SPACE}"
+            f"the study {trial.study.study_name!r} has trials with another space: {error} {_OTHER_SPACE}"
         ) from error
 
 
-def _bad_if_unfit(objective: Callable[[optuna.Trial], float], trial: optuna.Trial, unfit: list[int]) -> float:
+def _run_trial(objective: Callable[[optuna.Trial], float], trial: optuna.Trial, unfit: list[int]) -> float:
     """Run a trial; diverged or unfit settings count as pruned. ``unfit`` collects this call's unfit trials."""
     try:
         return objective(trial)
@@ -223,16 +223,14 @@ def _bad_if_unfit(objective: Callable[[optuna.Trial], float], trial: optuna.Tria
         trial.set_user_attr("diverged", str(error))
         raise optuna.TrialPruned(str(error)) from error
     except _Unfit as error:
-        said = f"trial {trial.number} with {trial.params}: {error.__cause__}"
+        summary = f"trial {trial.number} with {trial.params}: {error.__cause__}"
         trial.set_user_attr("unfit", str(error.__cause__))
         unfit.append(trial.number)
         before = trial.study.get_trials(deepcopy=False)
-        well = any(t.state == optuna.trial.TrialState.COMPLETE for t in before)
-        if not well and len(unfit) >= UNFIT:
-            raise ValueError(
-                f"{len(unfit)} trials failed and none has gone well. The last: {said}"
-            ) from error.__cause__
-        warnings.warn(f"{said} It counts as a bad choice.", stacklevel=2)
+        any_complete = any(t.state == optuna.trial.TrialState.COMPLETE for t in before)
+        if not any_complete and len(unfit) >= UNFIT:
+            raise ValueError(f"{len(unfit)} trials failed and none succeeded. The last: {summary}") from error.__cause__
+        warnings.warn(f"{summary} It counts as a bad choice.", stacklevel=2)
         raise optuna.TrialPruned(str(error.__cause__)) from error
 
 
@@ -262,14 +260,13 @@ def best_settings(study: optuna.Study, settings_of: Callable[[Any], dict[str, An
         return settings_of(optuna.trial.FixedTrial(best.params))
     except ValueError as error:
         raise ValueError(
-            f"the best trial, number {best.number}, is of another space, with {best.params}: give that space again, or "
-            "another study_name or storage."
+            f"the best trial, number {best.number}, is from another space, with {best.params}. {_OTHER_SPACE}"
         ) from error
 
 
 def _why_none(study: optuna.Study) -> str:
     """Explain why no trial of a study finished."""
-    ways = {"unfit": "did not go with the data", "diverged": "diverged"}
+    ways = {"unfit": "did not fit the data", "diverged": "diverged"}
     trials = study.get_trials(deepcopy=False)
     failed = {way: [t for t in trials if way in t.user_attrs] for way in ways}
     return "".join(
@@ -350,9 +347,9 @@ def _opened(storage: str | Path | None) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, ValueError, KeyError, TypeError) as error:
-        said = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0]
         raise ValueError(
-            f"{storage} cannot hold a study, or holds something else: {said}. Give another storage."
+            f"{storage} cannot hold a study, or holds something else: {reason}. Give another storage."
         ) from error
 
 

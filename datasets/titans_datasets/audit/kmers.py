@@ -58,17 +58,18 @@ class KmerAudit:
         which = "per class" if self.shared_with_train is None else "per class of test"
         lines = [
             f"{self.k}-mers, either strand ({self.n} sequences here)",
-            f"  {self.shared:.1%} share one with another sequence, {which}: {per_class(self.shared_per_class)}",
-            f"  {self.n_groups} groups, the largest of {self.largest_group}"
-            + (": so many are joined by a common repeat rather than by copies" if self.largest_group > 100 else ""),
+            f"  {self.shared:.1%} share a {self.k}-mer with another sequence, {which}: "
+            + per_class(self.shared_per_class),
+            f"  {self.n_groups} groups, the largest with {self.largest_group} sequences"
+            + (": connected by a common repeat rather than by copies" if self.largest_group > 100 else ""),
         ]
         if self.without:
             lines.append(
-                f"  {self.without} hold no {self.k}-mer (shorter, or with unknown letters): only equal ones are found"
+                f"  {self.without} have no {self.k}-mer (too short or with unknown letters): compared as a whole only"
             )
         if self.shared_with_train is not None:
             lines.append(
-                f"  {self.shared_with_train:.1%} of test shares one with train; lookup accuracy "
+                f"  {self.shared_with_train:.1%} of test shares a {self.k}-mer with train; lookup accuracy "
                 f"{self.lookup_accuracy:.1%}, commonest class {self.commonest:.1%}"
             )
         return "\n".join(lines)

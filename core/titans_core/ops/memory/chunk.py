@@ -96,14 +96,14 @@ def _as_difference(
     The memory becomes ``M - base``, which learns the part of the values that ``base`` does not predict.
     """
 
-    def says(x: Tensor) -> Tensor:
+    def predicted(x: Tensor) -> Tensor:
         return (x.transpose(1, 2).to(base.dtype) @ base).transpose(1, 2)
 
     def shifted(state: MemoryState, by: Tensor) -> MemoryState:
         return replace(state, weights=(state.weights[0] + by,), anchor=(state.anchor[0] + by,))
 
-    out, state = run(q, k, (v - says(k)).to(v.dtype), *rest, state=shifted(state, -base))
-    return out + says(q), shifted(state, base)
+    out, state = run(q, k, (v - predicted(k)).to(v.dtype), *rest, state=shifted(state, -base))
+    return out + predicted(q), shifted(state, base)
 
 
 def _cut(x: Tensor, start: int, stop: int, size: int) -> Tensor:

@@ -227,10 +227,10 @@ def _backward_kernel(
             t = first + ROWS - 1 - j
             row = tl.maximum(t, 0)  # rows below 0 come last and are not stored
             E_before, R_before = before[ROWS - 1 - j]
-            asked = waiting + tl.load(dG + row * C + column, mask=column <= t, other=0.0)
-            asked += tl.load(dread + row * n + slot, mask=is_slot, other=0.0)
-            dtheta_i += asked * R
-            dR = keep_after * dR + asked * scale
+            gradient = waiting + tl.load(dG + row * C + column, mask=column <= t, other=0.0)
+            gradient += tl.load(dread + row * n + slot, mask=is_slot, other=0.0)
+            dtheta_i += gradient * R
+            dR = keep_after * dR + gradient * scale
             if alpha is not None:
                 tl.store(dalpha + row, -tl.sum(dR * R_before), mask=t >= 0)
                 keep_after = _keep(alpha, row)
