@@ -296,6 +296,17 @@ def test_errors_name_the_options(run, wide, to_long, tmp_path):
     said = run("predict", "--model", tmp_path / "m", code=1).output
     assert "--future" in said
     assert "futr_df" not in said
+    run("fit", tmp_path / "x.csv", "--model", tmp_path / "plain", *SMALL)
+    (tmp_path / "s.csv").write_text("unique_id,size\na,1\n")
+    for option, file, kind, other in (
+        ("--future", "x.csv", "future", "--futr"),
+        ("--static", "s.csv", "static", "--static"),
+    ):
+        given = [tmp_path / "x.csv"] if option == "--static" else []
+        said = run("predict", *given, "--model", tmp_path / "plain", option, tmp_path / file, code=1).output
+        assert f"{option} is given, but the model has no {kind} columns: fit it with {other}." in said
+    said = run("predict", "--model", tmp_path / "plain", "--static", tmp_path / "s.csv", code=1).output
+    assert "--static needs a data file: without one, the series of fit keep" in said
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -323,7 +334,7 @@ def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
         assert "pd." not in words
     assert "give its columns with --id, --time and --target" in said(german)
     assert "or pass the step of the data as --freq." in said(wide.drop(wide.index[7]))
-    assert "Fill them or cut them off. For NaN you can also set --missing interpolate, or before fit" in said(
+    assert "Fill them or cut them off. For NaN you can also fit with --missing interpolate or --missing mask." in said(
         wide.mask(wide == wide.iloc[7, 1])
     )
     assert "Pass the step, such as --freq h." in said(wide.iloc[:1])
