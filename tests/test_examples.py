@@ -84,5 +84,11 @@ def test_a_grid_search(short):
 def test_several_forecasters_as_one(short):
     names = {"df": frame().reset_index().melt("ds", var_name="unique_id", value_name="y")}
     exec(next(block for block in GUIDE if "TitansEnsemble" in block), names)
-    with_profile = [forecaster.has_calendar_ for forecaster in names["ensemble"].forecasters_]
-    assert with_profile == [False, True]
+    members = names["ensemble"].forecasters_
+    assert [(one.input_size, one.has_calendar_) for one in members] == [
+        (96, False),
+        (96, True),
+        (336, False),
+        (336, True),
+    ]
+    assert len(names["ensemble"].predict()) == 2 * 48
