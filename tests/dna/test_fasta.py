@@ -1,4 +1,4 @@
-"""A FASTA file as it comes: packed or not, indexed by us or by others, changed since, damaged."""
+"""FASTA files: compressed or not, with our index or another, changed later, damaged."""
 
 import gzip
 import os
