@@ -553,8 +553,8 @@ def test_a_series_left_out_of_training_is_named_and_forecast_from_its_file(run, 
 def test_a_forecast_that_is_also_plotted_is_computed_once_and_warns_once(run, wide, tmp_path, monkeypatch):
     wide.to_csv(tmp_path / "x.csv")
     run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, "--val-size", "8")
-    made, behind = [], Model.behind
-    monkeypatch.setattr(Model, "behind", lambda *given, **named: made.append(1) or behind(*given, **named))
+    made, forecast = [], Model.forecast
+    monkeypatch.setattr(Model, "forecast", lambda *given, **named: made.append(1) or forecast(*given, **named))
     output = run("predict", "--model", tmp_path / "m", "--level", "95", "--plot", tmp_path / "f.png").stderr
     assert output.count("intervals of 95 % may be too narrow") == 1
     assert "Give fit a larger --val-size, or use a probabilistic loss such as --loss student_t." in output

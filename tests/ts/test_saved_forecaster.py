@@ -266,7 +266,7 @@ def test_older_files_with_more_origins_are_read_at_a_larger_step(tiny, wide, mon
     scores = model.calibration_.scores
     tensors["calibration"] = torch.tensor(scores[:, :, [0, 2]].transpose(0, 2, 1).reshape(-1, 4, 1))
     learned["calibration"], loaded = [1, 2], TitansForecaster()
-    monkeypatch.setattr("titans_ts.saved._once_scored", lambda N, count: np.array([0, 2]))
+    monkeypatch.setattr("titans_ts.saved._formerly_scored", lambda N, count: np.array([0, 2]))
     monkeypatch.setattr("titans_ts.intervals.SCORES", 30)  # ten of three series
     unpack(loaded, learned, tensors)
     kept = loaded.calibration_
