@@ -31,6 +31,7 @@ NAMES = ("calendar", "multivariate", "profile", "dropout")
 FIELDS = ("dataset", "input_size", "part", "recipe", *NAMES)
 PARTS = ("rehearsal", "val")
 LOOKBACKS = (96, 336, 720)  # the default first
+MIXED = (96, 336)  # lookbacks of an ensemble that does not choose one
 RECIPE = 2  # version of the training in this search; results of earlier versions are ignored
 TRAINED = 3  # version of the default training, which became longer; the training in this search stayed as short
 # added to both versions with a profile, which was changed: it is shrunk, and is an input of the network
@@ -60,6 +61,20 @@ def ensemble(profiles: list[bool], recipes: list[int], **settings: Any) -> Any:
 
     pairs = zip(profiles, recipes, strict=True)
     return TitansEnsemble([forecaster(profile=profile, recipe=recipe, **settings) for profile, recipe in pairs])
+
+
+def of_lookbacks(dataset: str) -> dict[str, Any] | None:
+    """The chosen settings, with and without a profile, at several lookbacks: for an ensemble that chooses neither."""
+    settings = of_both(dataset)
+    return None if settings is None else {**settings, "lookbacks": list(MIXED)}
+
+
+def ensemble_of_lookbacks(lookbacks: list[int], **settings: Any) -> Any:
+    """The ensemble of a cell: two forecasters, as in :func:`ensemble`, at each lookback."""
+    from titans_ts import TitansEnsemble
+
+    members = [ensemble(input_size=lookback, **settings).forecasters for lookback in lookbacks]
+    return TitansEnsemble([each for some in members for each in some])
 
 
 def recipe_of(trainings: int, profile: bool) -> int:

@@ -1,11 +1,12 @@
-"""Compile the GPU kernels ahead of time for Hopper (sm_90), without a GPU: do they fit its shared memory?
+"""Compile the GPU kernels ahead of time, without a GPU: how much shared memory does each shape need?
 
-    python benchmarks/memory_kernels.py
+    python benchmarks/memory_kernels.py [--targets sm_90]
 
 For each kernel and each choice of slices and warps (the first call on a GPU chooses one): bytes of shared memory,
-registers per thread, spilled bytes, and whether the matrix units are used. Chunks of 64 and of 128, the largest;
-shorter chunks need less. Speed must be measured on a GPU (``run_gpu.sh``). Finished cells of the same Triton version
-are skipped.
+registers per thread, spilled bytes, and whether the matrix units are used. For Hopper (sm_90), chunks of 64 and of 128,
+the largest, which all fit. For Ampere (sm_80), which has less shared memory, also shorter chunks, and only the choice
+that needs least. Ada and consumer Blackwell run code of the same kind as Ampere. Speed must be measured on a GPU
+(``run_gpu.sh``). Finished cells of the same Triton version are skipped.
 """
 
 import argparse
@@ -21,11 +22,13 @@ from cells import work
 from records import RESULTS
 
 FILE = RESULTS / "memory_kernels.jsonl"
-FIELDS = ("pass", "kernel", "memory", "tokens", "width", "chunk", "slice", "warps", "triton")
+FIELDS = ("target", "pass", "kernel", "memory", "tokens", "width", "chunk", "slice", "warps", "triton")
 PASSES, KERNELS = ("forward", "backward"), ("store", "read")
 LINEAR, DEEP, DEEP_WITH_START = MEMORIES = ("linear", "deep", "deep, forgetting to its start")
 TOKENS = ("bfloat16", "float32")
 WIDTHS, CHUNKS = (32, 64, 128), (64, 128)
+SHORTER = (16, 32)  # chunks, for Ampere only
+HOPPER, AMPERE = TARGETS = ("sm_90", "sm_80")
 EXPANSION = 4  # hidden layers are processed in slices, so a narrower one does not need less
 
 
@@ -46,7 +49,7 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    direction, part, memory, tokens, width, chunk, block, warps, *_ = key
+    target, direction, part, memory, tokens, width, chunk, block, warps, *_ = key
     kernel = kernel_of(direction, part, memory)
     constants = {
         "K": width,
@@ -67,11 +70,12 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
     begin = time.perf_counter()
-    found = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": 1})
+    gpu = GPUTarget("cuda", int(target.removeprefix("sm_")), 32)
+    found = triton.compile(source, target=gpu, options={"num_warps": warps, "num_stages": 1})
     seconds = time.perf_counter() - begin
     return {
         "shared_bytes": found.metadata.shared,
-        "matrix_units": "wgmma" in found.asm["ptx"],
+        "matrix_units": ("wgmma" if target == HOPPER else "mma.sync") in found.asm["ptx"],
         **_registers(found.asm["cubin"]),
         "compile_seconds": round(seconds, 1),
     }
@@ -92,24 +96,26 @@ def _registers(cubin: bytes) -> dict[str, int]:
     }
 
 
-def cells() -> list[tuple[Any, ...]]:
+def cells(target: str) -> list[tuple[Any, ...]]:
     import triton
 
     from titans_core.ops.memory.triton.launch import CHOICES
 
     return [
-        (direction, part, memory, tokens, width, chunk, *choice, triton.__version__)
+        (target, direction, part, memory, tokens, width, chunk, *choice, triton.__version__)
         for tokens in TOKENS
-        for memory in MEMORIES
+        for memory in (MEMORIES[:2] if target == AMPERE else MEMORIES)
         for width in WIDTHS
-        for chunk in CHUNKS
+        for chunk in ((*SHORTER, *CHUNKS) if target == AMPERE else CHUNKS)
         for direction in PASSES
         for part in KERNELS
-        for choice in CHOICES
+        for choice in (CHOICES[-1:] if target == AMPERE else CHOICES)
     ]
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=TARGETS)
     os.environ.pop("TRITON_INTERPRET", None)
-    work(FILE, cells(), FIELDS, compiled)
+    for target in parser.parse_args().targets:
+        work(FILE, cells(target), FIELDS, compiled)

@@ -4,7 +4,7 @@ import itertools
 from typing import Any
 
 from memory_cpu import CASES
-from memory_kernels import CHUNKS, MEMORIES, TOKENS, WIDTHS
+from memory_kernels import CHUNKS, HOPPER, MEMORIES, TOKENS, WIDTHS
 from records import RESULTS, read
 
 PEERS = {"peer": "default", "peer-equal": "equal updates"}  # two settings of titans-pytorch
@@ -102,7 +102,7 @@ def memory_scaling(place: Any) -> str:
 
 
 def memory_kernels(place: Any) -> str:
-    every = read(RESULTS / "memory_kernels.jsonl")
+    every = [row for row in read(RESULTS / "memory_kernels.jsonl") if row["target"] == HOPPER]
     tritons = list(dict.fromkeys(row["triton"] for row in every))
     lines = [
         "| memory | tokens | width | " + " | ".join(f"chunks of {chunk}" for chunk in CHUNKS) + " |",

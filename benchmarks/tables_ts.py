@@ -6,8 +6,8 @@ import statistics
 from typing import Any
 
 from forecast_coverage import LOSSES as COVERED
-from forecast_search import LOOKBACKS, SETS, TRAINED, chosen, chosen_lookback
-from forecast_table3 import HORIZONS, OURS, settings_of
+from forecast_search import LOOKBACKS, MIXED, SETS, TRAINED, chosen
+from forecast_table3 import HORIZONS, MIXTURE, OURS, lookback_of, settings_of
 from records import RESULTS, read
 
 from titans_ts.training_rows import EPOCH, windows_in_batch
@@ -28,7 +28,11 @@ PUBLISHED = {
     "TimeMixer++ (2025)²": (".419/.432", ".339/.380", ".226/.262", ".369/.378", ".269/.320"),
     "Titans, neural memory (2024)³": (".420/.421", ".336/.382", ".231/.265", ".358/.387", ".261/.309"),
 }
-TITLES = {"titans": "**TitansForecaster**", "ensemble": "**TitansEnsemble**, of two"}
+TITLES = {
+    "titans": "**TitansForecaster**",
+    "ensemble": "**TitansEnsemble**, of two",
+    MIXTURE: f"**TitansEnsemble**, of two at each lookback of {' and '.join(map(str, MIXED))}",
+}
 BOTH = (
     "The ensemble is the mean of two forecasters with these settings, one with a daily profile and one without; it "
     "takes twice the training time. It was added late, and tried on the rehearsal first. "
@@ -84,14 +88,15 @@ def searched(place: Any) -> str:
     found = [r for r in read(RESULTS / "forecast_table3.jsonl") if r["model"] in OURS]
     rows, titles = [], []
     for name in SETS:
-        lookback, by_the_rule = chosen_lookback(name), True
+        by_the_rule = True
         for model in OURS:
+            lookback = lookback_of(model, name, searched=True)
             own = [r for r in found if (r["model"], r["dataset"], r["input_size"]) == (model, name, lookback)]
             settings = settings_of(model, name, HORIZONS[0])
             shown = _current(own, settings)
             by_the_rule = by_the_rule and all(r["settings"] == settings for r in shown)
             rows += shown
-        titles.append(f"{name}{'' if by_the_rule else '†'}, {lookback}")
+        titles.append(f"{name}{'' if by_the_rule else '†'}, {lookback_of('titans', name, searched=True)}")
     lines, shown = _lines("searched lookback", titles, rows, PUBLISHED_LONG)
     marked = " († as there)" if any("†" in title for title in titles) else ""
     note = f"As at lookback 96{marked}; the same rule also chooses the lookback, for a single forecaster. {NO_LOOKBACK}"

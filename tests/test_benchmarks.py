@@ -1,6 +1,7 @@
 """The benchmark scripts: cells, tables, and peers with the settings of their scripts."""
 
 import ast
+import itertools
 import json
 import subprocess
 import sys
@@ -203,6 +204,24 @@ def test_the_rule_asks_one_question_after_the_other(search):
     errors |= {missing[0]: 0.905, missing[1]: 0.95}  # the default is worse than the first by less than the margin
     found = dict(zip(rule.NAMES, (True, False, True, rule.DEFAULT), strict=True))
     assert rule.chosen("any") == {**found, "recipe": rule.recipe_of(rule.TRAINED, True)}
+
+
+def test_a_mixture_is_a_pair_of_forecasters_at_each_lookback(search, monkeypatch, capsys):
+    import forecast_table3
+
+    rule, errors = search
+    assert rule.of_lookbacks("any") is None
+    errors |= dict.fromkeys(itertools.product((False, True), (False, True), (False, True), (0.1, 0.3, 0.5)), 1.0)
+    members = rule.ensemble_of_lookbacks(**rule.of_lookbacks("any")).forecasters
+    assert [(one.input_size, one.exogenous) for one in members] == list(
+        itertools.product((96, 336), ({}, {"profile": ["day"]}))
+    )
+    assert {one.dropout for one in members} == {rule.DEFAULT}
+    assert forecast_table3.lookback_of("lookbacks", "any", searched=True) == 336
+    monkeypatch.setattr(sys, "argv", ["forecast_table3.py", "--models", "lookbacks"])
+    with pytest.raises(SystemExit):
+        forecast_table3.main()
+    assert "lookbacks has other lookbacks than 96: give --searched" in capsys.readouterr().err
 
 
 def test_the_rule_uses_only_rows_of_the_current_recipe(benchmarks, tmp_path, monkeypatch):

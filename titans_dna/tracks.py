@@ -92,21 +92,20 @@ def plot_track(
     column = _column(track, column)
     if track["chrom"].nunique() != 1:
         raise ValueError(f"plot_track needs a track of one chromosome, got {track['chrom'].nunique()}; select one.")
+    if window is not None and window < 1:
+        raise ValueError(f"window must be at least 1 base, got {window}.")
+    shown = read_regions(genes) or ()
     import matplotlib.pyplot as plt
 
     if ax is None:
         _, ax = plt.subplots(figsize=(10, 2.5), layout="constrained")
-    if window is not None and window < 1:
-        raise ValueError(f"window must be at least 1 base, got {window}.")
     window = max(1, len(track) // _MOST_POINTS) if window is None else window
     start, value = track["start"].to_numpy(), track[column].to_numpy(dtype=float)
     group = (start - start.min()) // window
     means = pd.DataFrame({"at": start, "value": value}).groupby(group).mean()
     ax.plot(means["at"], means["value"], lw=0.8)
     low, high = start.min(), track["end"].max()
-    shown = [
-        g for g in read_regions(genes) or () if g.chrom == track["chrom"].iloc[0] and g.start < high and g.end > low
-    ]
+    shown = [g for g in shown if g.chrom == track["chrom"].iloc[0] and g.start < high and g.end > low]
     for strand, height in (("+", -0.04), ("-", -0.09), (".", -0.065)):
         spans = [(max(g.start, low), min(g.end, high) - max(g.start, low)) for g in shown if g.strand == strand]
         place = ax.get_xaxis_transform()

@@ -109,7 +109,7 @@ def score_windows(
 
 
 def evaluate_protocol(
-    model: Any, name: str, *, input_size: int = 96, h: int = 96, seed: int = 0, part: Part = "test"
+    model: Any, name: str, *, input_size: int | None = 96, h: int = 96, seed: int = 0, part: Part = "test"
 ) -> dict[str, Any]:
     """Train a model on a benchmark set and score it by the protocol.
 
@@ -118,7 +118,8 @@ def evaluate_protocol(
             ``input_size``, ``h`` and ``random_state=seed``, and forecasts without its online memory. Or a baseline:
             "last-value" or "seasonal-naive" (the values of the previous day).
         name: name of the data set (case-insensitive).
-        input_size: lookback, in rows.
+        input_size: lookback, in rows. None keeps the model's own, so that members of an ensemble can have different
+            ones. All members forecast the same windows.
         h: horizon, in rows.
         seed: random seed of the estimator.
         part: "test"; evaluate it once per final configuration. To select a configuration, use "rehearsal", the
@@ -126,34 +127,40 @@ def evaluate_protocol(
             used for early stopping.
 
     Returns:
-        ``mse``, ``mae`` and ``n_windows``, and the settings ``model``, ``dataset``, ``input_size``, ``h``, ``seed``,
-        ``part``; for an estimator also ``seconds`` (training time), ``epochs`` and ``parameters``. All values are
-        JSON-serialisable.
+        ``mse``, ``mae`` and ``n_windows``, and the settings ``model``, ``dataset``, ``input_size`` (of an ensemble, the
+        longest), ``h``, ``seed``, ``part``; for an estimator also ``seconds`` (training time), ``epochs`` and
+        ``parameters``. All values are JSON-serialisable.
 
     Raises:
-        ValueError: an unknown set or model, or an ensemble with members that differ only in what is set here.
+        ValueError: an unknown set or model, a baseline without ``input_size``, or an ensemble with members that differ
+            only in what is set here.
     """
     data = load_protocol(name)
     stamps = None
-    about: dict[str, Any] = {"dataset": data.name, "input_size": input_size, "h": h, "seed": seed, "part": part}
+    about: dict[str, Any] = {"dataset": data.name, "h": h, "seed": seed, "part": part}
     scored: Literal["val", "test"] = "val" if part == "val" else "test"
     if part == "rehearsal":
         data = data.rehearsal
     if isinstance(model, str):
         about["model"] = model
+        if input_size is None:
+            raise ValueError(f"{model!r} has no lookback of its own: give input_size.")
         predict = naive_predictor(model, h, data.season_length)
     else:
         about["model"] = type(model).__name__
-        estimator = _for(model, input_size=input_size, h=h, random_state=seed)
+        sizes = {} if input_size is None else {"input_size": input_size}
+        estimator = _for(model, **sizes, h=h, random_state=seed)
         begin = time.perf_counter()
         estimator.fit(data.training, val_size=data.val_size)
         about["seconds"] = round(time.perf_counter() - begin, 1)
         members = getattr(estimator, "forecasters_", (estimator,))
+        input_size = max(each.input_size for each in members)
         about["epochs"] = sum(len(each.history_.epochs) for each in members)
         about["parameters"] = sum(p.numel() for each in members for p in each.network_.parameters())
         predict = estimator.predict_windows
         if getattr(estimator, "has_calendar_", False):
             stamps = data.origins(scored, input_size, h)
+    about["input_size"] = input_size
     return {**about, **score_windows(predict, *data.windows(scored, input_size, h), origins=stamps)}
 
 

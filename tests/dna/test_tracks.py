@@ -153,10 +153,14 @@ def test_a_plot_shows_the_track_and_the_genes():
     axes = plot_track(frame([1.0, 2.0, 3.0, 4.0]), window=2, genes=genes)
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [1.5, 3.5])
     assert axes.get_ylabel() == "bits (mean of 2 bases)"
+    figures = mpl.pyplot.get_fignums()
     with pytest.raises(ValueError, match="window must be at least 1 base, got 0"):
         plot_track(frame([1.0]), window=0)
     with pytest.raises(ValueError, match="needs a track of one chromosome, got 2"):
         plot_track(pd.concat([frame([1.0]), frame([1.0], chrom="d")]))
+    with pytest.raises(TypeError):
+        plot_track(frame([1.0]), genes=[("c", 1, 3)])
+    assert mpl.pyplot.get_fignums() == figures  # no empty figure is left behind
 
 
 def test_a_plot_uses_the_given_column_and_axes():

@@ -296,6 +296,17 @@ def test_errors_name_the_options(run, wide, to_long, tmp_path):
     output = run("predict", "--model", tmp_path / "m", code=1).output
     assert "--future" in output
     assert "futr_df" not in output
+    run("fit", tmp_path / "x.csv", "--model", tmp_path / "plain", *SMALL)
+    (tmp_path / "s.csv").write_text("unique_id,size\na,1\n")
+    for option, file, kind, other in (
+        ("--future", "x.csv", "future", "--futr"),
+        ("--static", "s.csv", "static", "--static"),
+    ):
+        given = [tmp_path / "x.csv"] if option == "--static" else []
+        output = run("predict", *given, "--model", tmp_path / "plain", option, tmp_path / file, code=1).output
+        assert f"{option} is given, but the model has no {kind} columns: fit it with {other}." in output
+    output = run("predict", "--model", tmp_path / "plain", "--static", tmp_path / "s.csv", code=1).output
+    assert "--static needs a data file: without one, the series of fit keep" in output
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -323,9 +334,8 @@ def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
         assert "pd." not in words
     assert "give its columns with --id, --time and --target" in error_for(german)
     assert "or pass the step of the data as --freq." in error_for(wide.drop(wide.index[7]))
-    assert "Fill them or cut them off. For NaN you can also set --missing interpolate, or before fit" in error_for(
-        wide.mask(wide == wide.iloc[7, 1])
-    )
+    advice = "Fill them or cut them off. For NaN you can also fit with --missing interpolate or --missing mask."
+    assert advice in error_for(wide.mask(wide == wide.iloc[7, 1]))
     assert "Pass the step, such as --freq h." in error_for(wide.iloc[:1])
     assert "or pass --freq (such as 'SMS'" in error_for(wide.iloc[[i * (i + 1) // 2 for i in range(12)]])
     turned = wide.iloc[[1, 0, *range(2, len(wide))]]

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from titans_core.archive import ArchiveError
-from titans_ts import TitansEnsemble, TitansForecaster
+from titans_ts import TitansEnsemble, TitansForecaster, evaluation
 from titans_ts.evaluation import evaluate_protocol
 
 
@@ -255,8 +255,6 @@ def test_an_interrupted_training_resumes(tiny, long, tmp_path, monkeypatch):
 @pytest.fixture
 def small_set(monkeypatch):
     """A data set "x" with 300 rows of noise."""
-    from titans_ts import evaluation
-
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 2)), columns=["a", "b"])
     frame.index = pd.date_range("2024-01-01", periods=300, freq="h")
     split = evaluation.Split(slice(0, 200), slice(200, 250), slice(250, 300))
@@ -279,3 +277,18 @@ def test_the_protocol_refuses_members_that_it_would_make_equal(tiny, small_set):
     for of in ([tiny(random_state=seed) for seed in (0, 1)], [tiny(input_size=length) for length in (12, 16)]):
         with pytest.raises(ValueError, match="two members of the ensemble are the same: the protocol sets input_size"):
             evaluate_protocol(TitansEnsemble(of), small_set, input_size=12, h=4)
+
+
+def test_the_protocol_keeps_the_lookbacks_of_members(tiny, small_set):
+    short, long = (tiny(input_size=length) for length in (12, 16))
+    found = evaluate_protocol(TitansEnsemble([short, long]), small_set, input_size=None, h=4, seed=3)
+    assert (found["input_size"], found["n_windows"]) == (16, 47)
+    ensemble = TitansEnsemble([clone(each).set_params(random_state=3) for each in (short, long)])
+    data = evaluation.load_protocol(small_set)
+    ensemble.fit(data.training, val_size=data.val_size)
+    windows, actual = data.windows("test", 16, 4)
+    assert found["mse"] == pytest.approx(np.square(ensemble.predict_windows(windows) - actual).mean(), rel=1e-6)
+    of_each = [evaluate_protocol(one, small_set, input_size=None, h=4, seed=3) for one in (short, long)]
+    assert [(one["input_size"], one["n_windows"]) for one in of_each] == [(12, 47), (16, 47)]
+    with pytest.raises(ValueError, match="'last-value' has no lookback of its own: give input_size"):
+        evaluate_protocol("last-value", small_set, input_size=None, h=4)

@@ -1,4 +1,4 @@
-"""The kernels compile for Hopper without a GPU: they fit its shared memory and use its matrix units."""
+"""The kernels compile for Hopper and Ampere without a GPU: they fit the shared memory and use the matrix units."""
 
 import json
 import os
@@ -10,7 +10,10 @@ import pytest
 
 pytest.importorskip("triton")
 
-from titans_core.ops.memory.triton.launch import CHOICES, HOPPER
+from titans_core.ops.memory.triton.launch import CHOICES
+from titans_core.ops.memory.triton.room import kilobytes
+
+HOPPER = 232_448  # bytes of shared memory of a block
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
@@ -24,7 +27,7 @@ counts = {"N", "P", "CROWD"}
 for line in sys.stdin:
     cell = json.loads(line)
     try:
-        special = [p.name for p in kernel_of(*cell[:3]).params if p.name in counts and not p.do_not_specialize]
+        special = [p.name for p in kernel_of(*cell[1:4]).params if p.name in counts and not p.do_not_specialize]
         found = {**compiled(tuple(cell)), "special": special}
     except Exception:
         found = {"error": traceback.format_exc()}
@@ -68,10 +71,19 @@ def compiler():
 def test_a_kernel_fits_hopper_and_uses_its_matrix_units(
     compiler, direction, part, memory, tokens, width, chunk, choice
 ):
-    cell = [direction, part, memory, tokens, width, chunk, *choice]
+    cell = ["sm_90", direction, part, memory, tokens, width, chunk, *choice]
     found = compiler(cell)
     assert "error" not in found, found["error"]
     assert found["cell"] == cell
     assert found["shared_bytes"] <= HOPPER
     assert found["matrix_units"]
     assert not found["special"]  # one kernel for any number of pieces and memories
+
+
+@pytest.mark.parametrize("part", ["store", "read"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_a_kernel_compiles_for_ampere_and_needs_no_more_than_the_table_says(compiler, direction, part):
+    found = compiler(["sm_80", direction, part, "deep", "bfloat16", 64, 64, *CHOICES[-1]])
+    assert "error" not in found, found["error"]
+    assert found["shared_bytes"] <= 1024 * kilobytes(2, True, 64, 64)
+    assert found["matrix_units"]

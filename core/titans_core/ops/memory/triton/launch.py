@@ -7,6 +7,7 @@ import torch
 import triton
 from torch import Tensor
 
+from titans_core.ops.memory.triton.room import lacking
 from titans_core.ops.memory.triton.tiles import INTERPRETED
 from titans_core.ops.memory.triton.widths import tile_size
 
@@ -14,11 +15,10 @@ MAX_CHUNK = 128
 MAX_WIDTH = 128  # maximum width of keys and values
 MAX_HIDDEN = 512
 FULL = 256  # number of programs that fills a device; larger launches reuse the same tuning result
-HOPPER = 232_448  # bytes of shared memory per block on Hopper, for which the kernels were fitted
 
-# (slice width, warps) candidates. The first call on a shape times each, and Triton stores the choice on disk. All fit
-# on Hopper with every shape; each further candidate would cost seconds for every new shape. Compiled ahead of time
-# (benchmarks/memory_kernels.py), eight warps mostly spill least.
+# (slice width, warps) candidates. The first call on a shape times each that fits the device's shared memory, and Triton
+# stores the choice on disk. On Hopper all fit. Each further candidate would cost seconds for every new shape. Compiled
+# ahead of time (benchmarks/memory_kernels.py), eight warps mostly spill least.
 CHOICES = ((32, 8), (16, 8), (16, 4))
 
 # Numbers of pieces and memories differ from call to call, so kernels specialised for 1 and for multiples of 16 would be
@@ -67,10 +67,6 @@ def unsupported(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int
     """Why the kernels cannot run on these arguments of :func:`titans_core.neural_memory`, or None if they can."""
     if q.dtype == torch.float64:
         return "the kernels do not support float64"
-    if q.is_cuda:
-        room = _shared_memory(q.device)
-        if room < HOPPER:
-            return f"the kernels need {HOPPER} bytes of shared memory per block (Hopper), but this device has {room}"
     depth, K, V, h = len(weights), weights[0].shape[-2], weights[-1].shape[-1], weights[0].shape[-1]
     if depth > 2:
         return f"the kernels support memories of 1 or 2 layers, got {depth}"
@@ -80,11 +76,4 @@ def unsupported(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int
         return f"the kernels support keys and values of at most width {MAX_WIDTH}, got {K} and {V}"
     if depth == 2 and h > MAX_HIDDEN:
         return f"the kernels support a hidden width of at most {MAX_HIDDEN}, got {h}"
-    return None
-
-
-@torch.compiler.assume_constant_result  # the device query cannot be traced
-def _shared_memory(device: torch.device) -> int:
-    """Shared memory that a block can request, in bytes. ROCm does not report the opt-in maximum."""
-    found = torch.cuda.get_device_properties(device)
-    return int(getattr(found, "shared_memory_per_block_optin", found.shared_memory_per_block))
+    return lacking(q.device, depth, q.dtype == torch.bfloat16, max(K, V), chunk_size) if q.is_cuda else None

@@ -1,0 +1,50 @@
+"""How much shared memory the kernels need, and on which devices they run.
+
+A block of threads can have 227 KB on data centre GPUs from Hopper on, which is enough for every supported shape, 163 KB
+on an A100, and 99 KB on consumer GPUs since Ampere.
+"""
+
+import torch
+
+CHUNKS = (16, 32, 64, 128)
+OLDEST = 8  # major compute capability of Ampere: earlier GPUs have no bfloat16 products
+
+# Kilobytes for each of CHUNKS, by number of layers, bfloat16 tokens, and width of keys and values: what the largest of
+# the four kernels takes with its smallest slices. Compiled ahead of time by benchmarks/memory_kernels.py.
+KILOBYTES = {
+    (1, True): {32: (6, 8, 24, 80), 64: (12, 16, 32, 96), 128: (20, 28, 50, 128)},
+    (1, False): {32: (10, 16, 28, 80), 64: (20, 32, 56, 108), 128: (36, 60, 108, 208)},
+    (2, True): {32: (7, 10, 28, 88), 64: (14, 24, 46, 112), 128: (28, 48, 88, 172)},
+    (2, False): {32: (16, 28, 54, 106), 64: (32, 54, 104, 204), 128: (64, 108, 208, 208)},
+}
+
+
+def kilobytes(layers: int, bf16: bool, width: int, chunk_size: int) -> int:
+    """Shared memory that a supported shape needs, in KB."""
+    of_width = KILOBYTES[layers, bf16]
+    needed = of_width[min(size for size in of_width if size >= width)]
+    return next(amount for size, amount in zip(CHUNKS, needed, strict=True) if size >= chunk_size)
+
+
+def lacking(device: torch.device, layers: int, bf16: bool, width: int, chunk_size: int) -> str | None:
+    """What a device lacks to run a supported shape, or None."""
+    major, has = _device(device)
+    if major < OLDEST:
+        return f"the kernels need an NVIDIA GPU of compute capability {OLDEST}.0 (Ampere) or newer"
+    needs = kilobytes(layers, bf16, width, chunk_size)
+    if has < 1024 * needs:
+        tokens, less = ("bfloat16", "smaller chunks") if bf16 else ("float32", "smaller chunks or bfloat16 tokens")
+        return (
+            f"chunks of {chunk_size} {tokens} tokens of width {width} need {needs} KB of shared memory, and this "
+            f"device has {has // 1024}; {less} need less"
+        )
+    return None
+
+
+@torch.compiler.assume_constant_result  # the device query cannot be traced
+def _device(device: torch.device) -> tuple[int, int]:
+    """Major compute capability, 0 with ROCm, and bytes of shared memory that a block can request."""
+    found = torch.cuda.get_device_properties(device)
+    if torch.version.hip:
+        return 0, 0
+    return found.major, int(getattr(found, "shared_memory_per_block_optin"))  # noqa: B009  unknown to torch's stubs
