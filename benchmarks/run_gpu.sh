@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Tests and measures everything on a GPU, in under 8 minutes: the kernels against the definition, then speed and memory.
+# Test and measure everything on a GPU, in under 8 minutes: kernels against their definition, then speed and memory.
 #
 #     [TITANS_COMMIT=abc1234] benchmarks/run_gpu.sh [folder]
 #
-# Needs torch with CUDA and triton; pytest and hypothesis for the tests; gpu_peers.txt for the peers, each of which is
-# told as unavailable otherwise; and where lightning, pandas and scikit-learn are, the forecaster's epochs are timed too.
-# Results go to benchmarks/results/*_gpu.jsonl, and with the log of the tests into the folder too, whatever ends the run.
-# Where the files lie without their git history, TITANS_COMMIT says which they are.
+# Needs torch with CUDA and triton; pytest and hypothesis for the tests; and gpu_peers.txt for the peers, which are
+# recorded as unavailable otherwise. With lightning, pandas and scikit-learn the forecaster's epochs are timed too.
+# Results go to benchmarks/results/*_gpu.jsonl, and are copied with the test log to the folder, even if the run fails.
+# Without a git history, set TITANS_COMMIT to the commit of the files.
 set -uo pipefail
 folder="${1:-$(mktemp -d)}"
 mkdir -p "$folder"
@@ -19,23 +19,23 @@ python="${PYTHON:-python3}"
 "$python" -c 'import torch, sys; sys.exit(None if torch.cuda.is_available() else "there is no CUDA device here")' || exit 1
 trap 'cp benchmarks/results/*_gpu.jsonl "$folder"/ 2>/dev/null' EXIT
 failed=0
-# fla compiles for minutes, beside the tests; what it finds fastest there is not kept
+# fla compiles for minutes, in parallel with the tests; its tuning results are not cached, as the GPU is busy
 FLA_CACHE_RESULTS=0 timeout -k 5 150 "$python" benchmarks/memory_gpu.py --warm >"$folder/warm.log" 2>&1 &
 if "$python" -c 'import pytest' 2>/dev/null; then
-  # most of their time is compiling, which runs side by side where there is pytest-xdist
+  # most of their time is compiling, which runs in parallel if pytest-xdist is installed
   workers=$("$python" -c 'import xdist; print("-n auto --maxprocesses 16")' 2>/dev/null)
-  # interrupted, pytest still tells what failed
+  # on SIGINT pytest still reports failures
   timeout -s INT -k 10 140 "$python" -m pytest -q -rf --junitxml="$folder/tests.xml" -p no:cacheprovider -o addopts="--import-mode=importlib" -o timeout= $workers \
     tests/core/ops/test_triton_coefficients.py tests/core/ops/test_triton_decode.py tests/core/ops/test_triton_memory.py 2>&1 |
     tee "$folder/tests.log" || failed=1
 else
-  echo "pytest is not installed: the kernels are measured, and not tested" >&2
+  echo "pytest is not installed: the kernels are measured, but not tested" >&2
   failed=1
 fi
 wait
 timeout -k 5 240 "$python" benchmarks/memory_gpu.py --minutes 3.3 || failed=1
 if "$python" -c 'import lightning, pandas, sklearn' 2>/dev/null; then
-  # 124: the time is up, and the sets that it came to are in the file
+  # 124: out of time; the finished sets are in the file
   timeout -k 5 60 "$python" benchmarks/forecast_gpu.py --minutes 0.5 || [ $? -eq 124 ] || failed=1
 else
   echo "lightning, pandas or scikit-learn is not installed: the forecaster is not timed" >&2

@@ -43,14 +43,14 @@ def gue(place: Any) -> str:
         cells = [f"{published[task]:.3f}" if task in published else "" for task in TASKS]
         lines.append(f"| {name}, published | " + " | ".join(cells) + " |")
     others = {"DNABERT-2": "DNABERT-2", "the k-mers": "kmers", "the CNN": "cnn", "the same without k-mers": ABLATED}
-    ahead = [f"{name} {_counts_text(_ahead(rows, other))}" for name, other in others.items()]
+    leads = [f"{name} {_counts_text(_ahead(rows, other))}" for name, other in others.items()]
     lines += [
         "",
         "Official test sets; the number of seeds is in brackets if it is more than one. The clean subset has the test "
         "sequences that share no 40-mer with the training set, on either strand; earlier rows lack it. "
         f"{place(rows)}, 1 thread.",
         "",
-        f"{_sizes(rows)} Its mean over seeds is higher than that of {'; '.join(ahead)}. ({ERRORS.capitalize()}.)",
+        f"{_sizes(rows)} Its mean over seeds is higher than that of {'; '.join(leads)}. ({ERRORS.capitalize()}.)",
     ]
     return "\n".join(lines)
 
@@ -64,8 +64,8 @@ def gue_counts(place: Any) -> str:
     ]
     for name in (*PUBLISHED, "kmers", "cnn", ABLATED):
         errors = _ahead(rows, name).values()
-        ahead, behind = ([abs(e) for e in errors if (e > 0) == wanted] for wanted in (True, False))
-        counts = (len(errors), *(n for part in (ahead, behind) for n in (len(part), sum(e > 2 for e in part))))
+        leads, not_ahead = ([abs(e) for e in errors if (e > 0) == wanted] for wanted in (True, False))
+        counts = (len(errors), *(n for part in (leads, not_ahead) for n in (len(part), sum(e > 2 for e in part))))
         lines.append(f"| {NAMES.get(name, f'{name}, published')} | {' | '.join(map(str, counts))} |")
     lines += [
         "",
@@ -94,11 +94,11 @@ def _means(rows: list[dict[str, Any]], model: str) -> dict[str, float]:
     return {task: statistics.mean(r["mcc"] for r in own if r["task"] == task) for task in {r["task"] for r in own}}
 
 
-def _counts_text(ahead: dict[str, float]) -> str:
-    behind = [task for task, errors in ahead.items() if errors <= 0]
-    clearly = sum(errors > 2 for errors in ahead.values())
-    text = f"on {len(ahead) - len(behind)} of {len(ahead)} tasks, on {clearly} by more than two standard errors"
-    return text + (f" (not on {', '.join(behind)})" if behind else "")
+def _counts_text(leads: dict[str, float]) -> str:
+    not_ahead = [task for task, errors in leads.items() if errors <= 0]
+    clearly = sum(errors > 2 for errors in leads.values())
+    text = f"on {len(leads) - len(not_ahead)} of {len(leads)} tasks, on {clearly} by more than two standard errors"
+    return text + (f" (not on {', '.join(not_ahead)})" if not_ahead else "")
 
 
 def _of_seeds(values: list[float]) -> str:

@@ -1,4 +1,4 @@
-"""Shared by all tests: one thread, processes of their own, and the real data sets where they are at hand."""
+"""Shared by all tests: one thread, subprocesses, and the real data sets if available."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The benchmarks' own bookkeeping: each cell once, however many work on it; peers as their scripts say."""
+"""The benchmark scripts: cells, tables, and peers with the settings of their scripts."""
 
 import ast
 import itertools
@@ -63,7 +63,7 @@ def test_each_cell_is_run_once_and_again_where_its_process_died(start, tmp_path)
     assert all({"date", "commit", "machine", "versions"} <= set(row) for row in rows)
 
 
-def test_a_row_tells_what_share_of_a_core_it_had(benchmarks, tmp_path, monkeypatch):
+def test_a_row_has_its_share_of_a_core(benchmarks, tmp_path, monkeypatch):
     import cells
     from records import read
 
@@ -110,8 +110,8 @@ def test_a_peer_is_scored_by_its_best_epoch(benchmarks):
     module, callback = torch.nn.Linear(1, 1), best_weights()
     for error, weight in ((0.5, 1.0), (0.3, 2.0), (0.4, 3.0)):
         torch.nn.init.constant_(module.weight, weight)
-        said = SimpleNamespace(callback_metrics={"ptl/val_loss": torch.tensor(error)}, sanity_checking=False)
-        callback.on_validation_end(said, module)
+        trainer = SimpleNamespace(callback_metrics={"ptl/val_loss": torch.tensor(error)}, sanity_checking=False)
+        callback.on_validation_end(trainer, module)
     callback.on_train_end(None, module)
     assert module.weight.item() == 2.0
 
@@ -126,8 +126,8 @@ def test_novels_are_looked_for_where_every_set_is(benchmarks, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("script", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
-def test_a_script_asks_what_it_is_told_to_do(script):
-    """So that ``--help`` explains, and does not begin to measure."""
+def test_a_script_parses_its_arguments(script):
+    """``--help`` must not start a measurement."""
     text = script.read_text()
     names = {node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
     called = {
@@ -136,7 +136,7 @@ def test_a_script_asks_what_it_is_told_to_do(script):
     assert "__main__" not in text or "ArgumentParser" in names or "over_seeds" in called
 
 
-def test_pictures_show_what_the_result_files_hold(benchmarks):
+def test_pictures_show_the_result_files(benchmarks):
     import pictures_models
     from records import RESULTS, read
     from tables_dna import DNABERT_2, VQDNA
@@ -175,7 +175,7 @@ def test_settings_whose_horizons_are_not_all_there_are_not_shown(benchmarks):
 
 @pytest.fixture
 def search(benchmarks, monkeypatch):
-    """The rule with errors of its own: of one set, by settings; those that are not given are not there yet."""
+    """The rule with given errors by settings, for one set; other settings count as not run yet."""
     import forecast_search
 
     errors = {}
@@ -198,10 +198,10 @@ def test_the_rule_asks_one_question_after_the_other(search):
     assert {s[3] for s in switches} == {rule.FIRST}
     errors |= dict.fromkeys(switches, 1.0)
     errors[True, False, True, rule.FIRST] = 0.9
-    best, asked = rule._progress("any")
+    best, missing = rule._progress("any")
     assert best == (True, False, True, rule.FIRST)
-    assert asked == [(True, False, True, dropout) for dropout in (rule.DEFAULT, 0.1)]
-    errors |= {asked[0]: 0.905, asked[1]: 0.95}  # the default is worse than the first by less than the margin
+    assert missing == [(True, False, True, dropout) for dropout in (rule.DEFAULT, 0.1)]
+    errors |= {missing[0]: 0.905, missing[1]: 0.95}  # the default is worse than the first by less than the margin
     found = dict(zip(rule.NAMES, (True, False, True, rule.DEFAULT), strict=True))
     assert rule.chosen("any") == {**found, "recipe": rule.recipe_of(rule.TRAINED, True)}
 
@@ -224,8 +224,8 @@ def test_a_mixture_is_a_pair_of_forecasters_at_each_lookback(search, monkeypatch
     assert "lookbacks has other lookbacks than 96: give --searched" in capsys.readouterr().err
 
 
-def test_the_rule_goes_by_the_recipe_of_the_day(benchmarks, tmp_path, monkeypatch):
-    """Which of a training with a profile is another than of one without."""
+def test_the_rule_uses_only_rows_of_the_current_recipe(benchmarks, tmp_path, monkeypatch):
+    """The recipe number with a profile differs from that without."""
     import forecast_search as rule
     from records import append
 
@@ -238,15 +238,15 @@ def test_the_rule_goes_by_the_recipe_of_the_day(benchmarks, tmp_path, monkeypatc
                 append(rule.FILE, {**dict(zip(rule.FIELDS, key, strict=True)), "mse": error, "mae": 0.5})
     errors = rule._errors("ETTh1", 96)
     assert errors == {(False, True, False, rule.FIRST): 1.5, (False, True, True, rule.FIRST): 2.5}
-    asked = rule._cells("ETTh1", (96,), list(errors))
-    assert [key[3] for key in asked] == 2 * [rule.RECIPE] + 2 * [rule.RECIPE + rule.WITH_PROFILE]
+    cells = rule._cells("ETTh1", (96,), list(errors))
+    assert [key[3] for key in cells] == 2 * [rule.RECIPE] + 2 * [rule.RECIPE + rule.WITH_PROFILE]
     with pytest.raises(ValueError, match="recipe 3 now, not by 6"):
         rule.forecaster(False, True, False, rule.FIRST, rule.TRAINED + rule.WITH_PROFILE)
 
 
 @pytest.mark.slow
 def test_table_4_goes_from_a_fasta_to_scores(benchmarks, tmp_path, monkeypatch):
-    """The command itself, on a set of 48 sequences: what it does where nothing is at hand, and with a genome."""
+    """The command on a set of 48 sequences, without local files and with a genome."""
     import dna_table4
     import numpy as np
     import pandas as pd
@@ -298,7 +298,7 @@ def rows_of(memory_gpu):
     return [json.loads(line) for line in memory_gpu.FILE.read_text().splitlines()]
 
 
-def test_a_row_of_another_device_or_commit_stands_in_no_ones_way(memory_gpu, monkeypatch):
+def test_a_row_of_another_device_or_commit_does_not_count_as_done(memory_gpu, monkeypatch):
     s = memory_gpu.Shapes(smoke=False)
     found = [({"T": 1}, lambda: {"forward": {}})]
     for name, commit in (("H100", "a"), ("H200", "a"), ("H100", "b"), ("H100", "b")):
@@ -386,7 +386,7 @@ def test_generated_data_go_the_whole_way_of_a_set(benchmarks, tmp_path, name, fi
 
 
 def test_one_command_searches_and_scores_the_large_sets(benchmarks, tmp_path, monkeypatch, capsys):
-    """On generated data in their layout, with a network that trains in a moment and one horizon of the four."""
+    """On generated data in the published layout, with a tiny network and one of the four horizons."""
     import forecast_search
     import forecast_table3
     from generated import in_place_of, waves
@@ -409,9 +409,9 @@ def test_one_command_searches_and_scores_the_large_sets(benchmarks, tmp_path, mo
     monkeypatch.setattr(sys, "argv", ["forecast_table3.py", *arguments])
     with in_place_of("traffic", tmp_path / "home", waves(1000, 3)):
         forecast_table3.main()
-        asked = len(made)
+        count = len(made)
         forecast_table3.main()
-    assert len(made) == asked > 8  # the search and the test, once
+    assert len(made) == count > 8  # the search and the test, once
     assert "there are no settings of DLinear" in capsys.readouterr().out
     row = read(forecast_table3.FILE)[0]
     assert (row["dataset"], row["h"], row["n_windows"]) == ("traffic", 96, 200 - 96 + 1)
@@ -419,7 +419,7 @@ def test_one_command_searches_and_scores_the_large_sets(benchmarks, tmp_path, mo
     assert row["mse"] > 0
 
 
-def test_epochs_are_timed_on_what_there_is(benchmarks, monkeypatch, capsys):
+def test_epochs_are_timed_on_the_available_device(benchmarks, monkeypatch, capsys):
     import forecast_gpu
 
     monkeypatch.setattr(sys, "argv", ["forecast_gpu.py", "--smoke"])

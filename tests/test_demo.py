@@ -1,4 +1,4 @@
-"""The demo as a user without data and without a network meets it."""
+"""The demo without local data and without a network connection."""
 
 import json
 import os

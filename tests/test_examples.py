@@ -1,4 +1,4 @@
-"""The forecaster's examples run as they are written, with trainings of a moment."""
+"""The forecaster's examples run as written, with very short trainings."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ README, GUIDE = (
 
 @pytest.fixture
 def short(monkeypatch, tmp_path):
-    """Trains for two batches, in a folder of its own."""
+    """Shorten trainings to two batches, and work in a temporary folder."""
     monkeypatch.setattr("titans_ts.training.EPOCH", 2)
     monkeypatch.setattr("titans_ts.training.default_epochs", lambda *_: 1)
     monkeypatch.setattr("titans_ts.forecaster.LEAST_MEMORY_STEPS", 1)

@@ -1,4 +1,4 @@
-"""The notebooks run from their first cell to their last, in their short mode."""
+"""The notebooks run completely in their short mode."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def pictures(outputs):
     return [o for o in outputs if "image/png" in o.get("data", {})]
 
 
-def test_what_a_notebook_shows_is_of_the_source_it_has_and_names_no_path_of_somebodys_machine(monkeypatch):
+def test_notebook_outputs_match_their_source_and_contain_no_local_paths(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
     from run_notebooks import source
 

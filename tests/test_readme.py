@@ -1,4 +1,4 @@
-"""The README keeps its word, and so do the pages of docs/."""
+"""The README and the pages of docs/ are correct: examples, links and tables."""
 
 import ast
 import gzip
@@ -27,7 +27,7 @@ def test_the_tables_are_those_of_the_result_files() -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_what_the_examples_import_is_there(block: str) -> None:
+def test_the_imports_of_the_examples_exist(block: str) -> None:
     imports = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.ImportFrom)]
     assert imports
     for node in imports:
@@ -35,7 +35,7 @@ def test_what_the_examples_import_is_there(block: str) -> None:
             assert hasattr(importlib.import_module(str(node.module)), name.name)
 
 
-def test_the_memory_example_does_what_it_says() -> None:
+def test_the_memory_example_works_as_described() -> None:
     import torch
 
     block = next(b for b in BLOCKS if "NeuralMemory" in b)

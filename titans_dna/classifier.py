@@ -223,7 +223,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             identity,
             on_epoch=on_epoch,
         )
-        self._settle(network, classes, by_class, history)
+        self._set_fitted(network, classes, by_class, history)
         self.seconds_: float | None = time.perf_counter() - begin
         return self
 
@@ -321,7 +321,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
 
     def _logits(self, reads: Reads) -> NDArray[np.float64]:
         """Logits ``[n, classes]`` of encoded sequences."""
-        network, device = self._placed()
+        network, device = self._network_on_device()
         scores = np.empty((len(reads), len(self.classes_)))
         # similar lengths together, to limit padding
         order = np.argsort(-reads.lengths, kind="stable")
@@ -332,7 +332,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
                 scores[rows] = network(reads.batch(rows).to(device)).double().cpu().numpy()
         return scores
 
-    def _placed(self) -> tuple[SequenceNetwork, torch.device]:
+    def _network_on_device(self) -> tuple[SequenceNetwork, torch.device]:
         """The network on the device for prediction; ``network_`` itself stays on the CPU."""
         device = torch_device(self.device)
         return (self.network_ if device.type == "cpu" else copy.deepcopy(self.network_).to(device)), device
@@ -382,7 +382,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             **{name: getattr(self, name) for name in self._get_param_names() if name not in _NOT_COMPARED},
         }
 
-    def _settle(
+    def _set_fitted(
         self, network: SequenceNetwork, classes: NDArray[Any], weights: NDArray[np.float64], history: History
     ) -> None:
         self.network_ = network.requires_grad_(True)
@@ -455,7 +455,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             encoder = LanguageEncoder.of(learned["language"], learned.get("positions", False))
         network = NETWORKS[learned["strand"]](encoder, len(classes), learned["dropout"], learned["kmers"])
         network.load_state_dict(tensors)
-        self._settle(network.eval(), classes, np.array(learned["class_weight"]), History(**learned["history"]))
+        self._set_fitted(network.eval(), classes, np.array(learned["class_weight"]), History(**learned["history"]))
         self.seconds_ = learned["seconds"]
 
 

@@ -82,14 +82,14 @@ def prepare(path: Path, cache_dir: Path) -> FastaFiles:
     in_place = not packed or (_is_bgzip(path) and find_spec("Bio") is not None)
     if packed and not in_place:
         file = _unpacked(path, cache_dir)
-        return _indexed(path, FastaFiles(file, _beside(file, ".fai"), None))
+        return _indexed(path, FastaFiles(file, _with_suffix(file, ".fai"), None))
     if not packed and path.suffix in (".gz", ".bgz"):
         raise ValueError(f"{path} is named like gzip but is not compressed; rename it without {path.suffix}.")
-    files = FastaFiles(path, _beside(path, ".fai"), _beside(path, ".gzi") if packed else None)
+    files = FastaFiles(path, _with_suffix(path, ".fai"), _with_suffix(path, ".gzi") if packed else None)
     if not os.access(path.parent, os.W_OK) and not _fresh(files):
         cache_dir.mkdir(parents=True, exist_ok=True)
         cached = cache_dir / _key(path)
-        files = FastaFiles(path, _beside(cached, ".fai"), _beside(cached, ".gzi") if packed else None)
+        files = FastaFiles(path, _with_suffix(cached, ".fai"), _with_suffix(cached, ".gzi") if packed else None)
     return _indexed(path, files)
 
 
@@ -142,7 +142,7 @@ def _unpacked(path: Path, cache_dir: Path) -> Path:
     return target
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _with_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
@@ -150,10 +150,10 @@ def _fresh(files: FastaFiles) -> bool:
     written = files.file.stat().st_mtime_ns
     if not all(p.exists() and p.stat().st_mtime_ns >= written for p in (files.index, files.blocks) if p):
         return False
-    return not _misfit(files)
+    return not _mismatch(files)
 
 
-def _misfit(files: FastaFiles) -> str:
+def _mismatch(files: FastaFiles) -> str:
     """Check that an index belongs to this file; times do not show that an older file was moved in its place.
 
     Each record's title must be where the index says, and the last record must end the file. The last line of each
@@ -237,9 +237,9 @@ def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
             index = parts.enter_context(written_whole(files.index))
             blocks = parts.enter_context(written_whole(files.blocks)) if files.blocks else None
             Faidx(str(files.file), indexname=str(index), gzi_indexname=str(blocks) if blocks else None).close()
-            misfit = _misfit(FastaFiles(files.file, index, blocks))
-            if misfit:
-                raise FastaIndexingError(misfit)
+            mismatch = _mismatch(FastaFiles(files.file, index, blocks))
+            if mismatch:
+                raise FastaIndexingError(mismatch)
     except (FastaIndexingError, RuntimeError) as error:
         why = str(error)
         if not isinstance(error, FastaIndexingError):

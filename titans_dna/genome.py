@@ -208,7 +208,7 @@ class Genome:
 
     def meant(self, chrom: str) -> str:
         """Return a sentence that suggests the most similar names, or an empty string if there are none."""
-        same = [name for name in self.lengths if _alike(name) == _alike(chrom)]
+        same = [name for name in self.lengths if _normalised(name) == _normalised(chrom)]
         near = same or get_close_matches(chrom, self.lengths, n=3, cutoff=0.5)
         return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
@@ -288,7 +288,7 @@ class Genome:
                 yield Window(place, sequence)
 
 
-def _alike(chrom: str) -> str:
+def _normalised(chrom: str) -> str:
     """Normalised name, equal for different spellings: chrIV and IV, chrM and MT, CHR1 and chr1."""
     bare = chrom.lower().removeprefix("chr")
     return _MITOCHONDRION[0] if bare in _MITOCHONDRION else bare

@@ -124,7 +124,7 @@ def _gradients(
     """Contributions of the bases of one sequence ``[T, 4]``, and the error of their sum."""
     from captum.attr import IntegratedGradients
 
-    network, device = classifier._placed()
+    network, device = classifier._network_on_device()
     sequence = one_hot(torch.from_numpy(ids)[None].to(device))
     start = torch.zeros_like(sequence) if background == "N" else sequence.mean(1, keepdim=True).expand_as(sequence)
     credited, gap = IntegratedGradients(lambda shares: log_odds(network(shares), target)).attribute(

@@ -91,7 +91,7 @@ def _check(path: Path, lines: list[str], identity: Mapping[str, Any]) -> None:
             else f"{name} is {there.get(name)} in the file and {identity.get(name)} in this call"
             for name in differ
         ]
-        raise ValueError(f"{path} holds scores of another call: {'; '.join(differences)}. {_instead(path)}")
+        raise ValueError(f"{path} holds scores of another call: {'; '.join(differences)}. {_advice(path)}")
 
 
 def _place(number: int, variant: Variant) -> tuple[str, ...]:
@@ -106,8 +106,8 @@ def _row(path: Path, line: str, variants: Sequence[Variant]) -> tuple[int, float
             raise ValueError
         return number, float(score)
     except (ValueError, IndexError):
-        raise ValueError(f"{path} has an invalid line, {line!r:.60}. {_instead(path)}") from None
+        raise ValueError(f"{path} has an invalid line, {line!r:.60}. {_advice(path)}") from None
 
 
-def _instead(path: Path) -> str:
+def _advice(path: Path) -> str:
     return f"Give another file, or delete {path} to start again."

@@ -141,8 +141,8 @@ def _grouped_cut(
         changed = False
         for group in order:
             then = taken - counts[group] if chosen[group] else taken + counts[group]
-            before, behind = (((part / total - fraction) ** 2).sum() for part in (taken, then))
-            if behind < before and (then < total).all():
+            before, after = (((part / total - fraction) ** 2).sum() for part in (taken, then))
+            if after < before and (then < total).all():
                 taken, changed = then, True
                 chosen[group] = not chosen[group]
     off = chosen[groups]

@@ -41,7 +41,7 @@ def masked_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[
     """Mean cross-entropy over A, C, G and T at the hidden bases of ``(tokens, targets)``, in nats; and their number.
 
     ``(tokens, targets)`` is a batch of :func:`titans_dna.pretrain_data.batch_of`. In training, the hidden bases are
-    drawn anew for each batch; in validation, they are always the same.
+    drawn again for each batch; in validation, they are always the same.
     """
     tokens, targets = batch
     assert isinstance(network, TitansLM)

@@ -1,4 +1,4 @@
-"""Mixture of a language model with Markov models of the same genome, weighted anew at each base.
+"""Mixture of a language model with Markov models of the same genome, weighted separately at each base.
 
     log P(x) = sum_e w_e log P_e(x) + const        w_e = sum_f W[f, e] * feature_f
 
@@ -128,7 +128,7 @@ class Mixture:
         at_least("context", context)
         genome = open_source(source)
         intervals = intervals_of(genome, chroms, regions)
-        self._warn_of_what_it_knows(genome, intervals)
+        self._warn_of_counted(genome, intervals)
         nats, count = 0.0, 0
         reads = _read(genome, cut(intervals, context), self.model, self.markov)
         while together := [read.chances(self.weights) for read in itertools.islice(reads, _TOGETHER)]:
@@ -157,7 +157,7 @@ class Mixture:
         """
         return saved_mixture.load(path)
 
-    def _warn_of_what_it_knows(self, genome: Genome, intervals: list[Interval]) -> None:
+    def _warn_of_counted(self, genome: Genome, intervals: list[Interval]) -> None:
         same = {chrom: marks_of(genome, chrom) == self.marks.get(chrom) for chrom in {i.chrom for i in intervals}}
         here = merged(i for i in intervals if same[i.chrom])
         total, new = Counter[str](), Counter[str]()

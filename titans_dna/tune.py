@@ -87,8 +87,8 @@ def tune(
     base.set_params(verbose=max(0, verbose - 1), random_state=0 if random_state is None else random_state)
     if validation is None and not base.validation_fraction > 0:
         raise ValueError("trials need validation sequences: give validation, or set validation_fraction above 0.")
-    X = _to_read_again(X)
-    validation = None if validation is None else (_to_read_again(validation[0]), validation[1])
+    X = _as_list(X)
+    validation = None if validation is None else (_as_list(validation[0]), validation[1])
     parts = [(X, y)] if validation is None else [(X, y), validation]
     reads = [reads_of(sequences) for sequences, _ in parts]
     labels = [read_labels(named, len(read), "y") for (_, named), read in zip(parts, reads, strict=True)]
@@ -161,6 +161,6 @@ def _identity(base: TitansDNAClassifier, data: str) -> dict[str, str]:
     }
 
 
-def _to_read_again(sequences: Any) -> Any:
+def _as_list(sequences: Any) -> Any:
     """Turn an iterator, which can be read only once, into a list for all trials."""
     return list(sequences) if isinstance(sequences, Iterator) else sequences

@@ -149,7 +149,7 @@ def fit(
     made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet,
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
     fitted = made.fit(frame, static_df=facts, val_size=val_size, checkpoint_dir=checkpoint)
-    _save(fitted, model, _how(time, id, target, date_format, timezone))
+    _save(fitted, model, _reading_options(time, id, target, date_format, timezone))
     best = fitted.history_.epochs[fitted.history_.best_epoch]
     losses = ", ".join(f"{name} {value:.4f}" for name, value in best.items() if name.endswith("_loss"))
     typer.echo(f"trained for {len(fitted.history_.epochs)} epochs, {losses}; saved in {model}")
@@ -197,7 +197,7 @@ def predict(
     writable(out, "table")
     writable(plot, "picture")
     fitted = TitansForecaster.load(model)
-    given = _how(time, id, target, date_format, timezone)
+    given = _reading_options(time, id, target, date_format, timezone)
     kept = _kept(model)
     frame = None if data is None else _by_name(fitted, read_series(data, **_as_fitted(data, given, kept)))
     del given["target"]
@@ -232,7 +232,7 @@ def update(
     check_kind(out or model, "TitansForecaster")
     fitted, kept = TitansForecaster.load(model), _kept(model)
     rows = fitted.position_.rows
-    given = _as_fitted(data, _how(time, id, target, date_format, timezone), kept)
+    given = _as_fitted(data, _reading_options(time, id, target, date_format, timezone), kept)
     fitted.update(_by_name(fitted, read_series(data, **given)))
     _save(fitted, out or model, kept)
     newer, last = fitted.position_.rows - rows, fitted.context_.index[-1]
@@ -358,7 +358,7 @@ def tune(
         random_state=None if storage else seed,  # processes that share a study must not propose the same trials
         verbose=not quiet,
     )
-    _save(best, model, _how(time, id, target, date_format, timezone))
+    _save(best, model, _reading_options(time, id, target, date_format, timezone))
     finished = len(best.study_.get_trials(deepcopy=False, states=FINISHED))
     typer.echo(f"best of {finished} trials: {best.study_.best_value:.4f} with")
     typer.echo(json.dumps(best.study_.best_params, indent=1))
@@ -397,7 +397,7 @@ def _made(
     )
 
 
-def _how(
+def _reading_options(
     time: str | None, id: str | None, target: str | None, date_format: str | None, timezone: str | None
 ) -> dict[str, str | None]:
     return {"time": time, "id": id, "target": target, "date_format": date_format, "timezone": timezone}

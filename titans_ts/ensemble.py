@@ -174,8 +174,8 @@ class TitansEnsemble(Answering, BaseEstimator):
     def _answer(self, df: Any, futr_df: Any, level: list[float] | None, static_df: Any) -> Answer:
         fitted = self._fitted()
         columns = [each.scaling_.columns for each in fitted]
-        ahead = _to_those(futr_df, [bool(each.futr) for each in columns])
-        facts = _to_those(static_df, [bool(each.stat) for each in columns])
+        ahead = _for_members(futr_df, [bool(each.futr) for each in columns])
+        facts = _for_members(static_df, [bool(each.stat) for each in columns])
         members = zip(fitted, ahead, facts, strict=True)
         found = [each._answer(df, futr, level, static) for each, futr, static in members]
         past = max((answer.past for answer in found), key=lambda past: len(past.values))  # one may keep more of it
@@ -205,10 +205,10 @@ class TitansEnsemble(Answering, BaseEstimator):
 
 def _facts(forecasters: list[TitansForecaster], static_df: Any) -> list[Any]:
     """The ``static_df`` for each member, before ``fit``."""
-    return _to_those(static_df, [bool(read_columns(each.exogenous).stat) for each in forecasters])
+    return _for_members(static_df, [bool(read_columns(each.exogenous).stat) for each in forecasters])
 
 
-def _to_those(frame: Any, take: list[bool]) -> list[Any]:
+def _for_members(frame: Any, take: list[bool]) -> list[Any]:
     """The frame for each member that declares its columns, else None. If no member does, all get it, and reject it."""
     return [frame if takes or not any(take) else None for takes in take]
 

@@ -152,7 +152,7 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...], gaps: bo
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise ValueError(
-            f"static_df has no finite {names[column]!r} for series {ids[row]!r}." + _ways_out(values[row, column])
+            f"static_df has no finite {names[column]!r} for series {ids[row]!r}." + _advice(values[row, column])
         )
     return values
 
@@ -208,7 +208,7 @@ def read_future(
         whose, of_each = ("", "") if shared else (f" for series {series!r}", " for each series")
         raise ValueError(
             f"futr_df has no {lacks}{whose} at {stamp}: it needs the {len(index)} steps from {index[0]} to {index[-1]}"
-            f"{of_each}, but covers {ds.min()} to {ds.max()}." + ("" if empty.any() else _ways_out(values[row, column]))
+            f"{of_each}, but covers {ds.min()} to {ds.max()}." + ("" if empty.any() else _advice(values[row, column]))
         )
     left_out = int((~wanted.isin(there)).sum())
     if left_out:
@@ -229,7 +229,7 @@ def _of_each(futr_df: pd.DataFrame, ids: list[Any]) -> pd.DataFrame:
     return futr_df.merge(pd.DataFrame({"unique_id": pd.Series(ids)}), how="cross")
 
 
-def _ways_out(value: float) -> str:
+def _advice(value: float) -> str:
     """Advice for a value that is unknown or too large for float32."""
     if np.isfinite(value):
         return f" {value:.3g} is beyond {LARGEST:.2g}, the largest float32 number: use a larger unit."

@@ -406,7 +406,9 @@ class TitansForecaster(Answering, TitansEstimator):
         padded = past.padded_to(config.input_size) if config.masked else past
         check_length(padded, config.input_size, "input_size")
         futr = ahead_of(padded, futr_df, config.h, self.scaling_.columns.futr, self.missing)
-        return Answer(past, levels, self.model_.behind(padded, futr, levels, self.position_, from_start=df is not None))
+        return Answer(
+            past, levels, self.model_.forecast(padded, futr, levels, self.position_, from_start=df is not None)
+        )
 
     def _actual(self, actual: Any, past: Panel) -> Panel:
         return read_actual(self, actual, past)

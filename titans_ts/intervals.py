@@ -93,19 +93,19 @@ class Calibration:
         ``series`` gives the numbers of the N series; None stands for a new series without scores. Default: all series,
         in order.
         """
-        found, enough = self._once("own", level)
+        found, enough = self._cached("own", level)
         places = list(range(found.shape[1]))
         if series is not None:
             places = [found.shape[1] if i is None else i for i in series]
             found, enough = np.pad(found, _NEW, constant_values=np.nan), np.pad(enough, _NEW)
         found, enough = found[:, places], enough[:, places]
         if not enough.all():
-            others, sure = (x[:, places] for x in self._once("others", level))
+            others, sure = (x[:, places] for x in self._cached("others", level))
             # not less than the largest own score, so that higher levels have wider intervals
             found, enough = np.where(enough, found, np.fmax(others, found)), enough | sure
         return found.astype(np.float64), enough
 
-    def _once(self, whose: str, level: float) -> tuple[np.ndarray, np.ndarray]:
+    def _cached(self, whose: str, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Cached quantiles of each series' own scores, ``[h, N]``, or of all, ``[h, N + 1]`` (last: a new series)."""
         if (whose, level) not in self._found:
             own = whose == "own"

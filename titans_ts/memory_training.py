@@ -128,9 +128,9 @@ class _Streams:
         # mixed series are forecast together, so they are read from the row at which all have begun
         self.first = first.max().expand_as(first) if self.together else first
         self.lead = max(memory.span + memory.stride, network.config.input_size)
-        behind = network.config.h + memory.stride
-        self.tokens = ((border - behind) - (self.first + self.lead)) // memory.stride
-        self.least = self.lead + SEGMENT // 2 * memory.stride + behind  # required rows of a series
+        margin = network.config.h + memory.stride
+        self.tokens = ((border - margin) - (self.first + self.lead)) // memory.stride
+        self.least = self.lead + SEGMENT // 2 * memory.stride + margin  # required rows of a series
         self.able = torch.nonzero(self.tokens >= SEGMENT // 2).squeeze(1)
 
     @property

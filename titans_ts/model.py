@@ -91,7 +91,7 @@ class Model:
                 by[:, stream.series] = online.recall(self.memory, stream, values)
         return by
 
-    def behind(
+    def forecast(
         self, panel: Panel, futr: np.ndarray, levels: Sequence[float], position: "Position", from_start: bool
     ) -> np.ndarray:
         """Forecasts of the h steps after a panel, with the bounds of each level (:meth:`bounded`), in units of the

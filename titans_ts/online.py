@@ -183,7 +183,7 @@ def advance(memory: OnlineMemory, stream: Stream, recent: Tensor, new_rows: int)
     state = stream.state
     if due > done:
         values = without_nan(recent[:, stream.series])
-        state = _written(memory, values, done, due, state, rows - len(values))
+        state = _state_after(memory, values, done, due, state, rows - len(values))
     return replace(stream, rows=rows, state=state)
 
 
@@ -214,7 +214,7 @@ def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
     if not len(late):
         return found
     first = int(written[late].min()) - 1  # writes that all origins share are done once
-    start = _written(memory, values, 0, first, None)
+    start = _state_after(memory, values, 0, first, None)
     for offset in offsets[late].unique().tolist():
         some = late[offsets[late] == offset]
         begin, state = first, start
@@ -262,7 +262,7 @@ def _floats_of_surprise(memory: OnlineMemory, reads: int) -> int:
     return reads * (2 * memory.span + 8 * DIM)
 
 
-def _written(
+def _state_after(
     memory: OnlineMemory, values: Tensor, done: int, due: int, state: MemoryState | None, offset: int = 0
 ) -> MemoryState | None:
     """The state after the writes with numbers in ``[done, due)``; arguments as in :func:`_windows_of_writes`."""

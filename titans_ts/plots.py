@@ -67,7 +67,7 @@ def plot_forecast(
             label="Titans",
         )
         axes.axvline(recent.index[-1], color="0.8", linewidth=0.8, zorder=0)
-        _dress(axes, str(name))
+        _style(axes, str(name))
     return _finished(figure, panels)
 
 
@@ -99,7 +99,7 @@ def plot_backtest(frame: Any, series: list[Any] | None = None, model: str = "Tit
             label = model if i == 0 else None
             axes.plot(part["ds"], part[model], color=FORECAST, linewidth=1.4, label=label)
             axes.axvline(cutoff, color="0.85", linewidth=0.8, zorder=0)
-        _dress(axes, str(name))
+        _style(axes, str(name))
     return _finished(figure, panels)
 
 
@@ -120,14 +120,14 @@ def plot_residuals(frame: Any, model: str = "Titans") -> Figure:
     error = residual.abs().groupby(step).mean()
     by_step.plot(error.index, error, color=FORECAST)
     by_step.set_ylim(bottom=0)
-    _dress(by_step, "mean absolute error by step")
+    _style(by_step, "mean absolute error by step")
     mean = residual.groupby(frame["ds"]).mean()
     by_time.plot(mean.index, mean, color=PAST, linewidth=1)
     by_time.axhline(0, color="0.8", linewidth=0.8, zorder=0)
-    _dress(by_time, "mean residual over time")
+    _style(by_time, "mean residual over time")
     spread.hist(residual.dropna(), bins=60, color=TRUTH)
     spread.axvline(0, color=FORECAST, linewidth=0.8)
-    _dress(spread, "residuals (standard deviations)")
+    _style(spread, "residuals (standard deviations)")
     return figure
 
 
@@ -175,7 +175,7 @@ def plot_surprise(
             for i, gap in enumerate(_gaps(own)):
                 label = None if i else "unknown values"
                 panel.axvspan(*gap, color=TRUTH, alpha=0.25, linewidth=0, label=label)
-            _dress(panel, str(name) if panel is axes[0] else "")
+            _style(panel, str(name) if panel is axes[0] else "")
         axes[-1].set_ylim(bottom=0)
         if truth is not None:
             axes[-1].set_ylabel("surprise")
@@ -218,7 +218,7 @@ def _panels(count: int, *below: float) -> tuple[Figure, Any]:
     return figure, figure.subplots(len(heights), 1, sharex=True, squeeze=False, gridspec_kw=ratios)[:, 0]
 
 
-def _dress(axes: Axes, title: str) -> None:
+def _style(axes: Axes, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.01)

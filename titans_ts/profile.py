@@ -35,7 +35,7 @@ def profiles_of(values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) ->
     cycle_of = np.repeat(cycles, [2 * FINER * CYCLES[cycle] for cycle in cycles])
     times_a_cycle = np.concatenate([np.arange(2 * FINER * CYCLES[cycle]) // 2 + 1 for cycle in cycles])
     profiles = np.zeros((waves.shape[1], values.shape[1]))
-    for known, columns in _alike(np.isfinite(values)):
+    for known, columns in _groups_of_equal_rows(np.isfinite(values)):
         spanned = spanned_twice(index[known], cycles)
         if not spanned:
             continue
@@ -70,7 +70,7 @@ def _cut(table: np.ndarray, values: np.ndarray, count: int) -> list[tuple[np.nda
     return list(zip(np.array_split(table, count), np.array_split(values, count), strict=True))
 
 
-def _alike(known: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+def _groups_of_equal_rows(known: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Groups of series with the same known rows: these rows, and the series."""
     groups: dict[bytes, list[int]] = {}
     for column, rows in enumerate(known.T):

@@ -185,7 +185,7 @@ def _by_series(scores: np.ndarray, step: int, each: int, N: int, last: int) -> C
     apart = max(1, len(few) // kept_origins(N))
     few = few[::-1][::apart][: kept_origins(N)][::-1]
     found = np.full((len(few), scores.shape[1], N), np.nan, dtype=np.float32)
-    found[:, :, _once_scored(N, each)] = few.transpose(0, 2, 1)
+    found[:, :, _formerly_scored(N, each)] = few.transpose(0, 2, 1)
     return Calibration(found, step * apart, last // step * step % (step * apart))
 
 
@@ -194,11 +194,11 @@ def _of_all(scored: Tensor, N: int) -> Tensor:
     if scored.shape[1] == N:
         return scored
     found = scored.new_full((len(scored), N), torch.nan)
-    found[:, _once_scored(N, scored.shape[1])] = scored
+    found[:, _formerly_scored(N, scored.shape[1])] = scored
     return found
 
 
-def _once_scored(N: int, count: int) -> np.ndarray:
+def _formerly_scored(N: int, count: int) -> np.ndarray:
     return np.sort(np.random.default_rng(0).choice(N, count, replace=False))
 
 
@@ -271,7 +271,7 @@ def _stamps(index: pd.DatetimeIndex) -> dict[str, Any]:
         zone, last = str(index.tz), last.tz_convert("UTC").tz_localize(None)
         try:
             known = zone != "tzlocal()" and pd.Timestamp(0, tz="UTC").tz_convert(zone).tz is not None
-        except Exception:  # the time zone libraries behind pandas raise different errors
+        except Exception:  # the time zone libraries used by pandas raise different errors
             known = False
         if not known:
             raise ValueError(

@@ -31,12 +31,12 @@ def spikes_of(values: np.ndarray) -> np.ndarray:
     found = np.zeros_like(known)
     if not most:
         return found
-    away, least = _away(values)
+    away, least = _distances(values)
     outer = np.sort(np.partition(away, len(away) - most - 1, axis=0)[-most - 1 :], axis=0)[::-1]  # the largest first
     gaps = (outer[:-1] >= GAP * outer[1:]) & (outer[1:] > least)
     gaps &= np.arange(most)[:, None] < few
     last = most - 1 - gaps[::-1].argmax(axis=0)  # the innermost value beyond a gap
-    for series in np.flatnonzero(gaps.any(axis=0) & ~_seldom(away, least, count)):
+    for series in np.flatnonzero(gaps.any(axis=0) & ~_mostly_constant(away, least, count)):
         far = away[:, series] >= outer[last[series], series]
         rest = away[known[:, series] & ~far, series]
         own = np.sqrt(np.square(away[:, series]).sum() / count[series])
@@ -44,7 +44,7 @@ def spikes_of(values: np.ndarray) -> np.ndarray:
     return found
 
 
-def _away(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _distances(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distances of values ``[T, N]`` from the median of their series, 0 for NaN, and the rounding error, ``[N]``."""
     known = np.isfinite(values)
     middle, some = np.zeros(values.shape[1]), known.any(axis=0)
@@ -52,7 +52,7 @@ def _away(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(known, np.abs(values - middle), 0.0), ROUNDING * np.abs(middle)
 
 
-def _seldom(away: np.ndarray, least: np.ndarray, count: np.ndarray) -> np.ndarray:
+def _mostly_constant(away: np.ndarray, least: np.ndarray, count: np.ndarray) -> np.ndarray:
     """Series in which more than half of the ``count`` values are equal, ``[N]``."""
     return 2 * (away > least).sum(axis=0) < count
 
@@ -89,7 +89,7 @@ def odd_ones(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
     differ = np.flatnonzero((found != far).any(axis=0))  # medians are slow: compute them only for these series
     if len(differ):
         some = values[:, differ]
-        slow = differ[_seldom(*_away(some), np.isfinite(some).sum(axis=0))]
+        slow = differ[_mostly_constant(*_distances(some), np.isfinite(some).sum(axis=0))]
         found[:, slow] = far[:, slow]
     return found
 

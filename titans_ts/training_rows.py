@@ -77,7 +77,7 @@ def older(panel: Panel, least: int, border: Callable[[int], int]) -> Panel:
     old = np.flatnonzero(_rows_before(panel, border(rows)) >= least).tolist()
     if len(old) in (0, len(panel.ids)):
         return panel
-    panel = _of_some(panel, old)
+    panel = _selected(panel, old)
     # the cut can make further series too short
     return panel if len(panel.values) in (rows, *range(least)) else older(panel, least, border)
 
@@ -116,7 +116,7 @@ def old_enough(panel: Panel, least: int, h: int, val_size: int | None) -> Panel:
     return found
 
 
-def _of_some(panel: Panel, series: list[int]) -> Panel:
+def _selected(panel: Panel, series: list[int]) -> Panel:
     """Select series, and cut the panel at their last value."""
     panel = panel.of_series(series)
     return panel.rows(None, 1 + int(np.flatnonzero(np.isfinite(panel.measured).any(axis=1))[-1]))

@@ -283,7 +283,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
                 labels = _predicted(labels, mask, counted=num_items_in_batch is not None)
         hidden = self._read(x, mask, cache)
         if mask is not None and labels is None:  # generate reads the last column: repeat each text's last output there
-            last = mask.shape[1] - 1 - _behind(mask).sum(1)
+            last = mask.shape[1] - 1 - _after_last(mask).sum(1)
             columns = torch.arange(mask.shape[1], device=mask.device).minimum(last.clamp(min=0)[:, None])
             hidden = _columns(hidden, columns)
         logits = self.model.head(
@@ -308,7 +308,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
                 "key-value caches."
             )
         if cache is None:
-            return self._hidden(x, None)[0] if tokens is None else self._read_at_once(x, tokens)
+            return self._hidden(x, None)[0] if tokens is None else self._read_together(x, tokens)
         parts: Parts = cache.parts or [(torch.arange(len(x), device=x.device), None)]
         if cache.batch_size not in (-1, len(x)):
             raise ValueError(
@@ -321,17 +321,17 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
             parts = [(rows, state)]
         else:
             tokens = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if tokens is None else tokens
-            hidden, parts = self._read_apart(x, tokens, parts)
+            hidden, parts = self._read_by_length(x, tokens, parts)
         cache.parts, cache.length = parts, cache.length + x.shape[1]
         return hidden
 
-    def _read_at_once(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """As :meth:`_read`, without a cache: padding is moved behind the texts, and its output is 0."""
+    def _read_together(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """As :meth:`_read`, without a cache: padding is moved after the texts, and its output is 0."""
         order = (~tokens).byte().argsort(dim=1, stable=True)
         hidden, _ = self._hidden(_columns(x, order), None)
         return _columns(hidden, order.argsort(dim=1)).masked_fill(~tokens[..., None], 0)
 
-    def _read_apart(self, x: Tensor, tokens: Tensor, parts: Parts) -> tuple[Tensor, Parts]:
+    def _read_by_length(self, x: Tensor, tokens: Tensor, parts: Parts) -> tuple[Tensor, Parts]:
         """As :meth:`_read`, one text length after another. The output of padding is 0."""
         hidden = self.model.norm.weight.new_zeros(*x.shape[:2], self.config.dim)
         after: Parts = []
@@ -413,32 +413,32 @@ def _columns(x: Tensor, places: Tensor) -> Tensor:
     return x.gather(1, places if x.ndim == 2 else places[..., None].expand(-1, -1, x.shape[2]))
 
 
-def _behind(tokens: Tensor) -> Tensor:
+def _after_last(tokens: Tensor) -> Tensor:
     """Columns after the last token of each row, ``[B, T]``."""
     return tokens.flip(1).cumsum(1).flip(1) == 0
 
 
 def _predicted(labels: Tensor, mask: Tensor, counted: bool) -> Tensor:
     """Set labels right after padding to -100. ``counted``: whether the caller has already counted the labels."""
-    behind_padding = torch.zeros_like(mask)
-    behind_padding[:, 1:] = ~mask[:, :-1]
-    if counted and bool((behind_padding & (labels != -100)).any()):
+    unpredicted = torch.zeros_like(mask)
+    unpredicted[:, 1:] = ~mask[:, :-1]
+    if counted and bool((unpredicted & (labels != -100)).any()):
         warnings.warn(
             "num_items_in_batch counts labels of padding or of the first token of a text, which are not predicted, so "
             "the loss is too small. In training, pad on the right (tokenizer.padding_side = 'right') and set labels to "
             "-100 at padding.",
             stacklevel=3,
         )
-    return labels.masked_fill(behind_padding, -100)
+    return labels.masked_fill(unpredicted, -100)
 
 
 def _refuse_packed(position_ids: Tensor | None, mask: Tensor | None) -> None:
     if position_ids is None or position_ids.ndim != 2:
         return
-    anew = position_ids.diff(dim=1) <= 0
+    restarts = position_ids.diff(dim=1) <= 0
     if mask is not None:
-        anew = anew & mask[:, 1:] & mask[:, :-1]
-    if bool(anew.any()):
+        restarts = restarts & mask[:, 1:] & mask[:, :-1]
+    if bool(restarts.any()):
         raise ValueError(
             "position_ids restart within a row: texts packed into one row would be read as a single text. Put each "
             "text in its own row."

@@ -255,7 +255,7 @@ def _framed(tokenizer: Tokenizer, ids: list[int], bos: bool, eos: bool) -> list[
 
 
 def _continued(encode: Callable[[str], list[int]], text: str) -> list[int]:
-    """Ids of a text after a line end: encode it behind a line end, and drop the ids of that."""
+    """Ids of a text after a line end: encode a line end and the text, and drop the ids of the line end."""
     line_end = encode("\n")
     ids = encode("\n" + text)
     # if a line end is not a separate token, it counts as white space, and the text is encoded like a new document

@@ -21,7 +21,7 @@ _BUSY = (408, 429, 500, 502, 503, 504)  # status codes after which a retry may s
 _PAUSE = 1.0  # seconds before the second attempt; doubled before each further one
 
 
-class _BrokenOffError(Exception):
+class _InterruptedError(Exception):
     """The connection ended early, or the server is busy. What was received is kept, and the rest is requested again."""
 
 
@@ -81,7 +81,7 @@ def _collect(file: PublishedFile, part: Path, target: Path) -> None:
         raise ValueError(f"{file.name} is not published as a single file.\n{advice(file, target)}")
     try:
         _transfer_patiently(file.url, part)
-    except (_BrokenOffError, _RefusedError) as error:
+    except (_InterruptedError, _RefusedError) as error:
         raise OfflineError(
             f"Could not download {file.name} from {file.url}: {error}.\n{advice(file, target)}"
         ) from None  # the message contains the cause; a chain of socket errors would hide it
@@ -102,7 +102,7 @@ def _transfer_patiently(url: str, part: Path) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return _transfer(url, part)
-        except (_BrokenOffError, _UnreachableError) as error:
+        except (_InterruptedError, _UnreachableError) as error:
             if attempt == _ATTEMPTS or (attempt == 1 and isinstance(error, _UnreachableError)):
                 raise
             time.sleep(_PAUSE * 2 ** (attempt - 1))
@@ -116,7 +116,7 @@ def _transfer(url: str, part: Path) -> None:
     with _open(url, begin) as response:
         if response.status == 206 and not response.headers.get("Content-Range", "").startswith(f"bytes {begin}-"):
             part.unlink()
-            raise _BrokenOffError("the server sent another range than requested")
+            raise _InterruptedError("the server sent another range than requested")
         if response.status == 416:
             return  # the part already has the whole file, or too much; the checksum will show which
         if response.status != 206:
@@ -129,17 +129,17 @@ def _transfer(url: str, part: Path) -> None:
                 try:
                     block = response.read(_BLOCK)
                 except (OSError, HTTPException) as error:
-                    raise _BrokenOffError(_broken_off(received, total, error)) from error
+                    raise _InterruptedError(_interrupted(received, total, error)) from error
                 if not block:
                     break
                 sink.write(block)
                 received += len(block)
                 bar.update(len(block))
     if total is not None and received < total:
-        raise _BrokenOffError(_broken_off(received, total, "connection closed"))
+        raise _InterruptedError(_interrupted(received, total, "connection closed"))
 
 
-def _broken_off(received: int, total: int | None, why: object) -> str:
+def _interrupted(received: int, total: int | None, why: object) -> str:
     return (
         f"the transfer was interrupted after {received} of {total if total is not None else 'unknown'} bytes ({why}); "
         "the received bytes are kept, and the next load continues from there"
@@ -160,7 +160,7 @@ def _open(url: str, begin: int) -> Any:
     except HTTPError as error:
         if error.code == 416 and begin:
             return error
-        kind = _BrokenOffError if error.code in _BUSY else _RefusedError
+        kind = _InterruptedError if error.code in _BUSY else _RefusedError
         raise kind(f"the server answered {error.code} {error.reason}") from error
     except URLError as error:
         raise _UnreachableError(f"no connection ({error.reason})") from error

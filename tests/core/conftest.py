@@ -1,4 +1,4 @@
-"""Small language models of every architecture, with weights that are not those of the start."""
+"""Small language models of every architecture, with weights changed from their initial values."""
 
 import pytest
 import torch

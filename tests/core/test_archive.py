@@ -1,4 +1,4 @@
-"""A saved model comes back bit by bit, or not at all."""
+"""A saved model is loaded exactly, or refused."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def saved(tmp_path):
 
 
 def cut_after(calls, function):
-    """The function, which after so many calls does its work no more: the process was killed."""
+    """The function, which does nothing after this many calls, as if the process had been killed."""
     done = []
 
     def cut(*args):
@@ -34,7 +34,7 @@ def cut_after(calls, function):
     return cut
 
 
-def test_what_was_saved_comes_back(saved):
+def test_saved_content_is_loaded_unchanged(saved):
     path, tensors = saved
     content, loaded = load_archive(path, "Thing")
     assert content == CONTENT
@@ -97,7 +97,7 @@ def test_numbers_as_keys_come_back_as_json_has_them(tmp_path):
     assert load_archive(tmp_path, "Thing")[0] == {"a": {"2": 1, "10": 2}}
 
 
-def test_a_list_is_no_model(saved):
+def test_a_list_is_refused_as_a_model(saved):
     path, _ = saved
     (path / "model.json").write_text("[1, 2]")
     with pytest.raises(ArchiveError, match="truncated or damaged"):

@@ -1,4 +1,4 @@
-"""Files that are written whole."""
+"""Atomic writing of files."""
 
 import os
 import threading
@@ -13,7 +13,7 @@ def broken_off(path):
     path.parent.read_text()  # raises
 
 
-def test_what_was_there_stays_until_the_new_is_whole(tmp_path):
+def test_the_old_content_stays_until_the_new_is_complete(tmp_path):
     path = tmp_path / "table.csv.gz"
     path.write_text("old")
     with pytest.raises(IsADirectoryError), written_whole(path) as part:
@@ -28,7 +28,7 @@ def test_what_was_there_stays_until_the_new_is_whole(tmp_path):
 
 
 @pytest.mark.parametrize("between", ["absent", "a_file"])
-def test_a_folder_that_is_missing_is_told_and_nothing_is_written(tmp_path, between):
+def test_a_missing_folder_is_reported_and_nothing_is_written(tmp_path, between):
     (tmp_path / "a_file").touch()
     with (
         pytest.raises(FileNotFoundError, match=rf"there is no folder .*{between}: make it first, to write table\.csv"),

@@ -1,4 +1,4 @@
-"""Tokenizers: text comes back, special tokens do not hide in text, and what is missing is named."""
+"""Tokenizers: text round trips, text is never encoded as special tokens, and missing tokens are named."""
 
 import io
 import json
@@ -109,7 +109,7 @@ def test_every_string_comes_back_from_bytes_even_half_a_surrogate_pair(text):
 
 
 @given(st.binary(max_size=40))
-def test_bytes_that_are_no_text_decode_with_the_replacement_character(data):
+def test_invalid_utf8_decodes_with_the_replacement_character(data):
     found = ByteTokenizer().decode(data)
     if data.isascii():
         assert found == data.decode()
@@ -135,7 +135,7 @@ def test_bos_and_eos_frame_the_text_and_are_no_text(made, kind):
 
 
 @EACH
-def test_what_looks_like_a_special_token_is_text(made, kind):
+def test_text_like_a_special_token_is_encoded_as_text(made, kind):
     tokenizer = made[kind]
     for text in ("</s>", "a<s>b", "<|endoftext|>"):
         ids = tokenizer.encode(text)
@@ -150,7 +150,7 @@ def test_a_batch_is_its_texts_one_by_one(made, kind):
 
 
 @EACH
-def test_what_is_no_text_or_no_list_of_texts_is_refused(made, kind):
+def test_inputs_other_than_text_or_a_list_of_texts_are_refused(made, kind):
     with pytest.raises(TypeError, match="text must be a string, got NoneType"):
         made[kind].encode(None)
     with pytest.raises(TypeError, match="texts is a single string: pass a list"):
@@ -163,7 +163,7 @@ def test_what_is_no_text_or_no_list_of_texts_is_refused(made, kind):
 
 
 @EACH
-def test_what_is_no_list_of_ids_is_refused(made, kind):
+def test_inputs_other_than_a_list_of_ids_are_refused(made, kind):
     for ids in ("abc", 65, None, [1.7], [[65, 66]], torch.tensor([[65, 66]])):
         with pytest.raises(TypeError, match=r"ids must be the token ids of one text, such as \[72, 105\], got"):
             made[kind].decode(ids)

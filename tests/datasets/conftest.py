@@ -1,4 +1,4 @@
-"""A data home of a test's own, and a local server in the place of the network, that misbehaves as told."""
+"""A data home for each test, and a local server instead of the network, which can be made to fail."""
 
 import contextlib
 import functools
@@ -46,19 +46,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def answer(self):
         server = self.server
-        asked = self.headers.get("Range")
-        server.ranges.append(asked)
+        requested = self.headers.get("Range")
+        server.ranges.append(requested)
         server.ending.wait(server.pause)
         content = server.files.get(self.path, server.content)
         status = (server.statuses.pop(0) if server.statuses else None) or server.status
         if status is not None or content is None:
             return self.send_error(status or 404)
-        begin = int(re.fullmatch(r"bytes=(\d+)-", asked).group(1)) if asked and server.knows_range else 0
+        begin = int(re.fullmatch(r"bytes=(\d+)-", requested).group(1)) if requested and server.knows_range else 0
         if begin and begin >= len(content):
             return self.send_error(416)
         body = content[begin:]
-        self.send_response(206 if asked and server.knows_range else 200)
-        if asked and server.knows_range:
+        self.send_response(206 if requested and server.knows_range else 200)
+        if requested and server.knows_range:
             self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

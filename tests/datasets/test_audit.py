@@ -76,7 +76,7 @@ def test_the_lookup_needs_half_of_the_test_interval_covered():
     assert lookup_labels(train, ["a", "b", "c"], test, min_overlap=0).found.tolist() == [True, True, True, False]
 
 
-def test_the_fallback_is_the_commonest_label_among_train_intervals_that_stand_alone():
+def test_the_fallback_is_the_commonest_label_of_isolated_train_intervals():
     # three "a" upon each other, two "b" alone: what nothing covers is more likely a "b"
     train = Spans(["chr1"] * 5, [0, 1, 2, 500, 900], [100, 101, 102, 600, 1000])
     assert lookup_labels(train, list("aaabb"), Spans(["chr1"], [2000], [2100])).labels.tolist() == ["b"]
@@ -90,7 +90,7 @@ def test_clean_intervals_touch_no_train_interval():
     assert report.covered == 0
 
 
-def test_an_audit_asks_for_the_cover_it_was_told():
+def test_an_audit_uses_the_given_min_overlap():
     # a fifth of the first is covered, half of the second; test is mostly "b", train all "a"
     train, test = Spans(["x"] * 3, [0, 50, 900], [10, 60, 910]), Spans(["x"] * 3, [8, 55, 500], [18, 65, 510])
     strict, lax = (audit_intervals(train, list("aaa"), test, list("abb"), min_overlap=part) for part in (0.5, 0.2))
@@ -144,7 +144,7 @@ def test_scores_on_the_clean_subset():
 
 
 @pytest.mark.parametrize("as_read", [list, pd.Series, lambda labels: np.array(labels, dtype=object)])
-def test_labels_that_are_text_on_one_side_only_are_told(as_read):
+def test_labels_that_are_text_on_one_side_only_are_refused(as_read):
     text, numbers = as_read(["0", "1"]), as_read([0, 1])
     assert score_clean(text, ["0", "1"], [True, True]).accuracy == 1
     with pytest.raises(ValueError, match=r"two types.*y_true text \('0'\) and y_pred numbers \(0\)"):
@@ -153,7 +153,7 @@ def test_labels_that_are_text_on_one_side_only_are_told(as_read):
         score_clean(numbers, text, [True, True])
 
 
-def test_one_chromosome_under_two_names_is_told():
+def test_one_chromosome_under_two_names_is_reported():
     train, test = Spans(["chr1", "chr2"], [0, 0], [10, 10]), Spans(["2", "3"], [0, 0], [10, 10])
     for one, other, name, there in ((train, test, "chr2", "2"), (test, train, "2", "chr1")):
         with pytest.raises(ValueError, match=f"train names a chromosome '{name}', but test has '{there}'"):

@@ -1,4 +1,4 @@
-"""Shared k-mers: what sequences have in common, against sets of k-mers as one would write them down."""
+"""Shared k-mers, compared with a simple implementation by sets."""
 
 import time
 
@@ -23,7 +23,7 @@ def other_strand(sequence):
 
 
 def kmers(sequence, k):
-    """Canonical k-mers, as one would write them down; of a sequence without any, itself."""
+    """Canonical k-mers by a simple implementation; the sequence itself if it has none."""
     sequence = sequence.upper()
     pieces = (sequence[i : i + k] for i in range(len(sequence) - k + 1))
     found = {min(p, other_strand(p)) for p in pieces if set(p) <= set("ACGT")}
@@ -79,7 +79,7 @@ def test_nothing_depends_on_the_strand():
     assert shared_kmers(sequences).sum() == 2
 
 
-def test_lower_case_is_the_same_and_n_is_no_base():
+def test_lower_case_is_equal_and_n_is_not_a_base():
     piece = bases(40, 1)
     assert shared_kmers([piece], [piece.lower()]).all()
     broken = piece[:20] + "N" + piece[21:]
@@ -108,7 +108,7 @@ def test_equal_sequences_without_a_kmer_are_found_and_counted():
 
 
 def test_the_report_says_of_which_part_its_shares_by_class_are():
-    """Of test they may both be above the share of all sequences."""
+    """Both classes of test may be above the share over all sequences."""
     test = [bases(60, 1), bases(60, 2)]
     report = audit_kmers([*test, *test, bases(60, 3)], [0, 1, 0, 1, 0], ["train"] * 2 + ["test"] * 2 + ["train"])
     assert "80.0% share a 40-mer with another sequence, per class of test: 0 100.0%, 1 100.0%" in str(report)
@@ -174,7 +174,7 @@ def test_the_kmer_lookup_copies_labels_from_train():
 
 
 def test_the_labels_of_a_kmer_that_train_holds_often_have_one_vote_together():
-    """Five train sequences "b" hold one k-mer of the test sequence, one "a" two others: two votes against one."""
+    """Five train sequences "b" share one k-mer with the test sequence, one "a" two others: two votes against one."""
     unique, common = bases(41, 1), bases(40, 2)
     train = [unique, *(bases(20, 10 + i) + common for i in range(5))]
     report = audit_kmers([*train, unique + "N" + common], list("abbbbba"), ["train"] * 6 + ["test"])
@@ -187,7 +187,7 @@ def test_a_part_that_is_neither_train_nor_test_is_clean_whatever_it_shares():
     assert report.clean.tolist() == [True, True, False]
 
 
-def test_without_a_train_part_nothing_is_said_of_leaks():
+def test_without_a_train_part_leaks_are_unknown():
     report = SplitAudit("made", None, audit_kmers([bases(60, 1), bases(60, 2)], [0, 1], ["test", "test"]))
     assert report.leaks is None
     assert "unknown whether test shares anything with train" in str(report)
@@ -226,13 +226,13 @@ def test_columns_of_unequal_length_are_refused():
     ("sequences", "message"),
     [("ACGT", "is a single string"), (["ACGT", None], r"sequence 1 \(0-based\) is not a string: None")],
 )
-def test_what_is_no_list_of_strings_is_refused(sequences, message):
+def test_inputs_other_than_a_list_of_strings_are_refused(sequences, message):
     with pytest.raises(TypeError, match=message):
         kmer_groups(sequences, k=2)
 
 
-def test_a_reference_that_is_no_list_of_strings_is_refused():
-    """A genome as one string would be read as sequences of one letter, of which nothing shares any."""
+def test_a_reference_must_be_a_list_of_strings():
+    """A single string would be read as sequences of one letter, without shared k-mers."""
     piece = bases(60, 0)
     for sequences, reference, message in (
         ([piece], bases(20, 1) + piece, "reference is a single string"),
@@ -243,12 +243,12 @@ def test_a_reference_that_is_no_list_of_strings_is_refused():
             shared_kmers(sequences, reference, k=40)
 
 
-def test_parts_by_other_names_are_told_not_left_out():
+def test_parts_with_similar_names_are_refused_not_ignored():
     with pytest.raises(ValueError, match=r"split has the parts \['Test', 'Train'\]: rename .* 'train' and 'test'"):
         audit_kmers(["ACGT", "ACGT"], [0, 1], ["Train", "Test"], k=4)
 
 
-def test_what_matches_nothing_is_answered_by_train_sequences_that_stand_alone():
+def test_sequences_without_a_match_get_the_commonest_label_of_isolated_train_sequences():
     copies = [bases(60, 0)[i:] for i in range(3)]  # three "a" that are one
     sequences = [*copies, bases(60, 1), bases(60, 2), bases(60, 3)]
     report = audit_kmers(sequences, list("aaabbb"), ["train"] * 5 + ["test"])

@@ -19,7 +19,7 @@ OTHER_STRAND = str.maketrans("ACGT", "TGCA")
 
 @pytest.fixture
 def server(server, monkeypatch):
-    """Published files come from here, by their place below ``dna/``."""
+    """Serve published files locally, by their place below ``dna/``."""
     monkeypatch.setattr(dna_files, "url", lambda relative: f"{server.url}/{relative}")
     sums = {}
     monkeypatch.setattr(dna_files, "checksums", lambda: sums)
@@ -106,7 +106,7 @@ def test_a_packed_file_is_checked_by_what_it_holds(home, server, put):
         load_genome("drosophila_1pct", data_home=home)
 
 
-def test_a_folder_that_cannot_be_written_to_is_said(home, server, monkeypatch):
+def test_an_unwritable_folder_is_reported(home, server, monkeypatch):
     server.publish("genomes/drosophila_1pct.fa", b">2L\nACGT\n")
     (home / "dna" / "genomes").mkdir(parents=True)
     monkeypatch.setattr(cache, "writable", lambda folder: home not in folder.parents)
@@ -133,7 +133,7 @@ def test_without_pyarrow_the_command_to_install_it_is_named(home, unchecked, mon
         load_dna("human_enhancers_cohn", data_home=home)
 
 
-def test_what_cannot_be_fetched_says_where_to_put_it(home, server):
+def test_a_failed_download_says_where_to_put_the_file(home, server):
     server.publish("gue/tf_1/train.csv", b"sequence,label\nACGT,1\n")
     server.files.clear()
     with pytest.raises(OfflineError, match="answered 404") as caught:

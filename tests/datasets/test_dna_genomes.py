@@ -182,7 +182,7 @@ def test_a_packed_genome_that_is_cut_off_or_damaged_is_named(home, tmp_path, chr
 
 @pytest.mark.real_data
 def test_pieces_of_worm_and_human_are_cut_as_they_stand_in_their_fasta(real_data, home):
-    """Official coordinates that fall into the pieces at hand (the human one of another assembly: only for the test)."""
+    """Official coordinates within the available pieces (the human one is of another assembly, only for this test)."""
     files = {"worm": load_genome("celegans_1pct", data_home=real_data, download=False).fasta}
     files["human"] = load_genome("human_hg19_chr1_3mb", data_home=real_data, download=False).fasta
     chromosomes = {}
@@ -205,7 +205,7 @@ def test_pieces_of_worm_and_human_are_cut_as_they_stand_in_their_fasta(real_data
 @pytest.mark.slow
 @pytest.mark.real_data
 def test_drosophila_is_cut_at_all_official_coordinates_from_a_generated_genome_of_its_size(real_data, tmp_path):
-    """6914 intervals on 137 million random bases: the whole way, but for the real FASTA."""
+    """6914 intervals on 137 million random bases: all steps, except for the real FASTA."""
     frame = pd.read_parquet(real_data / "dna" / "gb_intervals" / "drosophila_enhancers_stark.parquet")
     rng = np.random.default_rng(0)
     chromosomes = {}

@@ -1,4 +1,4 @@
-"""Files on their way: cache, checksums, and a download that may break off anywhere. All against a local server."""
+"""Downloads from a local server: cache, checksums, and interruptions at any point."""
 
 import dataclasses
 import gzip
@@ -29,7 +29,7 @@ def sha256(data):
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path, monkeypatch):
-    """No one else's cache, proxy or patience."""
+    """Isolate the cache and proxy settings, and shorten the waits."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("TITANS_DATA_HOME", raising=False)
     monkeypatch.setenv("no_proxy", "*")
@@ -56,7 +56,7 @@ def values():
 
 @pytest.fixture
 def traffic(server, register, values):
-    """The traffic entry, told of a small file that the local server holds."""
+    """The traffic entry, changed to a small file on the local server."""
     text = "\n".join(",".join(map(str, row)) for row in values) + "\n"
     server.content = gzip.compress(text.encode(), mtime=0)
     return register(
@@ -182,7 +182,7 @@ def test_a_writable_home_does_not_borrow_from_the_user_cache(traffic, server, ho
     assert len(server.ranges) == 2
 
 
-def test_nowhere_to_write_is_said(traffic, tmp_path, monkeypatch):
+def test_a_missing_writable_folder_is_reported(traffic, tmp_path, monkeypatch):
     (tmp_path / "plain").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "plain"))
     with pytest.raises(PermissionError, match="TITANS_DATA_HOME") as caught:
@@ -290,7 +290,7 @@ def test_a_part_left_by_an_earlier_process_is_continued(traffic, server, home):
     assert files(home) == ["traffic.txt.gz"]
 
 
-def test_a_server_without_range_is_asked_from_the_first_byte_again(traffic, server, home):
+def test_without_range_support_a_download_starts_again_from_the_first_byte(traffic, server, home):
     server.knows_range = False
     server.cuts = [1000]
     load("traffic", data_home=home)
@@ -299,7 +299,7 @@ def test_a_server_without_range_is_asked_from_the_first_byte_again(traffic, serv
 
 
 @pytest.mark.parametrize("length", [50, 10**6])
-def test_a_wrong_part_is_found_out_and_fetched_anew(traffic, server, home, length):
+def test_a_wrong_partial_file_is_detected_and_downloaded_again(traffic, server, home, length):
     (home / "ts").mkdir(parents=True)
     (home / "ts" / "traffic.txt.gz.part").write_bytes(b"x" * length)
     load("traffic", data_home=home)
@@ -315,7 +315,7 @@ def test_a_part_that_lacks_nothing_is_the_file(traffic, server, home):
     assert files(home) == ["traffic.txt.gz"]
 
 
-def test_a_corrupted_download_leaves_nothing_behind(traffic, server, home):
+def test_a_corrupted_download_leaves_no_files(traffic, server, home):
     server.content = server.content[:-1] + b"?"
     with pytest.raises(ChecksumError) as caught:
         load("traffic", data_home=home)
@@ -325,7 +325,7 @@ def test_a_corrupted_download_leaves_nothing_behind(traffic, server, home):
     assert len(server.ranges) == 1
 
 
-def test_an_unreachable_server_says_what_to_fetch_and_where_to_put_it(traffic, register, home):
+def test_for_an_unreachable_server_the_error_says_what_to_download_and_where_to_put_it(traffic, register, home):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
         entry = register("traffic", url=f"http://127.0.0.1:{taken.getsockname()[1]}/traffic.txt.gz")
@@ -345,7 +345,7 @@ def test_an_http_error_is_reported_with_its_number_and_not_repeated(traffic, ser
     assert files(home) == []
 
 
-def test_a_busy_server_is_asked_again(traffic, server, home):
+def test_a_busy_server_is_retried(traffic, server, home):
     server.cuts, server.statuses = [1000], [None, 503, 429]
     load("traffic", data_home=home)
     assert (home / "ts" / "traffic.txt.gz").read_bytes() == server.content
@@ -353,17 +353,17 @@ def test_a_busy_server_is_asked_again(traffic, server, home):
 
 
 def test_a_connection_lost_in_the_middle_is_sought_again(traffic, server, home, monkeypatch):
-    server.cuts, asked, ask = [1000], [], download_module._open
+    server.cuts, begins, ask = [1000], [], download_module._open
 
     def lost_once(url, begin):
-        asked.append(begin)
-        if len(asked) == 2:
+        begins.append(begin)
+        if len(begins) == 2:
             raise download_module._UnreachableError("no connection (gone)")
         return ask(url, begin)
 
     monkeypatch.setattr(download_module, "_open", lost_once)
     load("traffic", data_home=home)
-    assert asked == [0, 1000, 1000]
+    assert begins == [0, 1000, 1000]
 
 
 def test_a_home_that_is_not_mounted_falls_back_to_the_user_cache(traffic, home, tmp_path):
@@ -380,7 +380,7 @@ def test_a_silent_server_is_given_up(traffic, server, home, monkeypatch):
         load("traffic", data_home=home)
 
 
-def test_the_advice_for_a_packed_csv_speaks_of_the_unpacked_bytes(server, register, home):
+def test_the_advice_for_a_compressed_csv_names_the_uncompressed_size(server, register, home):
     server.status = 503
     register("weather", url=f"{server.url}/weather.csv.gz")
     with pytest.raises(OfflineError, match="of the decompressed bytes") as caught:

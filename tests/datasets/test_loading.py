@@ -1,4 +1,4 @@
-"""One door: load by name, of any kind."""
+"""Loading data sets of any kind by name."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""The published sets themselves: what is loaded is what is registered, to the last bit."""
+"""The published data sets: loaded values match the registry exactly."""
 
 import csv
 import gzip

@@ -1,4 +1,4 @@
-"""What the package says of its sets without touching a file."""
+"""Information on the data sets, without reading files."""
 
 import dataclasses
 import re
@@ -105,7 +105,7 @@ def test_gue_promoters_are_known_without_their_prefix():
         info("core_tat")
 
 
-def test_a_set_of_another_kind_is_told_apart_from_an_unknown_name():
+def test_a_set_of_another_kind_has_a_different_error_than_an_unknown_name():
     with pytest.raises(ValueError, match="'yeast' is a genome, not a time-series set; known are ETTh1"):
         protocol_split("Yeast")
     with pytest.raises(ValueError, match="'ETTh1' is a time-series set, not a DNA set; known are tf_0"):

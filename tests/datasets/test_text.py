@@ -26,7 +26,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def register(monkeypatch):
-    """Tell an entry of other bytes for one test: ``contents`` and ``urls`` by part."""
+    """Change a registry entry for one test: ``contents`` and ``urls`` by part."""
 
     def put(name, contents, urls=None):
         entry = info(name)
@@ -79,7 +79,7 @@ def test_a_gzip_serves_for_the_file_and_is_summed_unpacked(home, register):
         load_text("babi", data_home=home)
 
 
-def test_what_is_missing_is_fetched_once(home, register, server):
+def test_missing_files_are_downloaded_once(home, register, server):
     server.content = b"to be"
     (file,) = register("tinyshakespeare", {"train": b"to be"}, {"train": f"{server.url}/input.txt"}).values()
     for _ in range(2):
@@ -88,7 +88,7 @@ def test_what_is_missing_is_fetched_once(home, register, server):
     assert (home / file.place).read_bytes() == b"to be"
 
 
-def test_what_cannot_be_fetched_says_where_to_put_it(home, register, server):
+def test_a_failed_download_says_where_to_put_the_file(home, register, server):
     url = f"{server.url}/input.txt"
     register("tinyshakespeare", {"train": b"to be"}, {"train": url})
     with pytest.raises(OfflineError, match="answered 404") as caught:
@@ -99,7 +99,7 @@ def test_what_cannot_be_fetched_says_where_to_put_it(home, register, server):
 
 
 @pytest.mark.parametrize("name", ["gutenberg", "siqa", "wikitext2_raw"])
-def test_what_is_published_nowhere_is_not_looked_for_there(home, name):
+def test_unpublished_files_are_not_downloaded(home, name):
     (file,) = info(name).files.values()
     with pytest.raises(FileNotFoundError, match="it is not published as a single file") as caught:
         load_text(name, data_home=home)
@@ -149,7 +149,7 @@ def test_the_books_have_number_title_and_text(real_data):
 
 
 @pytest.mark.real_data
-def test_raw_and_plain_wikitext_have_the_same_words_but_the_rare_ones(real_data):
+def test_raw_and_plain_wikitext_differ_only_in_rare_words(real_data):
     (raw,) = load("wikitext2_raw", data_home=real_data, download=False)
     test = load("wikitext2", data_home=real_data, download=False)[1]
     pairs = list(zip(raw["text"].split(), test["text"].split(), strict=True))

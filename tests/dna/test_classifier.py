@@ -27,7 +27,7 @@ def classifier(**changes):
 
 
 def planted(n, seed=0, low=30, high=50, share=0.5, strands=True):
-    """Random sequences of different lengths; those called "yes" have the motif, on either strand."""
+    """Random sequences of different lengths; those labelled "yes" contain the motif on one of the strands."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for i in range(n):
@@ -59,15 +59,15 @@ def test_a_planted_motif_is_learned_on_both_strands(mode):
 
 
 def test_kmers_separate_classes_that_differ_only_in_kmers():
-    """Words of three, wherever they stand; the reverse complement has as many."""
+    """The classes differ in 3-mers at any position; the reverse complement has as many."""
     rng = np.random.default_rng(0)
     words = {"no": ["ACG", "TTC"], "yes": ["AGC", "TCT"]}
     y = np.array(["no", "yes"] * 100)
     X = ["".join(rng.choice(words[label], 12)) for label in y]
-    told, untold = (classifier(kmers=k, max_epochs=4).fit(X[:150], y[:150]) for k in (3, 0))
-    assert told.score(X[150:], y[150:]) == 1
-    assert untold.network_.kmers is None
-    log_odds = [model.predict_proba(X[150:])[:, 1] for model in (told, untold)]
+    with_kmers, without_kmers = (classifier(kmers=k, max_epochs=4).fit(X[:150], y[:150]) for k in (3, 0))
+    assert with_kmers.score(X[150:], y[150:]) == 1
+    assert without_kmers.network_.kmers is None
+    log_odds = [model.predict_proba(X[150:])[:, 1] for model in (with_kmers, without_kmers)]
     assert np.abs(log_odds[0] - 0.5).mean() > np.abs(log_odds[1] - 0.5).mean()
 
 

@@ -17,7 +17,7 @@ Y = ["a", "b"] * 10
 
 
 class Pretrained(BaseEstimator):
-    """Stands for a language model: what is asked of one is its network."""
+    """A stand-in for a language model, of which only the network is used."""
 
     def __init__(self, architecture="lmm"):
         self.architecture = architecture
@@ -47,7 +47,7 @@ def classifier(pretrained, **changes):
 
 
 def moved(model, pretrained):
-    """Which parts of the language model learned, from the embedding to the last block."""
+    """The parts of the language model whose weights changed, from the embedding to the last block."""
     before, after = pretrained.model_.state_dict(), model.network_.encoder.model.state_dict()
     changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
     return [any(name.startswith(part) for name in changed) for part in ("embedding", "blocks.0", "blocks.1")]
@@ -78,14 +78,14 @@ def test_a_frozen_model_does_not_learn_and_a_free_one_does():
 
 def test_a_model_that_learns_gets_positions_and_a_frozen_one_does_not(tmp_path):
     pretrained = Pretrained().fit()
-    told, untold = (classifier(pretrained, positions=p).fit(X, Y) for p in (True, False))
-    assert told.network_.encoder.places.linear.weight.abs().max() > 1e-4
-    assert untold.network_.encoder.places is None
-    assert np.abs(told.predict_proba(X) - untold.predict_proba(X)).max() > 1e-4
+    with_positions, without_positions = (classifier(pretrained, positions=p).fit(X, Y) for p in (True, False))
+    assert with_positions.network_.encoder.places.linear.weight.abs().max() > 1e-4
+    assert without_positions.network_.encoder.places is None
+    assert np.abs(with_positions.predict_proba(X) - without_positions.predict_proba(X)).max() > 1e-4
     assert classifier(pretrained, finetune="frozen").fit(X, Y).network_.encoder.places is None
-    untold.save(tmp_path / "model")
+    without_positions.save(tmp_path / "model")
     np.testing.assert_array_equal(
-        TitansDNAClassifier.load(tmp_path / "model").predict_proba(X), untold.predict_proba(X)
+        TitansDNAClassifier.load(tmp_path / "model").predict_proba(X), without_positions.predict_proba(X)
     )
 
 

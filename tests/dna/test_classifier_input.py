@@ -1,4 +1,4 @@
-"""What the classifier reads, and what it says of bad input."""
+"""Input of the classifier, and errors on bad input."""
 
 import tracemalloc
 
@@ -240,7 +240,7 @@ def test_a_class_with_one_sequence_is_only_used_in_training():
 
 
 def test_short_sequences_are_not_padded_to_a_long_one():
-    """Padded to the longest, 2,000 sequences would take 2,000 times its room."""
+    """Padding 2,000 sequences to the longest would take 2,000 times its memory."""
     texts = ["ACGT" * 5] * 2000 + ["ACGT" * 25_000]
     tracemalloc.start()
     reads = reads_of(texts)

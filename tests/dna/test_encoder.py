@@ -1,4 +1,4 @@
-"""The encoder of sequences, and pooling over what it says."""
+"""The encoder of sequences, and pooling over its features."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def test_long_sequences_read_in_groups_have_the_same_features_as_alone():
 
 
 def test_a_run_of_one_base_has_a_constant_gradient():
-    """Of equal values in a pool none is preferred: else attributions of a run would go up and down with the pool."""
+    """Pooling prefers none of several equal values; otherwise attributions along a run would alternate."""
     stem = encoder(pool=4).stem
     shares = one_hot(ids_of(["A" * 64]), torch.float64).requires_grad_()
     (found,) = torch.autograd.grad(stem(shares, within(shares))[0].sum(), shares)
@@ -51,7 +51,7 @@ def test_a_run_of_one_base_has_a_constant_gradient():
 
 
 def test_every_base_counts():
-    """A single change anywhere changes what is said of the sequence, however far from the end."""
+    """A single change anywhere changes the features of the sequence, however far from the end."""
     network, sequence = encoder(), "ACGTTGCATCGTACCA"
     changed = [sequence[:i] + ("A" if sequence[i] != "A" else "C") + sequence[i + 1 :] for i in range(len(sequence))]
     vectors = mean_and_max(*network(ids_of([sequence, *changed])))
@@ -59,14 +59,14 @@ def test_every_base_counts():
 
 
 def test_the_memory_looks_back_only():
-    """Behind the reach of the convolutions, a later base changes no earlier feature."""
+    """Beyond the reach of the convolutions, a later base changes no earlier feature."""
     network = encoder(pool=1, kernel_size=3)
     first, second = (network(ids_of(["ACGTTGCATCGTACCA" + end]))[0] for end in "AC")
     torch.testing.assert_close(first[:, :13], second[:, :13], rtol=0, atol=1e-12)
 
 
 def test_positions_encode_the_distance_to_both_ends():
-    """The same bases at another place: nothing but how far the ends are tells them apart."""
+    """The same bases at two positions differ only in the distance to the ends."""
     for positions, differ in ((True, True), (False, False)):
         network = encoder(num_layers=1, pool=1, kernel_size=3, positions=positions)
         seen = [network.stem(one_hot(ids_of([s]), torch.float64), within(ids_of([s])))[0] for s in ("A" * 48, "A" * 96)]

@@ -1,4 +1,4 @@
-"""A FASTA file as it comes: packed or not, indexed by us or by others, changed since, damaged."""
+"""FASTA files: compressed or not, with our index or another, changed later, damaged."""
 
 import gzip
 import os
@@ -287,7 +287,7 @@ def test_without_pyfaidx_the_error_says_how_to_install_it(write_fasta, records, 
 def test_an_index_is_checked_once_when_its_file_is_opened(write_fasta, records, open_genome, monkeypatch):
     path, checked = write_fasta(records), []
     open_genome(path)
-    misfit = fasta._misfit
-    monkeypatch.setattr(fasta, "_misfit", lambda files: checked.append(files.index) or misfit(files))
+    mismatch = fasta._mismatch
+    monkeypatch.setattr(fasta, "_mismatch", lambda files: checked.append(files.index) or mismatch(files))
     open_genome(path)
     assert len(checked) == 1

@@ -1,4 +1,4 @@
-"""Any stretch of a FASTA file, and windows over all of it."""
+"""Intervals of a FASTA file, and windows over all of it."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -60,11 +60,11 @@ def test_the_error_for_an_unknown_chromosome_suggests_names(genome):
         genome.fetch(Interval("CHRii", 0, 1))
 
 
-@pytest.mark.parametrize(("there", "asked"), [("Mito", "chrM"), ("chrM", "MT"), ("MT", "chrM"), ("chrMT", "mito")])
-def test_the_error_suggests_other_names_of_the_mitochondrion(tmp_path, open_genome, there, asked):
+@pytest.mark.parametrize(("there", "given"), [("Mito", "chrM"), ("chrM", "MT"), ("MT", "chrM"), ("chrMT", "mito")])
+def test_the_error_suggests_other_names_of_the_mitochondrion(tmp_path, open_genome, there, given):
     (tmp_path / "g.fa").write_text(f">I\nACGT\n>{there}\nACGT\n>M2\nACGT\n")
-    with pytest.raises(ValueError, match=rf"no chromosome '{asked}'\. Did you mean '{there}'\?"):
-        open_genome(tmp_path / "g.fa").fetch(Interval(asked, 0, 1))
+    with pytest.raises(ValueError, match=rf"no chromosome '{given}'\. Did you mean '{there}'\?"):
+        open_genome(tmp_path / "g.fa").fetch(Interval(given, 0, 1))
 
 
 # ---- windows
@@ -111,13 +111,13 @@ def test_held_out_chromosomes_have_no_windows(genome):
 
 def test_regions_that_leave_nothing_are_named_as_such(genome):
     one = [Interval("chrI", 0, 50)]
-    for asked, message in (
+    for selection, message in (
         (dict(regions=[]), r"^0 regions select no sequence of genome\.fa"),
         (dict(regions=one, holdout=["chrI"]), r"^1 regions without holdout=\['chrI'\] select no sequence"),
         (dict(regions=one, chroms=["chrII"]), r"^1 regions and chroms=\['chrII'\] select no sequence"),
     ):
         with pytest.raises(ValueError, match=message):
-            genome.windows(50, **asked)
+            genome.windows(50, **selection)
 
 
 def test_an_empty_list_of_chromosomes_has_its_own_error(genome):
@@ -181,7 +181,7 @@ def test_numbers_out_of_range_are_refused_at_once(genome, arguments, message):
 
 
 def test_memory_does_not_grow_with_the_genome(tmp_path, measured):
-    """A genome of 60 MB is walked with less than 20 MB beyond what importing took."""
+    """Windows over a genome of 60 MB need less than 20 MB more than the imports."""
     path = tmp_path / "long.fa"
     with path.open("w") as sink:
         sink.write(">one\n")

@@ -1,4 +1,4 @@
-"""The examples of docs/genomes.md run from top to bottom as they are written, with trainings of a moment."""
+"""The examples of docs/genomes.md run from top to bottom, with very short trainings."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """The files that the examples name, in the folder that they run in."""
+    """Create the files named in the examples in their working folder."""
     monkeypatch.chdir(tmp_path)
     chromosome = bases(500_000)
     places = range(1000, 400_000, 5000)

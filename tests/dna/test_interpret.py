@@ -1,4 +1,4 @@
-"""What attributions promise: they add up, they are what asking again would say, and they point at what matters."""
+"""Attributions add up, agree with predictions of mutated sequences, and find a planted motif."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ MOTIF = "TGACTCAGC"
 
 
 def planted(n, seed=0, length=40):
-    """Random sequences; every second one has the motif in its middle."""
+    """Random sequences; every second one has the motif in the middle."""
     rng = np.random.default_rng(seed)
     X = ["".join(rng.choice(list("ACGT"), length)) for _ in range(n)]
     at = (length - len(MOTIF)) // 2
@@ -37,7 +37,7 @@ def fitted():
 
 @pytest.fixture(scope="module")
 def of_each_kind():
-    """A classifier for each way with strands, and one with a language model."""
+    """A classifier for each strand option, and one with a language model."""
     X, y = planted(40)
     made = {way: small(reverse_complement=way, max_epochs=1).fit(X, y) for way in NETWORKS}
     language = DNALanguageModel(

@@ -1,4 +1,4 @@
-"""BED, GTF and GFF3: the same places, whatever the format counts from."""
+"""BED, GTF and GFF3 give the same coordinates, although the formats count from 0 or 1."""
 
 import gzip
 import pickle

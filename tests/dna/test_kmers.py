@@ -1,4 +1,4 @@
-"""Scores of k-mers: what counting by hand gives, on either strand, of letters and of shares of them."""
+"""Scores of k-mers, compared with counting by hand: on both strands, of bases and of probabilities of bases."""
 
 from itertools import product
 
@@ -27,7 +27,7 @@ def learned(longest, either_strand, dropout=0.0):
 
 
 def by_hand(module, sequence, longest, either_strand):
-    """Words in the order of their letters, k after k; one with its reverse complement stands at the lesser of both."""
+    """K-mers sorted by k, then by letters; one merged with its reverse complement has the place of the smaller."""
     total, begin = torch.zeros(CLASSES, dtype=torch.double), 1
     for k in range(1, longest + 1):
         words = ["".join(word) for word in product("ACGT", repeat=k)]
@@ -61,7 +61,7 @@ def test_one_hot_probabilities_score_as_the_sequence(longest):
 
 
 def test_probabilities_count_each_kmer_by_the_product_of_its_bases():
-    """The mean over sequences drawn base by base is the score of the shares."""
+    """The score of probabilities is the mean score of sequences drawn from them."""
     module = learned(4, True)
     letters = torch.tensor(list(product(range(4), repeat=5)))
     shares = torch.rand(5, 4, dtype=torch.double, generator=torch.Generator().manual_seed(0))

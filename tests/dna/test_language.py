@@ -1,4 +1,4 @@
-"""A language model of DNA: what it learns, and that it is the same model however it is read, stopped or stored."""
+"""A language model of DNA: what it learns, and that streaming, resuming and saving do not change it."""
 
 import warnings
 from functools import partial
@@ -30,7 +30,7 @@ def fitted():
 
 
 def test_a_markov_chain_is_learned_to_near_its_entropy(fitted):
-    """Order 0 has 2 bits; the chain's own entropy is the least there is."""
+    """Order 0 needs 2 bits; the entropy of the chain is the lower bound."""
     bits = fitted.bits_per_base([chain(3000, seed=1)])
     assert TRUE_BITS - 0.05 < bits < TRUE_BITS + 0.15
     assert fitted.score([chain(3000, seed=1)]) == -bits
@@ -67,13 +67,13 @@ def test_a_stream_in_pieces_has_the_bits_of_one_call(architecture, deep, monkeyp
     assert both == pytest.approx((301 * whole + 100 * model.bits_per_base([text[:100]])) / 401, abs=1e-6)
 
 
-@pytest.mark.parametrize("asked", ["model", "markov"])
-def test_each_region_is_read_separately_and_overlaps_count_twice(fitted, asked):
+@pytest.mark.parametrize("kind", ["model", "markov"])
+def test_each_region_is_read_separately_and_overlaps_count_twice(fitted, kind):
     source = InMemory([chain(600, seed=4)])
     one, two = Interval("0", 0, 300), Interval("0", 100, 300)
 
     def bits(*regions):
-        if asked == "model":
+        if kind == "model":
             return fitted.bits_per_base(source, regions=regions)
         return fit_markov([chain(2000)], order=2).bits_per_base(source, regions=regions)["additive"][2]
 

@@ -1,4 +1,4 @@
-"""Windows of pretraining: nothing of the holdout or of validation is drawn, and an epoch depends on seed and epoch."""
+"""Pretraining windows: none from the holdout or validation, and determined by seed and epoch."""
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ def long_genome(write_fasta, tmp_path):
 
 
 def covered(genome, places):
-    """Bool per base by chromosome: whether a place holds it."""
+    """For each chromosome, bool per base: whether some interval contains it."""
     marks = {name: np.zeros(n, dtype=bool) for name, n in genome.lengths.items()}
     for place in places:
         marks[place.chrom][place.start : place.end] = True

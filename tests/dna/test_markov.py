@@ -1,4 +1,4 @@
-"""Markov models: counts, smoothing and scores, against what they are by definition."""
+"""Markov models: counts, smoothing and scores, compared with their definitions."""
 
 from collections import Counter
 
@@ -64,7 +64,7 @@ def test_longer_contexts_never_harm_if_interpolated_with_shorter_ones():
 
 
 def test_a_probability_sums_to_one():
-    """Each continuation of one context in turn: what they are given adds up to 1."""
+    """The probabilities of all continuations of a context add up to 1."""
     model = fit_markov([bases(5000)], 3)
     for column in ("additive", "interpolated"):
         logs = []

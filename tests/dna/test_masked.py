@@ -1,4 +1,4 @@
-"""The masked objective: both sides are seen, both strands are one, and every base is asked once."""
+"""The masked objective: it reads both sides, scores both strands alike, and predicts every base once."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ ARCHITECTURES = ["lmm", "mac", "mag", "mal", "gated-deltanet"]
 
 
 def pairs(n, seed=0):
-    """Of two neighbours the first is drawn and the second is its complement: known from one side only, each."""
+    """Pairs of a random base and its complement: each is known from one side only."""
     return "".join(x + reverse_complement(x) for x in bases(n // 2, seed))
 
 
@@ -65,8 +65,8 @@ def test_a_place_sees_both_sides(fitted, changed):
 
 @pytest.mark.slow
 def test_later_bases_predict_earlier_ones(fitted):
-    """Who reads one way cannot do better than 1 bit a base here: the first of two is a coin of four sides. Who sees
-    both sides needs none: neighbours are never hidden together."""
+    """Reading in one direction needs at least 1 bit per base here, because the first base of each pair is random.
+    Reading both sides needs none, because neighbours are never hidden together."""
     assert fitted.bits_per_base([pairs(2000, 1)]) < 0.3
     one_way = small(objective="next", max_steps=150, learning_rate=1e-2).fit([pairs(20_000)])
     assert one_way.bits_per_base([pairs(2000, 1)]) > 0.9

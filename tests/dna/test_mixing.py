@@ -1,4 +1,4 @@
-"""A language model mixed with Markov models: what a mixture is, that it looks at nothing ahead, and when it helps."""
+"""A language model mixed with Markov models: the definition, no look-ahead, and when it helps."""
 
 import math
 
@@ -18,7 +18,7 @@ SMALL = dict(dim=16, num_layers=1, num_heads=2, chunk_size=8, length=256, device
 
 
 def with_repeats(pieces, seed):
-    """Half of it the chain, half of it one of four sequences that come again and again."""
+    """Half of the text is from the chain, half from four repeated sequences."""
     rng = np.random.default_rng(seed)
     again = [bases(100, 100 + i) for i in range(4)]
     return "".join(chain(100, seed * 1000 + i) + again[rng.integers(4)] for i in range(pieces))
@@ -64,7 +64,7 @@ def test_a_mixture_is_better_than_each_expert_if_they_differ(text, model):
 
 
 def test_weights_are_fitted_on_sequence_that_was_not_counted():
-    """Random bases have nothing to be learned: counts of what they were counted on seem to know all of it."""
+    """Random bases cannot be predicted, but counts seem to predict the sequence that they were counted on."""
     text = [bases(40_000)]
     assert fit_markov(text).bits_per_base(text)["additive"].min() < 1.7
     assert fit_mixture(text).bits_per_base([bases(20_000, 1)]) < 2.01
@@ -148,7 +148,7 @@ def test_regions_are_subtracted_and_cut_into_windows():
 
 
 def test_bits_equal_those_computed_by_hand(text):
-    """One expert, and the mixture of it: two predictors, of which the better is tracked."""
+    """With one expert there are two predictors, the expert and the mixture; the better one is tracked."""
     mixture = fit_mixture([text], order=3)
     sequence = text[700:760]
     ids = encode(sequence).astype(int)
@@ -167,7 +167,7 @@ def test_bits_equal_those_computed_by_hand(text):
 
 
 def test_the_mixture_switches_predictors_within_a_few_bases():
-    """One is right for 500 bases and the other for the next 500: a switch costs some bases, whatever went before."""
+    """One predictor is right for 500 bases and the other for the next 500: a switch takes a few bases."""
     right, wrong = torch.full((500,), 0.9), torch.full((500,), 0.01)
     chances = torch.stack((torch.cat((right, wrong)), torch.cat((wrong, right))), dim=1)
     never_wrong = -1000 * math.log(0.9)
@@ -177,7 +177,7 @@ def test_the_mixture_switches_predictors_within_a_few_bases():
 
 @pytest.mark.slow
 def test_a_pattern_absent_from_all_tiles_is_left_to_the_expert_that_knows_it():
-    """Weights that were found without it are far off in a long repeat; tracking the best predictor puts that right."""
+    """Weights fitted without a long repeat are far off in it; tracking the best predictor corrects that."""
     motif, body = "TTAGGG" * 700, bases(1_000_000)
     tiles = plan(InMemory([body + motif]), 1024, None, None)[1].intervals()
     place = tiles[10].end + 2000

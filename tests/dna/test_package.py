@@ -1,4 +1,4 @@
-"""The public face of titans_dna."""
+"""The public names of titans_dna."""
 
 import subprocess
 import sys

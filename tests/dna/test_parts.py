@@ -1,4 +1,4 @@
-"""A batch read in parts is the batch, without the padding of a long sequence."""
+"""Reading a batch in parts gives the same result, without padding all to a long sequence."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ Y = np.array(["a", "b"] * 5)
 
 @pytest.fixture
 def read(monkeypatch):
-    """Shapes of what a network was given to train on."""
+    """Shapes of the network's inputs in training."""
     shapes = []
     forward = SequenceNetwork.forward
 
@@ -33,7 +33,7 @@ def read(monkeypatch):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Batches of a test are small, and so are the bounds."""
+    """Lower the bounds, because the batches of a test are small."""
 
     def bound(part, kept):
         monkeypatch.setattr(parts, "_PART", part)

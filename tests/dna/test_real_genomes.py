@@ -53,7 +53,7 @@ def test_windows_over_yeast_hold_every_base(real_genome):
 
 
 def test_yeast_genes_begin_with_a_start_and_end_with_a_stop_codon(real_genome, real_data):
-    """Coordinates and strand of the GTF hold for the FASTA: nothing is off by one."""
+    """Coordinates and strands of the GTF match the FASTA; nothing is off by one."""
     yeast, gtf = real_genome("yeast"), load_genome("yeast", download=False).annotation
     starts = Counter(yeast.fetch(i) for i in read_gff(gtf, "start_codon") if i.chrom != "Mito" and len(i) == 3)
     stops = Counter(yeast.fetch(i) for i in read_gff(gtf, "stop_codon") if len(i) == 3)

@@ -1,4 +1,4 @@
-"""What REF says beside the genome, and what explains a difference."""
+"""Comparison of REF with the genome, and explanations of differences."""
 
 import pytest
 from random_dna import bases
@@ -69,10 +69,14 @@ def test_a_ref_off_by_one_is_recognised_on_both_sides(write_fasta, tmp_path):
 def test_a_deletion_is_not_explained_as_swapped_alleles(write_fasta, tmp_path):
     genome = Genome(write_fasta({"x": "ACGTTCAGGA"}), cache_dir=tmp_path)
     # REF, ALT at the place of GTT; all but the last leave the G that stands there
-    told = {("GTT", "G"): "matching", ("GA", "G"): "other", ("GAC", "G"): "other", ("gaa", "G"): "other"}
-    told |= {("CG", "C"): "shifted", ("TTC", "T"): "shifted", ("TT", "G"): "shifted"}  # the genome holds G here, too
-    told |= {("A", "G"): "swapped", ("C", "G"): "swapped", ("A", "GT"): "swapped", ("AA", "GTT"): "swapped"}
-    assert {alleles: compare(Variant("x", 2, *alleles), genome).verdict for alleles in told} == told
+    verdicts = {("GTT", "G"): "matching", ("GA", "G"): "other", ("GAC", "G"): "other", ("gaa", "G"): "other"}
+    verdicts |= {
+        ("CG", "C"): "shifted",
+        ("TTC", "T"): "shifted",
+        ("TT", "G"): "shifted",
+    }  # the genome holds G here, too
+    verdicts |= {("A", "G"): "swapped", ("C", "G"): "swapped", ("A", "GT"): "swapped", ("AA", "GTT"): "swapped"}
+    assert {alleles: compare(Variant("x", 2, *alleles), genome).verdict for alleles in verdicts} == verdicts
 
 
 TEXT = bases(3000, seed=5)
@@ -91,14 +95,14 @@ def exchanged(sites=SITES):
     return [Variant("0", i, other_than(TEXT[i]), TEXT[i]) for i in sites]
 
 
-@pytest.mark.parametrize(("off", "explanation", "told"), [(1, "left", "1 too high"), (-1, "right", "1 too low")])
-def test_positions_all_off_by_one_are_recognised_despite_chance_agreement(off, explanation, told):
+@pytest.mark.parametrize(("off", "explanation", "text"), [(1, "left", "1 too high"), (-1, "right", "1 too low")])
+def test_positions_all_off_by_one_are_recognised_despite_chance_agreement(off, explanation, text):
     indels = [Variant("0", i + off, TEXT[i : i + 3], TEXT[i]) for i in range(20, 2900, 300)]
     check = check_reference([*snvs(off), *indels], InMemory([TEXT]))
     assert 15 < check.matching < 40
     assert check.swapped > 10
     assert (check.explanation, check.is_shifted) == (explanation, True)
-    assert told in str(check)
+    assert text in str(check)
     assert check.n == check.matching + check.swapped + check.shifted + check.absent + check.other
 
 

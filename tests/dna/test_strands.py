@@ -1,4 +1,4 @@
-"""Both strands: turned over right, and scored as each option says."""
+"""Both strands: reverse complements, and the scores of each strand option."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_in_training_both_strands_are_read(name):
 
 @pytest.mark.parametrize("network", NETWORKS, indirect=True)
 def test_padding_never_changes_a_score(network):
-    """Nor do the neighbours in a batch: each alone, all together, and with padding to spare."""
+    """Nor do other sequences in the batch: alone, together, and with extra padding."""
     together = network(ids_of(SEQUENCES))
     alone = torch.cat([network(ids_of([s])) for s in SEQUENCES])
     spare = network(torch.from_numpy(encode_batch(SEQUENCES, length=41).ids).long())

@@ -141,7 +141,7 @@ def test_lengths_must_fit_the_batch():
 
 
 class Seq:
-    """As Biopython's: letters, and methods of a sequence."""
+    """Like Biopython's ``Seq``: letters, and methods of a sequence."""
 
     def __init__(self, letters):
         self.letters = letters
@@ -157,7 +157,7 @@ class Seq:
 
 
 class SeqRecord(Seq):
-    """As Biopython's: a sequence with a name."""
+    """Like Biopython's ``SeqRecord``: a sequence with a name."""
 
     def __init__(self, letters):
         super().__init__(letters)
@@ -177,7 +177,7 @@ def of_biopython():
     ("sequence", "advice"), [(Seq("ACGT"), "str(sequence)"), (SeqRecord("ACGT"), "str(record.seq)"), *of_biopython()]
 )
 def test_a_biopython_sequence_is_refused_with_advice(sequence, advice):
-    """Letter by letter it would be many sequences of one base each."""
+    """Iterated over, it would be many sequences of one base."""
     says = re.escape(advice)
     for refuse in (encode, reverse_complement):
         with pytest.raises(TypeError, match=rf"must be str or bytes, got Seq.*Give {says}"):

@@ -1,4 +1,4 @@
-"""Tracks of surprise: what they are, that they stream, and what is written of them."""
+"""Tracks of surprise: definition, streaming, and output files."""
 
 import gzip
 
@@ -63,7 +63,7 @@ def test_a_track_in_pieces_is_the_track_of_one_call(models, architecture):
 
 
 def test_a_base_affects_the_memory_surprise_only_from_its_position_on(models):
-    """Change one base: the memory's surprise changes there and later, the model's bits too, and nothing earlier."""
+    """Changing one base changes the memory's surprise and the model's bits there and later, but not earlier."""
     changed = TEXT[:200] + {"A": "C", "C": "A", "G": "T", "T": "G"}[TEXT[200]] + TEXT[201:]
     one, two = (models().surprise(InMemory([text]), "0", memory=True) for text in (TEXT, changed))
     for column in ("bits", "memory"):
@@ -84,7 +84,7 @@ def test_the_memorys_surprise_is_the_mean_over_memories_and_heads(models):
 @pytest.mark.parametrize("chunk_size", [1, 4])
 @pytest.mark.parametrize(("depth", "gates"), [(1, "token"), (2, "token"), (3, "token"), (2, "chunk"), (1, "chunk")])
 def test_the_memorys_surprise_is_the_norm_of_the_inner_gradient(depth, gates, chunk_size):
-    """By autograd at the anchor, token by token, as the definition of the memory has it."""
+    """Computed by autograd at the anchor, token by token, as the memory is defined."""
     torch.manual_seed(0)
     memory = NeuralMemory(8, num_heads=2, depth=depth, chunk_size=chunk_size, gates=gates).double()
     x = torch.randn(1, 11, 8, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Laws of the classifier's search: the best trial comes back, a study goes on, other data are refused."""
+"""Laws of the classifier's search: it returns the best trial, continues a study, and refuses other data."""
 
 import math
 import warnings

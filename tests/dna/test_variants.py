@@ -1,4 +1,4 @@
-"""Scores of variants, against the likelihood of whole haplotypes read from scratch."""
+"""Scores of variants, compared with the likelihood of whole haplotypes read from scratch."""
 
 import itertools
 import re
@@ -73,7 +73,7 @@ def some():
 
 
 def likelihood(model, text, first, stop):
-    """log P of the bases first to stop of a text, read from its first base in one call."""
+    """log P of the bases from first to stop of a text, which is read from its start in one call."""
     ids = torch.tensor([[4, *("ACGT".index(x) for x in text)]])
     with torch.no_grad():
         log_p = model.model_(ids[:, :-1])[0][0, :, :4].log_softmax(-1)
@@ -88,7 +88,7 @@ def from_scratch(model, text, start, ref, alt, begin):
 
 
 def both_strands(model, variant, begin):
-    """``begin``: a function from a position to where its reading begins."""
+    """``begin`` maps a position to the start of its reading."""
     other = len(TEXT) - variant.end
     ref, alt = reverse_complement(variant.ref), reverse_complement(variant.alt)
     forward = from_scratch(model, TEXT, variant.start, variant.ref, variant.alt, begin(variant.start))
@@ -116,7 +116,7 @@ def test_a_block_is_read_from_context_bases_before_it(models, architecture, cont
 
 
 def test_neighbours_share_what_was_read_before_them(models, monkeypatch):
-    """50 variants side by side take a few readings of the sequence before them, not 50."""
+    """50 adjacent variants need a few readings of the sequence before them, not 50."""
     model, text, read = models(), chain(12_000, seed=8), []
     hidden = model.model_.hidden
     monkeypatch.setattr(model.model_, "hidden", lambda ids, state=None: read.append(ids.numel()) or hidden(ids, state))
@@ -152,7 +152,7 @@ def test_further_alternatives_of_a_site_only_read_their_own_haplotype(models, mo
 
 
 def random_variants(text, n, rng):
-    """SNVs with several alternatives, insertions and deletions, as many at the ends as elsewhere."""
+    """SNVs with several alternatives, insertions and deletions, as many near the ends as elsewhere."""
     found = []
     for _ in range(n):
         start = int(
@@ -233,7 +233,7 @@ def test_neither_order_nor_neighbours_nor_batches_matter(models):
 
 
 def test_variants_that_break_the_chain_have_low_scores(models):
-    """A base of the chain's own steps, changed: the step to it and the step from it become rare ones."""
+    """Changing a base of a regular stretch makes the steps to and from it unlikely."""
     inner = [i for i in range(1, 999) if all(ord_(TEXT[i + j]) == ord_(TEXT[i + j - 1], 1) for j in (0, 1))][:40]
     broken = [variant(i, 1, "ACGT"[("ACGT".index(TEXT[i]) + 2) % 4]) for i in inner]
     assert (models().score_variants(broken, InMemory([TEXT]))["score"] < -2).all()
@@ -307,11 +307,11 @@ def test_an_allele_that_is_not_a_sequence_is_named(models, alt):
 
 
 def test_every_ref_is_looked_up_once(models, monkeypatch):
-    asked, given = [], [variant(3, 1, "A"), Variant("0", 4, "N", "A")]
-    monkeypatch.setattr(module, "compare", lambda variant, genome: asked.append(variant) or compare(variant, genome))
+    compared, given = [], [variant(3, 1, "A"), Variant("0", 4, "N", "A")]
+    monkeypatch.setattr(module, "compare", lambda variant, genome: compared.append(variant) or compare(variant, genome))
     with pytest.raises(ValueError, match="in 1 of 2 variants"):
         models().score_variants(given, InMemory([TEXT]))
-    assert asked == given
+    assert compared == given
 
 
 def test_no_variants_give_an_empty_frame(models):
@@ -338,7 +338,7 @@ def test_a_frame_of_variants_is_scored_as_they_are(models):
 
 
 def interrupted(models, monkeypatch, at, variants, **more):
-    """The call breaks off when so many scores were found; returns what it says."""
+    """Interrupt the call after this many scores; returns the message."""
     given = module.variant_scores
 
     def breaks(*args, **kwargs):
@@ -346,19 +346,20 @@ def interrupted(models, monkeypatch, at, variants, **more):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(scoring, "variant_scores", breaks)
-    with pytest.raises(KeyboardInterrupt) as told:
+    with pytest.raises(KeyboardInterrupt) as caught:
         models().score_variants(variants, InMemory([TEXT]), context=50, **more)
     monkeypatch.setattr(scoring, "variant_scores", given)
-    return str(told.value)
+    return str(caught.value)
 
 
 def test_an_interrupted_call_resumes_from_its_checkpoint(models, monkeypatch, tmp_path):
     path, model = tmp_path / "scores.tsv", models()
     variants = [*some(), variant(7, 1, "N")]
     expected = model.score_variants(variants, InMemory([TEXT]), context=50)
-    told = interrupted(models, monkeypatch, 4, variants, checkpoint=path)
+    message = interrupted(models, monkeypatch, 4, variants, checkpoint=path)
     assert (
-        told == f"scoring was interrupted after 4 of 10 variants. Scores are kept in {path}; repeat the call to resume."
+        message
+        == f"scoring was interrupted after 4 of 10 variants. Scores are kept in {path}; repeat the call to resume."
     )
     kept = pd.read_csv(path, sep="\t", comment="#")
     assert list(kept) == ["number", "chrom", "start", "ref", "alt", "score"]
@@ -366,17 +367,17 @@ def test_an_interrupted_call_resumes_from_its_checkpoint(models, monkeypatch, tm
     assert kept["start"].tolist() == expected["start"][kept["number"]].tolist()
 
     path.write_text(path.read_text() + "3\t0\t1")  # killed while it wrote a line
-    asked, given = [], module.variant_scores
-    monkeypatch.setattr(scoring, "variant_scores", lambda *a, **k: asked.append(a[2]) or given(*a, **k))
+    scored, given = [], module.variant_scores
+    monkeypatch.setattr(scoring, "variant_scores", lambda *a, **k: scored.append(a[2]) or given(*a, **k))
     for left in (6, 0):  # and once more when all is there
         found = model.score_variants(variants, InMemory([TEXT]), context=50, checkpoint=path)
         pd.testing.assert_frame_equal(found, expected, atol=1e-9)
-        assert len(asked.pop()) == left
+        assert len(scored.pop()) == left
     assert len(pd.read_csv(path, sep="\t", comment="#")) == 10
 
 
 def test_a_checkpoint_identifies_variants_by_content_not_position(models, tmp_path):
-    """Those that are not scored were counted: where one stood elsewhere, the others had each other's scores."""
+    """Positions used to count unscored variants too, so moving one of these mixed up the scores of the others."""
     good, model, path = some(), models(), tmp_path / "scores.tsv"
     bad = Variant("0", 900, {"A": "C"}.get(TEXT[900], "A"), "G")
     source = InMemory([TEXT])
@@ -407,8 +408,8 @@ def test_a_checkpoint_in_use_by_another_program_is_not_changed(tmp_path):
 
 
 def test_without_a_checkpoint_the_interruption_message_suggests_one(models, monkeypatch):
-    told = interrupted(models, monkeypatch, 2, some())
-    assert told.endswith("after 2 of 9 variants. Nothing is kept. Set checkpoint to a file to be able to resume.")
+    message = interrupted(models, monkeypatch, 2, some())
+    assert message.endswith("after 2 of 9 variants. Nothing is kept. Set checkpoint to a file to be able to resume.")
 
 
 def test_scores_of_another_call_are_refused_and_kept(models, tmp_path):
@@ -422,9 +423,9 @@ def test_scores_of_another_call_are_refused_and_kept(models, tmp_path):
         ("the genome differs", some()[:-2], changed, {"context": 50}),
         ("the model differs", some(), source, {"context": 50}),
     ):
-        asked = models("mag") if "model" in says else model
+        scoring_model = models("mag") if "model" in says else model
         with pytest.raises(ValueError, match=rf"scores of another call: .*{says}.* or delete .* to start again"):
-            asked.score_variants(variants, genome, checkpoint=path, **more)
+            scoring_model.score_variants(variants, genome, checkpoint=path, **more)
     assert path.read_text() == before
     for text in ("a file of mine", "number\tscore\n1\t2\n", before + "one\t0\t1\tA\tC\t0.5\n", before + "99\t2\n"):
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""Variants of a file: read strictly."""
+"""Strict reading of VCF files."""
 
 import gzip
 import warnings

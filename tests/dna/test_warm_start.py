@@ -1,4 +1,4 @@
-"""A language model that goes on learning: where from, on what, and what it may no longer call held out."""
+"""Warm starts of a language model: from which weights, on which data, and with which holdout."""
 
 import copy
 import warnings

@@ -22,9 +22,10 @@ TINY = {
 
 @pytest.fixture(autouse=True, scope="module")
 def short_memory():
-    """An online memory learns in a fifth of the least steps at five times the rate, and comes nearly as far.
+    """Train online memories in a fifth of the minimum steps at five times the rate, with nearly the same result.
 
-    It is most of a tiny training. Of a module, so that the models that a module's tests share are made so, too.
+    The online memory takes most of the time of a tiny training. The scope is the module, so that models shared by the
+    tests of a module are trained this way too.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forecaster, "LEAST_MEMORY_STEPS", forecaster.LEAST_MEMORY_STEPS // 5)
@@ -34,14 +35,14 @@ def short_memory():
 
 @pytest.fixture
 def whole_memory(short_memory, monkeypatch):
-    """An online memory learns as it does by default: for trainings that are longer, and where it is what is tested."""
+    """Train online memories as by default: for longer trainings, and for tests of the memory."""
     monkeypatch.setattr(forecaster, "LEAST_MEMORY_STEPS", 5 * forecaster.LEAST_MEMORY_STEPS)
     monkeypatch.setattr(memory_training, "LEARNING_RATE", memory_training.LEARNING_RATE / 5)
 
 
 @pytest.fixture(scope="session")
 def tiny():
-    """Makes a forecaster that trains in a second."""
+    """Make a forecaster that trains in a second."""
     return lambda **options: TitansForecaster(**{**TINY, **options})
 
 
@@ -66,13 +67,13 @@ def trained_once(tiny):
 
 @pytest.fixture
 def tiny_fitted(trained_once):
-    """What ``tiny().fit(wide)`` gives, for tests that are not about the training."""
+    """``tiny().fit(wide)``, for tests that are not about the training."""
     return copy.deepcopy(trained_once)
 
 
 @pytest.fixture
 def to_long():
-    """A wide frame as a long one."""
+    """Convert a wide frame to a long one."""
 
     def melt(wide):
         return wide.reset_index().melt("ds", var_name="unique_id", value_name="y")[["unique_id", "ds", "y"]]
@@ -82,7 +83,7 @@ def to_long():
 
 @pytest.fixture(scope="session")
 def two_waves():
-    """Two series of 500 hours, in which what follows depends on what was long ago."""
+    """Two series of 500 hours, one of which depends on values of long ago."""
     rng = np.random.default_rng(1)
     t = np.arange(500)
     columns = {"a": np.sin(t / 3) * (1 + (t // 50) % 2), "b": 50 * np.cos(t / 4) + 200}

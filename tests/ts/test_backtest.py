@@ -1,4 +1,4 @@
-"""Laws of cross-validation: past only, reproducible, the forecaster untouched, the columns of neuralforecast."""
+"""Laws of cross-validation: it uses only the past, is reproducible, and does not change the forecaster."""
 
 from dataclasses import replace
 
@@ -101,7 +101,7 @@ def test_impossible_backtests_are_refused_with_a_reason(tiny, wide, options, say
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["mae", "quantile", "normal", "laplace", "student_t"])
 def test_coverage_of_a_backtest_on_real_data_is_near_the_level(real_data, loss):
-    """ETTh1's validation rows are wilder than its test rows; errors that become known on the way put that right."""
+    """The validation rows of ETTh1 are less regular than its test rows; later errors correct for that."""
     from titans_datasets import load
 
     frame = load("ETTh1").iloc[7200:14400, :2]
@@ -115,7 +115,7 @@ def test_coverage_of_a_backtest_on_real_data_is_near_the_level(real_data, loss):
 
 
 def test_values_of_a_historical_column_after_the_origin_change_no_forecast(tiny, wide, to_long):
-    """Where it has a hole that goes on behind the origin."""
+    """The column has a gap that continues after the origin."""
     frame = to_long(wide)
     frame["p"] = np.random.default_rng(1).normal(size=len(frame))
     hole = frame["ds"].between(wide.index[110], wide.index[117])
@@ -171,10 +171,10 @@ def test_a_series_too_short_for_a_cutoff_is_left_out_there(tiny, wide, to_long, 
     frame = frame[(frame["unique_id"] != "c") | (frame["ds"] >= wide.index[98])]
     model = tiny(multivariate=multivariate, missing="mask")
     says = rf"1 series begin too late to train on before {wide.index[108]}.*\['c'\]"
-    with pytest.warns(UserWarning, match=says) as told:
+    with pytest.warns(UserWarning, match=says) as warned:
         found = model.cross_validation(frame, n_windows=3, val_size=0, refit=True)
-    young = [str(x.message) for x in told if "begin too late" in str(x.message)]
-    assert (len(young), told[0].filename) == (1, __file__)  # once, though it is so before the second cutoff, too
+    young = [str(x.message) for x in warned if "begin too late" in str(x.message)]
+    assert (len(young), warned[0].filename) == (1, __file__)  # once, though it is so before the second cutoff, too
     assert young[0].endswith("['c']. Some are also skipped in 1 of the 2 later trainings.")
     assert "With val_size" not in young[0]  # it begins too late for any
     later = wide.index[94]  # three cutoffs from here 16 rows are there, of which a fifth is for validation
@@ -200,7 +200,7 @@ def test_refit_decides_the_number_of_trainings(tiny, wide, monkeypatch, refit, t
 
 @pytest.mark.parametrize("back", [False, True])
 def test_history_is_refilled_only_for_origins_inside_a_gap_that_ends(tiny, wide, monkeypatch, back):
-    """Behind the end of a series nothing came: the fill is the same, whatever is known."""
+    """After the end of a series there are no values, so the fill does not depend on the origin."""
     model = tiny(missing="interpolate").fit(wide.iloc[:80], val_size=0)
     holed = wide.copy()
     holed.iloc[90 : 110 if back else 120, 1] = np.nan
@@ -219,8 +219,8 @@ def test_wrong_values_of_training_are_also_clipped_in_lookbacks(tiny, wide):
         found = tiny().cross_validation(wide, n_windows=1, val_size=0)
     with pytest.warns(UserWarning, match="series 'a' is 10000 at"):
         model = tiny().fit(wide.iloc[:-4], val_size=0)
-    said = model.predict()
-    np.testing.assert_allclose(found["Titans"], said.melt()["value"], rtol=1e-4)
+    forecast = model.predict()
+    np.testing.assert_allclose(found["Titans"], forecast.melt()["value"], rtol=1e-4)
     assert found["Titans"].abs().max() < 1e3
     assert found["y"].tolist() == wide.iloc[-4:].melt()["value"].tolist()
 
@@ -254,8 +254,8 @@ def test_a_backtest_trains_on_a_gap_next_to_a_wrong_value_as_fit_does(tiny, wide
     with pytest.warns(UserWarning, match="series 'a' is 10000 at"):
         found = tiny(**options).cross_validation(wide, n_windows=1, val_size=0)
     with pytest.warns(UserWarning, match="series 'a' is 10000 at"):
-        said = tiny(**options).fit(wide.iloc[:-4], val_size=0).predict()
-    expected = said.melt()["value"]
+        forecast = tiny(**options).fit(wide.iloc[:-4], val_size=0).predict()
+    expected = forecast.melt()["value"]
     np.testing.assert_allclose(found["Titans"][4:], expected[4:], rtol=1e-3, atol=1e-5)
     # the memory reads a line to what the value counts as, in training one to the value, as far as it counts
     np.testing.assert_allclose(found["Titans"][:4], expected[:4], rtol=2e-2)

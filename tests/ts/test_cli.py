@@ -1,4 +1,4 @@
-"""The command line: the numbers of the library, help that explains, errors in words and without a traceback."""
+"""The command line: the numbers of the library, complete help, and plain errors without a traceback."""
 
 import re
 from io import StringIO
@@ -46,8 +46,8 @@ def test_losses_and_missing_policies_match_the_library():
 
 
 def test_fit_and_predict_give_the_numbers_of_the_library(run, wide, wide_file, tmp_path):
-    said = run("fit", wide_file, "--model", tmp_path / "m", *SMALL, "--seed", "3").output
-    assert "trained for 1 epochs, " in said
+    output = run("fit", wide_file, "--model", tmp_path / "m", *SMALL, "--seed", "3").output
+    assert "trained for 1 epochs, " in output
     run(
         "predict", "--model", tmp_path / "m", "--level", "80", "--out", tmp_path / "f.csv", "--plot", tmp_path / "f.png"
     )
@@ -95,8 +95,8 @@ def test_static_columns_are_read_from_a_file(run, wide, to_long, tmp_path):
         "--horizon", "4", "--epochs", "1", "--quiet")  # fmt: skip
     assert TitansForecaster.load(tmp_path / "t").exogenous == {"stat": ["area", "floors"]}
     facts.iloc[:2].to_csv(tmp_path / "facts.csv", index=False)
-    said = run("fit", tmp_path / "long.csv", "--model", tmp_path / "m2", *static, *SMALL, code=1).output
-    assert "--static lacks 1 series" in said
+    output = run("fit", tmp_path / "long.csv", "--model", tmp_path / "m2", *static, *SMALL, code=1).output
+    assert "--static lacks 1 series" in output
 
 
 def test_series_are_mixed_and_rows_kept_as_the_options_say(run, wide, wide_file, tmp_path):
@@ -125,23 +125,23 @@ def test_an_interrupted_fit_resumes(run, wide_file, tmp_path, monkeypatch):
 
 def test_tune_saves_the_best(run, wide_file, tmp_path):
     arguments = ["--trials", "2", "--storage", tmp_path / "s.db", "--horizon", "4", "--epochs", "1", "--quiet"]
-    said = run("tune", wide_file, "--model", tmp_path / "m", *arguments).output
-    assert "best of 2 trials" in said
+    output = run("tune", wide_file, "--model", tmp_path / "m", *arguments).output
+    assert "best of 2 trials" in output
     assert TitansForecaster.load(tmp_path / "m").predict().shape == (4, 3)
 
 
 def test_a_search_warns_of_the_data_once(run, wide, to_long, tmp_path):
     to_long(wide).assign(price=1.0).to_csv(tmp_path / "x.csv", index=False)
     arguments = ["--trials", "2", "--futr", "price", "--horizon", "4", "--epochs", "1", "--quiet"]
-    said = run("tune", tmp_path / "x.csv", "--model", tmp_path / "m", *arguments).stderr
-    assert said.count("exogenous columns ['price'] are constant in the training rows") == 1
+    output = run("tune", tmp_path / "x.csv", "--model", tmp_path / "m", *arguments).stderr
+    assert output.count("exogenous columns ['price'] are constant in the training rows") == 1
 
 
 def test_text_in_a_numeric_column_is_refused_with_advice(run, wide, to_long, tmp_path):
     to_long(wide).assign(kind="sale").to_csv(tmp_path / "x.csv", index=False)
-    said = run("fit", tmp_path / "x.csv", "--futr", "kind", "--model", tmp_path / "m", *SMALL, code=1).stderr
-    assert "column 'kind' must be numeric" in said
-    assert "Encode categories as columns of 0 and 1." in said
+    output = run("fit", tmp_path / "x.csv", "--futr", "kind", "--model", tmp_path / "m", *SMALL, code=1).stderr
+    assert "column 'kind' must be numeric" in output
+    assert "Encode categories as columns of 0 and 1." in output
 
 
 def test_trials_that_failed_or_still_run_are_not_counted(run, wide_file, tmp_path):
@@ -162,8 +162,8 @@ def test_update_gives_the_numbers_of_the_library(run, wide, to_long, tmp_path):
     names = ["--id", "shop", "--time", "when", "--target", "sales"]
     run("fit", tmp_path / "known.csv", "--model", tmp_path / "m", *SMALL, *names)
     before = run("predict", "--model", tmp_path / "m").output
-    said = run("update", tmp_path / "newer.csv", "--model", tmp_path / "m", "--out", tmp_path / "on").output
-    assert f"added 10 rows, up to 2024-01-05 23:00:00; saved in {tmp_path / 'on'}" in said
+    output = run("update", tmp_path / "newer.csv", "--model", tmp_path / "m", "--out", tmp_path / "on").output
+    assert f"added 10 rows, up to 2024-01-05 23:00:00; saved in {tmp_path / 'on'}" in output
     expected = TitansForecaster.load(tmp_path / "m").update(
         long[newer].rename(columns={"shop": "unique_id", "when": "ds", "sales": "y"})
     )
@@ -197,9 +197,9 @@ def test_help_explains_each_command_and_all_of_its_options(run, command):
 def test_errors_are_plain_messages(run, wide, wide_file, tmp_path):
     holed = tmp_path / "holed.csv"
     wide.mask(wide == wide.iloc[7, 1]).to_csv(holed)
-    said = run("fit", holed, "--model", tmp_path / "m", *SMALL, code=1)
-    assert "Error: the data has 1 values that are NaN" in said.output
-    assert "Traceback" not in said.output
+    result = run("fit", holed, "--model", tmp_path / "m", *SMALL, code=1)
+    assert "Error: the data has 1 values that are NaN" in result.output
+    assert "Traceback" not in result.output
     assert not (tmp_path / "m").exists()
     run("fit", holed, "--model", tmp_path / "m", *SMALL, "--missing", "interpolate")
     assert "no saved model at" in run("predict", "--model", tmp_path / "none", code=1).output
@@ -217,11 +217,11 @@ def test_unwritable_outputs_are_refused_before_training(run, wide_file, tmp_path
     monkeypatch.setattr(TitansForecaster, "cross_validation", lambda *a, **b: pytest.fail("it was trained"))
     (tmp_path / "file").write_text("of somebody")
     for command in ("fit", "tune"):
-        said = run(command, wide_file, "--model", tmp_path / "file", "--horizon", "4", code=1).output
-        assert f"cannot write a folder to {tmp_path / 'file'}, which is an existing file" in said
+        output = run(command, wide_file, "--model", tmp_path / "file", "--horizon", "4", code=1).output
+        assert f"cannot write a folder to {tmp_path / 'file'}, which is an existing file" in output
     for option, name in (("--plot", "b.xyz"), ("--out", "b.xlsx"), ("--out", "b.parquet.gz"), ("--out", "b.tsv")):
-        said = run("backtest", wide_file, option, tmp_path / name, *SMALL, code=1).output
-        assert f"as {tmp_path / name}: use one of the endings [" in said
+        output = run("backtest", wide_file, option, tmp_path / name, *SMALL, code=1).output
+        assert f"as {tmp_path / name}: use one of the endings [" in output
     assert (tmp_path / "file").read_text() == "of somebody"
 
 
@@ -244,9 +244,9 @@ def test_missing_output_folders_are_created(run, wide_file, tmp_path):
 )
 def test_a_file_that_is_not_a_table_is_refused_with_a_plain_message(run, tmp_path, data, says):
     (tmp_path / "x.csv").write_bytes(data)
-    said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
-    assert "Error" in said
-    assert says in said
+    output = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
+    assert "Error" in output
+    assert says in output
 
 
 @pytest.mark.parametrize("kind", ["polars", "matrix"])
@@ -288,14 +288,14 @@ def test_errors_name_the_options(run, wide, to_long, tmp_path):
     holes = to_long(wide)
     holes.loc[3, "y"] = np.nan
     holes.to_csv(tmp_path / "holes.csv", index=False)
-    said = run("fit", tmp_path / "holes.csv", "--model", tmp_path / "m", *SMALL, code=1).output
-    assert "--missing interpolate" in said
-    assert "missing=" not in said
+    output = run("fit", tmp_path / "holes.csv", "--model", tmp_path / "m", *SMALL, code=1).output
+    assert "--missing interpolate" in output
+    assert "missing=" not in output
     to_long(wide).assign(price=1.0).to_csv(tmp_path / "x.csv", index=False)
     run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, "--futr", "price")
-    said = run("predict", "--model", tmp_path / "m", code=1).output
-    assert "--future" in said
-    assert "futr_df" not in said
+    output = run("predict", "--model", tmp_path / "m", code=1).output
+    assert "--future" in output
+    assert "futr_df" not in output
     run("fit", tmp_path / "x.csv", "--model", tmp_path / "plain", *SMALL)
     (tmp_path / "s.csv").write_text("unique_id,size\na,1\n")
     for option, file, kind, other in (
@@ -303,10 +303,10 @@ def test_errors_name_the_options(run, wide, to_long, tmp_path):
         ("--static", "s.csv", "static", "--static"),
     ):
         given = [tmp_path / "x.csv"] if option == "--static" else []
-        said = run("predict", *given, "--model", tmp_path / "plain", option, tmp_path / file, code=1).output
-        assert f"{option} is given, but the model has no {kind} columns: fit it with {other}." in said
-    said = run("predict", "--model", tmp_path / "plain", "--static", tmp_path / "s.csv", code=1).output
-    assert "--static needs a data file: without one, the series of fit keep" in said
+        output = run("predict", *given, "--model", tmp_path / "plain", option, tmp_path / file, code=1).output
+        assert f"{option} is given, but the model has no {kind} columns: fit it with {other}." in output
+    output = run("predict", "--model", tmp_path / "plain", "--static", tmp_path / "s.csv", code=1).output
+    assert "--static needs a data file: without one, the series of fit keep" in output
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -318,32 +318,31 @@ def test_a_future_file_may_apply_to_all_series(run, wide, to_long, tmp_path, nam
     ahead = pd.DataFrame({"ds": pd.date_range("2024-01-06", periods=4, freq="h"), "warm": [0.0, 1.0, 2.0, 3.0]})
     pd.concat([ahead.assign(shop=name) for name in "abc"]).to_csv(tmp_path / "each.csv", index=False)
     ahead.to_csv(tmp_path / "all.csv", index=False)
-    asked = ["predict", "--model", tmp_path / "m", *(names if named else []), "--future"]
-    assert run(*asked, tmp_path / "all.csv").output == run(*asked, tmp_path / "each.csv").output
+    command = ["predict", "--model", tmp_path / "m", *(names if named else []), "--future"]
+    assert run(*command, tmp_path / "all.csv").output == run(*command, tmp_path / "each.csv").output
 
 
 def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
-    def said(frame, **options):
+    def error_for(frame, **options):
         frame.to_csv(tmp_path / "x.csv", sep=";", **options)
         return run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
 
     german = wide.assign(a="1.234,56")
     advice = "rite its numbers as 1234.56 (1234,56 if the separator is ;), without a thousands separator"
-    for words in (said(german), said(to_long(german), index=False)):
+    for words in (error_for(german), error_for(to_long(german), index=False)):
         assert advice in words
         assert "pd." not in words
-    assert "give its columns with --id, --time and --target" in said(german)
-    assert "or pass the step of the data as --freq." in said(wide.drop(wide.index[7]))
-    assert "Fill them or cut them off. For NaN you can also fit with --missing interpolate or --missing mask." in said(
-        wide.mask(wide == wide.iloc[7, 1])
-    )
-    assert "Pass the step, such as --freq h." in said(wide.iloc[:1])
-    assert "or pass --freq (such as 'SMS'" in said(wide.iloc[[i * (i + 1) // 2 for i in range(12)]])
+    assert "give its columns with --id, --time and --target" in error_for(german)
+    assert "or pass the step of the data as --freq." in error_for(wide.drop(wide.index[7]))
+    advice = "Fill them or cut them off. For NaN you can also fit with --missing interpolate or --missing mask."
+    assert advice in error_for(wide.mask(wide == wide.iloc[7, 1]))
+    assert "Pass the step, such as --freq h." in error_for(wide.iloc[:1])
+    assert "or pass --freq (such as 'SMS'" in error_for(wide.iloc[[i * (i + 1) // 2 for i in range(12)]])
     turned = wide.iloc[[1, 0, *range(2, len(wide))]]
-    assert "the file is not sorted by time: " in said(turned)
-    assert "Sort it first: its rows by time." in said(turned)
-    assert "Sort it first: its rows by series and time." in said(to_long(turned), index=False)
-    assert "not a series: give it as --time." in said(wide.assign(date="2024-05-01"))
+    assert "the file is not sorted by time: " in error_for(turned)
+    assert "Sort it first: its rows by time." in error_for(turned)
+    assert "Sort it first: its rows by series and time." in error_for(to_long(turned), index=False)
+    assert "not a series: give it as --time." in error_for(wide.assign(date="2024-05-01"))
 
 
 def test_added_or_dropped_series_are_named_in_terms_of_files(run, wide, to_long, tmp_path):
@@ -355,19 +354,21 @@ def test_added_or_dropped_series_are_named_in_terms_of_files(run, wide, to_long,
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
     stored = ["--model", tmp_path / "m"]
     run("fit", tmp_path / "x.csv", *stored, *SMALL, "--futr", "warm", "--missing", "mask")
-    said = run("predict", *stored, "--future", tmp_path / "two.csv", code=1).stderr
-    assert "To forecast only these, give predict a file of their rows alone. Or add at least one row for each" in said
-    assert said.endswith(" other series, which may be empty.\n")
-    said = run("update", tmp_path / "four.csv", *stored, code=1).stderr
-    assert "Leave out new series here: predict forecasts them, given a file of their rows, and a new fit learns" in said
-    said = run("update", tmp_path / "x.csv", *stored, code=1).stderr
-    assert "rows may be missing with --missing mask or interpolate." in said
+    output = run("predict", *stored, "--future", tmp_path / "two.csv", code=1).stderr
+    assert "To forecast only these, give predict a file of their rows alone. Or add at least one row for each" in output
+    assert output.endswith(" other series, which may be empty.\n")
+    output = run("update", tmp_path / "four.csv", *stored, code=1).stderr
+    assert (
+        "Leave out new series here: predict forecasts them, given a file of their rows, and a new fit learns" in output
+    )
+    output = run("update", tmp_path / "x.csv", *stored, code=1).stderr
+    assert "rows may be missing with --missing mask or interpolate." in output
 
 
 def test_the_warning_about_an_unread_column_says_how_to_declare_it(run, wide, to_long, tmp_path):
     to_long(wide).assign(price=1.0).to_csv(tmp_path / "x.csv", index=False)
-    said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL).stderr
-    assert "are not named by --hist or --futr" in said
+    output = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL).stderr
+    assert "are not named by --hist or --futr" in output
 
 
 def test_progress_bars_are_not_in_stdout(run, wide_file, tmp_path):
@@ -381,8 +382,8 @@ def test_a_backtest_ends_with_the_errors_of_all(run, wide, wide_file, tmp_path):
     out = tmp_path / "x.csv"
     result = run("backtest", wide_file, "--windows", "2", "--level", "80", "--out", out, *SMALL)
     assert "naive forecast: the value 24 rows earlier" in result.stderr
-    said = result.stdout
-    lines = {line.split()[0]: [float(x) for x in line.split()[1:]] for line in said.splitlines()[2:]}
+    output = result.stdout
+    lines = {line.split()[0]: [float(x) for x in line.split()[1:]] for line in output.splitlines()[2:]}
     each, last = np.array([lines[name] for name in "abc"]), lines["(all)"]
     frame = pd.read_csv(out)
     inside = 100 * frame["y"].between(frame["Titans-lo-80"], frame["Titans-hi-80"]).mean()
@@ -394,7 +395,7 @@ def test_a_backtest_ends_with_the_errors_of_all(run, wide, wide_file, tmp_path):
 
 @pytest.fixture
 def weekdays(tmp_path):
-    """A file of six weeks of hours, with loads on weekdays only."""
+    """A file with six weeks of hourly loads that occur on weekdays only."""
     steps = pd.date_range("2024-01-01", periods=6 * 168, freq="h", name="ds")
     load = np.where(steps.day_of_week < 5, np.sin(np.pi * steps.hour / 24), 0)
     noise = 0.1 * np.random.default_rng(0).normal(size=len(steps))
@@ -408,16 +409,16 @@ def weekdays(tmp_path):
     ids=str,
 )
 def test_a_backtest_is_compared_with_weekly_values_and_hints_at_weekly_settings(run, weekdays, options, hinted):
-    said = run("backtest", weekdays, *SMALL, "--windows", "2", *options).stderr
-    assert "naive forecast: the value 168 rows earlier (a week, which was more accurate than a day before" in said
+    output = run("backtest", weekdays, *SMALL, "--windows", "2", *options).stderr
+    assert "naive forecast: the value 168 rows earlier (a week, which was more accurate than a day before" in output
     hint = "Weekdays differ in this data, but --lookback 12 is shorter than a week: try --lookback 168, --calendar or"
-    assert (hint in said) == hinted
+    assert (hint in output) == hinted
 
 
 def test_without_a_weekly_pattern_a_backtest_does_not_mention_weeks(run, wide_file):
-    said = run("backtest", wide_file, *SMALL, "--windows", "2").stderr
-    assert "naive forecast: the value 24 rows earlier" in said
-    assert "week" not in said
+    output = run("backtest", wide_file, *SMALL, "--windows", "2").stderr
+    assert "naive forecast: the value 24 rows earlier" in output
+    assert "week" not in output
 
 
 def test_a_backtest_reads_its_frame_once_for_everything_without_a_model(run, wide_file, monkeypatch):
@@ -476,8 +477,8 @@ def test_column_names_given_to_fit_apply_only_to_files_that_have_them(run, wide,
         "--target",
         "sales",
     )
-    said = [run("predict", tmp_path / f"{name}.csv", "--model", tmp_path / "m").output for name in ("shop", "usual")]
-    assert said[0] == said[1]
+    output = [run("predict", tmp_path / f"{name}.csv", "--model", tmp_path / "m").output for name in ("shop", "usual")]
+    assert output[0] == output[1]
     assert run("predict", tmp_path / "wide.csv", "--model", tmp_path / "m").output.startswith("ds,a,b,c")
 
 
@@ -502,21 +503,21 @@ def test_paths_and_column_names_in_messages_are_not_translated(run, wide, tmp_pa
     assert "'input_size'" in run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
     assert "input_size_12" in run("predict", "--model", tmp_path / "input_size_12", code=1).output
     wide.iloc[:15].to_csv(tmp_path / "short.csv")
-    said = run("fit", tmp_path / "short.csv", "--model", tmp_path / "m", *SMALL, code=1).output
-    assert "--lookback + --horizon = 16" in said
-    assert "lower --lookback or --horizon" in said
+    output = run("fit", tmp_path / "short.csv", "--model", tmp_path / "m", *SMALL, code=1).output
+    assert "--lookback + --horizon = 16" in output
+    assert "lower --lookback or --horizon" in output
 
 
 def test_a_folder_of_another_model_is_refused_before_training(run, wide_file, tmp_path, monkeypatch):
     save_archive(tmp_path / "m", "DNALanguageModel", {}, {"w": torch.ones(1)})
     monkeypatch.setattr(TitansForecaster, "fit", lambda *args, **options: pytest.fail("trained"))
     for command in ("fit", "tune"):
-        said = run(command, wide_file, "--model", tmp_path / "m", code=1).output
-        assert "holds a DNALanguageModel, which would be lost" in said
+        output = run(command, wide_file, "--model", tmp_path / "m", code=1).output
+        assert "holds a DNALanguageModel, which would be lost" in output
 
 
 def test_a_backtest_follows_its_options_and_prints_its_errors(run, wide, wide_file, monkeypatch):
-    asked = {}
+    arguments = {}
     frame = pd.DataFrame(
         {
             "unique_id": ["a", "a", "a", "b", "b"],
@@ -528,11 +529,13 @@ def test_a_backtest_follows_its_options_and_prints_its_errors(run, wide, wide_fi
             "Titans-hi-80": [2.0, 9.0, 0.0, 11.0, 20.0],
         }
     )
-    monkeypatch.setattr(TitansForecaster, "cross_validation", lambda self, df, **given: asked.update(given) or frame)
+    monkeypatch.setattr(
+        TitansForecaster, "cross_validation", lambda self, df, **given: arguments.update(given) or frame
+    )
     options = ["--windows", "2", "--step", "3", "--refit", "--val-size", "20", "--level", "80"]
-    said = run("backtest", wide_file, *SMALL, *options).stdout
-    assert asked == dict(n_windows=2, step_size=3, refit=True, val_size=20, level=[80.0], static_df=None)
-    rows = {row[0]: [float(x) for x in row[1:]] for row in map(str.split, said.splitlines()[-3:])}
+    output = run("backtest", wide_file, *SMALL, *options).stdout
+    assert arguments == dict(n_windows=2, step_size=3, refit=True, val_size=20, level=[80.0], static_df=None)
+    rows = {row[0]: [float(x) for x in row[1:]] for row in map(str.split, output.splitlines()[-3:])}
     naive = [abs(wide[name].iloc[[7, 8]] - y).mean().round(4) for name, y in (("a", [1.0, 2.0]), ("b", [10.0, 10.0]))]
     expected = {"a": [2.0, 2.8284, naive[0], 50.0], "b": [3.5, 3.5355, naive[1], 100.0],
                 "(all)": [2.75, 3.2016, sum(naive) / 2, 75.0]}  # fmt: skip
@@ -542,17 +545,17 @@ def test_a_backtest_follows_its_options_and_prints_its_errors(run, wide, wide_fi
 def test_a_warning_is_plain_text_and_names_options(run, wide, tmp_path):
     wide.iloc[:18].to_csv(tmp_path / "short.csv")
     result = run("fit", tmp_path / "short.csv", "--model", tmp_path / "m", *SMALL)
-    said = result.stderr
-    assert "Warning: 18 rows are too few to keep --horizon 4 of them for validation" in said
-    assert "or set --val-size 0 to silence this warning." in said
-    assert ".py" not in said
+    output = result.stderr
+    assert "Warning: 18 rows are too few to keep --horizon 4 of them for validation" in output
+    assert "or set --val-size 0 to silence this warning." in output
+    assert ".py" not in output
 
 
 def test_a_series_left_out_of_training_is_named_and_forecast_from_its_file(run, wide, to_long, tmp_path):
     long = to_long(wide)
     long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[105])].to_csv(tmp_path / "x.csv", index=False)
-    said = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL).stderr
-    assert "1 series begin too late to train on and are skipped: ['b']. predict forecasts them, given a file" in said
+    output = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL).stderr
+    assert "1 series begin too late to train on and are skipped: ['b']. predict forecasts them, given a file" in output
     assert "\nb," not in run("predict", "--model", tmp_path / "m").output
     assert "\nb," in run("predict", tmp_path / "x.csv", "--model", tmp_path / "m").output
 
@@ -560,10 +563,10 @@ def test_a_series_left_out_of_training_is_named_and_forecast_from_its_file(run, 
 def test_a_forecast_that_is_also_plotted_is_computed_once_and_warns_once(run, wide, tmp_path, monkeypatch):
     wide.to_csv(tmp_path / "x.csv")
     run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, "--val-size", "8")
-    made, behind = [], Model.behind
-    monkeypatch.setattr(Model, "behind", lambda *given, **named: made.append(1) or behind(*given, **named))
-    said = run("predict", "--model", tmp_path / "m", "--level", "95", "--plot", tmp_path / "f.png").stderr
-    assert said.count("intervals of 95 % may be too narrow") == 1
-    assert "Give fit a larger --val-size, or use a probabilistic loss such as --loss student_t." in said
+    made, forecast = [], Model.forecast
+    monkeypatch.setattr(Model, "forecast", lambda *given, **named: made.append(1) or forecast(*given, **named))
+    output = run("predict", "--model", tmp_path / "m", "--level", "95", "--plot", tmp_path / "f.png").stderr
+    assert output.count("intervals of 95 % may be too narrow") == 1
+    assert "Give fit a larger --val-size, or use a probabilistic loss such as --loss student_t." in output
     assert (tmp_path / "f.png").exists()
     assert len(made) == 1

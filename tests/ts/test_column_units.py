@@ -1,4 +1,4 @@
-"""Exogenous columns in the units that the network sees: of all series or of each, and no further than they go."""
+"""Units of exogenous columns in the network: shared or per series, clipped outside the training range."""
 
 import re
 import warnings
@@ -15,7 +15,7 @@ from titans_ts.scaling import Scaling, _warn_of_names
 
 
 def units_of(values):
-    """Of ``[T, N, X]``, NaN left out."""
+    """Moments of ``[T, N, X]`` without NaN."""
     values = torch.as_tensor(values, dtype=torch.float64)
     return ColumnUnits.of(Moments.of(values, values.isfinite()))
 
@@ -61,7 +61,7 @@ def test_a_column_has_common_units_unless_they_would_hide_some_series():
 
 
 def test_a_short_series_does_not_give_a_shared_column_units_per_series():
-    """Of a trend it has seen little yet."""
+    """It has seen only a small part of a trend."""
     trend = np.linspace(1, 2, 400)[:, None, None] + np.zeros((1, 5, 1))
     trend[:370, 4] = np.nan
     units = units_of(trend)
@@ -168,13 +168,13 @@ def test_new_series_have_their_own_units_where_each_series_does():
     panel = read_frame(frame({"b": 100, "c": 500, "a": 1}), columns=columns)
     other = scaling.of_panel(panel, known)
     price = panel.futr[..., 0]
-    told = other.table(panel).futr.numpy()
+    columns = other.table(panel).futr.numpy()
     then = known.futr[:, [1, 0], 0]
     expected = (price[:, [0, 2]] - then.mean(0)) / then.std(0)
-    np.testing.assert_allclose(told[:, [0, 2], 0], expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(told[:, 1, 0], (price[:, 1] - price[:, 1].mean()) / price[:, 1].std(), atol=1e-5)
+    np.testing.assert_allclose(columns[:, [0, 2], 0], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(columns[:, 1, 0], (price[:, 1] - price[:, 1].mean()) / price[:, 1].std(), atol=1e-5)
     pooled = known.futr[..., 1]
-    np.testing.assert_allclose(told[..., 1], (panel.futr[..., 1] - pooled.mean()) / pooled.std(), atol=1e-5)
+    np.testing.assert_allclose(columns[..., 1], (panel.futr[..., 1] - pooled.mean()) / pooled.std(), atol=1e-5)
 
 
 def test_a_series_whose_name_has_another_type_is_reported_as_new(tiny, shop):
@@ -182,9 +182,9 @@ def test_a_series_whose_name_has_another_type_is_reported_as_new(tiny, shop):
     model = tiny().fit(named)
     numbers = named[named["unique_id"] != "x"].assign(unique_id=lambda f: f["unique_id"].astype(int))
     says = r"series 0 counts as new, but fit had '000' \(str instead of int\)"
-    with pytest.warns(UserWarning, match=says) as told:
+    with pytest.warns(UserWarning, match=says) as warned:
         model.predict(numbers)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict(named.assign(unique_id=named["unique_id"] + "b"))
@@ -206,11 +206,11 @@ def test_a_series_whose_name_has_another_type_is_reported_as_new(tiny, shop):
     ],
 )
 def test_names_that_write_the_same_number_differently_are_reported_as_similar(known, new, says):
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         _warn_of_names([new], ["x", known])
-    assert len(told) == (says is not None)
-    assert all(re.search(says, str(warning.message)) for warning in told)
+    assert len(warned) == (says is not None)
+    assert all(re.search(says, str(warning.message)) for warning in warned)
 
 
 def test_a_missing_row_of_a_boolean_future_column_is_unknown(tiny, shop, ahead):
@@ -299,8 +299,8 @@ def test_units_are_saved_and_units_of_older_models_are_read(tiny, shop, ahead, t
     both = torch.tensor([[51.0], [70.0]], dtype=torch.float64)
     old = tiny(exogenous={"futr": ["price"]})
     unpack(old, learned, {**tensors, "scaling.hist": empty, "scaling.futr": both, "scaling.stat": empty})
-    told = old.scaling_.table(old.context_).futr.numpy()
-    np.testing.assert_allclose(told, (old.context_.futr - 51) / 70, rtol=1e-6)
+    columns = old.scaling_.table(old.context_).futr.numpy()
+    np.testing.assert_allclose(columns, (old.context_.futr - 51) / 70, rtol=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         far = old.predict(futr_df=ahead.assign(price=1e6))

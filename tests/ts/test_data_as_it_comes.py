@@ -1,4 +1,4 @@
-"""Frames as users have them: constants, dates, holes, other time zones, outages, odd steps of time, unequal lengths."""
+"""Frames as users have them: constants, dates, gaps, time zones, outages, odd time steps, unequal lengths."""
 
 import warnings
 from dataclasses import replace
@@ -115,11 +115,11 @@ def test_scores_skip_missing_values(tiny):
     holes.loc[50:69, "y"] = np.nan
     model = tiny(missing="interpolate").fit(holes)
     expected, T = [], 100
-    said = model.predict_insample(holes, step_size=1)
+    forecasts = model.predict_insample(holes, step_size=1)
     for origin in range(12, T - 4 + 1):
         if np.isnan(holes["y"][origin - 1]):
             continue
-        own = said[said["cutoff"] == HOURS[origin - 1]]
+        own = forecasts[forecasts["cutoff"] == HOURS[origin - 1]]
         expected += ((own["Titans"] - own["y"]).abs() / model.scale_[0]).dropna().tolist()
     assert model.score(holes) == pytest.approx(-np.mean(expected), rel=1e-5)
 
@@ -128,8 +128,8 @@ def test_a_column_that_starts_late_is_not_a_gap_and_earlier_rows_are_scored(tiny
     frame = long(100, ids=("a",)).assign(late=np.random.default_rng(1).normal(size=100))
     frame.loc[:59, "late"] = np.nan
     model = tiny(missing="interpolate", exogenous={"hist": ["late"]}).fit(frame)
-    said = model.predict_insample(frame, step_size=1)
-    expected = (said["Titans"] - said["y"]).abs().mean() / model.scale_[0]
+    forecasts = model.predict_insample(frame, step_size=1)
+    expected = (forecasts["Titans"] - forecasts["y"]).abs().mean() / model.scale_[0]
     assert model.score(frame) == pytest.approx(-expected, rel=1e-5)
 
 
@@ -269,7 +269,7 @@ def test_origins_of_another_time_zone_are_converted_to_that_of_fit(tiny):
 @pytest.mark.parametrize("freq", ["D", "MS", "h"])
 @pytest.mark.parametrize("layout", ["wide", "long"])
 def test_the_same_moments_in_another_zone_are_the_same_frame(tiny, freq, layout):
-    """A day of Berlin begins at 22 or 23 o'clock in UTC, as a database may hand it back."""
+    """Days of Berlin begin at 22 or 23 h UTC, as a database may return them."""
     stamps = pd.date_range("2000-01-01", periods=120, freq=freq, tz="Europe/Berlin", name="ds")
     frame = pd.DataFrame({"a": np.sin(np.arange(120) / 4)}, index=stamps)
     other = frame.set_axis(stamps.tz_convert("UTC"))
@@ -305,7 +305,7 @@ def test_pyarrow_time_stamps_are_read_as_pandas_ones(tiny, zone):
 
 
 def test_pyarrow_dates_are_read_as_pandas_ones(tiny):
-    """As a table with a column of dates comes out of a Parquet file."""
+    """As read from a Parquet file with a date column."""
     pa = pytest.importorskip("pyarrow")
     frame = long().assign(ds=lambda df: df.groupby("unique_id").cumcount().map(pd.Timedelta("1D").__mul__))
     frame["ds"] += pd.Timestamp("2024-01-01")
@@ -338,7 +338,7 @@ def test_a_series_that_ended_has_forecasts_and_intervals_and_does_not_affect_oth
 
 
 def test_a_column_that_ends_inside_a_gap_of_its_series_hides_no_value(tiny):
-    """The line through the hole was drawn to what came later, whatever its column does."""
+    """The gap was interpolated to later values, whatever its column does."""
     frame = long(100, ids=("a",))
     frame["p"] = np.random.default_rng(3).normal(size=100)
     frame.loc[60:79, "y"] = np.nan
@@ -399,9 +399,9 @@ def test_a_short_series_alone_is_forecast_as_with_a_long_one(tiny, wide, to_long
 def test_a_series_with_a_value_every_third_step_is_named(tiny, wide, to_long, missing):
     long = to_long(wide)
     sparse = long[(long["unique_id"] != "b") | (long["ds"].dt.hour % 3 == 1)]
-    with pytest.warns(UserWarning, match=r"series \['b'\] have a value only once in 3 steps") as said:
+    with pytest.warns(UserWarning, match=r"series \['b'\] have a value only once in 3 steps") as warned:
         tiny(missing=missing, max_epochs=1).fit(sparse)
-    assert said[0].filename == __file__
+    assert warned[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         some = long[(long["unique_id"] != "b") | ~long["ds"].dt.hour.isin([3, 4, 11])]
@@ -410,7 +410,7 @@ def test_a_series_with_a_value_every_third_step_is_named(tiny, wide, to_long, mi
 
 @pytest.mark.parametrize("missing", ["mask", "interpolate"])
 def test_without_short_series_a_frame_ends_with_the_others(tiny, wide, to_long, missing):
-    """As if it had been given without them."""
+    """The result is the same as without them."""
     long = to_long(wide)
     ended, young = long["ds"] <= wide.index[100], long["ds"] >= wide.index[98]
     frame = long[(ended & (long["unique_id"] != "c")) | (young & (long["unique_id"] == "c"))]

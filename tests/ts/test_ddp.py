@@ -1,4 +1,4 @@
-"""Two processes started by torchrun train what one would have."""
+"""Two processes started by torchrun train the same model as one process."""
 
 import runpy
 import subprocess

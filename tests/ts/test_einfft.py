@@ -1,4 +1,4 @@
-"""EinFFT against its formula written out in sums, and its laws as a layer."""
+"""EinFFT compared with its formula written out in sums, and its properties as a layer."""
 
 import cmath
 import math
@@ -142,7 +142,7 @@ def test_a_large_threshold_shrinks_everything_away():
 
 
 def test_one_sequence_of_many_blocks_does_not_corrupt_memory():
-    """In a process of its own, since fft2 wrote beyond its memory there: glibc ends a process that it finds so."""
+    """In its own process, because fft2 wrote out of bounds there, for which glibc aborts a process."""
     code = """
 import torch
 from titans_ts.einfft import EinFFT

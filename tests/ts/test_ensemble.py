@@ -1,4 +1,4 @@
-"""The mean of several forecasters, as one."""
+"""Ensembles of forecasters."""
 
 import os
 
@@ -16,7 +16,7 @@ from titans_ts.evaluation import evaluate_protocol
 
 @pytest.fixture(scope="module")
 def settings():
-    """Of two forecasters that differ in all that they may."""
+    """An ensemble of two forecasters that differ in every setting that may differ."""
     return {}, {"input_size": 16, "loss": "quantile", "exogenous": {"calendar": "auto"}, "random_state": 1}
 
 
@@ -27,7 +27,7 @@ def fitted(tiny, settings, long):
 
 @pytest.fixture(scope="module")
 def alone(tiny, settings, long):
-    """Each of them fitted by itself."""
+    """The members, fitted separately."""
     return [tiny(**one).fit(long) for one in settings]
 
 
@@ -135,8 +135,8 @@ def test_exogenous_columns_go_to_members_that_declare_them(tiny, long):
     facts = pd.DataFrame({"unique_id": ["a", "b"], "size": [1.0, 2.0]})
     df = long.assign(heat=np.cos(np.arange(len(long)) / 3))
     ahead = later(df, 4).drop(columns="y")
-    told = {"futr": ["heat"], "stat": ["size"]}
-    members = [tiny(max_epochs=1), tiny(max_epochs=1, input_size=16, exogenous=told)]
+    exogenous = {"futr": ["heat"], "stat": ["size"]}
+    members = [tiny(max_epochs=1), tiny(max_epochs=1, input_size=16, exogenous=exogenous)]
     both = TitansEnsemble(members).fit(df, static_df=facts)
     alone = members[0].fit(df), members[1].fit(df, static_df=facts)
     expected = mean_of([alone[0].predict(), alone[1].predict(futr_df=ahead)], ["Titans"])[:, 0]
@@ -203,8 +203,8 @@ def test_an_interrupted_save_is_detected(tiny, long, tmp_path, monkeypatch):
 def test_an_ensemble_plots_its_forecast(fitted, long):
     figure = fitted.plot(actual=later(long), series=["b"], level=[80])
     drawn = next(line for line in figure.axes[0].lines if line.get_label() == "Titans")
-    said = fitted.predict().query("unique_id == 'b'")["Titans"].to_numpy()
-    np.testing.assert_allclose(drawn.get_ydata()[-4:], said)
+    expected = fitted.predict().query("unique_id == 'b'")["Titans"].to_numpy()
+    np.testing.assert_allclose(drawn.get_ydata()[-4:], expected)
     by_length = clone(fitted)
     by_length.forecasters_ = sorted(fitted.forecasters_, key=lambda one: len(one.context_.values))
     kept = [len(each.context_.values) for each in by_length.forecasters_]
@@ -254,7 +254,7 @@ def test_an_interrupted_training_resumes(tiny, long, tmp_path, monkeypatch):
 
 @pytest.fixture
 def small_set(monkeypatch):
-    """A set "x" of 300 rows of noise."""
+    """A data set "x" with 300 rows of noise."""
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 2)), columns=["a", "b"])
     frame.index = pd.date_range("2024-01-01", periods=300, freq="h")
     split = evaluation.Split(slice(0, 200), slice(200, 250), slice(250, 300))

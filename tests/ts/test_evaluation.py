@@ -1,4 +1,4 @@
-"""The protocol is the real one."""
+"""The evaluation protocol is the standard one."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Columns beside the target, calendars, missing values, polars: read where they should be, else refused in words."""
+"""Exogenous columns, calendars, missing values and polars: read correctly, or refused with a plain message."""
 
 import numpy as np
 import pandas as pd
@@ -143,10 +143,10 @@ def test_future_and_static_columns_may_have_gaps_where_the_frame_may(tiny, long,
     model.fit(long, static_df=unknown)
     future = future.sort_values(["unique_id", "ds"], ignore_index=True)
 
-    def same(prices, told, facts=static, told_facts=static):
+    def same(prices, filled, facts=static, filled_facts=static):
         found, expected = (
             model.predict(long, future.assign(price=np.ravel(p)).dropna(), static_df=f)
-            for p, f in ((prices, facts), (told, told_facts))
+            for p, f in ((prices, facts), (filled, filled_facts))
         )
         pd.testing.assert_frame_equal(found, expected, rtol=1e-5)
 
@@ -154,14 +154,14 @@ def test_future_and_static_columns_may_have_gaps_where_the_frame_may(tiny, long,
     same(price, price, unknown, static.assign(size=[30.0, 20.0, 10.0]))  # the mean of what is known
     mean = float(model.scaling_.exogenous["futr"].of_all[0, 0])
     last = long.groupby("unique_id")["price"].last().to_numpy()
-    holes, told = price.copy(), price.copy()
+    holes, filled = price.copy(), price.copy()
     holes[:, [0, 3]] = np.nan
-    told[:, 0] = (last + price[:, 1]) / 2 if missing == "interpolate" else mean  # a line from the history's last row
-    told[:, 3] = price[:, 2] if missing == "interpolate" else mean
-    same(holes, told)
+    filled[:, 0] = (last + price[:, 1]) / 2 if missing == "interpolate" else mean  # a line from the history's last row
+    filled[:, 3] = price[:, 2] if missing == "interpolate" else mean
+    same(holes, filled)
     holes[:, [0, 1, 3]], holes[:, [0, 2]] = np.nan, price[:, [0, 2]]
-    told[:, 0], told[:, 1] = price[:, 0], price[:, [0, 2]].mean(1) if missing == "interpolate" else mean
-    same(holes, told)
+    filled[:, 0], filled[:, 1] = price[:, 0], price[:, [0, 2]].mean(1) if missing == "interpolate" else mean
+    same(holes, filled)
 
     with pytest.raises(
         ValueError, match=r"futr_df has no rows for series 'b'.*call predict\(df\) with their rows alone"
@@ -262,9 +262,9 @@ def test_auto_uses_the_cycles_that_occur_twice_in_the_data(freq, periods, cycles
     assert columns == Columns(calendar=cycles)
     with pytest.warns(
         UserWarning, match="calendar='auto' has no effect: it needs datetime time stamps, got int64"
-    ) as told:
+    ) as warned:
         assert read_columns({"calendar": "auto"}).with_cycles_of(pd.RangeIndex(99)) == Columns()
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     with pytest.raises(ValueError, match="needs datetime time stamps"):
         read_columns({"calendar": ["day"]}).with_cycles_of(pd.RangeIndex(99))
 

@@ -1,4 +1,4 @@
-"""Files of time series: whatever holds the time is found or asked for, and nothing is misread."""
+"""Files of time series: the time column is found or asked for, and nothing is misread."""
 
 import gzip
 import sys
@@ -223,7 +223,7 @@ def test_an_unreadable_time_is_refused_with_advice(tmp_path, stamps, options, sa
 
 
 def test_a_long_file_with_other_column_names_asks_for_them(tmp_path):
-    """Its stamps were duplicates, to be aggregated or dropped."""
+    """Its time stamps used to be reported as duplicates."""
     path = stored(LONG.rename(columns={"unique_id": "item", "y": "sold"}), tmp_path, "x.csv", index=False)
     with pytest.raises(ValueError, match=r"series names as --id and of values as --target, from \['item', 'sold'\]"):
         read_series(path)
@@ -240,9 +240,9 @@ def test_a_long_file_without_a_time_is_refused(tmp_path):
 def test_changing_utc_offsets_are_read_as_points_in_time(tmp_path):
     stamps = pd.date_range("2024-03-31", periods=6, freq="h", tz="Europe/Berlin", name="ds")
     path = stored(pd.DataFrame({"a": np.arange(6.0)}, index=stamps), tmp_path, "x.csv")
-    with pytest.warns(UserWarning, match="it is read in UTC") as told:
+    with pytest.warns(UserWarning, match="it is read in UTC") as warned:
         assert (read_series(path).index == stamps).all()
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_days_in_a_time_zone_are_days(tmp_path):
 
 
 def test_stamps_without_an_offset_are_local_time_of_the_time_zone(tmp_path):
-    """Which shows an hour twice in autumn, and none in spring."""
+    """Local time repeats an hour in autumn and skips one in spring."""
     hours = pd.date_range("2024-10-26 20:00", periods=12, freq="h", tz="Europe/Berlin", name="ds")
     assert hours.tz_localize(None).has_duplicates
     frame = pd.DataFrame({"a": np.arange(12.0), "b": np.arange(12.0)}, index=hours.tz_localize(None))

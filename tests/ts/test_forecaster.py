@@ -1,4 +1,4 @@
-"""Laws of the estimator: it stores, learns in fit, repeats itself, comes back from disk, refuses bad input."""
+"""Laws of the estimator: parameters, reproducibility, saving and loading, refusal of bad input."""
 
 import inspect
 import subprocess
@@ -157,7 +157,7 @@ def test_a_val_size_that_leaves_no_window_is_refused(tiny, wide, val_size):
 
 
 def beginning(long, **first):
-    """A long frame less the rows of some series before a time."""
+    """A long frame without the rows of some series before a time."""
     for name, time in first.items():
         long = long[(long["unique_id"] != name) | (long["ds"] >= time)]
     return long
@@ -174,9 +174,9 @@ def test_too_short_a_series_is_refused_with_the_rows_needed(tiny_fitted, tiny, w
     begun.iloc[:105] = np.nan  # none of them early enough
     with pytest.raises(ValueError, match=r"3 series have, first \['a', 'b', 'c'\], 0 rows for training"):
         tiny(missing="mask").fit(begun)
-    with pytest.warns(UserWarning, match="16 rows are too few to keep h=4 of them for validation") as told:
+    with pytest.warns(UserWarning, match="16 rows are too few to keep h=4 of them for validation") as warned:
         tiny().fit(wide.iloc[:16])
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     mixed = tiny(multivariate=True, missing="mask")
     with pytest.raises(ValueError, match=r"2 series have, first \['b', 'c'\], 0 rows for training"):
         mixed.fit(beginning(late, c=wide.index[100]))
@@ -203,17 +203,17 @@ def test_series_too_short_to_train_on_are_left_out_and_forecast_from_a_frame(
     says = (
         r"1 series begin too late to train on and are skipped: \['b'\]\. With val_size=4 there are enough rows\. pred"
     )
-    with pytest.warns(UserWarning, match=says) as told:
+    with pytest.warns(UserWarning, match=says) as warned:
         model = tiny(missing=missing).fit(frame)
-    assert [str(x.filename) for x in told] == [__file__]
+    assert [str(x.filename) for x in warned] == [__file__]
     alone = tiny(missing=missing).fit(old)
     pd.testing.assert_frame_equal(model.predict(level=[80]), alone.predict(level=[80]))
     pd.testing.assert_frame_equal(model.predict(frame), alone.predict(frame))
     assert np.isfinite(model.predict(frame).to_numpy()[:, -1].astype(float)).all()
     again = r"series \['b'\] began too late for fit and are skipped here too: only predict\(df\) accepts them"
-    with pytest.warns(UserWarning, match=again) as told:
+    with pytest.warns(UserWarning, match=again) as warned:
         assert model.score(frame) == alone.score(old)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     with pytest.warns(UserWarning, match=again):
         pd.testing.assert_frame_equal(model.predict_insample(frame), alone.predict_insample(old))
     model.save(tmp_path)
@@ -228,7 +228,7 @@ def test_series_too_short_to_train_on_are_left_out_and_forecast_from_a_frame(
 
 
 def on(df, by):
-    """A frame so much later."""
+    """A frame shifted in time."""
     return df.assign(ds=df["ds"] + by) if "ds" in df else df.set_axis(df.index + by)
 
 

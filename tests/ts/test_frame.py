@@ -1,4 +1,4 @@
-"""Frames in and out: every bad one is refused with the place and the remedy, every good one comes back in kind."""
+"""Reading and writing frames: bad ones are refused with place and advice, good ones keep their layout."""
 
 from datetime import timedelta
 
@@ -209,16 +209,16 @@ def test_a_series_may_begin_later_and_ids_may_be_numbers(long):
 
 def test_ignored_columns_are_named(wide, to_long):
     long = to_long(wide)
-    with pytest.warns(UserWarning, match=r"columns \['temperature'\] of the long frame are ignored") as told:
+    with pytest.warns(UserWarning, match=r"columns \['temperature'\] of the long frame are ignored") as warned:
         panel = read_frame(long.assign(temperature=20.0))
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     assert np.array_equal(panel.values, read_frame(long).values)
 
 
 def test_a_column_that_repeats_the_time_stamps_is_reported(wide):
-    with pytest.warns(UserWarning, match=r"columns \['year', 'h'\] of the wide frame only repeat") as told:
+    with pytest.warns(UserWarning, match=r"columns \['year', 'h'\] of the wide frame only repeat") as warned:
         read_frame(wide.assign(year=wide.index.year, c=np.arange(len(wide)), h=wide.index.hour, none=0))
-    assert len(told) == 1
+    assert len(warned) == 1
 
 
 def test_multi_level_columns_are_refused_with_advice(wide):

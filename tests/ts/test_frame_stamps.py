@@ -1,4 +1,4 @@
-"""Time stamps of every kind: missing, with a zone, in other units, integers, months, days; and frames in odd orders."""
+"""Time stamps of all kinds (missing, with time zones, in other units, integers, months, days), and unsorted frames."""
 
 import re
 import warnings
@@ -163,7 +163,7 @@ def test_a_gap_in_a_series_that_starts_later_is_attributed_to_it():
 
 @pytest.mark.parametrize("week", ["Mon Tue Wed Thu Fri Sat", "Mon Tue Wed Thu Fri"])
 def test_the_error_about_closed_days_names_the_step_that_skips_them(week):
-    """A Sunday, and nothing of summer time; of business days a holiday."""
+    """The error names the closed day (a Sunday, or a holiday among business days) and no clock change."""
     step = pd.offsets.CustomBusinessDay(weekmask=week, holidays=["2024-01-16"])
     frame = long_frame(pd.date_range("2024-01-01", periods=30, freq=step))
     with pytest.raises(ValueError, match=r"CustomBusinessDay\(weekmask='Mon Tue Wed Thu Fri Sat', holidays=") as error:
@@ -234,7 +234,7 @@ def test_irregular_steps_are_not_taken_for_calendar_steps():
 
 
 def test_fewer_than_seven_days_are_not_taken_for_business_days():
-    """That no weekend is among them tells nothing."""
+    """That they contain no weekend means nothing."""
     stamps = pd.date_range("2024-01-01", periods=5, freq="D").delete(3)
     panel = read_frame(wide_frame(stamps), missing="mask")
     assert panel.future(1)[0] == pd.Timestamp("2024-01-06")

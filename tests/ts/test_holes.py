@@ -1,4 +1,4 @@
-"""Holes in a lookback, made up in training and real behind it, and series that have hardly begun."""
+"""Gaps in lookbacks, artificial in training and real afterwards, and very short series."""
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from titans_ts.young import Others
 
 @pytest.fixture(scope="module")
 def waves():
-    """Twelve steps a wave, a shape and a size of each series, and little noise."""
+    """Waves of twelve steps, with a shape and size for each series and little noise."""
     rng, t = np.random.default_rng(0), np.arange(600)[:, None]
     shape = np.sin(2 * np.pi * (t / 12 + rng.random(6))) + 0.5 * np.sin(4 * np.pi * (t / 12 + rng.random(6)))
     values = (shape + 0.1 * rng.normal(size=(600, 6))) * np.exp(rng.normal(size=6))
@@ -42,7 +42,7 @@ def interpolating(waves):
 
 
 def behind_holes(model, waves, rows):
-    """How many in a hundred of 80 % intervals hold what comes, and the mean error, where so many rows are missing."""
+    """Coverage of 80 % intervals in percent, and the mean error, with this many missing rows."""
     held, off = [], []
     for origin in range(460, 592, 6):
         known = waves.iloc[origin - 50 : origin].copy()

@@ -42,7 +42,7 @@ def test_the_rank_gives_nominal_coverage_in_a_finite_sample(monkeypatch):
 
 
 def test_recent_errors_have_more_weight():
-    """Errors that grow all the time: with equal weights intervals lag behind them; a half-life later they do less."""
+    """Errors that grow steadily: intervals with equal weights lag behind, with a half-life they lag less."""
     rng = np.random.default_rng(0)
     size = np.linspace(1, 4, 3000)[:, None, None]
     scores = np.abs(rng.normal(size=(3000, 1, 40))) * size
@@ -70,7 +70,7 @@ def test_scores_are_replaced_by_newer_ones_and_many_series_keep_fewer_origins():
 
 @pytest.mark.parametrize(("origins", "off"), [(1, 16), (3, 7), (10, 2), (100, 1)])
 def test_each_series_has_its_own_intervals_even_with_few_scores(origins, off):
-    """Series whose errors differ by a factor of a hundred; steps of an origin are alike."""
+    """Errors of the series differ by a factor of a hundred; the steps of an origin are similar."""
     rng = np.random.default_rng(0)
     spread = np.exp(np.linspace(-2.3, 2.3, 100))
     farther = np.linspace(1, 2, 12)[:, None]
@@ -95,7 +95,7 @@ def test_each_series_has_its_own_intervals_even_with_few_scores(origins, off):
 
 
 def test_with_too_few_scores_those_of_all_series_are_used():
-    """By hand: two origins of four series that are 1, 2, 3 and 4 apart."""
+    """Computed by hand: two origins of four series with errors 1, 2, 3 and 4 apart."""
     scores = np.array([[1.0, 11, 21, 31], [2, 12, 22, 32]])[:, None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("titans_ts.intervals.HALF_LIFE", np.inf)
@@ -226,7 +226,7 @@ def test_the_number_of_scored_origins_fits_in_memory():
 
 @pytest.mark.slow
 def test_filled_values_are_not_used_for_intervals(tiny):
-    """Half of white noise is missing: a line between neighbours is nearer to any forecast than what would have come."""
+    """Half of white noise is missing: an interpolated value is closer to any forecast than the true one."""
     rng = np.random.default_rng(1)
     whole = pd.DataFrame(rng.normal(size=(1200, 4)), index=pd.date_range("2024", periods=1200, freq="h"))
     holed = whole.mask(rng.random(whole.shape) < 0.5).rename(columns=str)
@@ -328,7 +328,7 @@ def test_stale_lookbacks_do_not_dominate_a_likelihood(tiny, missing, whole_memor
 
 
 def model_of(loss):
-    """Of an untrained network that sees four steps and foretells one."""
+    """An untrained network that reads four steps and forecasts one."""
     objective = objective_of(loss)
     network = Simba(SimbaConfig(1, 4, None, patch_size=4, dim=4, num_layers=1, outputs=objective.outputs))
     return Model(network.eval(), objective, None, None)
@@ -339,7 +339,7 @@ PROBABILISTIC = ["quantile", "normal", "laplace", "student_t"]
 
 @pytest.mark.parametrize("loss", PROBABILISTIC)
 def test_learned_intervals_are_corrected_to_nominal_coverage(loss, monkeypatch):
-    """And too wide ones narrower: as many targets as promised lie inside, whatever the network believes."""
+    """Both too narrow and too wide ones: the coverage is nominal, whatever spread the network learned."""
     monkeypatch.setattr("titans_ts.intervals.HALF_LIFE", np.inf)  # all that is known, so that chance is small
     rng, model = torch.Generator().manual_seed(0), model_of(loss)
     for belief in (0.3, 1.0, 3.0):
@@ -356,7 +356,7 @@ def test_learned_intervals_are_corrected_to_nominal_coverage(loss, monkeypatch):
 
 @pytest.mark.parametrize("loss", PROBABILISTIC)
 def test_a_score_and_its_bound_are_inverse(loss):
-    """Also far out, and between quantiles that crossed or fell together."""
+    """Also in the tails, and between quantiles that cross or coincide."""
     torch.manual_seed(0)
     objective = objective_of(loss)
     raw = torch.randn(200, objective.outputs)
@@ -377,7 +377,7 @@ def test_a_score_and_its_bound_are_inverse(loss):
 
 @pytest.mark.parametrize("loss", PROBABILISTIC)
 def test_errors_of_confident_forecasts_do_not_widen_uncertain_ones(loss):
-    """A tenth of the targets lies up to three deviations off where the network says a hundredth of one."""
+    """A tenth of the targets is up to three deviations off where the network states a hundredth of one."""
     rng, model = torch.Generator().manual_seed(0), model_of(loss)
     found, truth = believed(model.objective, 1.0, 4000, rng)
     sure = torch.arange(4000) % 5 == 0
@@ -411,8 +411,8 @@ def test_without_scores_the_learned_intervals_are_used(loss):
 
 
 def believed(objective, belief, count, rng):
-    """What a network says that takes the spread for ``belief`` times what it is, beside what comes: noise of a spread
-    of its own at each step, of the family that the loss learns."""
+    """Outputs of a network that states ``belief`` times the true spread, and targets: noise with its own spread at each
+    step, from the family of the loss."""
     wide = 0.5 + 2 * torch.rand(count, generator=rng)
     p = torch.rand(count, generator=rng).clamp(1e-4, 1 - 1e-4).double().numpy()
     family = {"laplace": stats.laplace, "student_t": stats.t(5)}.get(objective.name, stats.norm)

@@ -1,4 +1,4 @@
-"""The values of a season ago beside a backtest."""
+"""Seasonal naive forecasts for a backtest."""
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from titans_ts.naive import naive_beside, season_of_frame, with_naive
 from titans_ts.seasons import season_of
 
 
-def asked(frame, cutoff, h):
+def backtest_rows(frame, cutoff, h):
     """A backtest of one origin, without its forecasts."""
     rows = frame.index[cutoff + 1 : cutoff + 1 + h]
     return pd.concat([pd.DataFrame({"unique_id": name, "ds": rows, "cutoff": frame.index[cutoff]}) for name in frame])
@@ -34,12 +34,12 @@ def test_the_season_follows_from_the_step(freq, rows):
 
 
 def test_each_forecast_is_the_value_whole_seasons_before_the_cutoff(wide):
-    found = with_naive(asked(wide, 79, 30), wide)
+    found = with_naive(backtest_rows(wide, 79, 30), wide)
     for name in wide:
         values, mine = wide[name].to_numpy(), found[found["unique_id"] == name]["SeasonalNaive"]
         expected = [values[80 + t - 24] if t < 24 else values[80 + t - 48] for t in range(30)]
         np.testing.assert_array_equal(mine, expected)
-    last = with_naive(asked(wide, 79, 30), wide, season_length=1)
+    last = with_naive(backtest_rows(wide, 79, 30), wide, season_length=1)
     np.testing.assert_array_equal(last["SeasonalNaive"], np.repeat(wide.iloc[79].to_numpy(), 30))
 
 
@@ -47,7 +47,7 @@ def test_closed_days_are_not_rows_of_a_season_if_the_step_skips_them():
     step = CustomBusinessDay(holidays=["2020-01-08"])
     index = pd.date_range("2020-01-02", periods=40, freq=step, name="ds")
     frame = pd.DataFrame({"a": np.arange(40.0)}, index=index)
-    found = asked(frame, 5, 3)
+    found = backtest_rows(frame, 5, 3)
     assert with_naive(found, frame, freq=step)["SeasonalNaive"].tolist() == [1, 2, 3]  # five rows before
     np.testing.assert_array_equal(with_naive(found, frame)["SeasonalNaive"], [2, 3, np.nan])  # a week, closed days too
 
@@ -66,7 +66,7 @@ def meters(freq="h", noise=0.1, weekend=0.0):
 def test_the_season_is_the_day_or_week_that_was_more_accurate_before(freq, day, weekend, days):
     df = meters(freq=freq, weekend=weekend)
     last = len(df) - 2 * day
-    found = asked(df, last - 1, 2 * day)
+    found = backtest_rows(df, last - 1, 2 * day)
     beside, season = naive_beside(found, df)
     assert season.rows == days * day == season_of_frame(df, found=found)
     assert season.of_a_day < 0.6 if days == 7 else season.of_a_day == 1
@@ -76,29 +76,29 @@ def test_the_season_is_the_day_or_week_that_was_more_accurate_before(freq, day, 
 
 def test_values_after_the_first_cutoff_do_not_choose_the_season():
     df = meters(weekend=1.0)
-    found = pd.concat([asked(df, cutoff, 24) for cutoff in (700, 800)])
+    found = pd.concat([backtest_rows(df, cutoff, 24) for cutoff in (700, 800)])
     later = df.copy()
     later.iloc[701:] = meters(weekend=0.0, noise=0.0).iloc[701:]  # weekdays are all that matters from there on
     assert season_of_frame(later, found=found) == season_of_frame(df, found=found) == 24
-    assert season_of_frame(later, found=asked(df, 980, 24)) == 24 * 7
+    assert season_of_frame(later, found=backtest_rows(df, 980, 24)) == 24 * 7
 
 
 def test_with_too_few_rows_before_the_first_cutoff_the_season_is_a_day():
     df = meters(weekend=0.0)
-    assert season_of_frame(df, found=asked(df, 2 * 168 - 1, 24)) == 168
-    assert season_of_frame(df, found=asked(df, 2 * 168 - 2, 24)) == 24
-    assert season_of_frame(df, found=asked(df, 2 * 168 - 1, 24 * 8)) == 24  # which goes back two weeks
-    assert season_of_frame(df.mask(df < np.inf), found=asked(df, 600, 24)) == 24
+    assert season_of_frame(df, found=backtest_rows(df, 2 * 168 - 1, 24)) == 168
+    assert season_of_frame(df, found=backtest_rows(df, 2 * 168 - 2, 24)) == 24
+    assert season_of_frame(df, found=backtest_rows(df, 2 * 168 - 1, 24 * 8)) == 24  # which goes back two weeks
+    assert season_of_frame(df.mask(df < np.inf), found=backtest_rows(df, 600, 24)) == 24
 
 
 def test_all_series_have_equal_weight_in_the_choice_of_the_season():
     df = meters(weekend=0.0)
     df["c"] = 1e6 * meters(weekend=1.0)["a"]
-    assert season_of_frame(df, found=asked(df, 980, 24)) == 168
+    assert season_of_frame(df, found=backtest_rows(df, 980, 24)) == 168
 
 
 def a_season_ago(frame, cutoff, stamp, days):
-    """By its definition: so many days ago on the wall, or as many more as it takes to be known at the cutoff."""
+    """By definition: this many days ago in local time, or the fewest more that were known at the cutoff."""
     for seasons in range(1, 9):
         back = days * seasons
         wall = stamp.tz_localize(None) - pd.Timedelta(days=back)
@@ -126,10 +126,12 @@ def test_a_day_ago_is_in_local_time(freq, zone, days, change):
     for cutoff in range(len(frame) - 7 * day - 5, len(frame) - 2 * day, 5 * day // 24):
         if frame.index[cutoff].hour in (1, 2) and freq != "h":
             continue  # of an hour that comes twice, the first alone is taken for known
-        found = with_naive(asked(frame, cutoff, 2 * day), frame, season_length=days * day)
+        found = with_naive(backtest_rows(frame, cutoff, 2 * day), frame, season_length=days * day)
         expected = [a_season_ago(frame, cutoff, stamp, days) for stamp in found["ds"]]
         np.testing.assert_array_equal(found["SeasonalNaive"], expected)
-    within = with_naive(asked(frame, cutoff, day), frame, season_length=day // 2)["SeasonalNaive"]  # no whole day
+    within = with_naive(backtest_rows(frame, cutoff, day), frame, season_length=day // 2)[
+        "SeasonalNaive"
+    ]  # no whole day
     np.testing.assert_array_equal(within, np.tile(np.arange(cutoff + 1 - day // 2, cutoff + 1), 2))
 
 
@@ -137,7 +139,7 @@ def test_a_day_ago_is_in_local_time(freq, zone, days, change):
 def test_steps_shifted_by_a_clock_change_go_back_by_rows(freq):
     steps = pd.date_range("2024-03-10", periods=240, freq=freq, tz="Europe/Berlin", name="ds")
     frame = pd.DataFrame({"a": np.arange(240.0)}, steps)
-    found = with_naive(asked(frame, 199, 8), frame, season_length=8)["SeasonalNaive"]
+    found = with_naive(backtest_rows(frame, 199, 8), frame, season_length=8)["SeasonalNaive"]
     np.testing.assert_array_equal(found, np.arange(192, 200))
 
 
@@ -146,16 +148,16 @@ def test_patterns_in_local_time_continue_across_a_clock_change_and_weekdays_are_
     habit = np.where(steps.day_of_week < 5, np.sin(np.pi * steps.hour / 24), 0.0)
     frame = pd.DataFrame({"a": habit}, steps)
     cutoff = frame.index.get_loc(pd.Timestamp("2024-03-30 23:00", tz="Europe/Berlin"))
-    found, season = naive_beside(asked(frame, cutoff, 5 * 24).assign(y=habit[cutoff + 1 :][: 5 * 24]), frame)
+    found, season = naive_beside(backtest_rows(frame, cutoff, 5 * 24).assign(y=habit[cutoff + 1 :][: 5 * 24]), frame)
     assert season.rows == 168
     np.testing.assert_array_equal(found["SeasonalNaive"], found["y"])
 
 
 def test_a_missing_value_is_replaced_by_one_a_season_earlier(wide):
     wide.iloc[60, 0] = np.nan
-    found = with_naive(asked(wide, 79, 24), wide)
+    found = with_naive(backtest_rows(wide, 79, 24), wide)
     assert found["SeasonalNaive"].iloc[60 - 56] == wide.iloc[36, 0]
-    early = with_naive(asked(wide, 20, 24), wide)["SeasonalNaive"].to_numpy()[:24]
+    early = with_naive(backtest_rows(wide, 20, 24), wide)["SeasonalNaive"].to_numpy()[:24]
     assert np.isnan(early[:3]).all()
     np.testing.assert_array_equal(early[3:], wide["a"].iloc[:21])
 
@@ -181,7 +183,7 @@ def test_frames_of_polars_come_back_as_such(tiny, wide, to_long):
 @pytest.mark.parametrize("change", [{"unique_id": "z"}, {"cutoff": pd.Timestamp("2030-01-01")}])
 def test_a_backtest_of_another_frame_is_refused(wide, change):
     with pytest.raises(ValueError, match="series or times that are not in df"):
-        with_naive(asked(wide, 79, 4).assign(**change), wide)
+        with_naive(backtest_rows(wide, 79, 4).assign(**change), wide)
 
 
 def test_a_season_longer_than_the_past_gives_no_naive_forecast():

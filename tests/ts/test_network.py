@@ -1,4 +1,4 @@
-"""The network and its parts: EinFFT as printed, normalised windows, lanes that do not mix unless told to."""
+"""The network and its parts: EinFFT, normalised windows, and series that mix only if set to."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The network at home in neuralforecast and darts: the same numbers, its losses, exogenous columns, save and load."""
+"""The network in neuralforecast and darts: the same numbers, losses, exogenous columns, saving and loading."""
 
 import logging
 import subprocess
@@ -172,10 +172,10 @@ def test_distribution_parameters_belong_to_their_series(distribution):
     x = last_windows()
     changed = torch.stack((x[..., 0].flip(1), x[..., 1]), dim=-1)
     with torch.no_grad():
-        said, other = (model.loss.domain_map(model({"insample_y": y})) for y in (x, changed))
+        own, other = (model.loss.domain_map(model({"insample_y": y})) for y in (x, changed))
         raw = model.network(x)  # [1, h, N, parameters]
-    assert len(said) == len(model.loss.param_names)
-    for i, (parameter, now) in enumerate(zip(said, other, strict=True)):
+    assert len(own) == len(model.loss.param_names)
+    for i, (parameter, now) in enumerate(zip(own, other, strict=True)):
         torch.testing.assert_close(parameter.reshape(1, 12, 2), raw.reshape(1, 12, 2, -1)[..., i])
         torch.testing.assert_close(parameter[..., 1], now[..., 1])
         assert not torch.allclose(parameter[..., 0], now[..., 0], rtol=1e-3)
@@ -223,7 +223,7 @@ def test_the_units_of_exogenous_columns_do_not_change_the_forecast(tmp_path):
 
 
 def test_padding_of_windows_is_not_a_value_of_a_column():
-    """neuralforecast puts zeros behind a series in training, and before one that begins late."""
+    """neuralforecast pads with zeros after a series in training, and before one that begins late."""
     frame = FRAME.assign(trend=FRAME["trend"] + 5000)
     first = frame["unique_id"].iloc[0]
     late = frame[(frame["unique_id"] == first) | (frame["ds"] > frame["ds"].min() + pd.DateOffset(months=40))]

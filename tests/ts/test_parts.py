@@ -54,7 +54,7 @@ def test_parts_have_the_error_and_the_gradient_of_the_whole(monkeypatch, togethe
 
 @pytest.mark.slow
 def test_a_lookback_of_50000_steps_fits_in_2_gib_with_the_defaults(real_data, measured):
-    """A batch of 84 windows of ETTm1, as they come by default; read whole it takes a GiB more than there is."""
+    """A default batch of 84 windows of ETTm1; read at once it would need a GiB more than allowed."""
     script = """
 import torch
 from titans_datasets import load

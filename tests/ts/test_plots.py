@@ -1,4 +1,4 @@
-"""Pictures show what they say."""
+"""Plots show the right data."""
 
 from io import BytesIO
 from itertools import pairwise

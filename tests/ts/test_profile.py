@@ -1,4 +1,4 @@
-"""The mean shape of a day, taken from each series and given back to its forecasts."""
+"""The mean shape of a day, removed from each series and added back to its forecasts."""
 
 from dataclasses import replace
 
@@ -45,19 +45,19 @@ def test_the_removed_profile_is_an_input_of_the_network(tiny, wide, shape):
     frame = wide + 5 * shape.loc[wide.index]
     model = tiny(exogenous={**DAY, "calendar": ["day"]}).fit(frame)
     units, index = model.scaling_.units, shape.index
-    told = model.scaling_.future(index, np.empty((len(index), 3, 0)))
-    assert told.shape == (len(index), 3, 6 + 1) == (*told.shape[:2], model.network_.config.futr)
-    np.testing.assert_allclose(told[..., -1], units.shape(index) / units.deviation, atol=1e-6)
-    np.testing.assert_allclose(told[:, 0, :-1], calendar_features(index, ("day",)), atol=1e-6)
+    inputs = model.scaling_.future(index, np.empty((len(index), 3, 0)))
+    assert inputs.shape == (len(index), 3, 6 + 1) == (*inputs.shape[:2], model.network_.config.futr)
+    np.testing.assert_allclose(inputs[..., -1], units.shape(index) / units.deviation, atol=1e-6)
+    np.testing.assert_allclose(inputs[:, 0, :-1], calendar_features(index, ("day",)), atol=1e-6)
     whole = model.scaling_.table(model.context_)
-    torch.testing.assert_close(whole.futr, told[len(wide) - len(whole.values) : len(wide)], rtol=0, atol=1e-6)
+    torch.testing.assert_close(whole.futr, inputs[len(wide) - len(whole.values) : len(wide)], rtol=0, atol=1e-6)
     # a new series is told its own
     new = model.predict(-frame.rename(columns=str.upper))
     np.testing.assert_allclose(new, -model.predict(frame), rtol=0, atol=0.5 * frame.std().max())
 
 
 def test_a_profile_is_shrunk_to_what_generalises(wide):
-    """By search over factors: of the shape of the other parts, the one that leaves least of each part beside a line."""
+    """Compared with a search for the factor of the other parts' shape that leaves the smallest residual of a part."""
     rng = np.random.default_rng(0)
     index = pd.date_range("2024-01-01", periods=40 * 24, freq="h")
     day = calendar_features(index, ("day",)) @ rng.normal(size=6)

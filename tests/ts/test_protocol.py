@@ -1,4 +1,4 @@
-"""More of the protocol on the real sets: every window, batches, training rows, and who is touched."""
+"""The protocol on the real sets: all windows, batches, training rows, and no changes to the estimator."""
 
 from typing import ClassVar
 
@@ -67,7 +67,7 @@ def test_weather_has_81_impossible_values_all_in_training_rows(real_data):
 
 
 class Spy:
-    """An estimator that forecasts the last value and remembers what it was given."""
+    """An estimator that forecasts the last value and records its inputs."""
 
     fits: ClassVar[list] = []
 

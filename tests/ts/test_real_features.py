@@ -34,7 +34,7 @@ def fitted(wide):
 
 
 def test_columns_of_every_kind_reach_the_forecast(wide, long):
-    """Beside HUFL and OT: MUFL and MULL known up to now, LUFL known ahead too, and a number a series."""
+    """Targets HUFL and OT; historical columns MUFL and MULL, future column LUFL, and a static column."""
     raw = load("ETTh1").iloc[:2400][["MULL", "LUFL"]].assign(MUFL=wide["MUFL"])
     frame = long[long["unique_id"] != "MUFL"].merge(raw.rename_axis("ds").reset_index(), on="ds")
     static = pd.DataFrame({"unique_id": ["HUFL", "OT"], "load": [1.0, 0.0]})
@@ -133,7 +133,7 @@ def test_a_saved_model_is_the_same_model(wide, fitted, tmp_path):
 
 @pytest.mark.slow
 def test_a_related_series_known_in_the_future_helps(wide):
-    """HUFL with MUFL, which is much like it, known in the horizon; beside HUFL alone."""
+    """HUFL with the similar MUFL as a future column, compared with HUFL alone."""
     frame = wide.rename_axis("ds").reset_index().rename(columns={"HUFL": "y"}).assign(unique_id="HUFL")
     options = {**SMALL, "max_epochs": 8, "learning_rate": 1e-2}
     error = {}

@@ -1,4 +1,4 @@
-"""Forecasts that are kept: the same as those made anew, and each made once. And parts of forecasts."""
+"""Cached forecasts: equal to recomputed ones, each computed once. And parts of forecasts."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ def table():
 
 @pytest.fixture
 def made(network):
-    """How many windows the network has read, call by call."""
+    """The number of windows that the network read in each call."""
     counts = []
     normalised = network.normalised
 

@@ -146,15 +146,15 @@ def test_loading_draws_no_random_numbers_and_keeps_the_seconds(tiny_fitted, tmp_
 
 
 def test_a_model_of_another_version_is_reported(tiny_fitted, tmp_path):
-    """That has not all that this one saves, or more."""
+    """It lacks something that this version saves, or has more."""
     model = tiny_fitted
     learned, tensors = model._pack()
     params = model.get_params()
-    for said, kept in (
+    for content, kept in (
         (learned, {k: v for k, v in tensors.items() if k != "context_drawn"}),
         ({**learned, "network": {**learned["network"], "unheard_of": 1}}, tensors),
     ):
-        save_archive(tmp_path / "m", "TitansForecaster", {"params": params, "learned": said}, kept)
+        save_archive(tmp_path / "m", "TitansForecaster", {"params": params, "learned": content}, kept)
         with pytest.raises(ArchiveError, match="saved by another version"):
             TitansForecaster.load(tmp_path / "m")
 
@@ -190,7 +190,7 @@ def test_a_step_given_as_a_timedelta_is_saved(tiny, wide, tmp_path, freq, step):
     ids=repr,
 )
 def test_a_step_that_is_an_offset_is_the_same_after_loading(tiny, wide, tmp_path, step):
-    """At noon, which days that are normalised change; whether it was given to fit or set since."""
+    """At noon, which a normalised offset changes; given to fit or set later."""
     noon = wide.set_axis(pd.date_range("2024-01-03 12:00", periods=len(wide), freq=step))
     fitted = tiny(freq=step, max_epochs=1).fit(noon.set_axis(noon.index.normalize()) if step.normalize else noon)
     for model in (fitted, tiny(max_epochs=1).fit(wide).set_params(freq=step)):
@@ -206,7 +206,7 @@ def test_a_step_that_is_an_offset_is_the_same_after_loading(tiny, wide, tmp_path
 
 
 def test_an_offset_saved_by_name_is_restored(tiny, wide):
-    """As arguments were until 2026-11."""
+    """The format of arguments until 2026-11."""
     for step in (pd.DateOffset(months=1), pd.offsets.CustomBusinessDay(holidays=["2024-01-05"])):
         frame = wide.set_axis(pd.date_range("2024-01-03", periods=len(wide), freq=step))
         learned, tensors = pack(tiny(freq=step, max_epochs=1).fit(frame))
@@ -216,13 +216,13 @@ def test_an_offset_saved_by_name_is_restored(tiny, wide):
 
 
 def test_older_files_with_scores_of_some_series_are_read(tiny, wide, tmp_path):
-    """Of more than 64 series the scores of 64 were kept, side by side, and what the memory said to them."""
+    """For more than 64 series, the scores and the memory's corrections of only 64 were saved."""
     rng = np.random.default_rng(0)
     many = pd.DataFrame(wide[["a"]].to_numpy() + 0.3 * rng.normal(size=(len(wide), 70)), index=wide.index)
     model = tiny(max_epochs=1).fit(many.rename(columns=str), val_size=40)
     model.model_ = replace(model.model_, memory=OnlineMemory(12, 4).eval())
-    said = torch.randn(4, 70, generator=torch.Generator().manual_seed(0))
-    model.position_ = replace(model.position_, pending={118: said})
+    corrections = torch.randn(4, 70, generator=torch.Generator().manual_seed(0))
+    model.position_ = replace(model.position_, pending={118: corrections})
     learned, tensors = pack(model)
     once = np.sort(np.random.default_rng(0).choice(70, 64, replace=False))
     scores = model.calibration_.scores
@@ -233,7 +233,7 @@ def test_older_files_with_scores_of_some_series_are_read(tiny, wide, tmp_path):
     np.testing.assert_array_equal(loaded.calibration_.scores[..., once], scores[..., once])
     assert np.isnan(loaded.calibration_.scores[..., [i for i in range(70) if i not in once]]).all()
     assert loaded.calibration_.step == 1
-    assert torch.equal(loaded.position_.pending[118][:, once], said[:, once])
+    assert torch.equal(loaded.position_.pending[118][:, once], corrections[:, once])
     assert loaded.predict(level=[80]).notna().all(axis=None)
     assert loaded.update(many.rename(columns=str).set_axis(many.index + pd.Timedelta(hours=len(many)))) is loaded
     assert np.isfinite(loaded.calibration_.scores[-1]).all()
@@ -266,7 +266,7 @@ def test_older_files_with_more_origins_are_read_at_a_larger_step(tiny, wide, mon
     scores = model.calibration_.scores
     tensors["calibration"] = torch.tensor(scores[:, :, [0, 2]].transpose(0, 2, 1).reshape(-1, 4, 1))
     learned["calibration"], loaded = [1, 2], TitansForecaster()
-    monkeypatch.setattr("titans_ts.saved._once_scored", lambda N, count: np.array([0, 2]))
+    monkeypatch.setattr("titans_ts.saved._formerly_scored", lambda N, count: np.array([0, 2]))
     monkeypatch.setattr("titans_ts.intervals.SCORES", 30)  # ten of three series
     unpack(loaded, learned, tensors)
     kept = loaded.calibration_
@@ -275,13 +275,13 @@ def test_older_files_with_more_origins_are_read_at_a_larger_step(tiny, wide, mon
 
 
 def with_days(wide):
-    """With a shape of the day as large as the waves."""
+    """Add a daily shape as large as the waves."""
     return wide + 2 * np.sin(wide.index.hour.to_numpy() / 24 * 2 * np.pi)[:, None] * wide.std().to_numpy()
 
 
 def test_a_model_saved_earlier_gives_the_same_forecasts(wide):
-    """What was saved in the present format on 2026-11-24, and what it forecast after ten rows more. If this fails,
-    either the format's number goes up, and the folder is made anew, or saved models are read wrongly."""
+    """A model saved in the current format on 2026-11-24, and its forecast after ten more rows. If this fails, saved
+    models are read wrongly, or the format has changed: then increase its number and create the folder again."""
     folder = Path(__file__).parent / "saved_by_format_5"
     model = TitansForecaster.load(folder)
     assert model.memory_ is not None

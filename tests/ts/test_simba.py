@@ -1,4 +1,4 @@
-"""More laws of the network: units, order of the series, missing lanes, the newest step, batches."""
+"""More laws of the network: units, order of series, missing series, the newest step, batches."""
 
 import dataclasses
 

@@ -65,7 +65,7 @@ def test_splits_cut_a_long_frame_by_time_and_test_parts_include_their_past(wide,
 
 @pytest.mark.parametrize("layout", ["long", "wide"])
 def test_missing_rows_count_as_steps_in_splits(wide, to_long, layout):
-    """Else a part of what was trained on would be scored."""
+    """Otherwise training rows would be scored."""
     holed = wide[wide.index.hour > 9]
     frame = to_long(holed) if layout == "long" else holed
     ds = frame["ds"] if layout == "long" else frame.index.to_series()
@@ -118,9 +118,9 @@ def test_y_is_ignored_with_a_warning(wide, to_long, tiny, y):
     frame = to_long(wide)
     given = {"array": frame["y"].to_numpy() * 0, "series": frame["y"] * 0, "number": 24}[y]
     says = r"y is ignored: .* in df, .* In a scikit-learn search, omit y and scoring"
-    with pytest.warns(UserWarning, match=says) as told:
+    with pytest.warns(UserWarning, match=says) as warned:
         model = tiny(max_epochs=1).fit(frame, given)
-    assert [str(x.filename) for x in told] == [__file__]
+    assert [str(x.filename) for x in warned] == [__file__]
     pd.testing.assert_frame_equal(model.predict(), tiny(max_epochs=1).fit(frame).predict())
 
 

@@ -1,4 +1,4 @@
-"""Single values that are no measurements: named, and no part of any unit."""
+"""Single wrong values: they are reported, and do not influence units."""
 
 import warnings
 
@@ -63,7 +63,7 @@ def test_values_beyond_the_limits_for_long_are_a_new_level():
 
 
 def test_five_is_not_an_outlier_in_sparse_counts_of_one_or_two():
-    """A warning at every call named the largest order of some of thousands of slow items."""
+    """Otherwise every call would warn of the largest order among thousands of slow-moving items."""
     trained = np.zeros((200, 2))
     trained[::5, 0], trained[:, 1] = 1 + np.arange(40) % 2, np.arange(200) / 100  # from 0 to 2, both
     later = trained.copy()
@@ -75,8 +75,8 @@ def test_five_is_not_an_outlier_in_sparse_counts_of_one_or_two():
 
 @pytest.mark.real_data
 def test_in_real_series_only_codes_for_missing_values_are_spikes():
-    """In weather -9999 stands for what was not measured: in two columns it is far from all that was; in a third, of
-    which it is four times the range, it stays."""
+    """In weather, -9999 marks missing values: in two columns it is far from all other values; in a third, where it is
+    only four times the range away, it is kept."""
     for name in ("ETTh1", "ETTh2", "ETTm1", "ETTm2", "weather"):
         frame = load(name)
         values = frame.to_numpy()[protocol_split(name, len(frame)).train]
@@ -95,10 +95,10 @@ def test_one_wrong_value_changes_no_unit_and_no_forecast(tiny, wide, profile, ro
     wrong.iloc[row, 1] = 1e6
     with pytest.warns(
         UserWarning, match=r"'b' is 1e\+06 at 2024-01-0\S+ \S+, far from its training range .* It is clipped to .* NaN"
-    ) as said:
+    ) as warned:
         model = tiny(**options).fit(wrong)
-    assert len([w for w in said if "1e+06" in str(w.message)]) == 1
-    assert said[0].filename == __file__
+    assert len([w for w in warned if "1e+06" in str(w.message)]) == 1
+    assert warned[0].filename == __file__
     np.testing.assert_allclose(model.mean_ / clean.mean_, 1, atol=0.05)
     np.testing.assert_allclose(model.scale_ / clean.scale_, 1, atol=0.1)
     val_loss = [min(epoch["val_loss"] for epoch in x.history_.epochs) for x in (model, clean)]

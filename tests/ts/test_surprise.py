@@ -1,4 +1,4 @@
-"""Laws of the surprise: it is what the memory did not expect, at the row where it came, and of what was measured."""
+"""Laws of the surprise: high where the memory did not expect a value, at its own row, and only for known values."""
 
 import warnings
 from copy import copy

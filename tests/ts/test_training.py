@@ -1,4 +1,4 @@
-"""Laws of fit: interrupted runs go on exactly, training stops early, borrows everything, and knows no units."""
+"""Laws of fit: exact resumption, early stopping, no side effects, and independence of units."""
 
 import random
 from dataclasses import replace
@@ -244,7 +244,7 @@ def test_val_size_is_a_number_of_rows(tiny, wide, val_size):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_a_network_trained_on_a_gpu_forecasts_on_the_cpu(tiny, wide):
-    """Its forecasts are about those of one that was trained on the CPU: of another order of sums."""
+    """Its forecasts are close to those of one trained on the CPU; only the order of sums differs."""
     model = tiny(device="cuda", precision="32-true", max_epochs=4).fit(wide)
     assert next(model.network_.parameters()).device.type == "cpu"
     here = tiny(device="cpu", max_epochs=4).fit(wide)
@@ -253,7 +253,7 @@ def test_a_network_trained_on_a_gpu_forecasts_on_the_cpu(tiny, wide):
 
 
 def test_validation_uses_only_known_values(tiny):
-    """A line through a hole is easy to foretell: the error of validation was that of an easier series."""
+    """Interpolated values are easy to forecast, so that the validation error was too low."""
     rng, t = np.random.default_rng(0), np.arange(600)
     frame = pd.DataFrame(
         {"a": np.sin(t / 4) + 0.5 * rng.normal(size=600)}, index=pd.date_range("2024", periods=600, freq="h")

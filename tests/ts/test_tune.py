@@ -1,4 +1,4 @@
-"""Laws of the search: the best trial is what comes back, a killed study goes on, other data are refused."""
+"""Laws of the search: it returns the best trial, resumes a killed study, and refuses other data."""
 
 import subprocess
 import sys
@@ -358,7 +358,7 @@ def test_the_space_gets_the_shortest_length_and_whether_a_calendar_is_possible(t
     frame = frame[(frame["unique_id"] != "b") | (frame["ds"] >= wide.index[40])]
     counted = to_long(wide.reset_index(drop=True).rename_axis("ds"))
 
-    def told(df, **settings):
+    def facts_of(df, **settings):
         def space(trial, facts):
             found.update(facts)
             raise StopError
@@ -368,10 +368,10 @@ def test_the_space_gets_the_shortest_length_and_whether_a_calendar_is_possible(t
             tune(df, tiny(**settings), n_trials=1, val_size=20, space=space, verbose=0)
         return found
 
-    assert told(frame) == {"rows": 120 - 20 - 40, "h": 4, "may_add_calendar": True}
-    assert told(frame, h=6)["h"] == 6
-    assert not told(frame, exogenous={"calendar": ["day"]})["may_add_calendar"]
-    assert not told(counted)["may_add_calendar"]
+    assert facts_of(frame) == {"rows": 120 - 20 - 40, "h": 4, "may_add_calendar": True}
+    assert facts_of(frame, h=6)["h"] == 6
+    assert not facts_of(frame, exogenous={"calendar": ["day"]})["may_add_calendar"]
+    assert not facts_of(counted)["may_add_calendar"]
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -401,11 +401,11 @@ def test_searching_a_setting_that_changes_the_error_is_refused(tiny, wide, name)
 
 
 def test_a_space_may_prune_incompatible_settings(tiny, wide):
-    asked = []
+    calls = []
 
     def picky(trial, facts):
-        asked.append(trial)
-        if trial.number == 0 and len(asked) == 1:
+        calls.append(trial)
+        if trial.number == 0 and len(calls) == 1:
             raise optuna.TrialPruned
         return small(trial, facts)
 

@@ -1,4 +1,4 @@
-"""In which units series are learned, and errors told: of what was measured, and the same whatever the settings."""
+"""Units of training and of errors: from known values only, and independent of the settings."""
 
 import numpy as np
 import pandas as pd
@@ -71,15 +71,15 @@ def test_a_series_of_zeros_has_the_unit_of_the_others(tiny, unit):
 def test_units_come_from_known_values_not_from_interpolated_ones(tiny):
     frame = daily(0.1)
     frame.iloc[100:200, 0] = np.nan
-    drawn, told = (tiny(exogenous=DAY, missing=how).fit(frame) for how in ("interpolate", "mask"))
+    drawn, masked = (tiny(exogenous=DAY, missing=how).fit(frame) for how in ("interpolate", "mask"))
     for name in ("mean_", "scale_"):
-        np.testing.assert_allclose(getattr(drawn, name), getattr(told, name), rtol=1e-9)
-    np.testing.assert_allclose(drawn.scaling_.units.profile, told.scaling_.units.profile, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(getattr(drawn, name), getattr(masked, name), rtol=1e-9)
+    np.testing.assert_allclose(drawn.scaling_.units.profile, masked.scaling_.units.profile, rtol=1e-9, atol=1e-12)
     holes = frame.copy()
     holes.iloc[:200, 0] = np.nan  # a new series, of which half is a hole
     new = holes.rename(columns={"a": "x"})
     np.testing.assert_allclose(
-        drawn.predict(new)["x"].std(), told.predict(new)["x"].std(), rtol=0.5
+        drawn.predict(new)["x"].std(), masked.predict(new)["x"].std(), rtol=0.5
     )  # its daily wave is in both
 
 
@@ -195,9 +195,9 @@ def test_values_whose_squares_overflow_have_forecasts_and_errors(tiny, wide):
     assert np.isfinite(score)
     assert score < -1e12
     with pytest.warns(UserWarning, match="1e.37"):
-        said = model.predict_insample(far, step_size=1)
-    assert np.isfinite(said["Titans"]).all()
-    assert said.groupby("unique_id").size().nunique() == 1
+        forecasts = model.predict_insample(far, step_size=1)
+    assert np.isfinite(forecasts["Titans"]).all()
+    assert forecasts.groupby("unique_id").size().nunique() == 1
 
 
 def test_a_score_of_forecasts_that_are_not_finite_is_refused(tiny, wide):

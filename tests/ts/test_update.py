@@ -1,4 +1,4 @@
-"""Laws of update and of the online memory: however rows come in, it is the same history."""
+"""Laws of update and of the online memory: the result does not depend on how rows are split."""
 
 import copy
 import time
@@ -105,14 +105,14 @@ def test_an_update_of_many_rows_computes_only_forecasts_that_intervals_keep(tiny
     recalled, forecast = Model.recalled, model_module.forecast_rows
     made = []
     for model, cuts in zip(models, ([400, 500], [400, 403, 450, 451, 500]), strict=True):
-        asked, rows = [], []
-        monkeypatch.setattr(Model, "recalled", lambda *a, asked=asked: asked.append(1) or recalled(*a))
+        recalls, rows = [], []
+        monkeypatch.setattr(Model, "recalled", lambda *a, recalls=recalls: recalls.append(1) or recalled(*a))
         monkeypatch.setattr(
             model_module, "forecast_rows", lambda *a, rows=rows, **k: rows.append(a[3].numel()) or forecast(*a, **k)
         )
         for begin, end in pairwise(cuts):
             model.update(frame.iloc[begin:end])
-        made.append((len(asked), sum(rows)))
+        made.append((len(recalls), sum(rows)))
     once, often = models
     np.testing.assert_allclose(once.calibration_.scores, often.calibration_.scores, rtol=1e-3, atol=1e-5)
     assert list(once.position_.pending) == list(often.position_.pending)
@@ -356,7 +356,7 @@ def test_validation_leaves_a_memory_in_training_mode(tiny, monkeypatch):
 
 
 def test_a_memory_under_autocast_that_takes_norms_in_float32(monkeypatch):
-    """As that of CUDA does."""
+    """As autocast on CUDA does."""
     normalize = torch.nn.functional.normalize
     memory, windows = online.OnlineMemory(12, 3), torch.randn(2, 5, 12)
     expected = memory(windows, windows, windows)[0]
@@ -458,7 +458,7 @@ def test_the_memory_with_the_lowest_error_is_kept(monkeypatch):
 
 
 def test_a_memory_with_corrections_that_are_not_finite_is_never_kept(tiny, wide, monkeypatch):
-    """Errors that are none were left out of the mean, which was then 0 and the lowest of all."""
+    """Errors that are not finite were left out of the mean, which was then 0 and the lowest."""
     nothing = float("nan")
     monkeypatch.setattr("titans_ts.memory_training.corrections", lambda memory, table, origins: torch.tensor(nothing))
     model = tiny().fit(wide)
@@ -474,7 +474,7 @@ def test_a_memory_with_corrections_that_are_not_finite_is_never_kept(tiny, wide,
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["error", "mask"])
 def test_the_memory_keeps_forecasts_of_the_mean_unbiased(tiny, missing):
-    """It was learned by absolute errors with any loss, and drew forecasts of skewed series to their medians."""
+    """The memory used to be trained on absolute errors for every loss, which moved skewed forecasts to the median."""
     rng = np.random.default_rng(0)
     skewed = pd.DataFrame({"a": rng.exponential(size=600), "b": rng.exponential(size=600)})  # mean 1, median 0.69
     if missing == "mask":

@@ -20,7 +20,7 @@ def windows(values, start=0, stop=ROWS, together=False):
 
 
 def trained_on(seed, noise=0, epochs=3, checkpoint_dir=None, cut_after=None):
-    """First rows of the windows that an outer loop of some epochs saw, epoch by epoch."""
+    """First rows of the windows that training read, for each epoch."""
     seen = []
 
     def loss(net, batch):
@@ -153,7 +153,7 @@ def test_exogenous_columns_come_with_their_rows_and_series():
 
 @pytest.mark.parametrize("together", [False, True])
 def test_interpolated_values_are_not_targets(together):
-    """Nor does a forecast count whose lookback ends in a line to what came; one behind the end of a series does."""
+    """Forecasts from inside a gap interpolated to later values do not count; those after the end of a series do."""
     values = torch.arange(2.0 * ROWS).reshape(ROWS, 2)
     drawn = torch.zeros(ROWS, 2, 1, dtype=torch.bool)
     drawn[8:11, 0] = True  # a hole

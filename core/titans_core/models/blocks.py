@@ -53,7 +53,7 @@ def persistent_of(config: TitansConfig) -> nn.Parameter | None:
     return nn.Parameter(torch.randn(config.num_persistent, config.dim)) if config.num_persistent else None
 
 
-def behind(
+def with_persistent(
     persistent: Tensor | None, layer: Callable[[Tensor, Any], tuple[Tensor, Any]], x: Tensor, state: Any
 ) -> tuple[Tensor, Any]:
     """``layer([p_1 .. p_N | x])`` without the first N outputs (Eq. 26, 29); with a state, p has been read already."""

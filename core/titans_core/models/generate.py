@@ -57,7 +57,7 @@ class Generation:
         """
         _check(max_new_tokens, temperature, top_k, top_p)
         _check_ids(ids)
-        stops = torch.tensor(_stops(stop), device=ids.device, dtype=ids.dtype)
+        stops = torch.tensor(_stop_ids(stop), device=ids.device, dtype=ids.dtype)
         if ids.shape[1] > 1:
             state = self.read(ids[:, :-1], state)
         token = ids[:, -1]
@@ -126,7 +126,7 @@ def _check_ids(ids: Tensor) -> None:
         raise ValueError(f"ids must be [B, T] with at least one token, got shape {tuple(ids.shape)}.")
 
 
-def _stops(stop: Collection[int] | None) -> list[int]:
+def _stop_ids(stop: Collection[int] | None) -> list[int]:
     try:
         return sorted(index(token) for token in ([] if stop is None else stop))
     except TypeError as error:

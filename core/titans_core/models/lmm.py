@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from titans_core.models.blocks import behind, memory_of, persistent_of
+from titans_core.models.blocks import memory_of, persistent_of, with_persistent
 from titans_core.models.config import TitansConfig
 from titans_core.nn import NeuralMemoryState
 
@@ -17,4 +17,4 @@ class MemoryAlone(nn.Module):
 
     def forward(self, x: Tensor, state: NeuralMemoryState | None = None) -> tuple[Tensor, NeuralMemoryState]:
         """Apply the layer to ``x [B, T, dim]``. Returns an output of the same shape and the new state."""
-        return behind(self.persistent, self.memory, x, state)
+        return with_persistent(self.persistent, self.memory, x, state)

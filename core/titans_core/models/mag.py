@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from titans_core.models.blocks import behind, memory_of
+from titans_core.models.blocks import memory_of, with_persistent
 from titans_core.models.config import TitansConfig
 from titans_core.nn import NeuralMemoryState
 from titans_core.nn.attention import Attention, AttentionState
@@ -37,5 +37,5 @@ class MemoryAsGate(nn.Module):
     def forward(self, x: Tensor, state: GatedState | None = None) -> tuple[Tensor, GatedState]:
         """Apply the layer to ``x [B, T, dim]``. Returns an output of the same shape and the new state."""
         y, attention = self.attention(x, None if state is None else state.attention)
-        m, memory = behind(self.attention.persistent, self.memory, x, None if state is None else state.memory)
+        m, memory = with_persistent(self.attention.persistent, self.memory, x, None if state is None else state.memory)
         return self.gate(y, m), GatedState(attention, memory)

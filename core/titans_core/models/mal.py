@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from titans_core.models.blocks import behind, memory_of, norm, persistent_of
+from titans_core.models.blocks import memory_of, norm, persistent_of, with_persistent
 from titans_core.models.config import TitansConfig
 from titans_core.nn import NeuralMemoryState
 from titans_core.nn.attention import Attention, AttentionState
@@ -38,7 +38,7 @@ class MemoryAsLayer(nn.Module):
 
     def forward(self, x: Tensor, state: LayeredState | None = None) -> tuple[Tensor, LayeredState]:
         """Apply the layer to ``x [B, T, dim]``. Returns an output of the same shape and the new state."""
-        return behind(self.persistent, self._layers, x, state)
+        return with_persistent(self.persistent, self._layers, x, state)
 
     def _layers(self, x: Tensor, state: Any) -> tuple[Tensor, LayeredState]:
         m, memory = self.memory(x, None if state is None else state.memory)

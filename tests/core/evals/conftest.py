@@ -1,4 +1,4 @@
-"""A book that no one wrote, and three ways to count tokens."""
+"""A generated book, and three ways to count tokens."""
 
 import gzip
 import json
@@ -13,12 +13,12 @@ def by_bytes(text):
 
 
 def by_words(text):
-    """A begin mark, then words and signs: adds up over pieces but for the mark."""
+    """A start token, then words and punctuation: counts of pieces add up, except for the start token."""
     return [0, *(1 for _ in re.finditer(r"\w+|[^\w\s]", text))]
 
 
 def by_fours(text):
-    """Four characters a token, from the first on: a token runs across any border, so counts of pieces never add up."""
+    """Four characters per token from the start: tokens cross the borders of pieces, so counts never add up."""
     return [0] * -(-len(text) // 4)
 
 
@@ -29,7 +29,7 @@ def encode(request):
 
 @pytest.fixture(scope="session")
 def book():
-    """Some 400 different sentences of 6 to 15 made-up words, in paragraphs."""
+    """About 400 different sentences of 6 to 15 made-up words, in paragraphs."""
     rng = np.random.default_rng(0)
     syllables = ["ba", "ke", "li", "mo", "nu", "ra", "se", "ti", "vo", "zu"]
     words = ["".join(rng.choice(syllables, 3)) for _ in range(400)]

@@ -1,4 +1,4 @@
-"""Reading bAbI: what a well-formed file says, and where a malformed one is wrong."""
+"""Reading bAbI: well-formed files, and errors that locate the fault in malformed ones."""
 
 import gzip
 
@@ -26,7 +26,7 @@ def write(folder, text, name="qa.txt"):
 
 
 @pytest.mark.parametrize("name", ["qa.txt", "qa.txt.gz"])
-def test_each_question_is_a_story_with_all_facts_told_before_it(tmp_path, name):
+def test_each_question_is_a_story_with_all_facts_before_it(tmp_path, name):
     assert read_task(write(tmp_path, TASK, name)) == [
         Story(MARY[:2], "Where is Mary?", "bathroom", (0,)),
         Story(MARY, "Where is Mary?", "garden", (2,)),

@@ -1,4 +1,4 @@
-"""Laws of facts in a book."""
+"""Laws of BABILong: facts hidden in a book."""
 
 import re
 
@@ -28,24 +28,24 @@ def stories():
 
 
 def solve(prompt):
-    """Where the person of the question was last."""
+    """The last place of the person in the question."""
     context, _, question = prompt.rpartition("\nQuestion: Where is ")
     person = question.partition("?")[0]
     return [room for who, room in MOVE.findall(context) if who == person][-1]
 
 
-def exact(said, sample):
-    return babilong.score(said, sample.answer, ROOMS, sample.story.question)
+def exact(answer, sample):
+    return babilong.score(answer, sample.answer, ROOMS, sample.story.question)
 
 
 def stretch(background):
-    """What the background is taken from: the book's longer sentences, gone through twice."""
+    """The source of the background: the book's longer sentences, twice in a row."""
     book = " ".join(sentences(background, babilong.MIN_WORDS))
     return f"{book} {book}"
 
 
 def facts_between(sample, flat):
-    """The context cut back into facts, each with the sentences of the book before it; all must be accounted for."""
+    """Split the context into facts, each with the preceding sentences of the book; nothing may be left over."""
     rest, passed = sample.prompt.partition("\nQuestion:")[0], []
     for fact in sample.story.facts:
         before, _, rest = rest.partition(fact)
@@ -75,7 +75,7 @@ def test_taking_the_background_out_leaves_the_story(stories, book):
         assert tuple(s for s in sentences(context) if s not in own) == sample.story.facts
 
 
-def test_a_sample_is_as_long_as_it_may_be_and_no_longer(stories, book, encode):
+def test_a_sample_is_as_long_as_allowed(stories, book, encode):
     one = max(len(encode(s)) for s in sentences(book))
     for length in (500, 777, 3000):
         for sample in babilong.samples(stories, length, encode, background=book):
@@ -97,7 +97,7 @@ def test_each_place_between_two_sentences_is_as_likely_as_another():
     assert np.bincount(before, minlength=4) / 2000 == pytest.approx(0.25, abs=0.04)
 
 
-def test_the_answer_follows_from_what_is_told(stories, book):
+def test_the_answer_follows_from_the_facts(stories, book):
     samples = babilong.samples(stories, 1500, str.encode, background=book)
     assert evaluate(solve, samples, exact) == 1
     assert evaluate(lambda prompt: "garden", samples, exact) == np.mean([s.answer == "garden" for s in stories])
@@ -132,7 +132,7 @@ def test_a_curriculum_begins_without_background_and_keeps_what_came_before():
 
 
 @pytest.mark.parametrize(
-    ("said", "right"),
+    ("answer", "right"),
     [
         ("garden", 1),
         (" The Garden.", 1),
@@ -144,15 +144,15 @@ def test_a_curriculum_begins_without_background_and_keeps_what_came_before():
         ("gardener", 0),
     ],
 )
-def test_only_the_answer_may_be_named(said, right):
-    assert babilong.score(said, "garden", ROOMS) == right
+def test_only_the_answer_may_be_named(answer, right):
+    assert babilong.score(answer, "garden", ROOMS) == right
 
 
 def test_an_answer_may_repeat_what_the_question_names():
-    said, question = "The kitchen is north of the hallway", "What is north of the hallway?"
-    assert babilong.score(said, "kitchen", ROOMS, question) == 1
-    assert babilong.score(said, "kitchen", ROOMS) == 0
-    assert babilong.score(said + " and office", "kitchen", ROOMS, question) == 0
+    answer, question = "The kitchen is north of the hallway", "What is north of the hallway?"
+    assert babilong.score(answer, "kitchen", ROOMS, question) == 1
+    assert babilong.score(answer, "kitchen", ROOMS) == 0
+    assert babilong.score(answer + " and office", "kitchen", ROOMS, question) == 0
 
 
 def test_a_score_that_could_never_be_1_is_refused():
@@ -162,7 +162,7 @@ def test_a_score_that_could_never_be_1_is_refused():
         babilong.score("garden", "garden", ROOMS, "Is it the garden?")
 
 
-def test_what_cannot_be_made_is_refused_in_words(stories, book):
+def test_impossible_samples_are_refused_with_a_plain_message(stories, book):
     with pytest.raises(ValueError, match=r"story 0 takes \d+ tokens with its \d+ facts.*length is 40\. .*fewer facts"):
         babilong.samples(stories, 40, str.encode, background=book)
     with pytest.raises(ValueError, match=r"background has no sentence of at least 5 words.*length=None"):

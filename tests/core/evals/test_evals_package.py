@@ -1,4 +1,4 @@
-"""The face of the package: its names, what importing it loads, and the runner."""
+"""The public names of the package, what importing it loads, and ``evaluate``."""
 
 import subprocess
 import sys
@@ -25,18 +25,18 @@ def test_only_recall_needs_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_mean_over_samples_of_what_the_score_says():
-    asked = []
+def test_evaluate_returns_the_mean_score():
+    prompts = []
 
     def generate(prompt):
-        asked.append(prompt)
+        prompts.append(prompt)
         return prompt.upper()
 
     samples = [evals.niah.Sample(prompt, ("b",), 0, 1) for prompt in "abcb"]
-    assert evals.evaluate(generate, iter(samples), lambda said, s: evals.niah.score(said, s.answers)) == 0.5
-    assert asked == list("abcb")
+    assert evals.evaluate(generate, iter(samples), lambda answer, s: evals.niah.score(answer, s.answers)) == 0.5
+    assert prompts == list("abcb")
 
 
 def test_nothing_to_evaluate_is_an_error():
     with pytest.raises(ValueError, match="samples is empty"):
-        evals.evaluate(str, [], lambda said, sample: 1.0)
+        evals.evaluate(str, [], lambda answer, sample: 1.0)

@@ -1,4 +1,4 @@
-"""The tasks of Table 1 in lm-evaluation-harness: read as the harness reads them, scored as by hand."""
+"""The tasks of Table 1 in lm-evaluation-harness: same prompts as in the harness, same scores as by hand."""
 
 import importlib.util
 import json
@@ -106,7 +106,7 @@ def evaluate(model, tasks, data, **options):
 
 
 def log_likelihood(model, before, target):
-    """Log-probability of the bytes ``target`` behind ``before``, and whether each of them is the likeliest."""
+    """Log-probability of the bytes ``target`` after ``before``, and whether each is the most likely one."""
     ids = torch.tensor([[*before, *target]])
     with torch.no_grad():
         logits = model(ids)[0][0, len(before) - 1 : -1].log_softmax(-1)
@@ -141,7 +141,7 @@ def test_a_small_model_gets_finite_scores(model, data, task):
 
 
 class Knowing(TitansForCausalLM):
-    """Sure of the next byte wherever what it has read begins one of its texts; elsewhere every byte is as likely."""
+    """Certain of the next byte if the input is a prefix of one of its texts, else uniform."""
 
     texts: tuple[bytes, ...] = ()
 
@@ -157,25 +157,25 @@ class Knowing(TitansForCausalLM):
 
 
 def clean(text):
-    """As the harness cleans HellaSwag: marks of WikiHow go."""
+    """Clean HellaSwag like the harness, which removes marks of WikiHow."""
     return re.sub(r"\[.*?\]", "", text.strip().replace(" [title]", ". ")).replace("  ", " ")
 
 
 def prompts(task, document):
-    """Each choice of a document as the harness's own task asks it, and which is right; written out by hand."""
+    """The choices of a document as in the harness's own task, written out by hand, and the index of the right one."""
     if task == "titans_winogrande":
         return [f"{before} {document['continuation']}" for before in document["context_options"]], document["gold"]
     if task == "titans_siqa":
-        asked = f"Q: {document['context']} {document['question']}\nA:"
-        return [f"{asked} {document['answer' + letter]}" for letter in "ABC"], int(document["label"]) - 1
+        prompt = f"Q: {document['context']} {document['question']}\nA:"
+        return [f"{prompt} {document['answer' + letter]}" for letter in "ABC"], int(document["label"]) - 1
     if task == "titans_hellaswag":
-        asked = document["activity_label"] + ": " + document["ctx_a"] + " " + document["ctx_b"].capitalize()
-        return [f"{clean(asked)} {clean(ending)}" for ending in document["endings"]], document["label"]
-    asked = {
+        prompt = document["activity_label"] + ": " + document["ctx_a"] + " " + document["ctx_b"].capitalize()
+        return [f"{clean(prompt)} {clean(ending)}" for ending in document["endings"]], document["label"]
+    prompt = {
         "titans_boolq": document["query"].removeprefix("Passage: ") + "\nAnswer:",
         "titans_piqa": document["query"].removesuffix("\n") + "\nAnswer:",
     }.get(task, document["query"] + "\nAnswer:")
-    return [f"{asked} {choice}" for choice in document["choices"]], document["gold"]
+    return [f"{prompt} {choice}" for choice in document["choices"]], document["gold"]
 
 
 def documents(data, task):
@@ -192,16 +192,16 @@ def knowing(model, texts):
 
 @pytest.mark.parametrize("task", CHOICES)
 def test_who_knows_the_right_answers_scores_1_and_the_wrong_ones_0(model, data, task):
-    asked = [prompts(task, document) for document in documents(data, task)[:12]]
-    right = knowing(model, [texts[gold] for texts, gold in asked])
-    wrong = knowing(model, [texts[(gold + 1) % len(texts)] for texts, gold in asked])
+    pairs = [prompts(task, document) for document in documents(data, task)[:12]]
+    right = knowing(model, [texts[gold] for texts, gold in pairs])
+    wrong = knowing(model, [texts[(gold + 1) % len(texts)] for texts, gold in pairs])
     for wise, score in ((right, 1), (wrong, 0)):
         found = evaluate(wise, [task], data, limit=12, batch_size=4)["results"][task]
         assert found["acc,none"] == score
         assert found.get("acc_norm,none", score) == score
 
 
-def test_who_knows_the_last_words_is_not_perplexed(model, data):
+def test_a_model_that_knows_the_last_words_has_low_perplexity(model, data):
     name = "titans_lambada_openai"
     texts = [f"{document['context']} {document['continuation']}" for document in documents(data, name)[:12]]
     found = evaluate(knowing(model, texts), [name], data, limit=12, batch_size=4)["results"][name]
@@ -246,7 +246,7 @@ def test_choices_are_scored_as_by_hand(model, data, task, batch_size):
 
 @pytest.mark.parametrize("max_length", [4096, 20])
 def test_wikitext_is_scored_as_by_hand(model, made, max_length):
-    """From eos on, in windows one after another; the last, which is shorter, sees the bytes before it too."""
+    """Consecutive windows that start at eos; the last, shorter one also sees the bytes before it."""
     read = " = Cats =\n\nCats purr, and sleep.\n\n== Food ==\n\nThey eat-often!\n"  # PAGE, detokenised
     total, words, size = 0.0, 0, 0
     for text, page in ((read, PAGE[:-1]), (read.replace("Cats", "Dogs") + "\n", PAGE.replace("Cats", "Dogs"))):
@@ -293,13 +293,13 @@ def test_texts_of_unequal_length_are_written_on_as_alone(model):
         lm = HFLM(TitansForCausalLM.from_titans(model), tokenizer=coder, batch_size=batch_size, max_length=512)
         options = {"until": ["\n\n"], "max_gen_toks": 8, "do_sample": False}
         prompts = ("A long prompt, and longer still", "short", "of another length")
-        asked = [Instance("generate_until", {}, (prompt, dict(options)), i) for i, prompt in enumerate(prompts)]
-        return lm.generate_until(asked, disable_tqdm=True)
+        requests = [Instance("generate_until", {}, (prompt, dict(options)), i) for i, prompt in enumerate(prompts)]
+        return lm.generate_until(requests, disable_tqdm=True)
 
     assert write(3) == write(1)
 
 
-def test_a_model_comes_back_as_it_was(model, made):
+def test_a_model_is_left_unchanged(model, made):
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     state = torch.get_rng_state()
     for training in (True, False):
@@ -405,7 +405,7 @@ def test_numbers_below_one_are_refused(model, number):
         evaluate_harness(model, ["titans_piqa"], **{number: 0})
 
 
-def test_what_cannot_be_is_said_before_the_evaluation(model, tmp_path):
+def test_impossible_options_are_refused_before_the_evaluation(model, tmp_path):
     model.save(tmp_path / "pretrained")
     (tmp_path / "results").mkdir()
     for options, says in (

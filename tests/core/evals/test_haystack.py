@@ -1,4 +1,4 @@
-"""Laws of cutting a text in sentences and of filling a context with it."""
+"""Laws of splitting a text into sentences and filling a context with it."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_a_window_goes_round_and_holds_more_than_was_asked(encode):
 
 
 @pytest.mark.parametrize("encode", [str.encode, lambda text: ["begin", *text.split()]], ids=["bytes", "words"])
-def test_a_piece_counts_as_what_it_adds_to_a_text(encode):
+def test_a_piece_counts_as_the_tokens_it_adds_to_a_text(encode):
     window = Haystack([["aa", "bb,", "cc"], ["d."]], " ", encode).window(0, 40)
     text = "It is so." + "".join(f" {piece}" for piece in window.pieces)
     assert len(encode(text)) == len(encode("It is so.")) + sum(window.tokens)
@@ -52,7 +52,7 @@ def test_a_piece_counts_as_what_it_adds_to_a_text(encode):
 
 @pytest.mark.parametrize("limit", [*range(3, 60), 400])
 def test_as_many_pieces_as_fit_and_not_one_more(limit, encode):
-    """Where counts of pieces add up, and where they do not, and whatever they were said to be."""
+    """Where token counts of pieces add up and where they do not, whatever was declared."""
     pieces = [("word " * (1 + i % 3)).strip() + "." for i in range(200)]
     bare = len(encode("?"))
 
@@ -69,24 +69,24 @@ def test_as_many_pieces_as_fit_and_not_one_more(limit, encode):
 
 
 def test_the_whole_text_is_encoded_once_where_counts_add_up():
-    asked = []
+    encoded = []
 
     def encode(text):
-        asked.append(text)
+        encoded.append(text)
         return text.encode()
 
     assert most_that_fit(lambda k: "ab" * k, 0, [2] * 1000, 777, encode) == (388, 776)
-    assert len(asked) == 1
+    assert len(encoded) == 1
 
 
 @pytest.mark.parametrize("count", [8, 20])
-def test_counts_that_are_wrong_are_put_right_by_what_was_measured(count):
-    asked = []
+def test_wrong_counts_are_corrected_by_measured_ones(count):
+    encoded = []
 
     def encode(text):
-        asked.append(text)
+        encoded.append(text)
         return text.encode()
 
     k, tokens = most_that_fit(lambda k: "0123456789" * k, 0, [count] * 2000, 7777, encode)
     assert 7777 - count < 10 * k == tokens <= 7777
-    assert len(asked) <= 10
+    assert len(encoded) <= 10

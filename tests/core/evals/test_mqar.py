@@ -1,4 +1,4 @@
-"""Laws of multi-query associative recall, each read off the tensors token by token."""
+"""Laws of multi-query associative recall, checked token by token."""
 
 import time
 
@@ -12,7 +12,7 @@ SIZES = [(24, 6, 16), (64, 4, 32), (63, 4, 33), (200, 7, 1000)]
 
 
 def look_up(inputs, vocab_size):
-    """The logits of a perfect memory: after a token, what followed its first appearance."""
+    """The logits of a perfect memory: it predicts the token that followed the first occurrence of this token."""
     logits = torch.zeros(*inputs.shape, vocab_size)
     for row, tokens in enumerate(inputs.tolist()):
         memory = {}
@@ -25,18 +25,18 @@ def look_up(inputs, vocab_size):
 
 @pytest.mark.parametrize("random_filler", [True, False], ids=["filler", "blank"])
 @pytest.mark.parametrize(("length", "pairs", "vocab"), SIZES)
-def test_each_key_is_shown_once_with_its_value_and_asked_once_later(length, pairs, vocab, random_filler):
+def test_each_key_occurs_once_with_its_value_and_is_queried_once_later(length, pairs, vocab, random_filler):
     inputs, labels = mqar.examples(50, length, pairs, vocab, random_filler=random_filler, seed=3)
     assert inputs.dtype == labels.dtype == torch.int64
     for tokens, targets in zip(inputs.tolist(), labels.tolist(), strict=True):
         shown = dict(zip(tokens[0 : 2 * pairs : 2], tokens[1 : 2 * pairs : 2], strict=True))
         assert len(shown) == len(set(shown.values())) == pairs
         assert all(0 < k < vocab // 2 <= v < vocab for k, v in shown.items())
-        asked = [t for t in range(length) if targets[t] != -100]
-        assert sorted(tokens[t] for t in asked) == sorted(shown)
-        assert all(t >= 2 * pairs and targets[t] == shown[tokens[t]] for t in asked)
+        queries = [t for t in range(length) if targets[t] != -100]
+        assert sorted(tokens[t] for t in queries) == sorted(shown)
+        assert all(t >= 2 * pairs and targets[t] == shown[tokens[t]] for t in queries)
         # filler never repeats a key, so that no key is followed by anything but its value before it is asked
-        rest = [tokens[t] for t in range(2 * pairs, length) if t not in asked]
+        rest = [tokens[t] for t in range(2 * pairs, length) if t not in queries]
         assert not set(rest) & set(shown)
         assert all(0 <= token < vocab for token in rest) if random_filler else set(rest) <= {0}
 
@@ -73,12 +73,12 @@ def test_guessing_among_the_values_is_right_once_in_as_many():
 
 
 def test_a_small_power_asks_soon_and_1_asks_anywhere_alike():
-    def asked(power):
+    def query_positions(power):
         """How often each of 20 slots holds a key, when 2 of 20 do."""
         _, labels = mqar.examples(8000, 8 + 36, 2, 32, gap_power=power)
         return (labels[:, 4::2] != -100).double().mean(0)
 
-    soon, uniform = asked(0.01), asked(1.0)
+    soon, uniform = query_positions(0.01), query_positions(1.0)
     assert uniform == pytest.approx(torch.full((20,), 0.1, dtype=torch.float64), abs=0.015)
     assert (soon[:4].diff() < 0).all()
     assert soon[0] > 5 * soon[-1]
@@ -119,13 +119,13 @@ def test_a_training_set_is_made_in_seconds():
         ((8, 32, 4, 9), "vocab_size must be at least 10 for 4 distinct keys .* got 9"),
     ],
 )
-def test_sizes_that_do_not_fit_together_are_refused_in_words(arguments, message):
+def test_inconsistent_sizes_are_refused_with_a_plain_message(arguments, message):
     with pytest.raises(ValueError, match=message):
         mqar.examples(*arguments)
 
 
 @pytest.mark.parametrize("power", [0, -1, float("nan")])
-def test_a_gap_power_that_is_no_weight_is_refused(power):
+def test_an_invalid_gap_power_is_refused(power):
     with pytest.raises(ValueError, match="gap_power must be above 0"):
         mqar.examples(8, 32, 4, 64, gap_power=power)
 
@@ -135,7 +135,7 @@ def test_the_least_sizes_that_fit_are_taken():
     assert mqar.recall(look_up(inputs, 10), labels) == 1
 
 
-def test_recall_refuses_what_does_not_belong_together():
+def test_recall_refuses_mismatched_shapes_and_labels_without_queries():
     _, labels = mqar.examples(8, 32, 4, 64)
     with pytest.raises(ValueError, match=r"logits must be \[N, T, vocab_size\].*\(8, 31, 64\) and \(8, 32\)"):
         mqar.recall(torch.zeros(8, 31, 64), labels)

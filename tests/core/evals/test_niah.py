@@ -26,7 +26,7 @@ def make(setting, book, n=12, length=700, encode=str.encode, seed=0):
 
 
 def without_needle(sample, template, kind):
-    """The haystack as it was, and its part before the needle."""
+    """The haystack without the needle, and its part before the needle."""
     found = NEEDLE.search(sample.prompt)
     head, _, tail = template.filled(kind, found[2], found[3])
     assert sample.prompt.startswith(head)
@@ -36,7 +36,7 @@ def without_needle(sample, template, kind):
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_value_stands_once_in_the_prompt_inside_its_needle(setting, book):
+def test_the_value_occurs_once_in_the_prompt_inside_its_needle(setting, book):
     for sample in make(setting, book):
         (found,) = NEEDLE.finditer(sample.prompt)
         kind, key, value = found.groups()
@@ -48,7 +48,7 @@ def test_the_value_stands_once_in_the_prompt_inside_its_needle(setting, book):
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_sample_is_as_long_as_it_may_be_and_no_longer(setting, book, encode):
+def test_a_sample_is_as_long_as_allowed(setting, book, encode):
     pieces = book.split() if setting["in_book"] else setting["template"].noise
     longest = max(len(encode(" " + piece)) for piece in pieces)
     for length in (520, 733, 2000):
@@ -79,7 +79,7 @@ def test_around_the_needle_is_a_stretch_of_the_book(book):
 
 
 @pytest.mark.parametrize("in_book", [False, True], ids=["noise", "book"])
-def test_the_needle_stands_at_its_depth(in_book, book):
+def test_the_needle_is_at_its_depth(in_book, book):
     for sample in niah.samples(120, 4000, str.encode, text=book if in_book else None):
         before, after = without_needle(sample, niah.RULER, "number")
         count = (lambda part: len(sentences(part))) if in_book else (lambda part: len(re.findall(NOISY, part)))
@@ -118,7 +118,7 @@ def test_same_seed_same_samples_and_a_shorter_list_is_its_beginning(setting, boo
 
 
 @pytest.mark.parametrize("digits", [1, 3, 7, 18])
-def test_numbers_have_the_digits_asked_for(digits):
+def test_numbers_have_the_requested_digits(digits):
     answers = [sample.answers[0] for sample in niah.samples(60, 800, str.encode, digits=digits)]
     assert all(re.fullmatch(rf"[1-9]\d{{{digits - 1}}}", answer) for answer in answers)
     if digits == 1:
@@ -142,8 +142,8 @@ def test_the_short_template_leaves_half_of_256_bytes_to_the_haystack(book):
 def test_a_reader_who_finds_the_needle_scores_1_and_one_who_does_not_scores_0():
     samples = niah.samples(20, 900, str.encode, value="uuid")
 
-    def score(said, sample):
-        return niah.score(said, sample.answers)
+    def score(answer, sample):
+        return niah.score(answer, sample.answers)
 
     assert evaluate(lambda prompt: f" {NEEDLE.search(prompt)[3].upper()}.", samples, score) == 1
     assert evaluate(lambda prompt: NEEDLE.search(prompt)[3][:-1], samples, score) == 0
@@ -172,13 +172,13 @@ def test_the_score_is_the_share_of_answers_found():
         ({"text": " \n"}, "text has no words"),
     ],
 )
-def test_what_cannot_be_made_is_refused_in_words(arguments, message):
+def test_impossible_samples_are_refused_with_a_plain_message(arguments, message):
     with pytest.raises(ValueError, match=message):
         niah.samples(**{"num_samples": 1, "length": 800, "encode": str.encode, **arguments})
 
 
 def test_few_texts_are_encoded_whole(book):
-    """At 16 thousand tokens the haystack is what costs: words are counted once, and a sample about once."""
+    """At 16 thousand tokens the haystack dominates the time: words are tokenized once, and each sample about once."""
     longest = []
 
     def encode(text):
@@ -189,7 +189,7 @@ def test_few_texts_are_encoded_whole(book):
     assert sum(n > 1000 for n in longest) <= 40
 
 
-def test_keys_are_many_and_no_word_stands_twice():
+def test_there_are_many_keys_and_no_word_occurs_twice():
     assert len(set(ADJECTIVES)) * len(set(NOUNS)) == len(ADJECTIVES) * len(NOUNS) > 5000
 
 

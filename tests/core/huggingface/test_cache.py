@@ -1,4 +1,4 @@
-"""Texts that are cached: they go on as if never cut, and what a memory cannot undo is refused."""
+"""Caches: a text continues as if never cut, and operations that a memory cannot undo are refused."""
 
 import copy
 
@@ -9,7 +9,7 @@ pytest.importorskip("transformers")
 
 
 @pytest.mark.parametrize("cut", [1, 6, 12])
-def test_a_cached_text_goes_on_as_if_never_cut(wrapped, random_ids, architecture, cut):
+def test_a_cached_text_continues_as_if_never_cut(wrapped, random_ids, architecture, cut):
     hf, ids = wrapped(architecture), random_ids(2, 13)
     first = hf(ids[:, :cut], use_cache=True)
     second = hf(ids[:, cut:], past_key_values=first.past_key_values, use_cache=True)
@@ -53,7 +53,7 @@ def test_a_long_prompt_can_be_read_in_pieces(wrapped, random_ids, padded, archit
     assert torch.equal(hf.generate(ids, prefill_chunk_size=4, **options), hf.generate(ids, **options))
 
 
-def test_a_book_is_read_once_and_asked_many_times(wrapped, random_ids):
+def test_a_book_is_read_once_for_many_questions(wrapped, random_ids):
     hf, book = wrapped(), random_ids(1, 30)
     cache = hf(book, use_cache=True).past_key_values
     for question in (random_ids(1, 4, seed=2), random_ids(1, 3, seed=3)):
@@ -92,7 +92,7 @@ def test_a_cache_of_another_batch_is_refused(wrapped, random_ids):
         hf(random_ids(1, 5), past_key_values=cache)
 
 
-def test_what_a_memory_cannot_undo_is_refused(wrapped, random_ids):
+def test_cache_operations_that_a_memory_cannot_undo_are_refused(wrapped, random_ids):
     hf, ids = wrapped(), random_ids(1, 9)
     cache = hf(ids, use_cache=True).past_key_values
     assert not cache.is_croppable

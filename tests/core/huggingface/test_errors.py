@@ -1,4 +1,4 @@
-"""What is wrong is refused, with what to do instead."""
+"""Invalid inputs are refused with advice."""
 
 import pytest
 import torch
@@ -46,7 +46,7 @@ def test_a_cache_of_another_model_is_refused(wrapped, random_ids):
 
 @pytest.mark.parametrize("options", [{}, dict(num_beams=2), dict(use_cache=False)], ids=["greedy", "beams", "no cache"])
 def test_nothing_is_written_on_from_an_empty_prompt(wrapped, random_ids, padded, options):
-    """Beside others it is a row of padding, whose logits are all 0: the first token would be that with the number 0."""
+    """In a batch it would be a row of padding, whose logits are all 0, so the first token would always have id 0."""
     hf, texts = wrapped(), [random_ids(1, 4)[0], random_ids(1, 0)[0]]
     ids, mask = padded(texts)
     with pytest.raises(ValueError, match=r"a prompt of the batch has no token.*start it with a token"):

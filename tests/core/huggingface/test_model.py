@@ -1,4 +1,4 @@
-"""Titans models in transformers: the network is held, not copied, and gives the same numbers."""
+"""Titans models in transformers: the same network, not a copy, with the same outputs."""
 
 import pytest
 import torch
@@ -61,7 +61,7 @@ def test_labels_that_were_counted_and_that_nothing_predicts_are_warned_of(wrappe
                 hf(ids, num_items_in_batch=items, **options)
 
 
-def test_what_stands_for_padding_may_be_no_token(wrapped, random_ids):
+def test_the_padding_id_may_be_outside_the_vocabulary(wrapped, random_ids):
     hf, ids = wrapped(), random_ids(1, 6)
     mask = torch.ones_like(ids)
     mask[:, 4:] = 0
@@ -70,7 +70,7 @@ def test_what_stands_for_padding_may_be_no_token(wrapped, random_ids):
         torch.testing.assert_close(logits[:, :4], hf(ids[:, :4]).logits)
 
 
-def test_what_every_model_is_handed_is_taken_and_packed_texts_are_refused(wrapped, random_ids, padded):
+def test_common_arguments_are_accepted_and_packed_texts_are_refused(wrapped, random_ids, padded):
     hf, ids = wrapped(), random_ids(2, 6)
     positions = torch.arange(6)[None]
     handed = dict(position_ids=positions, token_type_ids=torch.zeros_like(ids), cache_position=positions[0])
@@ -91,7 +91,7 @@ def test_text_stops_at_a_string(make_model):
     assert hf.generate(ids, **options)[0].tolist() == written[: last + 1]
 
 
-def test_embeddings_stand_for_their_ids(wrapped, random_ids, architecture):
+def test_input_embeddings_may_replace_ids(wrapped, random_ids, architecture):
     hf, ids = wrapped(architecture), random_ids(2, 9)
     assert torch.equal(hf(inputs_embeds=hf.get_input_embeddings()(ids)).logits, hf(ids).logits)
     new = dict(max_new_tokens=5, do_sample=False)
@@ -99,14 +99,14 @@ def test_embeddings_stand_for_their_ids(wrapped, random_ids, architecture):
     assert torch.equal(written, hf.generate(ids, **new)[:, 9:])
 
 
-def test_only_the_logits_asked_for_are_made(wrapped, random_ids):
+def test_only_the_requested_logits_are_computed(wrapped, random_ids):
     hf, ids = wrapped(), random_ids(2, 9)
     whole = hf(ids).logits
     torch.testing.assert_close(hf(ids, logits_to_keep=2).logits, whole[:, -2:])
     torch.testing.assert_close(hf(ids, logits_to_keep=torch.tensor([0, 5])).logits, whole[:, [0, 5]])
 
 
-def test_a_tuple_holds_what_the_output_names(wrapped, random_ids):
+def test_a_tuple_has_the_values_of_the_named_output(wrapped, random_ids):
     hf, ids = wrapped(), random_ids(1, 5)
     loss, logits, cache = hf(ids, labels=ids, use_cache=True, return_dict=False)
     output = hf(ids, labels=ids, use_cache=True)

@@ -42,7 +42,7 @@ def test_ids_at_padding_are_never_read(wrapped, random_ids, padded):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_a_padded_batch_goes_on_as_its_texts_alone(wrapped, random_ids, padded, architecture, side):
+def test_a_padded_batch_continues_as_its_texts_alone(wrapped, random_ids, padded, architecture, side):
     hf = wrapped(architecture)
     texts = [random_ids(1, T, seed=T)[0] for T in (11, 4, 7)]
     ids, mask = padded(texts, side)
@@ -55,7 +55,7 @@ def test_a_padded_batch_goes_on_as_its_texts_alone(wrapped, random_ids, padded, 
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_texts_of_equal_length_can_go_on_by_unequal_lengths(wrapped, random_ids, padded, architecture, side):
+def test_texts_of_equal_length_can_be_continued_by_unequal_lengths(wrapped, random_ids, padded, architecture, side):
     hf, ids = wrapped(architecture), random_ids(3, 7)
     cache = hf(ids, use_cache=True).past_key_values
     (more, mask), last = padded([random_ids(1, T, seed=T)[0] for T in (2, 5, 3)], side), random_ids(3, 4, seed=9)

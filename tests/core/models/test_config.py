@@ -1,4 +1,4 @@
-"""Configurations and what they refuse; sizes of the presets; errors of the model's door."""
+"""Configurations and their errors, sizes of the presets, and errors on the model's inputs."""
 
 import json
 from dataclasses import asdict
@@ -14,7 +14,7 @@ from titans_core.models import presets
 SIZES = {"170m": 170e6, "340m": 340e6, "400m": 400e6, "760m": 760e6}
 
 
-def test_changes_of_a_preset_are_what_is_asked_for():
+def test_overrides_of_a_preset_are_applied():
     changes = {"chunk_size": 64, "momentum": True, "memory_depth": 2, "num_persistent": 8}
     for preset in ("gated-deltanet-170m", "lmm-170m"):
         config = TitansConfig.preset(preset, **changes)
@@ -114,7 +114,7 @@ def test_wrong_options_of_generate_are_refused(make_model, options, message):
         make_model("lmm").generate(torch.ones(1, 2, dtype=torch.int64), **options)
 
 
-def test_a_prompt_that_is_no_tensor_is_refused(make_model):
+def test_a_prompt_that_is_not_a_tensor_is_refused(make_model):
     with pytest.raises(TypeError, match=r"torch.tensor\(\[\[1, 2\]\]\)"):
         make_model("lmm").generate([1, 2], 3)
     for piece in (0, 2.5):
@@ -146,7 +146,7 @@ def test_an_empty_prompt_is_refused(make_model):
         make_model("lmm").generate(torch.ones(1, 0, dtype=torch.int64))
 
 
-def test_a_file_that_is_no_state_is_refused(tmp_path):
+def test_a_file_that_is_not_a_state_is_refused(tmp_path):
     for path in (tmp_path / "none.safetensors", tmp_path):
         with pytest.raises(FileNotFoundError, match=r"no such file: .*LMState\.save"):
             LMState.load(path)
@@ -160,7 +160,7 @@ def test_a_file_that_is_no_state_is_refused(tmp_path):
         LMState.load(tmp_path / "other.safetensors")
 
 
-def test_what_another_version_saved_is_told(make_model, tmp_path):
+def test_a_model_saved_by_another_version_is_reported(make_model, tmp_path):
     from safetensors import safe_open
     from safetensors.torch import save_file
 

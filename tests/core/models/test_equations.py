@@ -1,4 +1,4 @@
-"""Each architecture against its equations written out: one token at a time, nothing shared with the fast code."""
+"""Each architecture compared with its equations, written out token by token without the fast code."""
 
 import math
 
@@ -27,7 +27,7 @@ def turned(x, position):
 
 
 def with_near(layer, x):
-    """Projections of each row of x, with the causal convolution added: what attention takes of a token."""
+    """Projections of each row of x with the causal convolution added: the inputs of attention."""
     plain = [layer.qkv.weight @ row for row in x]
     if layer.conv is None:
         return plain

@@ -1,4 +1,4 @@
-"""Writing on from a prompt, or from a state."""
+"""Generation from a prompt or a state."""
 
 import math
 
@@ -21,7 +21,7 @@ def test_greedy_takes_the_likeliest_token_of_the_whole_text_each_time(make_model
     assert torch.equal(model.generate(prompt, max_new_tokens=12), text)
 
 
-def test_a_book_is_read_once_and_asked_many_times(make_model, name, prompt):
+def test_a_book_is_read_once_for_many_questions(make_model, name, prompt):
     model = make_model(name)
     book = torch.randint(29, (2, 30), generator=torch.Generator().manual_seed(4))
     state = model.read(book, piece=7)
@@ -41,7 +41,7 @@ def test_the_same_generator_writes_the_same_text(make_model, prompt):
     assert not torch.equal(write(0), write(1))
 
 
-def test_a_sequence_that_met_a_stop_token_ends_and_the_other_goes_on(make_model, prompt):
+def test_a_sequence_ends_at_a_stop_token_while_others_continue(make_model, prompt):
     model = make_model("lmm")
     free = model.generate(prompt, 12)[:, 9:]
     stop = int(free[0, 2])
@@ -120,7 +120,7 @@ def test_an_untrained_model_finds_every_token_about_as_likely(make_config, name)
     assert math.log(256) < model.loss(ids).item() < math.log(256) + 0.4
 
 
-def test_top_p_is_of_what_temperature_and_top_k_have_left():
+def test_top_p_applies_after_temperature_and_top_k():
     logits = torch.tensor([[0.5, 0.25, 0.15, 0.1]]).log().repeat(2000, 1)
     generator = torch.Generator().manual_seed(0)
 

@@ -1,4 +1,4 @@
-"""What the settings of a model do to it."""
+"""Effects of the settings of a model."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def test_matrices_start_at_the_scale_of_what_they_read_and_what_is_written_small
     assert found == pytest.approx(expected, rel=0.1)
 
 
-def test_a_loss_goes_on_from_a_state(make_model):
+def test_a_loss_continues_from_a_state(make_model):
     model, ids = make_model("mac"), torch.arange(20)[None]
     expected = F.cross_entropy(model(ids)[0][0, 12:19], ids[0, 13:])
     torch.testing.assert_close(model.loss(ids[:, 12:], state=model.read(ids[:, :12])), expected)
@@ -75,7 +75,7 @@ def test_a_loss_checks_ids_as_a_forward_pass_does(make_model):
             model.loss(given)
 
 
-def test_what_could_not_be_loaded_is_not_saved(make_model, tmp_path):
+def test_a_model_that_could_not_be_loaded_is_not_saved(make_model, tmp_path):
     model = make_model("lmm")
     model.embedding = nn.Embedding(40, model.config.dim, dtype=torch.float64)
     model.head.weight = model.embedding.weight

@@ -1,4 +1,4 @@
-"""A text cut anywhere and gone on with is the same text; later tokens change nothing before them."""
+"""A text may be cut anywhere and continued; later tokens do not change earlier outputs."""
 
 import re
 
@@ -74,7 +74,7 @@ def test_a_state_keeps_no_queries_while_all_is_still_seen(make_model, name):
 
 
 @pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal"])
-def test_memory_carries_what_attention_no_longer_sees(make_model, architecture):
+def test_memory_keeps_tokens_beyond_the_reach_of_attention(make_model, architecture):
     model, ids = make_model(architecture, num_layers=1), ids_of(1, 20)
     other = ids.clone()
     other[0, 0] = (other[0, 0] + 1) % 29
@@ -108,7 +108,7 @@ def test_gradients_flow_through_a_state_that_is_gone_on_from(make_model, name):
         torch.testing.assert_close(halves[n], g, rtol=1e-7, atol=1e-9 * float(g.abs().max() + 1), msg=n)
 
 
-def test_a_state_can_be_asked_many_times_and_stays_as_it_is(make_model, name):
+def test_a_state_can_be_used_many_times_and_is_not_changed(make_model, name):
     model, ids = make_model(name), ids_of(1, 20)
     state = model.read(ids)
     before = [t.clone() for t in tensors(state.blocks)]
@@ -119,8 +119,8 @@ def test_a_state_can_be_asked_many_times_and_stays_as_it_is(make_model, name):
 
 
 @pytest.mark.parametrize("tokens", [24, 25])
-def test_what_a_state_holds_twice_it_holds_once(make_model, name, tokens, tmp_path):
-    """At the ends of chunks and segments weights stand where gradients are taken, too."""
+def test_shared_tensors_of_a_state_are_stored_once(make_model, name, tokens, tmp_path):
+    """At the ends of chunks and segments the weights are also the anchor of the gradients."""
     state = make_model(name).read(ids_of(2, tokens))
     state.save(tmp_path / "state")
     loaded = LMState.load(tmp_path / "state")
@@ -144,8 +144,8 @@ def test_a_state_saved_before_states_knew_their_chunks_is_gone_on_from(make_mode
     state = model.read(ids)
     state.save(path)
     with safe_open(path, "pt") as file:
-        said = file.metadata()["titans_state"]
-    old = re.sub(r', "chunk_size": 4}(?=})', "}", said)
+        metadata = file.metadata()["titans_state"]
+    old = re.sub(r', "chunk_size": 4}(?=})', "}", metadata)
     assert old.count("offset") > old.count("chunk_size") == 1  # of the config
     save_file(load_file(path), path, {"titans_state": old})
     assert torch.equal(model(ids, LMState.load(path))[0], model(ids, state)[0])
@@ -168,7 +168,7 @@ def test_a_state_in_use_does_not_change_when_its_file_does(make_model, tmp_path,
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_selected_rows_go_on_as_those_sequences(make_model, name):
+def test_selected_rows_continue_as_those_sequences(make_model, name):
     model, ids = make_model(name), ids_of(3, 17)
     state = model.read(ids)
     rows = torch.tensor([2, 0, 2])
@@ -177,7 +177,7 @@ def test_selected_rows_go_on_as_those_sequences(make_model, name):
 
 
 def test_all_windows_share_one_mask():
-    """Of the size of a window, whatever the length and the batch: nothing of it is kept for each block."""
+    """The mask has the size of a window for any length and batch, and is not stored per block."""
     layer, x = Attention(16, 2, window=32), torch.randn(4, 32 * 20, 16)
     kept = []
 
@@ -215,7 +215,7 @@ def test_sequences_are_chosen_by_numbers_of_any_kind(make_model):
 
 
 @pytest.mark.parametrize("name", ["lmm", "mac", "mag", "mal", "transformer"])
-def test_a_state_on_another_device_is_refused_in_words(make_model, name):
+def test_a_state_on_another_device_is_refused_with_a_plain_message(make_model, name):
     model, ids = make_model(name), torch.arange(6)[None]
     state = model(ids)[1].to("meta")
     with pytest.raises(ValueError, match=r"state is on meta, but the model is on cpu: use state\.to\('cpu'\)"):

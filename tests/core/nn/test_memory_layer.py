@@ -117,7 +117,7 @@ def test_retrieve_reads_what_update_wrote_and_writes_nothing(conv_size):
     ).abs().max() > 1e-6  # a memory that has read nothing says something else
 
 
-def test_reading_after_writing_one_token_is_what_forward_returns():
+def test_reading_after_writing_one_token_equals_forward():
     layer, x = make(conv_size=0), sequence(length=1)
     y, state = layer(x)
     torch.testing.assert_close(layer.retrieve(x, state), y, rtol=1e-10, atol=1e-12)

@@ -100,7 +100,7 @@ def test_a_read_is_the_formula_of_section_4_4(depth, conv_size, with_state):
         torch.testing.assert_close(layer.retrieve(x, state), expected, rtol=0, atol=1e-10)
 
 
-def test_without_the_forget_gate_a_memory_that_learns_nothing_stays_what_it_was():
+def test_without_the_forget_gate_a_memory_that_learns_nothing_is_unchanged():
     layer, x = make(forget=False), sequence()
     set_gate(layer, "theta", -1e3)
     for w, start in zip(layer.update(x).memory.weights, layer.weights, strict=True):
@@ -149,7 +149,7 @@ def test_a_switch_takes_its_parameters_with_it():
     assert names(depth=1)["weights.0"] == (HEADS, DIM // HEADS, DIM // HEADS)
 
 
-def test_gates_per_chunk_go_on_through_a_cut_in_mid_chunk():
+def test_gates_per_chunk_continue_across_a_cut_within_a_chunk():
     """The second call must use the gates of a chunk whose first token only the first call saw."""
     layer, x = make(gates="chunk", conv_size=0), sequence()
     _, state = layer(x[:, :6])
@@ -236,12 +236,12 @@ def test_choices_that_do_not_exist_are_named_at_the_latest_when_used(arguments, 
 
 
 @pytest.mark.parametrize("gates", ["token", "chunk"])
-def test_an_empty_sequence_is_refused_in_words(gates):
+def test_an_empty_sequence_is_refused_with_a_plain_message(gates):
     with pytest.raises(ValueError, match="must not be empty"):
         make(gates=gates)(sequence(length=0))
 
 
-def test_a_state_of_another_batch_is_refused_in_words():
+def test_a_state_of_another_batch_is_refused_with_a_plain_message():
     memory = make()
     _, state = memory(sequence(batch=2))
     with pytest.raises(ValueError, match="state holds 2 sequences, but x has 1"):
@@ -250,8 +250,8 @@ def test_a_state_of_another_batch_is_refused_in_words():
 
 @pytest.mark.parametrize("gates", ["token", "chunk"])
 @pytest.mark.parametrize("tokens", [0, 3, 8])  # none yet; in a chunk of either size; at the end of one
-def test_a_state_of_a_layer_with_other_chunks_is_refused_in_words(gates, tokens):
-    """Its place would often fit, and what comes out would be that of neither layer."""
+def test_a_state_of_a_layer_with_other_chunks_is_refused_with_a_plain_message(gates, tokens):
+    """Its position in the chunk would often be valid, and the output would be that of neither layer."""
     small, large = (NeuralMemory(8, num_heads=2, chunk_size=size, gates=gates) for size in (4, 8))
     x = torch.randn(2, 8, 8)
     state = small.update(x[:, :tokens]) if tokens else small.initial_state(2)
@@ -312,7 +312,7 @@ def test_a_state_is_of_one_sequence_or_more():
 
 
 class Adapter(nn.Module):
-    """As adapters are: beside the layer that it stands for, whose weight it shows as its own."""
+    """Like an adapter: it wraps the layer that it replaces and exposes its weight."""
 
     def __init__(self, layer):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Norms and dropout, written out for a CPU, are torch's."""
+"""Norms and dropout written out for a CPU equal torch's."""
 
 import pytest
 import torch
@@ -152,7 +152,7 @@ def test_a_width_that_does_not_fit_is_refused():
         RMSNorm(1)(torch.randn(2, 8))
 
 
-def test_only_what_is_asked_for_gets_a_gradient():
+def test_only_required_gradients_are_computed():
     norm = norm_of(5)
     x = torch.randn(3, 5, dtype=torch.float64)
     (dw,) = torch.autograd.grad(norm(x).square().sum(), norm.weight, create_graph=True)

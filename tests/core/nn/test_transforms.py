@@ -1,4 +1,4 @@
-"""The layer under torch.func: the definition can be transformed, and what cannot be says so."""
+"""The layer under torch.func: the definition can be transformed; backends that cannot be say so."""
 
 import pytest
 import torch
@@ -49,7 +49,7 @@ def test_forward_and_backward_derivatives_of_the_definition_are_the_same():
 
 
 @pytest.mark.parametrize("options", [{}, {"depth": 1, "chunk_size": 1}])
-def test_a_gradient_written_by_hand_is_refused_in_words(options):
+def test_transforms_of_hand_written_gradients_are_refused_with_a_plain_message(options):
     layer = make(backend="auto", **options)
     parameters = {name: p.detach() for name, p in layer.named_parameters()}
     for transform, x in ((grad(loss_of(layer)), X), (vmap(loss_of(layer), (None, 0)), X[:, None])):

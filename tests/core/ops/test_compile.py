@@ -1,4 +1,4 @@
-"""torch.compile and torch.export take the memory whole, and it computes the same there."""
+"""torch.compile and torch.export capture the memory without graph breaks, with the same results."""
 
 import importlib.util
 import logging
@@ -56,7 +56,7 @@ def test_an_exported_layer_computes_the_same(backend, dim):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"gates": "chunk", "forget_to": "start"}, {"depth": 1, "momentum": False}])
-def test_an_exported_layer_goes_on_from_a_state_for_any_number_of_chunks(options, tmp_path, caplog):
+def test_an_exported_layer_continues_from_a_state_for_any_number_of_chunks(options, tmp_path, caplog):
     layer = NeuralMemory(16, num_heads=2, chunk_size=8, **options).eval()
     x = torch.randn(2, 32, 16)
     _, state = layer(x)
@@ -105,7 +105,7 @@ def test_graphs_are_of_any_length(gates):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gates", ["token", "chunk"])
-def test_compiled_streams_go_on_anywhere(gates):
+def test_compiled_streams_can_be_cut_anywhere(gates):
     torch.manual_seed(0)
     torch._dynamo.reset()
     layer = NeuralMemory(16, num_heads=2, chunk_size=8, gates=gates, momentum=False)

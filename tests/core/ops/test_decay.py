@@ -109,7 +109,7 @@ def test_what_fades_is_zero_before_it_is_so_small_that_a_cpu_is_slow(keep, eta, 
 
 
 def test_scaled_sums_are_exact():
-    """A power of two is taken out again without a trace."""
+    """Scaling by a power of two is undone exactly."""
     f = torch.rand(64, generator=torch.Generator().manual_seed(0))
     unit = torch.eye(65)
     assert torch.equal(

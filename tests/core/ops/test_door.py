@@ -1,4 +1,4 @@
-"""The public face: its names, the choice of a backend, and reading without writing."""
+"""The public functions: names, choice of a backend, and reading without writing."""
 
 import pytest
 import torch

@@ -48,7 +48,7 @@ def test_the_arguments_of_these_tests_are_accepted(arguments, begun):
 
 
 @pytest.mark.parametrize("name", TENSORS)
-def test_what_is_not_a_tensor_is_named(arguments, name):
+def test_arguments_that_are_not_tensors_are_named(arguments, name):
     refuse(changed(arguments, name, lambda x: x.tolist()), TypeError, f"{name} must be a torch.Tensor, got list")
 
 
@@ -145,7 +145,7 @@ def test_a_memory_needs_a_layer(arguments):
 
 
 @pytest.mark.parametrize("chunk_size", [0, -1, 2.0, "4", None, True])
-def test_a_chunk_size_that_is_no_positive_integer_is_refused(arguments, chunk_size):
+def test_a_chunk_size_must_be_a_positive_integer(arguments, chunk_size):
     says = ("chunk_size must be an integer >= 1", f"got {chunk_size!r}")
     refuse(arguments | {"chunk_size": chunk_size}, ValueError, *says)
 
@@ -168,7 +168,7 @@ def test_an_unknown_backend_is_refused_with_the_known_ones(arguments):
     refuse(arguments | {"backend": "cuda"}, ValueError, *says)
 
 
-def test_a_backend_that_cannot_run_says_why_and_what_to_use_instead(arguments):
+def test_an_unavailable_backend_says_why_and_what_to_use_instead(arguments):
     says = ("backend='triton' cannot run", "chunk_size of at most 128, got 256", "Use backend='chunk'")
     refuse(arguments | {"backend": "triton", "chunk_size": 256}, ValueError, *says)
 
@@ -226,7 +226,7 @@ def last_token(arguments):
 
 
 def test_a_state_that_does_not_say_its_chunks_goes_on_in_any_that_its_place_fits(arguments, begun):
-    """One made by hand, or kept by a version that did not say."""
+    """A state made by hand, or saved by a version without this field."""
     out, end = neural_memory(**arguments | {"state": begun})
     again, state = neural_memory(**arguments | {"state": replace(begun, chunk_size=None)})
     assert torch.equal(out, again)

@@ -201,7 +201,7 @@ def test_permuted_heads_give_permuted_results(make_inputs, shape, chunk_size, ba
 
 @few
 @given(shapes, chunk_sizes, backends)
-def test_a_small_enough_step_brings_the_memory_closer_to_what_it_was_told(make_inputs, shape, chunk_size, backend):
+def test_a_small_enough_step_brings_the_memory_closer_to_the_written_values(make_inputs, shape, chunk_size, backend):
     inputs = make_inputs(**(shape | {"T": 1, "forget": False, "momentum": False, "extreme": False, "rate": 1e-3}))
     _, end = inputs.run(chunk_size=chunk_size, backend=backend)
     before = (read_memory(inputs.k, inputs.weights) - inputs.v).square().sum()
@@ -210,7 +210,7 @@ def test_a_small_enough_step_brings_the_memory_closer_to_what_it_was_told(make_i
 
 
 @pytest.mark.parametrize("backend", ["naive", "chunk"])
-def test_a_linear_memory_recalls_what_it_was_told(backend):
+def test_a_linear_memory_recalls_the_written_values(backend):
     # orthonormal keys, theta = 1, one gradient per token: the delta rule stores each pair exactly
     generator = torch.Generator().manual_seed(0)
     k = torch.eye(4, dtype=torch.float64)[None, :, None]

@@ -1,4 +1,4 @@
-"""How much memory a call takes, and that what it computes does not depend on how much it keeps."""
+"""Memory use of a call, and results that do not depend on how much is kept for the backward pass."""
 
 import gc
 import weakref
@@ -157,7 +157,7 @@ def test_a_checkpointed_call_holds_no_tapes(make_inputs):
 
 @pytest.mark.parametrize("backward", [True, False])
 def test_memory_is_free_as_soon_as_the_results_are(make_inputs, backward):
-    """A cycle between results and what was kept for them would hold it until Python's collector comes by."""
+    """A reference cycle between results and saved tensors would keep these until garbage collection."""
     inputs = make_inputs(B=1, T=64, H=1, K=8, V=8, hidden=8)
     gc.collect()
     gc.disable()

@@ -1,4 +1,4 @@
-"""float32 is enough, bf16 stays outside, and no weight is formed for every token."""
+"""float32 is accurate enough, bf16 is only used for tokens, and weights are not formed for every token."""
 
 from dataclasses import replace
 

@@ -58,7 +58,7 @@ def reference(alpha, eta, theta):
 
 
 def expected_results(gates, cotangents):
-    """Coefficients ``[N, P, ...]`` in float64, and what autograd makes of the cotangents."""
+    """Coefficients ``[N, P, ...]`` in float64, and the gradients by autograd for the cotangents."""
     gates = [None if x is None else x.double().requires_grad_() for x in gates]
     outputs = reference(*gates)
     loss = sum((x * dx.double()).sum() for x, dx in zip(outputs, cotangents, strict=True))
@@ -77,7 +77,7 @@ def make_cotangents(gates, seed=1):
 
 @pytest.fixture
 def poisoned(monkeypatch):
-    """New memory is full of NaN, so that what a kernel leaves out is seen."""
+    """Fill new memory with NaN, to detect values that a kernel does not write."""
     empty = torch.empty
 
     def nan(*args, **kwargs):

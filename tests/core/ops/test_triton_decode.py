@@ -60,7 +60,7 @@ def definition_step(inputs, shapes, state, t, chunk_size, activation):
 
 @pytest.fixture
 def poisoned(monkeypatch):
-    """New memory is full of NaN, so that what a kernel leaves out is seen."""
+    """Fill new memory with NaN, to detect values that a kernel does not write."""
     empty = torch.empty
 
     def nan(*args, **kwargs):

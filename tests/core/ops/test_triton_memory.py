@@ -43,7 +43,7 @@ def rounded_as_on_a_gpu(monkeypatch):
 
 
 def choose_among(choices, monkeypatch):
-    """Slices and warps between which the first call on a shape decides; without a GPU one of them."""
+    """The choices of slices and warps for the first call on a shape; without a GPU only one."""
     for module in (forward, backward):
         for name in ("_store_linear", "_store_deep", "_read_linear", "_read_deep"):
             configs = [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=1) for block, warps in choices]
@@ -111,7 +111,7 @@ def test_every_choice_of_slices_and_warps_gives_the_same(make_inputs, monkeypatc
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, 2])
 def test_slices_and_warps_are_chosen_again_for_more_programs(make_inputs, monkeypatch, depth):
-    """One piece of one memory says nothing of a full device, on which programs share what one had for itself."""
+    """Timing one piece of one memory would not represent a full device, whose resources programs share."""
     seen = {}
     for module in (forward, backward):
         for name in (f"_{part}_{'deep' if depth == 2 else 'linear'}" for part in ("store", "read")):
@@ -173,7 +173,7 @@ def test_any_width_is_filled_up_with_zeros_that_stay(make_inputs, K, V, hidden, 
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, 2])
 def test_single_tokens_behind_a_text_in_widths_that_are_filled_up(make_inputs, depth):
-    """A state has the widths that are given, whatever made it: a single token has a kernel that takes any."""
+    """A state has the given widths, whichever kernel made it: the kernel for single tokens accepts any width."""
     inputs = as_dtype(make_inputs(B=2, T=19, H=2, K=8, V=12, hidden=20, depth=depth, rate=0.1), torch.float32)
     with torch.no_grad():
         whole, expected = inputs.run(backend="naive", chunk_size=4)
@@ -197,7 +197,7 @@ def test_chunks_of_any_size_and_parts_of_chunks(make_inputs, chunk_size, T):
 @pytest.mark.slow
 @pytest.mark.parametrize(("K", "V"), [(128, 128), (16, 128)])
 def test_the_widest_tiles_of_float32(make_inputs, monkeypatch, K, V):
-    """Which are read again where others are kept."""
+    """These are recomputed where others are kept."""
     choose_among(CHOICES[1:2], monkeypatch)  # with four warps they compile for a minute
     compare(make_inputs(B=1, T=131, H=1, K=K, V=V, hidden=32, rate=0.02, extreme=False), chunk_size=128)
 
@@ -324,7 +324,7 @@ def test_a_compiled_layer_on_kernels_is_one_graph_and_computes_the_same(num_head
 @pytest.mark.slow
 @pytest.mark.parametrize("momentum", [True, False])
 def test_a_layer_under_autocast_takes_its_tokens_in_bfloat16(monkeypatch, momentum):
-    """Autocast on CUDA computes norms in float32, and gives them back so; on a CPU that is done here."""
+    """Autocast on CUDA returns norms in float32; this simulates it on a CPU."""
     normalize = torch.nn.functional.normalize
     if DEVICE == "cpu":
         monkeypatch.setattr(torch.nn.functional, "normalize", lambda x, **options: normalize(x.float(), **options))

@@ -1,4 +1,4 @@
-"""Batches of a training: what an epoch has, and what decides its order."""
+"""Batches of a training: the contents of an epoch, and its order."""
 
 from itertools import chain
 
@@ -68,7 +68,7 @@ def test_items_of_one_length_come_as_without_lengths(seed):
     assert order(seed, 0, lengths=torch.full((23,), 70)) == order(seed, 0)
 
 
-def test_processes_share_each_batch_and_see_together_what_one_would(monkeypatch):
+def test_processes_share_each_batch_and_together_read_what_one_would(monkeypatch):
     whole = order(1, 0)
     parts = []
     for rank in range(2):
@@ -78,7 +78,7 @@ def test_processes_share_each_batch_and_see_together_what_one_would(monkeypatch)
 
 
 def test_a_batch_of_fewer_items_than_processes_is_whole_in_each(monkeypatch):
-    """Else some process would take the mean loss of nothing, which is NaN."""
+    """Otherwise some process would compute the mean loss of an empty batch, which is NaN."""
     for rank in range(4):
         monkeypatch.setattr(module, "processes", lambda rank=rank: (rank, 4))
         shares = order(None, 0)

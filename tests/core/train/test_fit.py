@@ -1,4 +1,4 @@
-"""The outer loop: it keeps the best, stops early, resumes exactly, and borrows what it is given."""
+"""The outer loop: best weights, early stopping, exact resumption, and no side effects."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A run that was interrupted goes on exactly, wherever it was cut; and what a run leaves behind."""
+"""An interrupted run resumes exactly, wherever it was interrupted; and the files that a run leaves."""
 
 import logging
 import random
@@ -91,7 +91,7 @@ def test_resuming_is_exact_in_double_precision(tmp_path, average):
     assert next(resumed.parameters()).dtype == torch.float32
 
 
-def test_patience_goes_on_counting_where_the_run_was_cut(tmp_path):
+def test_patience_continues_counting_after_an_interruption(tmp_path):
     def constant(net, batch):
         return squared_error(net, batch)[0] * 0 + 1.0, 1
 
@@ -101,7 +101,7 @@ def test_patience_goes_on_counting_where_the_run_was_cut(tmp_path):
     assert len(train_network(network(), constant, data(), data(), options).epochs) == 4
 
 
-def test_a_training_that_stopped_early_does_not_go_on_when_it_is_asked_again(tmp_path):
+def test_a_training_that_stopped_early_does_not_continue_on_a_second_call(tmp_path):
     def constant(net, batch):
         return squared_error(net, batch)[0] * 0 + 1.0, 1
 
@@ -115,7 +115,7 @@ def test_a_training_that_stopped_early_does_not_go_on_when_it_is_asked_again(tmp
 
 
 def test_the_best_weights_may_be_those_of_before_the_cut(tmp_path):
-    """From the second epoch on the lesson is wrong, so the best weights are known only from the checkpoint."""
+    """From the second epoch on the targets are wrong, so the best weights are only in the checkpoint."""
 
     def wrong(net, batch):
         x, y = batch
@@ -134,7 +134,7 @@ def test_the_best_weights_may_be_those_of_before_the_cut(tmp_path):
     assert found < min(losses[1:])
 
 
-def test_a_keyboard_interrupt_reaches_the_caller_as_one_and_the_run_can_go_on(tmp_path):
+def test_a_keyboard_interrupt_reaches_the_caller_and_the_run_can_be_resumed(tmp_path):
     options = TrainingOptions(**OPTIONS, checkpoint_dir=tmp_path)
     # BaseException: an exit of the whole process, say, must not end this test run
     with pytest.raises(BaseException) as caught:  # noqa: PT011
@@ -264,7 +264,7 @@ def test_a_checkpoint_of_other_data_or_another_network_is_refused(tmp_path):
         train_network(wider, squared_error, data(), None, options, {"data": digest(np.zeros(3))})
 
 
-def test_a_damaged_checkpoint_is_refused_with_what_to_do(tmp_path):
+def test_a_damaged_checkpoint_is_refused_with_advice(tmp_path):
     options = TrainingOptions(**OPTIONS, checkpoint_dir=tmp_path)
     train_network(network(), squared_error, data(), None, options)
     checkpoint = tmp_path / "last.ckpt"

@@ -1,4 +1,4 @@
-"""Preparing text: what is written is the text, who is held out is decided once, and what fails leaves nothing."""
+"""Preparing text: tokens decode to the text, the held-out part is fixed, and failures leave no files."""
 
 import gzip
 import json
@@ -43,7 +43,7 @@ def quiet(sources, out, **options):
 
 
 class Counting(ByteTokenizer):
-    """Fails at the given batch, as a person who presses a key does."""
+    """A tokenizer that raises KeyboardInterrupt at the given batch."""
 
     def __init__(self, batches):
         self.batches = batches
@@ -63,7 +63,7 @@ def test_a_file_that_is_named_twice_is_read_once(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
-def test_what_is_written_decodes_to_the_documents_in_their_order(tmp_path, suffix):
+def test_written_tokens_decode_to_the_documents_in_order(tmp_path, suffix):
     source = jsonl(tmp_path / f"a{suffix}", TEXTS)
     description = quiet(source, tmp_path / "out")
     assert documents(tmp_path / "out") == TEXTS
@@ -118,8 +118,8 @@ def test_a_long_document_is_the_same_in_pieces(tmp_path, monkeypatch):
     assert (ids(tmp_path / "pieces") == ids(tmp_path / "whole")).all()
 
 
-def test_pieces_after_the_first_go_on_and_do_not_begin_a_document(tmp_path, monkeypatch):
-    """Else a tokenizer that puts a space before a document would put one into a long text, at every cut."""
+def test_later_pieces_continue_a_document_without_a_new_start(tmp_path, monkeypatch):
+    """Otherwise a tokenizer that adds a space before a document would add one at every cut of a long text."""
 
     class Marking(ByteTokenizer):
         def encode(self, text, bos=False, eos=False, *, continued=False):
@@ -241,7 +241,7 @@ def test_a_preparation_killed_while_its_files_are_moved_leaves_nothing_that_load
     assert documents(out) == ["new"]
 
 
-def test_what_a_killed_preparation_left_goes_with_the_next(tmp_path):
+def test_leftovers_of_a_killed_preparation_are_removed_by_the_next(tmp_path):
     (tmp_path / "out" / ".unfinished" / "cache").mkdir(parents=True)
     (tmp_path / "out" / ".unfinished" / "train.bin").write_bytes(b"half")
     quiet(jsonl(tmp_path / "a.jsonl", ["a"]), tmp_path / "out")
@@ -339,11 +339,11 @@ def test_a_progress_bar_is_shown_unless_it_is_not_wanted(tmp_path, capfd):
     assert "tokens: 2" in capfd.readouterr().err
 
 
-def test_nothing_is_asked_of_the_network(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *address, **options: asked.append(address) or [])
+def test_preparation_does_not_use_the_network(tmp_path, monkeypatch):
+    lookups = []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *address, **options: lookups.append(address) or [])
     quiet([jsonl(tmp_path / "a.jsonl", ["a"]), jsonl(tmp_path / "b.jsonl.gz", ["b"])], tmp_path / "out")
-    assert asked == []
+    assert lookups == []
 
 
 @pytest.mark.real_data

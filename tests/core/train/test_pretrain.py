@@ -1,4 +1,4 @@
-"""Pretraining by one command: killed and resumed, in two processes, and with settings that cannot be."""
+"""Pretraining by command: killed and resumed, in two processes, and with invalid settings."""
 
 import csv
 import json
@@ -80,7 +80,7 @@ def run(arguments, folder):
 
 
 def run_here(arguments, folder):
-    """As :func:`run`, in this process; whatever goes wrong is raised."""
+    """Like :func:`run`, but in this process; errors are raised."""
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         patch.delenv("PL_GLOBAL_SEED", raising=False)
@@ -205,7 +205,7 @@ def test_settings_that_cannot_be_are_refused(tokens, tmp_path, monkeypatch, chan
 
 
 @pytest.mark.parametrize("part", ["train", "val"])
-def test_tokens_are_verified_where_that_is_asked(tokens, tmp_path, monkeypatch, part):
+def test_tokens_are_verified_on_request(tokens, tmp_path, monkeypatch, part):
     copy = shutil.copytree(tokens, tmp_path / "tokens")
     data = bytearray((copy / f"{part}.bin").read_bytes())
     data[50] ^= 1
@@ -257,8 +257,8 @@ def test_a_single_weight_that_is_not_finite_is_not_saved():
 
 
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
-def test_a_run_that_goes_on_does_so_by_its_own_arguments(tokens, tmp_path, monkeypatch):
-    """As the error of a loss that is not finite advises: lower the learning rate, and go on."""
+def test_a_resumed_run_uses_its_own_arguments(tokens, tmp_path, monkeypatch):
+    """As advised by the error for a loss that is not finite: resume with a lower learning rate."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["pretrain"])
     seen, step = [], torch.optim.AdamW.step
@@ -319,7 +319,7 @@ def in_this_process(architecture, tmp_path, compile=False, **options):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal", "transformer"])
 def test_compiled_training_is_the_same_training(architecture, tmp_path, monkeypatch):
-    """Backend "aot_eager" traces forward and backward as the default compiler does, and leaves the C++ to others."""
+    """Backend "aot_eager" traces forward and backward like the default compiler, but generates no C++."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
     torch._dynamo.reset()
     counters.clear()
@@ -458,7 +458,7 @@ def test_a_trained_model_is_validated_and_random_weights_are_not(tokens, uninter
 
 
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
-def test_there_is_help_for_what_can_be_done(tokens, tmp_path, monkeypatch, capfd):
+def test_help_lists_the_available_commands(tokens, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
 
     def ended(*arguments):

@@ -1,4 +1,4 @@
-"""Batches come in an order that seed, epoch and step decide, and go on where they stopped."""
+"""The order of batches is determined by seed, epoch and step, and resumes where it stopped."""
 
 import json
 from itertools import chain
@@ -31,7 +31,7 @@ def test_every_window_comes_once_in_each_epoch_and_epochs_differ():
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
 
 
-def test_what_does_not_fill_a_batch_is_left_out_and_is_something_else_in_each_epoch():
+def test_incomplete_batches_are_left_out_and_differ_in_each_epoch():
     batches = ResumableBatches(64, 12)
     left_out = []
     for _ in range(3):
@@ -71,7 +71,7 @@ def test_the_parts_of_all_processes_are_the_batch_of_one(monkeypatch, world):
         assert sorted(chain(*shares)) == sorted(batch)
 
 
-def test_a_run_goes_on_with_another_number_of_processes(monkeypatch):
+def test_a_run_resumes_with_another_number_of_processes(monkeypatch):
     state = ResumableBatches(64, 12, seed=1)
     whole = epoch_of(state)
     pretend(monkeypatch, 1, 2)
@@ -137,7 +137,7 @@ def test_a_loader_gives_the_windows_of_its_batches(windows):
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("used", [0, 1, 3, STEPS, STEPS + 2])
-def test_what_was_read_ahead_does_not_count_as_used(windows, workers, used):
+def test_prefetched_batches_do_not_count_as_used(windows, workers, used):
     unbroken = TokenLoader(windows, BATCH, seed=5)
     expected = [batch for _ in range(3) for batch in lists(unbroken)]
     stopped = TokenLoader(windows, BATCH, seed=5, num_workers=workers)

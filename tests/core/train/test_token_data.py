@@ -11,7 +11,7 @@ from titans_core.train.flops import flops_per_token
 from titans_core.train.token_data import TokenData
 
 
-def test_steps_are_shared_and_drawn_as_asked(tokens):
+def test_steps_are_shared_and_drawn_as_configured(tokens):
     data = TokenData(tokens, length=32, batch_tokens=1536, micro_batch=4, seed=3)
     data.trainer = SimpleNamespace(world_size=2, accumulate_grad_batches=1)
     data.setup("fit")

@@ -1,4 +1,4 @@
-"""Under Lightning a resumed run sees the batches that an unbroken one sees."""
+"""Under Lightning, a resumed run reads the same batches as an uninterrupted one."""
 
 import json
 import logging
@@ -203,7 +203,7 @@ def test_two_processes_of_torchrun_share_each_batch_and_resume_exactly(prepared,
         assert [sorted(chain(*parts)) for parts in zip(*shares, strict=True)] == alone[first:]
 
 
-def test_lightning_refuses_to_go_on_in_other_data(windows, prepared, tmp_path):
+def test_lightning_refuses_to_resume_on_other_data(windows, prepared, tmp_path):
     save = Save(tmp_path / "a.ckpt", "batch", 2)
     fit(TokenLoader(windows, BATCH, seed=5), callbacks=[save], max_epochs=1)
     with pytest.raises(ValueError, match="data position belongs to other batches: seed is 5 there and 6 here"):

@@ -1,4 +1,4 @@
-"""Windows tile the tokens; a file that is not what its description says is refused."""
+"""Windows tile the tokens; a file that does not match its description is refused."""
 
 import json
 import pickle
@@ -75,7 +75,7 @@ def test_a_truncated_file_is_refused(copy, keep):
     PackedTokens(copy, "val", 4)
 
 
-def test_a_changed_byte_is_found_when_asked_for(copy):
+def test_a_changed_byte_is_found_by_verification(copy):
     PackedTokens(copy, length=4, verify=True)
     data = bytearray((copy / "train.bin").read_bytes())
     data[50] ^= 1

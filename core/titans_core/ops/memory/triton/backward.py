@@ -117,13 +117,13 @@ def store_backward(
     )
     common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation, P)}
     inputs = (k, write, carry, *WS, *anchor)
-    behind = (delta, read.dk, read.ddelta)
+    gradients = (delta, read.dk, read.ddelta)
     with torch.cuda.device_of(k):
         if len(WS) == 1:
-            _store_linear[(P,)](*inputs, *behind, read.dWS[0], flow[0], *found[:4], *found.danchor, **common)
+            _store_linear[(P,)](*inputs, *gradients, read.dWS[0], flow[0], *found[:4], *found.danchor, **common)
         else:
-            behind = (*(base or (None, None)), *behind, read.ddelta1, read.dX2, *read.dWS, *flow)
-            _store_deep[(P,)](*inputs, *behind, *found[:4], *found.danchor, H=h, **common)
+            gradients = (*(base or (None, None)), *gradients, read.ddelta1, read.dX2, *read.dWS, *flow)
+            _store_deep[(P,)](*inputs, *gradients, *found[:4], *found.danchor, H=h, **common)
     return found
 
 
