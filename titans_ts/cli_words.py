@@ -51,6 +51,7 @@ _OPTIONS = {
     "needs df: without df,": "needs a data file: without one,",
     "static_df": "--static",
     "Give another checkpoint_dir": "Give another --checkpoint",
+    "Give another study_name or storage, or the earlier space (space=)": "Give another --storage",
     "Give another study_name or storage": "Give another --storage",
     "Give another storage": "Give another --storage",
     "or use multivariate=False": "or leave out --multivariate",
