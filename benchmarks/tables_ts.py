@@ -38,8 +38,8 @@ BOTH = (
     "takes twice the training time. It was added late, and tried on the rehearsal first. "
 )
 ALL_LOOKBACKS = (
-    f"The ensemble of lookbacks has {2 * len(MIXED)} members for every set. It was tried on rehearsals of ETTh2 and ETTm1 "
-    "first, after the test errors of single forecasters were known. "
+    f"The ensemble of lookbacks has {2 * len(MIXED)} members for every set. It was tried on rehearsals of ETTh2 and "
+    "ETTm1 first, after the test errors of single forecasters were known. "
 )
 NO_LOOKBACK = "³ The paper states no lookback."
 NOTES = f"¹ Its test loader drops the last batch. ² Not reproduced by third parties. {NO_LOOKBACK}"
