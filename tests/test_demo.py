@@ -26,7 +26,7 @@ def test_without_data_and_network_the_demo_says_so_and_runs_on_the_panel(tmp_pat
     command = [sys.executable, str(DEMO), "--out", str(out), "--max-epochs", "30"]
     run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
     assert run.returncode == 0, run.stderr
-    assert "ETTh1 cannot be had" in run.stdout
+    assert "ETTh1 is not available" in run.stdout
     assert "AirPassengers panel: lookback 24, horizon 12, 13 test windows of 2 series" in run.stdout
     assert "Epoch" in run.stderr  # the progress bar
 

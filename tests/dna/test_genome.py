@@ -105,7 +105,7 @@ def test_held_out_chromosomes_have_no_windows(genome):
         genome.windows(50, chroms=["chrI"], holdout=["chrI"])
     with pytest.raises(ValueError, match=r"give a list of names: \['chrI'\]"):
         genome.windows(50, holdout="chrI")
-    with pytest.raises(TypeError, match="holdout must be a list of chromosome names \(strings\), got the item 1"):
+    with pytest.raises(TypeError, match=r"holdout must be a list of chromosome names \(strings\), got the item 1"):
         genome.windows(50, holdout=[1])
 
 
