@@ -4,9 +4,9 @@
 
 For each kernel and each choice of slices and warps (the first call on a GPU chooses one): bytes of shared memory,
 registers per thread, spilled bytes, and whether the matrix units are used. For Hopper (sm_90), chunks of 64 and of 128,
-the largest, which all fit. For Ampere (sm_80), which has less shared memory, also shorter chunks, and only the choice
-that needs least. Ada and consumer Blackwell run code of the same kind as Ampere. Speed must be measured on a GPU
-(``run_gpu.sh``). Finished cells of the same Triton version are skipped.
+the largest, which all fit. For Ampere (sm_80), which has less shared memory, also shorter chunks, and only the
+narrowest choice, which needs least or little more. Ada and consumer Blackwell run code of the same kind as Ampere.
+Speed must be measured on a GPU (``run_gpu.sh``). Finished cells of the same Triton version are skipped.
 """
 
 import argparse
@@ -101,15 +101,18 @@ def cells(target: str) -> list[tuple[Any, ...]]:
 
     from titans_core.ops.memory.triton.launch import CHOICES
 
+    memories, chunks, choices = MEMORIES, CHUNKS, CHOICES
+    if target == AMPERE:
+        memories, chunks, choices = (LINEAR, DEEP), (*SHORTER, *CHUNKS), CHOICES[-1:]
     return [
         (target, direction, part, memory, tokens, width, chunk, *choice, triton.__version__)
         for tokens in TOKENS
-        for memory in (MEMORIES[:2] if target == AMPERE else MEMORIES)
+        for memory in memories
         for width in WIDTHS
-        for chunk in ((*SHORTER, *CHUNKS) if target == AMPERE else CHUNKS)
+        for chunk in chunks
         for direction in PASSES
         for part in KERNELS
-        for choice in (CHOICES[-1:] if target == AMPERE else CHOICES)
+        for choice in choices
     ]
 
 

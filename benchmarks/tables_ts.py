@@ -93,14 +93,14 @@ def searched(place: Any) -> str:
     rows, titles = [], []
     for name in SETS:
         by_the_rule = True
-        for model in OURS:
-            lookback = lookback_of(model, name, searched=True)
+        lookbacks = {model: lookback_of(model, name, searched=True) for model in OURS}
+        for model, lookback in lookbacks.items():
             own = [r for r in found if (r["model"], r["dataset"], r["input_size"]) == (model, name, lookback)]
             settings = settings_of(model, name, HORIZONS[0])
             shown = _current(own, settings)
             by_the_rule = by_the_rule and all(r["settings"] == settings for r in shown)
             rows += shown
-        titles.append(f"{name}{'' if by_the_rule else '†'}, {lookback_of('titans', name, searched=True)}")
+        titles.append(f"{name}{'' if by_the_rule else '†'}, {lookbacks['titans']}")
     lines, shown = _lines("searched lookback", titles, rows, PUBLISHED_LONG)
     marked = " († as there)" if any("†" in title for title in titles) else ""
     note = f"As at lookback 96{marked}; the same rule also chooses the lookback, for a single forecaster, "

@@ -10,7 +10,8 @@ CHUNKS = (16, 32, 64, 128)
 OLDEST = 8  # major compute capability of Ampere: earlier GPUs have no bfloat16 products
 
 # Kilobytes for each of CHUNKS, by number of layers, bfloat16 tokens, and width of keys and values: what the largest of
-# the four kernels takes with its smallest slices. Compiled ahead of time by benchmarks/memory_kernels.py.
+# the four kernels takes with its smallest choice, on Hopper or Ampere, whichever needs more. Compiled ahead of time by
+# benchmarks/memory_kernels.py.
 KILOBYTES = {
     (1, True): {32: (6, 8, 24, 80), 64: (12, 16, 32, 96), 128: (20, 28, 50, 128)},
     (1, False): {32: (10, 16, 28, 80), 64: (20, 32, 56, 108), 128: (36, 60, 108, 208)},
@@ -47,4 +48,4 @@ def _device(device: torch.device) -> tuple[int, int]:
     found = torch.cuda.get_device_properties(device)
     if torch.version.hip:
         return 0, 0
-    return found.major, int(getattr(found, "shared_memory_per_block_optin"))  # noqa: B009  unknown to torch's stubs
+    return found.major, found.shared_memory_per_block_optin  # type: ignore[attr-defined]
