@@ -49,6 +49,8 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
+    from titans_core.ops.memory.triton.widths import tile_size
+
     target, direction, part, memory, tokens, width, chunk, block, warps, *_ = key
     kernel = kernel_of(direction, part, memory)
     constants = {
@@ -56,7 +58,7 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
         "V": width,
         "H": EXPANSION * width,
         "n": 2,
-        "BLOCK_C": max(16, triton.next_power_of_2(chunk)),
+        "BLOCK_C": tile_size(chunk),
         "BLOCK": block,
         "ACTIVATION": "silu",
         "BF16": tokens == "bfloat16",
