@@ -114,13 +114,11 @@ def backtest_frame(
     levels: list[float],
     fitted: int | None = None,
     library: str | None = None,
-    judged: bool = False,
 ) -> Any:
     """Forecasts of a fitted model at rows of a panel, with the actual values, as a long frame.
 
     The panel is not filled: each origin fills only what was known before it, and unknown actual values stay NaN. With
     ``fitted``, the number of rows that ``fit`` saw, intervals also use the errors that became known after these rows.
-    ``judged`` sets ``y`` to NaN where ``score`` skips a forecast: with "interpolate", at origins inside a gap.
     """
     model._check_series(panel, "a backtest")
     config, T = model._fitted(), len(panel.values)
@@ -144,11 +142,7 @@ def backtest_frame(
         values = model.model_.bounded(at, levels, rolling.known_by(origin))[0]
         rows = slice(origin, min(origin + h, T))
         values = model.scaling_.units.restored(values, panel.index[rows])
-        actual = given.values[rows]
-        if judged and (uses_later := table.truth.uses_later) is not None:
-            uses_later = uses_later[origin - 1].numpy()
-            actual = np.where(uses_later.any() if config.together else uses_later, np.nan, actual)
-        columns = {"y": actual, **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
+        columns = {"y": given.values[rows], **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
         frame = long_frame(panel.ids, panel.index[rows], columns)
         frame.insert(2, "cutoff", panel.index[origin - 1])
         # without series that have no full lookback yet

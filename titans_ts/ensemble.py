@@ -1,10 +1,10 @@
 """Ensembles: the mean of several forecasters."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from titans_ts.exogenous import read_columns
 from titans_ts.forecaster import TitansForecaster
 from titans_ts.libraries import from_pandas, to_pandas
 from titans_ts.panel import Panel
+from titans_ts.parallel import Result, all_of, processes
 from titans_ts.reading import check_no_y, read_actual
+from titans_ts.scoring import rolling_error
 from titans_ts.training_rows import trained_on
 
 ROW = ["unique_id", "ds", "cutoff"]
@@ -30,13 +32,15 @@ class TitansEnsemble(Answering, BaseEstimator):
     """Averages the forecasts of several forecasters (Bates & Granger 1969).
 
     It has the methods of :class:`TitansForecaster`. Members that differ in settings, lookback or seed make different
-    errors, which partly cancel in the mean, and none of them has to be selected. Members are trained and run one after
-    the other. ``futr_df`` and ``static_df`` are passed to the members that declare such columns. Interval bounds are
-    averaged too; since each member's intervals fit its own, larger errors, the averaged ones tend to cover more than
-    the requested level.
+    errors, which partly cancel in the mean, and none of them has to be selected. ``futr_df`` and ``static_df`` are
+    passed to the members that declare such columns. Interval bounds are averaged too; since each member's intervals fit
+    its own, larger errors, the averaged ones tend to cover more than the requested level.
 
     Args:
         forecasters: the members, all with the same ``h``. Copies of them are fitted; they stay unchanged.
+        n_jobs: number of processes that train members side by side in ``fit`` and ``cross_validation``, each with its
+            part of the cores; -1 is one per core. None trains one member after the other, each on all cores. The number
+            of cores changes forecasts by rounding errors only.
 
     Attributes:
         forecasters_: the fitted members.
@@ -48,8 +52,9 @@ class TitansEnsemble(Answering, BaseEstimator):
         >>> ensemble.fit(df).predict(level=[80])
     """
 
-    def __init__(self, forecasters: Sequence[TitansForecaster]) -> None:
+    def __init__(self, forecasters: Sequence[TitansForecaster], *, n_jobs: int | None = None) -> None:
         self.forecasters = forecasters
+        self.n_jobs = n_jobs
 
     has_calendar_ = property(lambda self: any(each.has_calendar_ for each in self.forecasters_))
 
@@ -72,14 +77,17 @@ class TitansEnsemble(Answering, BaseEstimator):
                 members that would skip different series.
         """
         check_no_y(y)
-        copies = [clone(forecaster) for forecaster in self._checked()]
+        given = self._checked()
+        copies = self._copies(given)
         facts = _facts(copies, static_df)
         pairs = zip(copies, facts, strict=True)  # all inputs are checked before the first training
         _check_series([trained_on(each._given(df, static)[0], each, val_size).ids for each, static in pairs])
+        calls = []
         for number, (each, static) in enumerate(zip(copies, facts, strict=True)):
             folder = None if checkpoint_dir is None else Path(checkpoint_dir) / str(number)
-            each.fit(df, static_df=static, val_size=val_size, checkpoint_dir=folder)
-        self.forecasters_ = copies
+            calls.append(partial(each.fit, df, static_df=static, val_size=val_size, checkpoint_dir=folder))
+        found = self._all_of(calls)
+        self.forecasters_ = [each.set_params(verbose=one.verbose) for each, one in zip(found, given, strict=True)]
         return self
 
     def update(self, new_df: Any) -> Self:
@@ -101,12 +109,9 @@ class TitansEnsemble(Answering, BaseEstimator):
 
     def predict_insample(self, df: Any, step_size: int | None = None, level: list[float] | None = None) -> Any:
         """As :meth:`TitansForecaster.predict_insample`, from the first row at which all members have a lookback."""
-        return self._insample(df, step_size, level)
-
-    def _insample(self, df: Any, step_size: int | None, level: list[float] | None = None, judged: bool = False) -> Any:
         fitted = self._fitted()
         longest = max(each.network_.config.input_size for each in fitted)
-        return _mean([each._insample(df, longest, step_size, level, judged) for each in fitted])
+        return _mean([each._insample(df, longest, step_size, level) for each in fitted])
 
     def cross_validation(
         self,
@@ -121,24 +126,23 @@ class TitansEnsemble(Answering, BaseEstimator):
     ) -> Any:
         """As :meth:`TitansForecaster.cross_validation`, for the rows that all members forecast."""
         options: dict[str, Any] = dict(n_windows=n_windows, step_size=step_size, refit=refit, val_size=val_size)
-        members = self._checked()
+        members = self._copies(self._checked())
         pairs = zip(members, _facts(members, static_df), strict=True)
-        return _mean([each.cross_validation(df, **options, level=level, static_df=static) for each, static in pairs])
+        calls = [partial(each.cross_validation, df, **options, level=level, static_df=static) for each, static in pairs]
+        return _mean(self._all_of(calls))
+
+    def _copies(self, members: list[TitansForecaster]) -> list[TitansForecaster]:
+        """Copies to train. In several processes they have no progress bars, which would overwrite each other."""
+        copies = [clone(each) for each in members]
+        return copies if processes(self.n_jobs, len(copies)) == 1 else [each.set_params(verbose=0) for each in copies]
+
+    def _all_of(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
+        shown = any(each.verbose > 0 for each in self.forecasters)
+        return all_of(calls, self.n_jobs, "members" if shown else None)
 
     def score(self, df: Any, y: None = None) -> float:
-        """As :meth:`TitansForecaster.score`, for the windows in which all members have a lookback.
-
-        All forecasts of the frame are held in memory at once.
-        """
-        found = to_pandas(self._insample(df, 1, judged=True))
-        first = self.forecasters_[0]
-        unit = found["unique_id"].map(dict(zip(first.context_.ids, first.scaling_.units.deviation, strict=True)))
-        error = ((found["Titans"] - found["y"]).abs() / unit)[found["y"].notna()]
-        if error.empty:
-            raise ValueError("there is nothing to score: df has no known value after any lookback.")
-        if not np.isfinite(error).all():
-            raise FloatingPointError("some forecasts are not finite and cannot be scored: fit the ensemble again.")
-        return -float(error.mean())
+        """As :meth:`TitansForecaster.score`, for the windows in which all members have a lookback."""
+        return -rolling_error([each._to_score(df) for each in self._fitted()])
 
     def save(self, path: str | Path) -> None:
         """Save the fitted members to subfolders of the folder ``path``.

@@ -292,17 +292,15 @@ class TitansForecaster(Answering, TitansEstimator):
         """
         return self._insample(df, self._fitted().input_size, step_size, level)
 
-    def _insample(
-        self, df: Any, first: int, step_size: int | None, level: list[float] | None, judged: bool = False
-    ) -> pd.DataFrame:
-        """:meth:`predict_insample` from the row ``first`` on; ``judged`` as in :func:`backtest_frame`."""
+    def _insample(self, df: Any, first: int, step_size: int | None, level: list[float] | None) -> pd.DataFrame:
+        """:meth:`predict_insample` from the row ``first`` on."""
         h = self._fitted().h
         panel = read_scored(self, df)
         check_length(panel, first + h, "input_size + h")
         step = h if step_size is None else step_size
         at_least("step_size", step)
         origins = list(range(first, len(panel.values) - h + 1, step))
-        return backtest_frame(self, panel, origins, check_levels(level), judged=judged)
+        return backtest_frame(self, panel, origins, check_levels(level))
 
     def cross_validation(
         self,
@@ -356,11 +354,16 @@ class TitansForecaster(Answering, TitansEstimator):
                 value to score.
             FloatingPointError: some forecasts are not finite.
         """
+        return -rolling_error([self._to_score(df)])
+
+    def _to_score(self, df: Any) -> tuple[Model, Table]:
+        """The model and a frame as its table, for :func:`rolling_error`."""
         config = self._fitted()
         panel = read_scored(self, df)
         self._check_series(panel, "score", " In a scikit-learn search, use cv=titans_ts.splits.TimeSplit(...).")
         check_length(panel, config.input_size + config.h, "input_size + h")
-        return -rolling_error(self.model_, panel, self.missing)
+        self.scaling_.warn_of(panel)
+        return self.model_, self.scaling_.table(panel.filled(self.missing))
 
     def surprise(self, df: Any, step_size: int = 1) -> Any:
         """The surprise of the online memory over time, for anomaly detection.

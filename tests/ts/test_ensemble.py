@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -101,34 +102,42 @@ def test_a_backtest_has_the_origins_shared_by_all_members(fitted, long, tiny, se
     np.testing.assert_allclose(of_polars["Titans"], crossed["Titans"], rtol=1e-9)
 
 
-def test_the_score_is_that_of_the_mean_forecasts(fitted, long, tiny):
-    one = TitansEnsemble([tiny()]).fit(long)
-    assert one.score(long) == pytest.approx(one.forecasters_[0].score(long), rel=1e-5)
+def test_the_score_is_that_of_the_mean_forecasts(fitted, long):
     each = [forecaster.score(long) for forecaster in fitted.forecasters_]
     assert fitted.score(long) > np.mean(each)  # a mean errs less than its parts do on average
 
 
+@pytest.fixture
+def holed(long):
+    """The two series with a gap in the first, and the second ending early."""
+    gap = (long["unique_id"] == "a") & long["ds"].between("2024-01-03", "2024-01-03 08:00")
+    return long.assign(y=long["y"].mask(gap | ((long["unique_id"] == "b") & (long["ds"] > "2024-01-05 16:00"))))
+
+
 @pytest.mark.parametrize("missing", ["interpolate", "mask"])
-def test_an_ensemble_scores_the_same_windows_as_one_forecaster(missing, long, tiny):
-    holed = long.copy()
-    holed.loc[(long["unique_id"] == "a") & long["ds"].between("2024-01-03", "2024-01-03 08:00"), "y"] = np.nan
-    holed.loc[(long["unique_id"] == "b") & (long["ds"] > "2024-01-05 16:00"), "y"] = np.nan
+def test_an_ensemble_scores_the_same_windows_as_one_forecaster(missing, holed, tiny):
     one = TitansEnsemble([tiny(missing=missing, max_epochs=1)]).fit(holed)
-    assert one.score(holed) == pytest.approx(one.forecasters_[0].score(holed), rel=1e-5)
-    if missing == "interpolate":  # what one of them leaves out, all do
-        masked = TitansEnsemble([tiny(missing="mask", max_epochs=1)]).fit(holed).forecasters_
-        one.forecasters_ = [*masked, *one.forecasters_]
-        assert one._insample(holed, 1, judged=True)["y"].isna().sum() > one.predict_insample(holed, 1)["y"].isna().sum()
+    assert one.score(holed) == one.forecasters_[0].score(holed)
+
+
+def test_what_one_member_cannot_score_is_scored_for_none(holed, tiny):
+    plain, timed = {"missing": "interpolate"}, {"input_size": 16, "exogenous": {"profile": ["day"]}}
+    both = TitansEnsemble([tiny(max_epochs=1, **plain), tiny(max_epochs=1, missing="mask", **timed)]).fit(holed)
+    found = both.predict_insample(holed, step_size=1)
+    inside = (found["unique_id"] == "a") & found["cutoff"].between("2024-01-03", "2024-01-03 08:00")
+    scored = found[~inside & found["y"].notna()]  # a line ends at a value that is later than such a cutoff
+    deviation = dict(zip("ab", both.forecasters_[0].scaling_.units.deviation, strict=True))
+    expected = ((scored["Titans"] - scored["y"]).abs() / scored["unique_id"].map(deviation)).mean()
+    assert both.score(holed) == pytest.approx(-expected, rel=1e-5)
+    assert inside.any()
 
 
 def test_forecasts_that_are_not_finite_have_no_score(tiny, long):
-    one = TitansEnsemble([tiny(max_epochs=1)]).fit(long)
-    insample = one.forecasters_[0]._insample
-    one.forecasters_[0]._insample = lambda *given: insample(*given).assign(
-        Titans=lambda x: x["Titans"].where(x.index > 9)
-    )
+    both = TitansEnsemble([tiny(max_epochs=1), tiny(max_epochs=1, random_state=1)]).fit(long)
+    with torch.no_grad():
+        both.forecasters_[1].network_.head.bias.fill_(torch.nan)
     with pytest.raises(FloatingPointError, match="not finite"):
-        one.score(long)
+        both.score(long)
 
 
 def test_exogenous_columns_go_to_members_that_declare_them(tiny, long):
@@ -250,6 +259,26 @@ def test_an_interrupted_training_resumes(tiny, long, tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 1
     ensemble.fit(long, checkpoint_dir=tmp_path)
     pd.testing.assert_frame_equal(ensemble.predict(), whole.predict())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("whole_memory")  # other processes have the default
+def test_members_are_trained_in_several_processes(tiny, long, tmp_path):
+    members = [tiny(verbose=1), tiny(input_size=16)]
+    spiked = long.assign(y=long["y"].mask(long["ds"] == "2024-01-04", 1e4))
+    with pytest.warns(UserWarning, match="far from its training range") as caught:
+        both = TitansEnsemble(members, n_jobs=2).fit(spiked, val_size=40, checkpoint_dir=tmp_path)
+    assert {warning.filename for warning in caught} == {__file__}
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["0", "1"]
+    assert [one.get_params() for one in both.forecasters_] == [one.get_params() for one in members]
+    with pytest.warns(UserWarning, match="far from its training range"):
+        alone = TitansEnsemble(members).fit(spiked, val_size=40)
+    np.testing.assert_allclose(both.predict()["Titans"], alone.predict()["Titans"], rtol=1e-4)
+    crossed, expected = (TitansEnsemble(members, n_jobs=n).cross_validation(long) for n in (2, None))
+    np.testing.assert_allclose(crossed["Titans"], expected["Titans"], rtol=1e-4)
+    with pytest.raises(ValueError, match="n_jobs == 0"):
+        TitansEnsemble(members, n_jobs=0).fit(long)
+    assert members[0].verbose == 1
 
 
 @pytest.fixture

@@ -1,0 +1,48 @@
+"""Calls that may run side by side, in several processes."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from joblib import Parallel, delayed, effective_n_jobs
+from tqdm.auto import tqdm
+
+from titans_datasets.warn import warn_caller
+
+Result = TypeVar("Result")
+
+
+def processes(n_jobs: int | None, calls: int) -> int:
+    """The number of processes of :func:`all_of`, with 1 for none but this one."""
+    return min(calls, int(effective_n_jobs(n_jobs)))
+
+
+def all_of(calls: Sequence[Callable[[], Result]], n_jobs: int | None, progress: str | None = None) -> list[Result]:
+    """The results of all calls, in order; after the first exception there are none.
+
+    With ``n_jobs`` of 1 they run here, one after the other. With more (joblib counts; -1 is all cores) they run in as
+    many processes, which share the cores, and their warnings are issued here afterwards.
+
+    Args:
+        calls: functions without arguments; for other processes they must be picklable.
+        n_jobs: number of processes; None is 1, or that of ``joblib.parallel_config``.
+        progress: name of a progress bar over calls in other processes; None for no bar.
+    """
+    if processes(n_jobs, len(calls)) == 1:
+        return [call() for call in calls]
+    # loky in any case: training uses global random numbers, so it must not run in threads. Arrays are copied, since
+    # those that joblib shares are read-only
+    running = Parallel(n_jobs, backend="loky", max_nbytes=None, return_as="generator")
+    found = []
+    recorded = running(delayed(_recorded)(call) for call in calls)
+    for result, caught in tqdm(recorded, desc=progress, total=len(calls), disable=progress is None):
+        for each in caught:
+            warn_caller(each)
+        found.append(result)
+    return found
+
+
+def _recorded(call: Callable[[], Result]) -> tuple[Result, list[Warning | str]]:
+    """The result of a call and its warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        return call(), [each.message for each in caught]
