@@ -1,7 +1,7 @@
 """Command line of the forecaster. See ``python -m titans_ts --help``."""
 
 import json
-from enum import Enum
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +13,35 @@ except ImportError as error:
 import numpy as np
 import pandas as pd
 
-from titans_core.archive import check_kind
+from titans_core.archive import check_kind, kind_of
 from titans_core.files import written_whole
+from titans_ts.cli_options import (
+    Calendar,
+    Data,
+    Dates,
+    Epochs,
+    Freq,
+    Futr,
+    Hist,
+    Horizon,
+    Id,
+    Jobs,
+    Level,
+    Lookbacks,
+    Loss,
+    LossOption,
+    Missing,
+    MissingOption,
+    Multivariate,
+    Profile,
+    Quiet,
+    Seed,
+    Static,
+    Target,
+    Time,
+    ValSize,
+    Zone,
+)
 from titans_ts.cli_words import plain_messages, season_text
 from titans_ts.files import columns_of, read_future_file, read_series, read_static_file, writable, write_table
 from titans_ts.libraries import to_pandas
@@ -32,82 +59,9 @@ app = typer.Typer(
 )
 
 
-class Loss(str, Enum):
-    """Training losses."""
-
-    mae = "mae"
-    mse = "mse"
-    huber = "huber"
-    quantile = "quantile"
-    normal = "normal"
-    laplace = "laplace"
-    student_t = "student_t"
-
-
-class Missing(str, Enum):
-    """How to treat missing values."""
-
-    error = "error"
-    interpolate = "interpolate"
-    mask = "mask"
-
-
-Data = Annotated[Path, typer.Argument(help="CSV (also .gz) or Parquet file.", exists=True, dir_okay=False)]
-Time = Annotated[
-    str | None, typer.Option("--time", help="Column of time stamps. Default: 'ds', else the first non-numeric column.")
-]
-Id = Annotated[
-    str | None, typer.Option("--id", help="Column of series names in a long file. Default: 'unique_id', if present.")
-]
-Target = Annotated[str | None, typer.Option("--target", help="Column of values in a long file. Default: 'y'.")]
-Horizon = Annotated[int, typer.Option("--horizon", help="Steps to forecast.", min=1)]
-Lookback = Annotated[int, typer.Option("--lookback", help="Past steps that a forecast uses.", min=1)]
-Dates = Annotated[
-    str | None,
-    typer.Option("--date-format", help="Format of the time stamps, such as '%d.%m.%Y'. Default: inferred."),
-]
-Zone = Annotated[
-    str | None,
-    typer.Option("--timezone", help="Time zone of the time stamps, such as 'Europe/Berlin'."),
-]
-Freq = Annotated[str | None, typer.Option(help="Step of the time axis: 'h', '15min', 'D', 'MS' ... Default: inferred.")]
-LossOption = Annotated[Loss, typer.Option(help="Training loss: of a point forecast, of quantiles or a distribution.")]
-MissingOption = Annotated[Missing, typer.Option(help="How to treat empty cells and missing rows.")]
-Hist = Annotated[
-    list[str] | None, typer.Option("--hist", help="Column known only for the past (long files; may be repeated).")
-]
-Futr = Annotated[
-    list[str] | None, typer.Option("--futr", help="Column known for the future too (long files; may be repeated).")
-]
-Calendar = Annotated[bool, typer.Option(help="Use the time of day, week and year as features.")]
-Profile = Annotated[bool, typer.Option(help="Forecast deviations from the mean day, week and year of each series.")]
-Epochs = Annotated[
-    int | None, typer.Option(help="Maximum number of epochs, of at most 100 batches each. Default: by the data size.")
-]
-Level = Annotated[
-    list[float] | None,
-    typer.Option("--level", help="Level of a prediction interval in percent, such as 80 (may be repeated)."),
-]
-Seed = Annotated[int, typer.Option(help="Random seed; the same seed gives the same model.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bars.")]
-Static = Annotated[
-    Path | None,
-    typer.Option(
-        "--static",
-        help="File of static columns: one row per series with its name and numbers.",
-        exists=True,
-        dir_okay=False,
-    ),
-]
-Multivariate = Annotated[bool, typer.Option("--multivariate", help="Mix the series with each other.")]
-ValSize = Annotated[
-    int | None,
-    typer.Option("--val-size", help="Validation rows at the end. Default: about a fifth, at least --horizon.", min=0),
-]
-
-
 # weekdays matter if the naive forecast of a week ago has less than this part of the error of a day ago
 MUCH = 0.8
+LOOKBACK = 96
 # stored with a saved model: the options with which its training file was read
 _READ = "file.json"
 
@@ -118,7 +72,7 @@ def fit(
     data: Data,
     model: Annotated[Path, typer.Option("--model", help="Folder to save the model in.")],
     horizon: Horizon = 96,
-    lookback: Lookback = 96,
+    lookback: Lookbacks = None,
     time: Time = None,
     id: Id = None,
     target: Target = None,
@@ -139,20 +93,23 @@ def fit(
     ] = None,
     epochs: Epochs = None,
     seed: Seed = 0,
+    jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
     """Train on all series of a file and save the model."""
     writable(model, "folder")
-    check_kind(model, "TitansForecaster")
+    check_kind(model, "TitansEnsemble" if lookback and len(lookback) > 1 else "TitansForecaster")
     frame = read_series(data, time, id, target, date_format, timezone)
     facts = read_static_file(static, id)
-    made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet,
+    made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet, jobs,
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
     fitted = made.fit(frame, static_df=facts, val_size=val_size, checkpoint_dir=checkpoint)
     _save(fitted, model, _reading_options(time, id, target, date_format, timezone))
-    best = fitted.history_.epochs[fitted.history_.best_epoch]
-    losses = ", ".join(f"{name} {value:.4f}" for name, value in best.items() if name.endswith("_loss"))
-    typer.echo(f"trained for {len(fitted.history_.epochs)} epochs, {losses}; saved in {model}")
+    for each in _members(fitted):
+        best = each.history_.epochs[each.history_.best_epoch]
+        losses = ", ".join(f"{name} {value:.4f}" for name, value in best.items() if name.endswith("_loss"))
+        typer.echo(f"lookback {each.input_size}: trained for {len(each.history_.epochs)} epochs, {losses}")
+    typer.echo(f"saved in {model}")
 
 
 @app.command()
@@ -192,11 +149,9 @@ def predict(
 
     The options --time, --id, --target, --date-format and --timezone default to those of fit.
     """
-    from titans_ts import TitansForecaster
-
     writable(out, "table")
     writable(plot, "picture")
-    fitted = TitansForecaster.load(model)
+    fitted = _loaded(model)
     given = _reading_options(time, id, target, date_format, timezone)
     kept = _kept(model)
     frame = None if data is None else _by_name(fitted, read_series(data, **_as_fitted(data, given, kept)))
@@ -226,17 +181,15 @@ def update(
 
     Predict then forecasts from their end. Columns are read as by predict.
     """
-    from titans_ts import TitansForecaster
-
     writable(out, "folder")
-    check_kind(out or model, "TitansForecaster")
-    fitted, kept = TitansForecaster.load(model), _kept(model)
-    rows = fitted.position_.rows
+    fitted, kept = _loaded(model), _kept(model)
+    check_kind(out or model, type(fitted).__name__)
+    rows = _members(fitted)[0].position_.rows
     given = _as_fitted(data, _reading_options(time, id, target, date_format, timezone), kept)
     fitted.update(_by_name(fitted, read_series(data, **given)))
     _save(fitted, out or model, kept)
-    newer, last = fitted.position_.rows - rows, fitted.context_.index[-1]
-    typer.echo(f"added {newer} rows, up to {last}; saved in {out or model}")
+    after = _members(fitted)[0]
+    typer.echo(f"added {after.position_.rows - rows} rows, up to {after.context_.index[-1]}; saved in {out or model}")
 
 
 @app.command()
@@ -249,7 +202,7 @@ def backtest(
     out: Annotated[Path | None, typer.Option("--out", help="CSV or Parquet file for the forecasts.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Image file (PNG) for a plot.")] = None,
     horizon: Horizon = 96,
-    lookback: Lookback = 96,
+    lookback: Lookbacks = None,
     time: Time = None,
     id: Id = None,
     target: Target = None,
@@ -268,6 +221,7 @@ def backtest(
     epochs: Epochs = None,
     level: Level = None,
     seed: Seed = 0,
+    jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
     """Train on the past, forecast the steps that followed, and print the errors."""
@@ -277,7 +231,7 @@ def backtest(
     writable(plot, "picture")
     frame = read_series(data, time, id, target, date_format, timezone)
     facts = read_static_file(static, id)
-    made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet,
+    made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet, jobs,
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
     found = made.cross_validation(
         frame,
@@ -290,12 +244,13 @@ def backtest(
     )
     if out is not None:
         _write(found, out)
-    table, season = error_table(found, frame, made.freq, level or [])
+    table, season = error_table(found, frame, _step(freq), level or [])
     typer.echo(table.round(4).to_string())
     typer.echo(f"naive forecast: {season_text(season)}", err=True)
-    if season.of_a_day < MUCH and lookback < season.rows and not (calendar or profile):
+    longest = max(lookback or [LOOKBACK])
+    if season.of_a_day < MUCH and longest < season.rows and not (calendar or profile):
         typer.echo(
-            f"Weekdays differ in this data, but --lookback {lookback} is shorter than a week: "
+            f"Weekdays differ in this data, but --lookback {longest} is shorter than a week: "
             f"try --lookback {season.rows}, --calendar or --profile.",
             err=True,
         )
@@ -345,7 +300,7 @@ def tune(
     check_kind(model, "TitansForecaster")
     frame = read_series(data, time, id, target, date_format, timezone)
     facts = read_static_file(static, id)
-    made = _made(horizon, 96, freq, loss, missing, multivariate, epochs, seed, True,
+    made = _made(horizon, None, freq, loss, missing, multivariate, epochs, seed, True,
                  hist=hist, futr=futr, stat=_names(facts))  # fmt: skip
     best = search.tune(
         frame,
@@ -367,7 +322,7 @@ def tune(
 
 def _made(
     horizon: int,
-    lookback: int,
+    lookbacks: Sequence[int] | None,
     freq: str | None,
     loss: Loss,
     missing: Missing,
@@ -375,26 +330,54 @@ def _made(
     epochs: int | None,
     seed: int,
     quiet: bool,
+    jobs: int | None = None,
     calendar: bool = False,
     profile: bool = False,
     **columns: list[str] | None,
 ) -> Any:
-    from titans_ts import TitansForecaster
+    """A forecaster, or for several lookbacks an ensemble."""
+    from titans_ts import TitansEnsemble, TitansForecaster
 
+    lookbacks = lookbacks or [LOOKBACK]
+    if len(set(lookbacks)) < len(lookbacks):
+        raise ValueError("the same --lookback twice gives the same model twice: give others.")
+    if jobs is not None and len(lookbacks) == 1:
+        raise ValueError("--jobs is for the models of several lookbacks: give --lookback more than once.")
     exogenous: dict[str, Any] = {kind: names for kind, names in columns.items() if names}
     exogenous |= {kind: "auto" for kind, wanted in (("calendar", calendar), ("profile", profile)) if wanted}
-    return TitansForecaster(
-        h=horizon,
-        input_size=lookback,
-        freq=int(freq) if freq is not None and freq.isdecimal() else freq,
-        loss=loss.value,
-        missing=missing.value,
-        exogenous=exogenous or None,
-        multivariate=multivariate,
-        max_epochs=epochs,
-        random_state=seed,
-        verbose=0 if quiet else 1,
-    )
+    members = [
+        TitansForecaster(
+            h=horizon,
+            input_size=lookback,
+            freq=_step(freq),
+            loss=loss.value,
+            missing=missing.value,
+            exogenous=exogenous or None,
+            multivariate=multivariate,
+            max_epochs=epochs,
+            random_state=seed,
+            verbose=0 if quiet else 1,
+        )
+        for lookback in lookbacks
+    ]
+    return members[0] if len(members) == 1 else TitansEnsemble(members, n_jobs=jobs)
+
+
+def _step(freq: str | None) -> str | int | None:
+    """A step of the time axis: a number for integer time stamps."""
+    return int(freq) if freq is not None and freq.isdecimal() else freq
+
+
+def _loaded(model: Path) -> Any:
+    """The forecaster or ensemble in a folder."""
+    from titans_ts import TitansEnsemble, TitansForecaster
+
+    return (TitansEnsemble if kind_of(model) == "TitansEnsemble" else TitansForecaster).load(model)
+
+
+def _members(fitted: Any) -> list[Any]:
+    """The forecasters of an ensemble, or the forecaster itself."""
+    return getattr(fitted, "forecasters_", [fitted])
 
 
 def _reading_options(
@@ -424,7 +407,7 @@ def _as_fitted(path: Path, given: dict[str, str | None], kept: dict[str, str | N
 
 def _by_name(fitted: Any, frame: pd.DataFrame) -> pd.DataFrame:
     """Series names as text if the model has them as text: a file cannot tell the name "1" from the number 1."""
-    if "unique_id" in frame and all(isinstance(name, str) for name in fitted.context_.ids):
+    if "unique_id" in frame and all(isinstance(name, str) for name in _members(fitted)[0].context_.ids):
         return frame.assign(unique_id=frame["unique_id"].astype(str))
     return frame
 

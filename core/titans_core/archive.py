@@ -30,9 +30,18 @@ def check_kind(path: str | Path, kind: str) -> None:
     """Raise an ArchiveError if ``path`` is a file, or holds a model of another kind, which would be overwritten."""
     if Path(path).exists() and not Path(path).is_dir():
         raise ArchiveError(f"{path} is a file, but a model is saved as a folder: choose another path.")
-    there = _kind_of(Path(path))
+    there = kind_of(Path(path))
     if there not in (None, kind):
         raise ArchiveError(f"{path} holds a {there}, which would be lost: choose another folder, or delete it.")
+
+
+def kind_of(folder: Path) -> str | None:
+    """Kind of the model in a folder; None if there is no model, or a damaged one."""
+    try:
+        kind: str = json.loads((folder / "model.json").read_text())["kind"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return kind
 
 
 def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -124,15 +133,6 @@ def _finish(folder: Path) -> None:
     tensors, part = folder / "model.safetensors", folder / "model.json.part"
     if tensors.is_file() and part.is_file() and _cut_off(folder, hashlib.sha256(tensors.read_bytes()).hexdigest()):
         os.replace(part, folder / "model.json")
-
-
-def _kind_of(folder: Path) -> str | None:
-    """Kind of the model in a folder; None if there is no model, or a damaged one."""
-    try:
-        kind: str = json.loads((folder / "model.json").read_text())["kind"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return kind
 
 
 def _head(file: Path) -> dict[str, Any]:

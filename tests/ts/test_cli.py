@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from titans_core.archive import save_archive
 from titans_core.train.tune import open_study
-from titans_ts import TitansForecaster, naive
+from titans_ts import TitansEnsemble, TitansForecaster, naive
 from titans_ts.cli import Loss, Missing, app
 from titans_ts.frame import POLICIES
 from titans_ts.model import Model
@@ -60,6 +60,38 @@ def test_fit_and_predict_give_the_numbers_of_the_library(run, wide, wide_file, t
     fewer = tmp_path / "fewer.csv"
     wide.iloc[:60].to_csv(fewer)
     assert "2024-01-03 12:00" in run("predict", fewer, "--model", tmp_path / "m").output
+
+
+def test_several_lookbacks_make_an_ensemble(run, wide, wide_file, tmp_path):
+    both, model = [*SMALL, "--lookback", "16"], ["--model", tmp_path / "m"]
+    wide.iloc[:110].to_csv(tmp_path / "known.csv")
+    wide.iloc[110:].to_csv(tmp_path / "newer.csv")
+    output = run("fit", tmp_path / "known.csv", *model, *both).output
+    assert re.findall(r"lookback (\d+): trained for 1 epochs", output) == ["12", "16"]
+    members = [TitansForecaster(h=4, input_size=n, max_epochs=1, random_state=0, verbose=0) for n in (12, 16)]
+    expected = TitansEnsemble(members).fit(wide.iloc[:110])
+    assert "added 10 rows, up to 2024-01-05 23:00:00" in run("update", tmp_path / "newer.csv", *model).output
+    expected.update(wide.iloc[110:])
+    run("predict", *model, "--level", "80", "--out", tmp_path / "f.csv", "--plot", tmp_path / "f.png")
+    found = pd.read_csv(tmp_path / "f.csv", index_col="ds", parse_dates=True)
+    pd.testing.assert_frame_equal(found, expected.predict(level=[80]), check_freq=False, rtol=1e-5)
+
+    run("backtest", wide_file, *both, "--windows", "2", "--out", tmp_path / "b.csv")
+    crossed = TitansEnsemble(members).cross_validation(wide, n_windows=2)
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "b.csv")["Titans"], crossed["Titans"], rtol=1e-5)
+
+    assert "holds a TitansEnsemble, which would be lost" in run("fit", wide_file, *model, *SMALL, code=1).output
+    for more, says in ((["--lookback", "12"], "the same --lookback twice"), (["--jobs", "2"], "--jobs is for")):
+        assert says in run("fit", wide_file, "--model", tmp_path / "n", *SMALL, *more, code=1).output
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("whole_memory")  # other processes have the default
+def test_several_lookbacks_are_trained_in_several_processes(run, wide_file, tmp_path):
+    for jobs in ([], ["--jobs", "2"]):
+        run("fit", wide_file, "--model", tmp_path / f"m{len(jobs)}", *SMALL, "--lookback", "16", *jobs)
+    found, expected = (TitansEnsemble.load(tmp_path / f"m{n}").predict() for n in (2, 0))
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-4)
 
 
 def test_calendar_and_profile_are_switches(run, wide_file, tmp_path):
