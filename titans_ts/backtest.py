@@ -140,7 +140,7 @@ def backtest_frame(
             then = model.scaling_.table(given.known_at(origin).filled(model.missing))
             at = model.model_.rolling(then, torch.tensor([origin]), bool(levels))
         values = model.model_.bounded(at, levels, rolling.known_by(origin))[0]
-        rows = slice(origin, min(origin + h, T))
+        rows = slice(origin, origin + h)
         values = model.scaling_.units.restored(values, panel.index[rows])
         columns = {"y": given.values[rows], **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
         frame = long_frame(panel.ids, panel.index[rows], columns)

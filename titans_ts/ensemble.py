@@ -1,7 +1,7 @@
 """Ensembles: the mean of several forecasters."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial, reduce
@@ -31,10 +31,10 @@ ROW = ["unique_id", "ds", "cutoff"]
 class TitansEnsemble(Answering, BaseEstimator):
     """Averages the forecasts of several forecasters (Bates & Granger 1969).
 
-    It has the methods of :class:`TitansForecaster`. Members that differ in settings, lookback or seed make different
-    errors, which partly cancel in the mean, and none of them has to be selected. ``futr_df`` and ``static_df`` are
-    passed to the members that declare such columns. Interval bounds are averaged too; since each member's intervals fit
-    its own, larger errors, the averaged ones tend to cover more than the requested level.
+    It has the methods of :class:`TitansForecaster`, except ``surprise``. Members that differ in settings, lookback or
+    seed make different errors, which partly cancel in the mean, and none of them has to be selected. ``futr_df`` and
+    ``static_df`` are passed to the members that declare such columns. Interval bounds are averaged too; since each
+    member's intervals fit its own, larger errors, the averaged ones tend to cover more than the requested level.
 
     Args:
         forecasters: the members, all with the same ``h``. Copies of them are fitted; they stay unchanged.
@@ -104,7 +104,7 @@ class TitansEnsemble(Answering, BaseEstimator):
         found = []
         for each in fitted:
             recent = windows[:, -each.network_.config.input_size :]
-            found.append(each.predict_windows(recent, origins if each.has_calendar_ else None))
+            found.append(each.predict_windows(recent, origins))
         return np.mean(found, axis=0)
 
     def predict_insample(self, df: Any, step_size: int | None = None, level: list[float] | None = None) -> Any:
@@ -154,7 +154,8 @@ class TitansEnsemble(Answering, BaseEstimator):
         check_kind(folder, type(self).__name__)
         for number, each in enumerate(fitted):
             each.save(folder / str(number))
-        save_archive(folder, type(self).__name__, {"members": [_digest(folder, n) for n in range(len(fitted))]}, {})
+        content = {"members": [_digest(folder, n) for n in range(len(fitted))], "n_jobs": self.n_jobs}
+        save_archive(folder, type(self).__name__, content, {})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -171,7 +172,7 @@ class TitansEnsemble(Answering, BaseEstimator):
             fitted.append(TitansForecaster.load(folder / str(number)))
             if _digest(folder, number) != digest:
                 raise ArchiveError(f"{folder}/{number} belongs to another save than {folder}. Save the ensemble again.")
-        found = cls([clone(each) for each in fitted])
+        found = cls([clone(each) for each in fitted], n_jobs=content["n_jobs"])
         found.forecasters_ = fitted
         return found
 
@@ -193,7 +194,7 @@ class TitansEnsemble(Answering, BaseEstimator):
         return self.forecasters_
 
     def _checked(self) -> list[TitansForecaster]:
-        if not isinstance(self.forecasters, Iterable):
+        if not isinstance(self.forecasters, Sequence):
             raise TypeError(f"forecasters must be a list of TitansForecaster, got {type(self.forecasters).__name__}.")
         given = list(self.forecasters)
         if not given:

@@ -27,9 +27,10 @@ class Holes:
         Positions are uniform, so a gap may extend beyond either end, as it would in a longer series.
         """
         rng = torch.Generator().manual_seed(seed)
-        length = (input_size ** torch.rand(count, series, generator=rng)).round()
-        begin = torch.rand(count, series, generator=rng) * (input_size + length) - length
-        length = length.masked_fill(torch.rand(count, series, generator=rng) >= HOLED, 0)
+        size, begin, which = (torch.rand(count, series, generator=rng, dtype=torch.float32) for _ in range(3))
+        length = (input_size**size).round()
+        begin = begin * (input_size + length) - length
+        length = length.masked_fill(which >= HOLED, 0)
         start, stop = (x.ceil().clamp(0, input_size).int() for x in (begin, begin + length))
         return cls(start, stop)
 
@@ -46,6 +47,6 @@ class Lines(Holes):
     def hide(self, x: Tensor, chosen: Tensor) -> Tensor:
         """Fill the gaps linearly in lookbacks ``[B, input_size, M]`` with numbers ``chosen`` ``[B]``."""
         start, stop = (end[chosen, None].long().expand(len(x), 1, x.shape[2]) for end in (self.start, self.stop))
-        part = (torch.arange(x.shape[1])[:, None] - start + 1) / (stop - start + 1)
+        part = (torch.arange(x.shape[1])[:, None] - start + 1).to(x) / (stop - start + 1)
         line = torch.lerp(x.gather(1, start - 1), x.gather(1, stop), part)
         return torch.where(super().hide(x, chosen).isnan(), line, x)

@@ -81,7 +81,7 @@ def train_memory(
         The memory, or None if it does not help or the series are too short; and a report.
     """
     config = network.config
-    with borrowed_randomness(seed):
+    with borrowed_randomness(seed), torch.enable_grad():
         memory = online.OnlineMemory(config.input_size, config.h)
         streams = _Streams(network, objective, table, memory, border)
         if not streams.enough:
@@ -177,9 +177,12 @@ class _Streams:
         some = slice(None, None, self.table.values.shape[1] if self.together else None)
         rows, lanes = origins[some], series[some, None].expand(-1, origins.shape[1])
         found = self.forecasts.point(rows.reshape(-1), lanes.reshape(-1))  # [K, h, series of a window]
-        forecast = found.unflatten(0, rows.shape).permute(0, 3, 1, 2).flatten(0, 1)
-        steps = torch.arange(forecast.shape[-1])
-        return forecast, self.table.truth.after(origins.unsqueeze(-1), steps, series[:, None, None])
+        steps, of = torch.arange(found.shape[1])[:, None], lanes.reshape(-1, 1, 1)
+        if self.together:
+            of = torch.arange(found.shape[2])
+        truth = self.table.truth.after(rows.reshape(-1, 1, 1), steps, of, self.together)
+        forecast, truth = (x.unflatten(0, rows.shape).permute(0, 3, 1, 2).flatten(0, 1) for x in (found, truth))
+        return forecast, truth
 
 
 @dataclass(frozen=True)
@@ -208,7 +211,8 @@ class _Validation:
         step *= max(1, -(-(last + 1 - border) // (most * step)))
         origins = torch.arange(border, last + 1, step)
         steps = torch.arange(network.config.h)[:, None]
-        truth = table.truth.after(origins[:, None, None], steps, torch.arange(table.values.shape[1]))
+        series = torch.arange(table.values.shape[1])
+        truth = table.truth.after(origins[:, None, None], steps, series, network.config.together)
         return cls(table, origins, forecast_rows(network, objective, table, origins).point, truth, objective.cost)
 
     def error(self, memory: online.OnlineMemory | None) -> float:

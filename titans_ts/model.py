@@ -261,9 +261,8 @@ class Position:
         if border < T:
             step = scoring_step(T - model.h + 1 - border, model.h, table.values.shape[1])
             known = np.arange(border, T - model.h + 1, step)
-            if len(known):
-                calibration = Calibration(model.scores(table, torch.from_numpy(known)), step, border % step)
-            if calibration is not None and model.memory is not None:
+            calibration = Calibration(model.scores(table, torch.from_numpy(known)), step, border % step)
+            if model.memory is not None:
                 ahead = calibration.origins(max(1, T - model.h + 1), T + 1)
                 values = corrections(model.memory, table, torch.from_numpy(ahead))
                 pending = dict(zip(ahead.tolist(), values, strict=True))

@@ -90,8 +90,7 @@ def read_known(
         _check_dimensions(df)
         given = validate_data(forecaster, df, reset=False, dtype=np.float64, ensure_all_finite=_finite(missing))
         panel = read_frame(given, columns=columns, missing=missing, fill=fill)
-        if len(panel.ids) == len(context.ids):  # a matrix has no series names: use those of fit
-            panel = replace(panel, ids=context.ids)
+        panel = replace(panel, ids=context.ids)  # a matrix has no series names, but as many series as that of fit
     panel = with_static(panel, columns.stat, static_df, context, missing)
     return panel.ordered_as(context.ids) if forecaster._fitted().together else panel
 

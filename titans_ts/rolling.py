@@ -144,12 +144,7 @@ def corrections(memory: online.OnlineMemory, table: Table, origins: Tensor) -> T
     first = first_rows(table.values)
     for stream in online.streams_of(first, len(table.values)):
         begin = int(first[stream.series[0]])
-        there = torch.nonzero(origins - begin >= memory.span).squeeze(1)
-        if len(there):
-            values = table.values[begin:, stream.series]
-            found[there[:, None, None], torch.arange(memory.h)[:, None], stream.series] = online.rolling(
-                memory, values, origins[there] - begin
-            )
+        found[..., stream.series] = online.rolling(memory, table.values[begin:, stream.series], origins - begin)
     return found
 
 

@@ -172,7 +172,7 @@ def _level(x: Tensor, known: Tensor, config: SimbaConfig) -> tuple[Tensor, Tenso
     if not config.masked:
         variance = x.var(dim=1, keepdim=True, correction=0)
         return x.mean(dim=1, keepdim=True), (variance + config.least_variance).sqrt()
-    count = known.sum(dim=1, keepdim=True)
+    count = known.sum(dim=1, keepdim=True, dtype=x.dtype)
     center = x.where(known, 0.0).sum(dim=1, keepdim=True) / count.clamp(min=1)
     square = (x - center).where(known, 0.0).square().sum(dim=1, keepdim=True)
     # few values give a poor estimate of the deviation: the unknown share of a lookback adds that share of one value at

@@ -157,6 +157,11 @@ def _batches(
     (T, N), h, together = table.values.shape, forecaster.h, forecaster.multivariate
     size = windows_in_batch(forecaster.batch_size, N) if together else forecaster.batch_size
     windows = all_windows_of(replace(table, unit=None), forecaster.input_size, h, 0, border, together)
+    if not len(windows):
+        raise ValueError(
+            "there is no window to train on: each lookback ends in a gap, which was filled with later values. Give "
+            "more rows, or set missing='mask'."
+        )
     if forecaster.missing == "mask":  # the network must see gaps in training to handle them
         windows = windows.holed(seed)
     most = EPOCH * forecaster.batch_size  # windows of one series

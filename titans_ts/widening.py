@@ -30,13 +30,13 @@ def widening_of(network: Simba, objective: Objective, table: Table, border: int,
     some = torch.randperm(len(windows), generator=rng)[: max(1, AT_MOST // lanes)]
     origins, series = windows.origins[some], None if windows.series is None else windows.series[some]
     of = torch.arange(lanes) if series is None else series[:, None, None].long()
-    truth = table.truth.after(origins[:, None, None].long(), torch.arange(config.h)[:, None], of)
+    truth = table.truth.after(origins[:, None, None].long(), torch.arange(config.h)[:, None], of, together)
     errors = []
     for share in SHARES:
         shape = (len(some), lanes)
         length = torch.full(shape, min(config.input_size - 1, round(share * config.input_size)))
         # the newest step stays known; every second gap starts at the first step, as in a series that has just begun
-        start = (torch.rand(shape, generator=rng) * (config.input_size - length)).int()
+        start = (torch.rand(shape, generator=rng, dtype=torch.float32) * (config.input_size - length)).int()
         start[::2] = 0
         stop, kind = start + length.int(), Holes if config.masked else Lines
         if not config.masked:  # a line needs both ends

@@ -155,7 +155,7 @@ class Windows(Dataset):
         x = self.table.values[past, series]
         return Batch(
             x if self.holes is None else self.holes.hide(x, chosen),
-            self.table.truth.after(origins, torch.arange(self.h)[:, None], series),
+            self.table.truth.after(origins, torch.arange(self.h)[:, None], series, together=self.series is None),
             columns(self.table.hist, past),
             columns(self.table.futr, rows),
             stat,
@@ -201,7 +201,7 @@ def stale_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | None
         return None
     rows = torch.arange(start, stop, dtype=torch.int32)[:, None]
     newest = rows.where(~hidden, start - input_size).cummax(dim=0).values[at]
-    return ((origins[:, None] - 1 - newest) / input_size).clamp(max=1)
+    return ((origins[:, None] - 1 - newest).to(table.values) / input_size).clamp(max=1)
 
 
 def _unmeasured(table: Table, start: int, stop: int) -> Tensor:
@@ -222,7 +222,7 @@ def unknown_parts(table: Table, origins: Tensor, input_size: int, stale: Tensor 
     before = F.pad(hidden.cumsum(dim=0, dtype=torch.int32), (0, 0, 1, 0))
     count = before[origins - start] - before[(origins - start - input_size).clamp(min=0)]
     early = (input_size - origins).clamp(min=0)[:, None]  # rows before the first of the table
-    part = (count + early) / input_size
+    part = (count + early).to(table.values) / input_size
     return part if stale is None else (part - stale).clamp(min=0)
 
 

@@ -1,6 +1,7 @@
 """Ensembles of forecasters."""
 
 import os
+from copy import copy
 
 import numpy as np
 import pandas as pd
@@ -175,8 +176,9 @@ def test_windows_have_the_longest_lookback(tiny):
 
 
 def test_a_saved_ensemble_gives_the_same_forecasts(fitted, long, tmp_path):
-    fitted.save(tmp_path / "both")
+    copy(fitted).set_params(n_jobs=2).save(tmp_path / "both")
     loaded = TitansEnsemble.load(tmp_path / "both")
+    assert loaded.n_jobs == 2
     pd.testing.assert_frame_equal(loaded.predict(level=[80]), fitted.predict(level=[80]))
     assert [one.get_params() for one in loaded.forecasters] == [one.get_params() for one in fitted.forecasters]
     pd.testing.assert_frame_equal(loaded.update(later(long)).predict(), loaded.predict())
@@ -226,6 +228,8 @@ def test_invalid_ensembles_are_refused_before_training(tiny, long, monkeypatch):
         TitansEnsemble([]).fit(long)
     with pytest.raises(TypeError, match="got str"):
         TitansEnsemble(["Titans"]).fit(long)
+    with pytest.raises(TypeError, match="got generator"):
+        TitansEnsemble(tiny() for _ in range(2)).fit(long)
     with pytest.raises(TypeError, match="got TitansForecaster"):
         TitansEnsemble(tiny()).fit(long)
     with pytest.raises(ValueError, match=r"df lacks the columns \['heat'\]"):

@@ -437,15 +437,41 @@ def test_fits_in_threads_equal_fits_in_sequence(tiny, wide):
         pd.testing.assert_frame_equal(forecast, alone)
 
 
-def test_the_callers_default_dtype_does_not_matter(tiny, wide):
-    expected = tiny().fit(wide).predict()
+@pytest.mark.parametrize("missing", ["error", "interpolate", "mask"])
+def test_the_callers_default_dtype_does_not_matter(tiny, wide, missing):
+    if missing != "error":  # gaps in the middle and at the end
+        wide.iloc[30:34, 0] = wide.iloc[90:95, 1] = wide.iloc[-3:, 2] = np.nan
+
+    def found():
+        model = tiny(missing=missing).fit(wide.iloc[:110])
+        before = model.score(wide), model.predict_insample(wide, level=[80])
+        return *before, model.update(wide.iloc[110:]).predict(level=[80])
+
+    expected = found()
     torch.set_default_dtype(torch.float64)
     try:
-        found = tiny().fit(wide).predict()
+        again = found()
         assert torch.get_default_dtype() == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
+    assert again[0] == expected[0]
+    for frame, other in zip(again[1:], expected[1:], strict=True):
+        pd.testing.assert_frame_equal(frame, other)
+
+
+def test_fit_where_gradients_are_disabled(tiny, wide):
+    expected = tiny().fit(wide).predict()
+    with torch.no_grad():
+        found = tiny().fit(wide).predict()
+        assert not torch.is_grad_enabled()
     pd.testing.assert_frame_equal(found, expected)
+
+
+def test_a_frame_without_any_window_to_train_on_is_refused(tiny):
+    y = np.sin(np.arange(16.0))
+    y[11] = np.nan  # the only lookback with a whole horizon after it ends here
+    with pytest.raises(ValueError, match="there is no window to train on: each lookback ends in a gap"):
+        tiny(missing="interpolate").fit(pd.DataFrame({"a": y}), val_size=0)
 
 
 def test_fit_in_inference_mode_is_refused(tiny, wide):

@@ -487,3 +487,25 @@ def test_the_memory_keeps_forecasts_of_the_mean_unbiased(tiny, missing):
     assert by_loss["mae"] < 0.8
     assert abs(by_loss["mse"] - 1) < 0.1
     assert abs(by_loss["normal"] - 1) < 0.1
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_the_memory_learns_nothing_from_a_lookback_filled_with_later_values(together):
+    """Of mixed series, a gap in one counts for all."""
+    config = SimbaConfig(h=4, input_size=12, num_series=2 if together else None, patch_size=4, dim=8, num_layers=1)
+    drawn = torch.zeros(400, 2, 1, dtype=torch.bool)
+    drawn[200:206, 0] = True
+    table = Table(torch.randn(400, 2, generator=torch.Generator().manual_seed(0)), drawn=drawn)
+    network, objective, memory = Simba(config).eval(), objective_of("mae"), online.OnlineMemory(12, 4)
+    streams = _Streams(network, objective, table, memory, border=300)
+    forecast, truth = streams._known(torch.tensor([[190, 203, 210]] * 2), torch.arange(2))
+    assert truth[0, 1].isnan().all()
+    assert truth[1, 1].isnan().all() == together
+    np.testing.assert_array_equal(truth[1, 2], table.values[210:214, 1])
+    rows = forecast_rows(network, objective, table, torch.tensor([190, 203, 210])).point
+    np.testing.assert_allclose(forecast, rows.permute(2, 0, 1), rtol=1e-5, atol=1e-6)
+    val = _Validation.of(network, objective, table, memory, border=190)
+    inside = (val.origins > 200) & (val.origins <= 206)
+    assert inside.any()
+    assert val.truth[inside, :, 0].isnan().all()
+    assert val.truth[inside, :, 1].isnan().all() == together

@@ -153,7 +153,8 @@ def test_exogenous_columns_come_with_their_rows_and_series():
 
 @pytest.mark.parametrize("together", [False, True])
 def test_interpolated_values_are_not_targets(together):
-    """Forecasts from inside a gap interpolated to later values do not count; those after the end of a series do."""
+    """Forecasts from inside a gap interpolated to later values do not count, of mixed series those of all; those after
+    the end of a series do."""
     values = torch.arange(2.0 * ROWS).reshape(ROWS, 2)
     drawn = torch.zeros(ROWS, 2, 1, dtype=torch.bool)
     drawn[8:11, 0] = True  # a hole
@@ -167,7 +168,7 @@ def test_interpolated_values_are_not_targets(together):
             came = values[origin : origin + H, n]
             assert torch.equal(batch.y[i, :, m].nan_to_num(-1.0), came.where(torch.tensor(known[origin, n]), -1.0))
             assert torch.equal(batch.x[i, :, m], values[origin - INPUT_SIZE : origin, n])
-    inside = {(origin, 0) for origin in (9, 10, 11)}
+    inside = {(origin, n) for origin in (9, 10, 11) for n in range(1 + together)}
     for origin in range(INPUT_SIZE, ROWS - H + 1):
         for n in (0, 1):
             counts = [not bool(drawn[origin + step, n, 0]) and (origin, n) not in inside for step in range(H)]

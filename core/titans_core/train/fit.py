@@ -100,7 +100,7 @@ def train_network(
     module = OuterLoop(
         network, loss, options.learning_rate, options.weight_decay, len(train) * options.max_epochs, options.seed
     )
-    with borrowed_randomness(devices=True), _quiet():
+    with borrowed_randomness(devices=True), _quiet(), torch.enable_grad():  # Lightning leaves it enabled
         trainer = L.Trainer(
             max_epochs=options.max_epochs,
             accelerator=accelerator,
