@@ -37,7 +37,7 @@ class MemoryReport:
             squared for ``loss`` "mse" or "normal", the Huber loss for "huber", and else absolute.
         with_memory: the lowest validation error with the memory; None if it was never finite.
         kept: whether the memory is used: it lowered the error, or there were no validation rows.
-        least: training rows that a series needs for a memory; 0 in models saved by earlier versions.
+        least: training rows that a series needs for a memory.
     """
 
     steps: int

@@ -228,14 +228,6 @@ class Standardised(nn.Module):
         for name, part in Moments(nothing.long(), nothing, nothing, end, -end)._asdict().items():
             self.register_buffer(name, part.clone())
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *how: Any) -> None:
-        if not all(f"{prefix}{name}" in state_dict for name in Moments._fields):
-            raise ValueError(
-                "the model was saved by an earlier version with other statistics of exogenous columns: load it with "
-                "that version, or fit it again."
-            )
-        super()._load_from_state_dict(state_dict, prefix, *how)
-
     def forward(self, x: Tensor, known: Tensor | None = None) -> Tensor:
         """``known`` ``[B, L, series]`` marks the values that are not padding in the first L rows of x."""
         seen = Moments(*(getattr(self, name) for name in Moments._fields))

@@ -16,7 +16,7 @@ from titans_core.train import History
 from titans_ts import online
 from titans_ts.column_units import ColumnUnits
 from titans_ts.exogenous import Columns
-from titans_ts.intervals import Calibration, kept_origins
+from titans_ts.intervals import Calibration
 from titans_ts.memory_training import MemoryReport
 from titans_ts.model import Model, Position
 from titans_ts.objective import objective_of
@@ -126,9 +126,7 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         index: pd.Index = pd.RangeIndex(stop - rows * freq, stop, freq, name="ds")
     else:
         last = pd.Timestamp(learned["last"], tz="UTC").tz_convert(learned["timezone"])
-        by_parts, freq = isinstance(freq, dict), pd.tseries.frequencies.to_offset(_offset(freq))
-        if by_parts and isinstance(model.freq, str) and model.freq == freq.freqstr:
-            model.freq = freq  # until 2026-11 the argument was saved by name only, which is incomplete
+        freq = pd.tseries.frequencies.to_offset(_offset(freq))
         index = date_range(freq, end=last, periods=rows).as_unit(learned["unit"])
     layout, library, drawn = learned["layout"], learned["library"], tensors["context_drawn"].numpy()
     panel = Panel(context, learned["ids"], index, freq, layout, library, hist, futr, stat, drawn)
@@ -142,83 +140,20 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         memory.load_state_dict(parts["memory"])
         memory.eval()
     columns = Columns(**{kind: tuple(names) for kind, names in learned["columns"].items()})
-    endless = torch.tensor([[-torch.inf], [torch.inf]]).expand(2, len(mean))
-    limits = tensors.get("limits", endless)  # saved since 2026-11-25
-    deviation, profile = tensors["deviation"].numpy(), tensors["profile"].numpy()
-    units = Units(mean, scale, deviation, profile, limits.numpy(), columns.profile)
-    scaling = Scaling(columns, units, _column_units(parts["scaling"], len(mean)))
+    deviation, profile, limits = (tensors[k].numpy() for k in ("deviation", "profile", "limits"))
+    units = Units(mean, scale, deviation, profile, limits, columns.profile)
+    kinds = {name.partition(".")[0] for name in parts["scaling"]}
+    of_columns = {kind: ColumnUnits(**{x: parts["scaling"][f"{kind}.{x}"] for x in _UNITS}) for kind in kinds}
+    scaling = Scaling(columns, units, of_columns)
     found = Model(network, objective_of(learned["loss"]), scaling, memory, tensors.get("widening"))
     calibration = None
     if "calibration" in tensors:
-        scores = tensors["calibration"].numpy()
-        kept = learned["calibration"]
-        if isinstance(kept, dict):
-            calibration = Calibration(scores, **kept)
-        else:  # until 2026-11-25
-            step, *each = kept
-            calibration = _by_series(
-                scores, step, each[0] if each else 1, len(mean), learned["rows"] - network.config.h
-            )
-    known = zip(learned["pending"], tensors.get("pending", ()), strict=True)
-    pending = {
-        row: _of_all(by, len(mean)) for row, by in known if calibration and len(calibration.origins(row, row + 1))
-    }
+        calibration = Calibration(tensors["calibration"].numpy(), **learned["calibration"])
+    pending = dict(zip(learned["pending"], tensors.get("pending", ()), strict=True))
     stood = [_stream(stream, streams[str(i)]) for i, stream in enumerate(learned["streams"])]
     position = Position(panel, learned["rows"], stood, calibration, pending)
     history, report = History(**learned["history"]), MemoryReport(**learned["memory_report"])
-    model._take(found, position, history, report, learned.get("left_out", []), learned["seconds"])
-
-
-def _by_series(scores: np.ndarray, step: int, each: int, N: int, last: int) -> Calibration:
-    """Convert scores of the old format: at most 64 series were scored, at more origins than are kept now.
-
-    Args:
-        scores: ``[W, h, N]``, or ``[W * each, h, 1]``.
-        step: rows between origins, which are all multiples of it.
-        each: number of scored series.
-        N: number of all series.
-        last: upper limit of the row of the newest origin.
-    """
-    if scores.shape[2] == N:
-        return Calibration(scores, step)
-    few = scores.reshape(-1, each, scores.shape[1])
-    apart = max(1, len(few) // kept_origins(N))
-    few = few[::-1][::apart][: kept_origins(N)][::-1]
-    found = np.full((len(few), scores.shape[1], N), np.nan, dtype=np.float32)
-    found[:, :, _formerly_scored(N, each)] = few.transpose(0, 2, 1)
-    return Calibration(found, step * apart, last // step * step % (step * apart))
-
-
-def _of_all(scored: Tensor, N: int) -> Tensor:
-    """Corrections of the memory for all series, ``[h, N]``; until 2026-11-25 only scored series were saved."""
-    if scored.shape[1] == N:
-        return scored
-    found = scored.new_full((len(scored), N), torch.nan)
-    found[:, _formerly_scored(N, scored.shape[1])] = scored
-    return found
-
-
-def _formerly_scored(N: int, count: int) -> np.ndarray:
-    return np.sort(np.random.default_rng(0).choice(N, count, replace=False))
-
-
-def _column_units(tensors: dict[str, Tensor], N: int) -> dict[str, ColumnUnits]:
-    """The units of the columns of each kind, for N series."""
-    found: dict[str, ColumnUnits] = {}
-    for kind in ("hist", "futr", "stat"):
-        if kind in tensors:  # until 2026-11 only mean and deviation over all series were saved
-            old = tensors[kind]
-            endless = torch.full_like(old[0], torch.inf)
-            of_all = torch.stack((*old, -endless, endless))
-            of_each = of_all[:, None].repeat(1, 1 if kind == "stat" else N, 1)
-            apart, usual, most = torch.zeros(3, old.shape[1])
-            found[kind] = ColumnUnits(of_all, of_each, apart.bool(), usual.clone(), most.clone())
-        else:  # until 2026-11-25 "usual" and "most" were not saved
-            X = tensors[f"{kind}.of_all"].shape[1]
-            kept = {name: tensors.get(f"{kind}.{name}", torch.zeros(X)) for name in ("usual", "most")}
-            kept |= {name: tensors[f"{kind}.{name}"] for name in ("of_all", "of_each", "apart")}
-            found[kind] = ColumnUnits(**kept)
-    return found
+    model._take(found, position, history, report, learned["left_out"], learned["seconds"])
 
 
 def _stream(saved: dict[str, Any], tensors: dict[str, Tensor]) -> online.Stream:

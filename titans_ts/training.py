@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader
 from titans_core.train import History, TrainingOptions, borrowed_randomness, digest, train_network
 from titans_core.train.batches import loader
 from titans_ts.exogenous import Columns
-from titans_ts.holes import HOLED
 from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.panel import Panel
 from titans_ts.rolling import windows_at_once
@@ -145,8 +144,7 @@ def _identity(forecaster: "TitansForecaster", panel: Panel, val_size: int) -> di
     """Data and settings that must match to resume from a checkpoint."""
     params = {name: getattr(forecaster, name) for name in forecaster._get_param_names() if name not in _NOT_COMPARED}
     data = digest(panel.values, panel.hist, panel.futr, panel.stat)
-    holes = {"holes": HOLED} if forecaster.missing == "mask" else {}  # artificial gaps exist since 2026-11-25
-    return {"data": data, "time": panel.clock(), "val_size": val_size, **params, **holes}
+    return {"data": data, "time": panel.clock(), "val_size": val_size, **params}
 
 
 def _batches(

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-FORMAT = 5
+FORMAT = 6
 PACKAGE = "titans-suite"
 
 

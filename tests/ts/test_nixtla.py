@@ -14,8 +14,6 @@ from neuralforecast.common._base_auto import MockTrial, RayOptions
 from neuralforecast.losses.pytorch import GMM, MAE, MSE, DistributionLoss, MQLoss
 from neuralforecast.models import DLinear, PatchTST
 from neuralforecast.utils import AirPassengersPanel, AirPassengersStatic
-from safetensors import safe_open
-from safetensors.torch import save_file
 
 from titans_datasets import load
 from titans_ts.column_units import ColumnUnits, Moments
@@ -109,18 +107,6 @@ def test_a_saved_model_is_the_same_in_another_process(tmp_path):
     )
     assert run.returncode == 0, run.stderr[-2000:]
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "f.parquet"), nf.predict(), rtol=1e-5)
-
-
-def test_a_file_older_than_column_units_is_refused(tmp_path):
-    nf = NeuralForecast(models=[Titans(**{**SMALL, "max_steps": 1}, futr_exog_list=["trend"])], freq="ME")
-    nf.fit(FRAME[["unique_id", "ds", "y", "trend"]])
-    nf.save(str(tmp_path / "nf"), overwrite=True)
-    file = tmp_path / "nf" / "Titans_0.safetensors"
-    with safe_open(file, "pt") as saved:
-        parts, about = {name: saved.get_tensor(name) for name in saved.keys()}, saved.metadata()  # noqa: SIM118
-    save_file({name: part for name, part in parts.items() if not name.startswith("units.")}, file, metadata=about)
-    with pytest.raises(ValueError, match=r"saved by an earlier version .* or fit it again"):
-        NeuralForecast.load(str(tmp_path / "nf"))
 
 
 def test_quantiles_are_in_their_columns_and_a_distribution_in_its_units():
