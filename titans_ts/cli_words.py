@@ -59,6 +59,7 @@ _OPTIONS = {
     "loss='quantile'": "--loss quantile",
     "loss='student_t'": "--loss student_t",
     "n_windows": "--windows",
+    "n_jobs": "--jobs",
     "step_size=": "--step ",
     "step_size": "--step",
     "val_size=": "--val-size ",

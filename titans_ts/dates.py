@@ -106,7 +106,7 @@ def _advice(number: bool, date_format: str | None, others: Sequence[str]) -> str
     if number:
         advice = "Write the time as dates or as whole numbers"
     elif date_format is not None:
-        advice = "Give another --date-format, or omit it"
+        advice = "Give the --date-format of this file (without the option, that of fit is used, if any)"
     else:
         advice = "Give the format of its dates with --date-format, such as '%d.%m.%Y'"
     return advice + (f"; or choose the time column with --time, from {list(others)[:8]}." if others else ".")

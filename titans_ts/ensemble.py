@@ -1,6 +1,7 @@
 """Ensembles: the mean of several forecasters."""
 
 import hashlib
+import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -15,15 +16,16 @@ from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
 from titans_core.archive import ArchiveError, check_kind, load_archive, save_archive
+from titans_core.checks import is_integer
 from titans_ts.answer import Answer, Answering
-from titans_ts.exogenous import read_columns
+from titans_ts.exogenous import Columns, read_columns
 from titans_ts.forecaster import TitansForecaster
 from titans_ts.libraries import from_pandas, to_pandas
 from titans_ts.panel import Panel
 from titans_ts.parallel import Result, all_of, processes
 from titans_ts.reading import check_no_y, read_actual
 from titans_ts.scoring import rolling_error
-from titans_ts.training_rows import trained_on
+from titans_ts.training_rows import smaller_validation, trained_on
 
 ROW = ["unique_id", "ds", "cutoff"]
 
@@ -80,19 +82,22 @@ class TitansEnsemble(Answering, BaseEstimator):
         given = self._checked()
         copies = self._copies(given)
         facts = _facts(copies, static_df)
-        pairs = zip(copies, facts, strict=True)  # all inputs are checked before the first training
-        _check_series([trained_on(each._given(df, static)[0], each, val_size).ids for each, static in pairs])
+        frames = _frames(df, [read_columns(each.exogenous) for each in copies])
+        with warnings.catch_warnings():  # all inputs are checked before the first training, which then warns
+            warnings.simplefilter("ignore")
+            panels = [each._given(*inputs)[0] for each, *inputs in zip(copies, frames, facts, strict=True)]
+            _check_series(panels, copies, val_size)
         calls = []
-        for number, (each, static) in enumerate(zip(copies, facts, strict=True)):
+        for number, (each, frame, static) in enumerate(zip(copies, frames, facts, strict=True)):
             folder = None if checkpoint_dir is None else Path(checkpoint_dir) / str(number)
-            calls.append(partial(each.fit, df, static_df=static, val_size=val_size, checkpoint_dir=folder))
+            calls.append(partial(each.fit, frame, static_df=static, val_size=val_size, checkpoint_dir=folder))
         found = self._all_of(calls)
         self.forecasters_ = [each.set_params(verbose=one.verbose) for each, one in zip(found, given, strict=True)]
         return self
 
     def update(self, new_df: Any) -> Self:
         """As :meth:`TitansForecaster.update`. If one member rejects the rows, no member is updated."""
-        self.forecasters_ = [copy(each).update(new_df) for each in self._fitted()]
+        self.forecasters_ = [copy(each).update(rows) for each, rows in self._with_frames(new_df)]
         return self
 
     def predict_windows(self, windows: np.ndarray, origins: pd.DatetimeIndex | None = None) -> np.ndarray:
@@ -109,9 +114,8 @@ class TitansEnsemble(Answering, BaseEstimator):
 
     def predict_insample(self, df: Any, step_size: int | None = None, level: list[float] | None = None) -> Any:
         """As :meth:`TitansForecaster.predict_insample`, from the first row at which all members have a lookback."""
-        fitted = self._fitted()
-        longest = max(each.network_.config.input_size for each in fitted)
-        return _mean([each._insample(df, longest, step_size, level) for each in fitted])
+        longest = max(each.network_.config.input_size for each in self._fitted())
+        return _mean([each._insample(frame, longest, step_size, level) for each, frame in self._with_frames(df)])
 
     def cross_validation(
         self,
@@ -127,8 +131,10 @@ class TitansEnsemble(Answering, BaseEstimator):
         """As :meth:`TitansForecaster.cross_validation`, for the rows that all members forecast."""
         options: dict[str, Any] = dict(n_windows=n_windows, step_size=step_size, refit=refit, val_size=val_size)
         members = self._copies(self._checked())
-        pairs = zip(members, _facts(members, static_df), strict=True)
-        calls = [partial(each.cross_validation, df, **options, level=level, static_df=static) for each, static in pairs]
+        frames = _frames(df, [read_columns(each.exogenous) for each in members])
+        inputs = zip(members, frames, _facts(members, static_df), strict=True)
+        options["level"] = level
+        calls = [partial(each.cross_validation, frame, **options, static_df=static) for each, frame, static in inputs]
         return _mean(self._all_of(calls))
 
     def _copies(self, members: list[TitansForecaster]) -> list[TitansForecaster]:
@@ -142,7 +148,7 @@ class TitansEnsemble(Answering, BaseEstimator):
 
     def score(self, df: Any, y: None = None) -> float:
         """As :meth:`TitansForecaster.score`, for the windows in which all members have a lookback."""
-        return -rolling_error([each._to_score(df) for each in self._fitted()])
+        return -rolling_error([each._to_score(frame) for each, frame in self._with_frames(df)])
 
     def save(self, path: str | Path) -> None:
         """Save the fitted members to subfolders of the folder ``path``.
@@ -181,13 +187,18 @@ class TitansEnsemble(Answering, BaseEstimator):
         columns = [each.scaling_.columns for each in fitted]
         ahead = _for_members(futr_df, [bool(each.futr) for each in columns])
         facts = _for_members(static_df, [bool(each.stat) for each in columns])
-        members = zip(fitted, ahead, facts, strict=True)
-        found = [each._answer(df, futr, level, static) for each, futr, static in members]
+        members = zip(self._with_frames(df), ahead, facts, strict=True)
+        found = [each._answer(frame, futr, level, static) for (each, frame), futr, static in members]
         past = max((answer.past for answer in found), key=lambda past: len(past.values))  # one may keep more of it
         return replace(found[0], past=past, values=np.mean([answer.values for answer in found], axis=0))
 
     def _actual(self, actual: Any, past: Panel) -> Panel:
         return read_actual(self._fitted()[0], actual, past)
+
+    def _with_frames(self, df: Any) -> list[tuple[TitansForecaster, Any]]:
+        """The fitted members, each with its :func:`_frames`."""
+        fitted = self._fitted()
+        return list(zip(fitted, _frames(df, [each.scaling_.columns for each in fitted]), strict=True))
 
     def _fitted(self) -> list[TitansForecaster]:
         check_is_fitted(self, "forecasters_")
@@ -203,8 +214,12 @@ class TitansEnsemble(Answering, BaseEstimator):
             if not isinstance(each, TitansForecaster):
                 raise TypeError(f"each of forecasters must be a TitansForecaster, got {type(each).__name__}.")
             each._check_params()
-        if len(horizons := {each.h for each in given}) > 1:
-            raise ValueError(f"all forecasters must have the same h, got {sorted(horizons)}.")
+        for name in ("h", "freq"):  # otherwise forecasts of different times would be averaged
+            values = [getattr(each, name) for each in given]
+            if any(value != values[0] for value in values):
+                raise ValueError(f"all forecasters must have the same {name}, got {values}.")
+        if self.n_jobs is not None and (not is_integer(self.n_jobs) or self.n_jobs == 0):
+            raise ValueError(f"n_jobs must be a number of processes, or -1 for one per core, got {self.n_jobs!r}.")
         return given
 
 
@@ -218,12 +233,25 @@ def _for_members(frame: Any, take: list[bool]) -> list[Any]:
     return [frame if takes or not any(take) else None for takes in take]
 
 
-def _check_series(ids: list[list[Any]]) -> None:
+def _frames(df: Any, columns: list[Columns]) -> list[Any]:
+    """The frame for each member, without columns that only other members declare, of which it would warn."""
+    declared = [{*each.hist, *each.futr} for each in columns]
+    others = [set().union(*declared) - own for own in declared]
+    there = getattr(df, "columns", ())
+    return [df[[x for x in there if x not in drop]] if drop.intersection(there) else df for drop in others]
+
+
+def _check_series(panels: list[Panel], members: list[TitansForecaster], val_size: int | None) -> None:
+    """Reject series that only some of the members would skip."""
+    pairs = list(zip(panels, members, strict=True))
+    ids = [trained_on(panel, each, val_size).ids for panel, each in pairs]
     shared = set(ids[0]).intersection(*ids[1:])
     if apart := [name for name in max(ids, key=len) if name not in shared]:
+        panel, longest = max(pairs, key=lambda pair: pair[1].input_size)
+        enough = smaller_validation(panel.named(apart), longest.input_size + longest.h, longest.h)
         raise ValueError(
-            f"series {apart[:8]} are long enough for some of the forecasters and too short for others. Drop them from "
-            "df, or give all forecasters the shortest input_size."
+            f"series {apart[:8]} are long enough for some of the forecasters and too short for others. {enough}"
+            "Otherwise drop them from df, or give all forecasters the shortest input_size."
         )
 
 

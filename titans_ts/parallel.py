@@ -1,7 +1,10 @@
 """Calls that may run side by side, in several processes."""
 
+import os
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs
@@ -10,6 +13,7 @@ from tqdm.auto import tqdm
 from titans_datasets.warn import warn_caller
 
 Result = TypeVar("Result")
+WATCHED = 1.0  # seconds between two looks at the parent process
 
 
 def processes(n_jobs: int | None, calls: int) -> int:
@@ -34,7 +38,7 @@ def all_of(calls: Sequence[Callable[[], Result]], n_jobs: int | None, progress: 
     # those that joblib shares are read-only
     running = Parallel(n_jobs, backend="loky", max_nbytes=None, return_as="generator")
     found = []
-    recorded = running(delayed(_recorded)(call) for call in calls)
+    recorded = running(delayed(_recorded)(call, os.getpid()) for call in calls)
     for result, caught in tqdm(recorded, desc=progress, total=len(calls), disable=progress is None):
         for each in caught:
             warn_caller(each)
@@ -42,7 +46,25 @@ def all_of(calls: Sequence[Callable[[], Result]], n_jobs: int | None, progress: 
     return found
 
 
-def _recorded(call: Callable[[], Result]) -> tuple[Result, list[Warning | str]]:
+def _recorded(call: Callable[[], Result], parent: int) -> tuple[Result, list[Warning | str]]:
     """The result of a call and its warnings."""
-    with warnings.catch_warnings(record=True) as caught:
+    with _ending_with(parent), warnings.catch_warnings(record=True) as caught:
         return call(), [each.message for each in caught]
+
+
+@contextmanager
+def _ending_with(parent: int) -> Iterator[None]:
+    """End this process if its parent ends, which may have been killed; otherwise it would go on training, and writing
+    checkpoints."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(WATCHED):
+            if os.getppid() != parent:
+                os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()

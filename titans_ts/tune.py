@@ -76,9 +76,14 @@ def tune(
         A fitted forecaster with the settings of the best trial; its attribute ``study_`` is the Optuna study.
 
     Raises:
+        TypeError: ``forecaster`` is no TitansForecaster, or ``space`` no function.
         ValueError: a bad frame; no finished trial; or the storage holds a study of this name with other data, other
             fixed settings or an incompatible space (such as the default space of an earlier version).
     """
+    if forecaster is not None and not isinstance(forecaster, TitansForecaster):
+        raise TypeError(f"tune searches the settings of one TitansForecaster, got {type(forecaster).__name__}.")
+    if space is not None and not callable(space):
+        raise TypeError(f"space must be a function (trial, facts) -> settings, got {type(space).__name__}.")
     base = TitansForecaster() if forecaster is None else clone(forecaster)
     shown = base.verbose
     base.set_params(verbose=max(0, verbose - 1))

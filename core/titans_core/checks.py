@@ -10,9 +10,14 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def is_integer(value: Any) -> bool:
+    """Whether ``value`` is an integer of Python or NumPy; a bool is not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def at_least(name: str, value: Any, least: int = 1) -> None:
     """Raise a ValueError unless ``value`` is an integer of at least ``least``."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+    if not is_integer(value) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
 
 

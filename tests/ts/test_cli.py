@@ -81,7 +81,11 @@ def test_several_lookbacks_make_an_ensemble(run, wide, wide_file, tmp_path):
     np.testing.assert_allclose(pd.read_csv(tmp_path / "b.csv")["Titans"], crossed["Titans"], rtol=1e-5)
 
     assert "holds a TitansEnsemble, which would be lost" in run("fit", wide_file, *model, *SMALL, code=1).output
-    for more, says in ((["--lookback", "12"], "the same --lookback twice"), (["--jobs", "2"], "--jobs is for")):
+    for more, says in (
+        (["--lookback", "12"], "the same --lookback twice"),
+        (["--jobs", "2"], "--jobs is for"),
+        (["--lookback", "16", "--jobs", "0"], "--jobs must be a number of processes"),
+    ):
         assert says in run("fit", wide_file, "--model", tmp_path / "n", *SMALL, *more, code=1).output
 
 

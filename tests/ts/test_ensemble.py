@@ -1,6 +1,7 @@
 """Ensembles of forecasters."""
 
 import os
+import warnings
 from copy import copy
 
 import numpy as np
@@ -161,6 +162,26 @@ def test_exogenous_columns_go_to_members_that_declare_them(tiny, long):
         without.fit(df).predict(futr_df=ahead)
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_no_member_warns_of_columns_of_another(tiny, long, library):
+    df = long.assign(heat=np.cos(np.arange(len(long)) / 3), size=1.0)
+    newer = later(df)
+    if library == "polars":
+        df, newer = polars.from_pandas(df), polars.from_pandas(newer)
+    members = [tiny(max_epochs=1), tiny(max_epochs=1, exogenous={"hist": ["heat"]})]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        both = TitansEnsemble(members).fit(df)
+        both.update(newer).predict()
+        both.predict_insample(df)
+        both.score(df)
+        both.predict(df)
+        TitansEnsemble(members).cross_validation(df)
+    ignored = [str(each.message) for each in caught if "are ignored" in str(each.message)]
+    assert ignored
+    assert all("['size']" in text for text in ignored)
+
+
 def test_windows_have_the_longest_lookback(tiny):
     wide = np.random.default_rng(0).normal(size=(120, 2)).cumsum(axis=0)
     ensemble = TitansEnsemble([tiny(), tiny(input_size=16)]).fit(wide)
@@ -238,8 +259,13 @@ def test_invalid_ensembles_are_refused_before_training(tiny, long, monkeypatch):
         TitansEnsemble([tiny(), tiny(dim=6)]).fit(long)
     with pytest.raises(ValueError, match=r"must have the same h, got \[4, 8\]"):
         TitansEnsemble([tiny(), tiny(h=8)]).fit(long)
+    with pytest.raises(ValueError, match=r"must have the same freq, got \['h', None\]"):
+        TitansEnsemble([tiny(freq="h"), tiny()]).cross_validation(long)
+    for jobs in (0, "2", 1.5):
+        with pytest.raises(ValueError, match="n_jobs must be a number of processes"):
+            TitansEnsemble([tiny(), tiny()], n_jobs=jobs).fit(long)
     young = long[long["unique_id"] == "a"].tail(48).assign(unique_id="young")
-    with pytest.raises(ValueError, match=r"\['young'\] are long enough for some"):
+    with pytest.raises(ValueError, match=r"\['young'\] are long enough for some .* With val_size=20 there are enough"):
         TitansEnsemble([tiny(input_size=24), tiny()]).fit(pd.concat((long, young)), val_size=24)
     with pytest.raises(NotFittedError):
         TitansEnsemble([tiny()]).predict()
@@ -280,8 +306,6 @@ def test_members_are_trained_in_several_processes(tiny, long, tmp_path):
     np.testing.assert_allclose(both.predict()["Titans"], alone.predict()["Titans"], rtol=1e-4)
     crossed, expected = (TitansEnsemble(members, n_jobs=n).cross_validation(long) for n in (2, None))
     np.testing.assert_allclose(crossed["Titans"], expected["Titans"], rtol=1e-4)
-    with pytest.raises(ValueError, match="n_jobs == 0"):
-        TitansEnsemble(members, n_jobs=0).fit(long)
     assert members[0].verbose == 1
 
 

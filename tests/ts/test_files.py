@@ -206,7 +206,7 @@ def test_integers_written_with_a_decimal_point_are_integers(tmp_path):
         (
             ["2024-01-01", "2024-01-02"],
             {"date_format": "%d.%m.%Y"},
-            r'"%d.%m.%Y". Give another --date-format, or omit',
+            r'"%d.%m.%Y". Give the --date-format of this file',
         ),
         (["2001", ""], {}, "the time column 'when' is empty in 1 rows, first in row 2 below the header. Drop or fill"),
         (

@@ -1,6 +1,10 @@
 """Calls in other processes."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
 import warnings
 
 import pytest
@@ -30,6 +34,42 @@ def test_an_error_in_another_process_is_raised_here():
 
     with pytest.raises(ValueError, match="not these rows"):
         all_of([failing, int], 2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="a process of Windows does not learn that its parent ended")
+def test_processes_end_with_the_one_that_started_them(tmp_path):
+    script = f"""
+import os, time
+from titans_ts.parallel import all_of
+def call(number):
+    open({str(tmp_path)!r} + f"/{{number}}", "w").write(str(os.getpid()))
+    time.sleep(60)
+all_of([lambda n=n: call(n) for n in range(2)], 2)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script])
+    files = [tmp_path / str(number) for number in range(2)]
+    try:
+        assert _within(60, lambda: all(file.exists() and file.read_text() for file in files))
+    finally:
+        parent.send_signal(signal.SIGTERM)
+        parent.wait()
+    assert _within(20, lambda: not any(_runs(int(file.read_text())) for file in files))
+
+
+def _within(seconds, holds):
+    end = time.monotonic() + seconds
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.1)
+    return holds()
+
+
+def _runs(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_no_processes_are_no_choice():

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from titans_core.train.tune import best_settings, open_study, run_study
-from titans_ts import forecaster
+from titans_ts import TitansEnsemble, forecaster
 from titans_ts.tune import default_space, plot_history, plot_importance, tune
 
 
@@ -32,6 +32,13 @@ def test_the_best_trial_comes_back_fitted(tiny, wide):
     assert found.predict().shape == (4, 3)
     assert "learning_rate" in [t.get_text() for t in plot_importance(found.study_).axes[0].get_yticklabels()]
     assert plot_history(found.study_).axes[0].get_ylabel() == "validation loss"
+
+
+def test_what_is_not_a_forecaster_or_a_space_is_refused(tiny, wide):
+    with pytest.raises(TypeError, match="settings of one TitansForecaster, got TitansEnsemble"):
+        tune(wide, TitansEnsemble([tiny()]), n_trials=1)
+    with pytest.raises(TypeError, match=r"space must be a function \(trial, facts\) -> settings, got dict"):
+        tune(wide, tiny(), n_trials=1, space={"input_size": [12, 24]})
 
 
 def test_a_picture_counts_trials_in_whole_numbers():
