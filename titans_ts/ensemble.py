@@ -39,10 +39,10 @@ class TitansEnsemble(Answering, BaseEstimator):
     member's intervals fit its own, larger errors, the averaged ones tend to cover more than the requested level.
 
     Args:
-        forecasters: the members, all with the same ``h``. Copies of them are fitted; they stay unchanged.
+        forecasters: the members, all with the same ``h`` and ``freq``. Copies of them are fitted; they stay unchanged.
         n_jobs: number of processes that train members side by side in ``fit`` and ``cross_validation``, each with its
-            part of the cores; -1 is one per core. None trains one member after the other, each on all cores. The number
-            of cores changes forecasts by rounding errors only.
+            part of the cores; -1 is one per core. None trains one member after the other, each on all cores.
+            Forecasts differ slightly with the number of cores.
 
     Attributes:
         forecasters_: the fitted members.
@@ -75,8 +75,8 @@ class TitansEnsemble(Answering, BaseEstimator):
         training of a member fails, an earlier fit stays in place.
 
         Raises:
-            TypeError, ValueError: as in :meth:`TitansForecaster.fit`; no members, members with different ``h``, or
-                members that would skip different series.
+            TypeError, ValueError: as in :meth:`TitansForecaster.fit`; no members, members with different ``h`` or
+                ``freq``, members that would skip different series, or a bad ``n_jobs``.
         """
         check_no_y(y)
         given = self._checked()

@@ -64,9 +64,8 @@ class Model:
         """The state of the online memory at the end of a table."""
         if self.memory is None:
             return []
-        first, T = first_rows(table.values), len(table.values)
-        streams = online.streams_of(first, T)
-        return [online.advance(self.memory, s, table.values, T - int(first[s.series[0]])) for s in streams]
+        values = table.values
+        return [online.advance(self.memory, s, values, len(values) - b) for b, s in online.streams_of(values)]
 
     def surprises(self, values: Tensor, unknown: Tensor, step: int) -> list[tuple[Tensor, Tensor, Tensor]]:
         """The surprise of the online memory for values ``[T, N]``, arguments as in :func:`online.surprises`. For each
@@ -75,9 +74,7 @@ class Model:
         if self.memory is None:
             return []
         found = []
-        first = first_rows(values)
-        for stream in online.streams_of(first, len(values)):
-            begin = int(first[stream.series[0]])
+        for begin, stream in online.streams_of(values):
             own, holes = (x[begin:, stream.series] for x in (values, unknown))
             rows, surprise = online.surprises(self.memory, own, holes, step)
             found.append((stream.series, begin + rows, surprise))

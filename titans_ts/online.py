@@ -19,6 +19,7 @@ from titans_core import MemoryState, neural_memory
 from titans_core.nn.dropout import Dropout
 from titans_core.nn.norms import RMSNorm, gated, unit_silu
 from titans_core.ops.memory import read_memory
+from titans_ts.windows import first_rows
 
 SPAN = 96
 DIM, HEADS, CHUNK = 64, 4, 4
@@ -167,11 +168,14 @@ class Stream:
     state: MemoryState | None = None
 
 
-def streams_of(first: Tensor, length: int) -> list[Stream]:
-    """New streams: series grouped by their first row, so that the result for each is independent of the others."""
-    return [
-        Stream(torch.nonzero(first == begin).squeeze(1), 0) for begin in first.unique().tolist() if int(begin) < length
-    ]
+def streams_of(values: Tensor) -> list[tuple[int, Stream]]:
+    """New streams for the series ``[T, N]``, each with the row at which its series begin.
+
+    Series are grouped by this row, so that the result for each is independent of the others.
+    """
+    first = first_rows(values)
+    begins = [int(begin) for begin in first.unique() if begin < len(values)]
+    return [(begin, Stream(torch.nonzero(first == begin).squeeze(1), 0)) for begin in begins]
 
 
 @torch.no_grad()

@@ -141,9 +141,7 @@ def beginnings(network: Simba, values: Tensor) -> Tensor:
 def corrections(memory: online.OnlineMemory, table: Table, origins: Tensor) -> Tensor:
     """Corrections of the memory at each origin, after reading each series from its beginning: ``[K, h, N]``."""
     found = table.values.new_zeros(len(origins), memory.h, table.values.shape[1])
-    first = first_rows(table.values)
-    for stream in online.streams_of(first, len(table.values)):
-        begin = int(first[stream.series[0]])
+    for begin, stream in online.streams_of(table.values):
         found[..., stream.series] = online.rolling(memory, table.values[begin:, stream.series], origins - begin)
     return found
 

@@ -257,7 +257,7 @@ def test_one_pass_over_many_origins_equals_single_passes(origins):
     values = torch.randn(90, 2)
     found = online.rolling(memory, values, torch.tensor(origins))
     for i, origin in enumerate(origins):
-        (stream,) = online.streams_of(torch.zeros(2, dtype=torch.long), 90)
+        ((_, stream),) = online.streams_of(torch.zeros(90, 2))
         stream = online.advance(memory, stream, values[:origin], origin)
         torch.testing.assert_close(found[i], online.recall(memory, stream, values[:origin]), rtol=0, atol=1e-5)
         if origin < 16:
@@ -398,7 +398,7 @@ def test_long_streams_are_read_in_pieces_and_are_the_same(monkeypatch):
     memory = online.OnlineMemory(12, 3).eval()
     torch.nn.init.normal_(memory.out.weight)
     values = torch.randn(300, 5)
-    (stream,) = online.streams_of(torch.zeros(5, dtype=torch.long), 300)
+    ((_, stream),) = online.streams_of(torch.zeros(300, 5))
     origins = torch.tensor([13, 77, 150, 299])
 
     def everything():
