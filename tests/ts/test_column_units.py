@@ -279,10 +279,8 @@ def test_a_value_in_another_unit_is_named_and_clipped(tiny, shop, ahead):
         model.predict(shop[["unique_id", "ds", "y"]], static_df=facts.assign(size=[1.0, 2.0, 400.0]))
 
 
-def test_units_are_saved_and_units_of_older_models_are_read(tiny, shop, ahead, tmp_path):
+def test_units_are_saved(tiny, shop, ahead, tmp_path):
     from safetensors.torch import load_file
-
-    from titans_ts.saved import pack, unpack
 
     prices = shop.assign(price=shop["price"].where(shop["unique_id"] != "b", 100 * shop["price"]))
     ahead = ahead.assign(price=ahead["price"].where(ahead["unique_id"] != "b", 150.0))
@@ -292,30 +290,6 @@ def test_units_are_saved_and_units_of_older_models_are_read(tiny, shop, ahead, t
     assert load_file(tmp_path / "m" / "model.safetensors")["scaling.futr.of_each"].shape == (4, 3, 1)
     loaded = type(model).load(tmp_path / "m")
     pd.testing.assert_frame_equal(loaded.predict(futr_df=ahead), model.predict(futr_df=ahead))
-
-    learned, tensors = pack(model)
-    tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("scaling.")}
-    empty = torch.empty(2, 0, dtype=torch.float64)
-    both = torch.tensor([[51.0], [70.0]], dtype=torch.float64)
-    old = tiny(exogenous={"futr": ["price"]})
-    unpack(old, learned, {**tensors, "scaling.hist": empty, "scaling.futr": both, "scaling.stat": empty})
-    columns = old.scaling_.table(old.context_).futr.numpy()
-    np.testing.assert_allclose(columns, (old.context_.futr - 51) / 70, rtol=1e-6)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        far = old.predict(futr_df=ahead.assign(price=1e6))
-    old.save(tmp_path / "old")
-    pd.testing.assert_frame_equal(type(old).load(tmp_path / "old").predict(futr_df=ahead.assign(price=1e6)), far)
-    one = tiny(exogenous={"hist": ["stock"], "stat": ["size"]}).fit(
-        shop[shop["unique_id"] == "a"].drop(columns="price"),
-        static_df=pd.DataFrame({"unique_id": ["a"], "size": [2.0]}),
-    )
-    learned, tensors = pack(one)
-    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("scaling.")}
-    old = tiny(exogenous={"hist": ["stock"], "stat": ["size"]})
-    unpack(old, learned, {**kept, "scaling.hist": both, "scaling.futr": empty, "scaling.stat": both})
-    old.save(tmp_path / "one")
-    pd.testing.assert_frame_equal(type(old).load(tmp_path / "one").predict(), old.predict())
 
 
 def test_limits_of_a_new_short_series_are_as_wide_as_of_one_in_training():
