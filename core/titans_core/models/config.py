@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from numbers import Integral, Real
 from typing import Any
 
+from titans_core.checks import is_integer, is_number
 from titans_core.ops.memory.api import check_forget_to
 
 ARCHITECTURES = ("lmm", "mac", "mag", "mal", "transformer")
@@ -66,7 +66,7 @@ class TitansConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type in ("int", int):
-                if isinstance(value, bool) or not isinstance(value, Integral):
+                if not is_integer(value):
                     raise TypeError(f"{field.name} must be an integer, got {value!r}.")
                 if value < least.get(field.name, 1):
                     raise ValueError(f"{field.name} must be at least {least.get(field.name, 1)}, got {value}.")
@@ -76,7 +76,7 @@ class TitansConfig:
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         for name in ("memory_expansion", "rope_base"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+            if not is_number(value) or not 0 < float(value) < math.inf:
                 raise ValueError(f"{name} must be a positive number, got {value!r}.")
             object.__setattr__(self, name, value if isinstance(value, int) else float(value))
         if self.dim % (4 * self.num_heads):
