@@ -9,6 +9,7 @@ import torch
 from sklearn.base import clone
 
 from titans_core.checks import at_least
+from titans_ts.cut import Cut, warn_of_skipped
 from titans_ts.exogenous import read_columns
 from titans_ts.intervals import NO_SCORES, Calibration, check_levels, column_names
 from titans_ts.libraries import from_pandas
@@ -18,7 +19,6 @@ from titans_ts.reading import read_given
 from titans_ts.rolling import beginnings
 from titans_ts.scaling import tensor
 from titans_ts.spikes import without_wrong
-from titans_ts.training_rows import border_row, old_enough, smaller_validation, warn_of_young
 from titans_ts.windows import Table, in_holes
 
 if TYPE_CHECKING:
@@ -48,60 +48,57 @@ def backtest(
     whole = read_given(forecaster, df, columns, static_df, fill=False)
     T = len(whole.values)
     cutoffs = [T - h - i * step for i in reversed(range(n_windows))]
-    least = forecaster.input_size + h
-    if cutoffs[0] < least:
+    cut = Cut.of(forecaster, val_size)
+    if cutoffs[0] < cut.least:
         raise ValueError(
             f"{n_windows} windows of h={h} at step_size={step} leave {max(0, cutoffs[0])} rows before the first, but "
-            f"training needs input_size + h = {least}. Lower n_windows or step_size, or give a longer frame."
+            f"training needs input_size + h = {cut.least}. Lower n_windows or step_size, or give a longer frame."
         )
     every = int(refit) or len(cutoffs)
     frames = []
-    _check_levels(forecaster, levels, cutoffs[0], val_size)
-    _warn_of_young(whole, forecaster, cutoffs[::every], val_size)
+    _check_levels(forecaster.loss, levels, validated=cut.border(cutoffs[0]) < cutoffs[0])
+    _warn_of_skipped(whole, cut, cutoffs[::every])
     for begin in range(0, len(cutoffs), every):
         group = cutoffs[begin : begin + every]
-        before, known = _known(whole, forecaster, group[0], val_size)
+        before, known = _known(whole, cut, group[0], forecaster.missing)
         model = clone(forecaster)
         model._take(*model._learned(before, columns, val_size), left_out=[], seconds=None)
         frames.append(backtest_frame(model, known, group, levels, fitted=len(before.values), library="pandas"))
     return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
 
 
-def _check_levels(forecaster: "TitansForecaster", levels: list[float], rows: int, val_size: int | None) -> None:
+def _check_levels(loss: str, levels: list[float], validated: bool) -> None:
     """Reject levels that the models could not provide, before any training.
 
     Raises:
-        ValueError: the first ``rows`` have no validation rows, and the loss does not provide these levels itself.
+        ValueError: there are no validation rows, and the loss does not provide these levels itself.
     """
-    if not levels or border_row(rows, forecaster.input_size + forecaster.h, forecaster.h, val_size) < rows:
+    if not levels or validated:
         return
-    objective = objective_of(forecaster.loss)
+    objective = objective_of(loss)
     if not objective.probabilistic:
         raise ValueError(NO_SCORES)
     objective.nominal(torch.zeros(1, objective.outputs), levels[-1], 1)
 
 
-def _warn_of_young(whole: Panel, forecaster: "TitansForecaster", cutoffs: list[int], val_size: int | None) -> None:
+def _warn_of_skipped(whole: Panel, cut: Cut, cutoffs: list[int]) -> None:
     """Warn once about series that are too short for the trainings before these cutoffs; they get fewer over time."""
-    h, least = forecaster.h, forecaster.input_size + forecaster.h
     first, *later = (whole.rows(None, cutoff) for cutoff in cutoffs)
-    young = beyond(first.ids, old_enough(first, least, h, val_size).ids)
-    if young:
-        still = sum(len(old_enough(panel, least, h, val_size).ids) < len(panel.ids) for panel in later)
+    skipped = beyond(first.ids, cut.long_enough(first).ids)
+    if skipped:
+        still = sum(len(cut.long_enough(panel).ids) < len(panel.ids) for panel in later)
         more = f"Some are also skipped in {still} of the {len(later)} later trainings." if later else ""
-        enough = smaller_validation(first.named(young), least, h)
-        warn_of_young(young, whole.index[cutoffs[0]], enough + more)
+        warn_of_skipped(skipped, whole.index[cutoffs[0]], cut.advice(first.named(skipped)) + more)
 
 
-def _known(whole: Panel, forecaster: "TitansForecaster", cutoff: int, val_size: int | None) -> tuple[Panel, Panel]:
+def _known(whole: Panel, cut: Cut, cutoff: int, missing: str) -> tuple[Panel, Panel]:
     """The filled training panel before a cutoff, of the series that are long enough, and all rows of these series.
 
     Values that training clips as wrong are clipped in the lookbacks too.
     """
-    h, least = forecaster.h, forecaster.input_size + forecaster.h
-    before = old_enough(whole.rows(None, cutoff), least, h, val_size)
+    before = cut.long_enough(whole.rows(None, cutoff))
     rows = len(before.values)
-    trained = without_wrong(before.filled(forecaster.missing), border_row(rows, least, h, val_size))
+    trained = without_wrong(before.filled(missing), cut.border(rows))
     known = whole.named(before.ids)
     measured = np.where(np.isnan(before.values), np.nan, trained.values)
     return trained, replace(known, values=np.concatenate((measured, known.values[rows:])))

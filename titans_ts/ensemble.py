@@ -18,6 +18,7 @@ from typing_extensions import Self
 from titans_core.archive import ArchiveError, check_kind, load_archive, save_archive
 from titans_core.checks import is_integer
 from titans_ts.answer import Answer, Answering
+from titans_ts.cut import Cut, trained_on
 from titans_ts.exogenous import Columns, read_columns
 from titans_ts.forecaster import TitansForecaster
 from titans_ts.libraries import from_pandas, to_pandas
@@ -25,7 +26,6 @@ from titans_ts.panel import Panel
 from titans_ts.parallel import Result, all_of, processes
 from titans_ts.reading import check_no_y, read_actual
 from titans_ts.scoring import rolling_error
-from titans_ts.training_rows import smaller_validation, trained_on
 
 ROW = ["unique_id", "ds", "cutoff"]
 
@@ -86,7 +86,7 @@ class TitansEnsemble(Answering, BaseEstimator):
         with warnings.catch_warnings():  # all inputs are checked before the first training, which then warns
             warnings.simplefilter("ignore")
             panels = [each._given(*inputs)[0] for each, *inputs in zip(copies, frames, facts, strict=True)]
-            _check_series(panels, copies, val_size)
+            _check_skipped(panels, copies, val_size)
         calls = []
         for number, (each, frame, static) in enumerate(zip(copies, frames, facts, strict=True)):
             folder = None if checkpoint_dir is None else Path(checkpoint_dir) / str(number)
@@ -241,16 +241,16 @@ def _frames(df: Any, columns: list[Columns]) -> list[Any]:
     return [df[[x for x in there if x not in drop]] if drop.intersection(there) else df for drop in others]
 
 
-def _check_series(panels: list[Panel], members: list[TitansForecaster], val_size: int | None) -> None:
+def _check_skipped(panels: list[Panel], members: list[TitansForecaster], val_size: int | None) -> None:
     """Reject series that only some of the members would skip."""
     pairs = list(zip(panels, members, strict=True))
     ids = [trained_on(panel, each, val_size).ids for panel, each in pairs]
     shared = set(ids[0]).intersection(*ids[1:])
     if apart := [name for name in max(ids, key=len) if name not in shared]:
         panel, longest = max(pairs, key=lambda pair: pair[1].input_size)
-        enough = smaller_validation(panel.named(apart), longest.input_size + longest.h, longest.h)
+        advice = Cut.of(longest, val_size).advice(panel.named(apart))
         raise ValueError(
-            f"series {apart[:8]} are long enough for some of the forecasters and too short for others. {enough}"
+            f"series {apart[:8]} are long enough for some of the forecasters and too short for others. {advice}"
             "Otherwise drop them from df, or give all forecasters the shortest input_size."
         )
 

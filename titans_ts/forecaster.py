@@ -17,6 +17,7 @@ from titans_ts import online
 from titans_ts.answer import Answer, Answering
 from titans_ts.arrays import forecast_arrays
 from titans_ts.backtest import backtest, backtest_frame
+from titans_ts.cut import check_length, without_skipped
 from titans_ts.exogenous import Columns, read_columns
 from titans_ts.frame import POLICIES, Freq
 from titans_ts.intervals import check_levels
@@ -38,7 +39,6 @@ from titans_ts.scoring import rolling_error
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.surprise import surprise_frame
 from titans_ts.training import train
-from titans_ts.training_rows import check_length, without_young
 from titans_ts.widening import widening_of
 from titans_ts.windows import Table
 
@@ -199,7 +199,7 @@ class TitansForecaster(Answering, TitansEstimator):
         check_no_y(y)
         begin = time.perf_counter()
         given, columns = self._given(df, static_df)
-        panel = without_young(given, self, val_size)
+        panel = without_skipped(given, self, val_size)
         learned = self._learned(panel, columns, val_size, checkpoint_dir, on_epoch)
         return self._take(*learned, left_out=beyond(given.ids, panel.ids), seconds=time.perf_counter() - begin)
 

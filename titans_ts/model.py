@@ -119,7 +119,7 @@ class Model:
             why = "has no value" if masked else f"is shorter than input_size={self.input_size}"
             raise ValueError(f"series {short!r} {why}. Give more of its history.")
         if from_start and levels:
-            _warn_of_young(panel, position.context.ids, self.input_size)
+            _warn_of_short(panel, position.context.ids, self.input_size)
         origin, begun = torch.tensor([len(panel.values)]), masked or not from_start
         found = forecast_rows(self.network, self.objective, ahead, origin, bool(levels), begun)
         if self.memory is not None:
@@ -222,12 +222,12 @@ class Model:
         return self.objective.score(raw, error, scale).masked_fill(error.isnan(), float("nan"))
 
 
-def _warn_of_young(panel: Panel, known: list[Any], input_size: int) -> None:
+def _warn_of_short(panel: Panel, known: list[Any], input_size: int) -> None:
     count = np.isfinite(panel.values).sum(axis=0)
-    young = beyond([panel.ids[i] for i in np.flatnonzero(count < input_size)], known)
-    if young:
+    short = beyond([panel.ids[i] for i in np.flatnonzero(count < input_size)], known)
+    if short:
         warn_caller(
-            f"new series with fewer than input_size={input_size} rows: {young[:8]}. Their variability is estimated "
+            f"new series with fewer than input_size={input_size} rows: {short[:8]}. Their variability is estimated "
             "from the series of fit, and their intervals may be too narrow."
         )
 

@@ -8,11 +8,11 @@ import pandas as pd
 from sklearn.model_selection import TimeSeriesSplit
 
 from titans_core.checks import at_least
+from titans_ts.cut import Cut, warn_of_skipped
 from titans_ts.frame import Freq, read_frame
 from titans_ts.libraries import to_pandas
 from titans_ts.reading import of_values
 from titans_ts.stamps import stamps_of
-from titans_ts.training_rows import border_row, warn_of_young
 
 
 class TimeSplit:
@@ -62,10 +62,10 @@ class TimeSplit:
         Missing rows count as steps. Series too short to train with a horizon of ``test_size`` and the default
         validation rows of ``fit`` are skipped with a warning.
         """
-        least = self.lookback + self.test_size  # to train on
-        needed = self.n_splits * self.test_size + least
-        if self.max_train_size is not None and self.max_train_size < least:
-            raise ValueError(f"{self!r}: max_train_size must be at least lookback + test_size = {least}.")
+        cut = Cut(self.lookback, self.test_size)
+        needed = self.n_splits * self.test_size + cut.least
+        if self.max_train_size is not None and self.max_train_size < cut.least:
+            raise ValueError(f"{self!r}: max_train_size must be at least lookback + test_size = {cut.least}.")
         step, steps, name = _rows_of(X, self.freq)
         if steps < needed:
             raise ValueError(
@@ -75,11 +75,11 @@ class TimeSplit:
         splits = TimeSeriesSplit(self.n_splits, test_size=self.test_size, max_train_size=self.max_train_size)
         begin = pd.Series(step).groupby(name).transform("min").to_numpy()
         for train, test in splits.split(np.empty((steps, 1))):
-            old = begin <= train[0] + border_row(len(train), least, self.test_size, None) - least
+            old = begin <= train[0] + cut.border(len(train)) - cut.least
             old |= not old.any()  # no series is long enough: let fit raise its error
             young = pd.unique(name[~old & (step <= test[-1])]).tolist()
             if young:
-                warn_of_young(young, f"step {test[0]}")
+                warn_of_skipped(young, f"step {test[0]}")
             trained = (step >= train[0]) & (step <= train[-1])
             scored = (step >= test[0] - self.lookback) & (step <= test[-1])
             yield np.flatnonzero(trained & old), np.flatnonzero(scored & old)

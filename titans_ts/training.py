@@ -10,14 +10,16 @@ from torch.utils.data import DataLoader
 
 from titans_core.train import History, TrainingOptions, borrowed_randomness, digest, train_network
 from titans_core.train.batches import loader
+from titans_ts.cut import Cut, check_length
 from titans_ts.exogenous import Columns
 from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.panel import Panel
 from titans_ts.rolling import windows_at_once
 from titans_ts.scaling import Scaling, tensor
 from titans_ts.simba import FLOOR, Simba, SimbaConfig, default_patch, default_reach
+from titans_ts.sparse import warn_of_sparse
 from titans_ts.spikes import without_wrong
-from titans_ts.training_rows import EPOCH, border_of, check_length, default_epochs, warn_of_sparse, windows_in_batch
+from titans_ts.training_length import EPOCH, default_epochs, windows_in_batch
 from titans_ts.windows import Table, all_windows_of
 
 if TYPE_CHECKING:
@@ -77,12 +79,13 @@ def train(
     """
     columns = columns.with_cycles_of(panel.index)
     T = len(panel.values)
-    check_length(panel, forecaster.input_size + forecaster.h, "input_size + h")
+    cut = Cut.of(forecaster, val_size)
+    check_length(panel, cut.least, "input_size + h")
     if forecaster.multivariate and forecaster.missing == "error" and np.isnan(panel.values).any():
         raise ValueError(
             "multivariate=True needs series of the same length. Cut the longer ones, or use multivariate=False."
         )
-    border = border_of(panel, forecaster.input_size, forecaster.h, val_size)
+    border = cut.checked_border(panel)
     val_size = T - border
 
     warn_of_sparse(panel)

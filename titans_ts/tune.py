@@ -16,11 +16,11 @@ from sklearn.base import clone
 from titans_core.checks import at_least
 from titans_core.train import digest
 from titans_core.train.tune import Callback, best_of, open_study, plot_history, plot_importance, report_to
+from titans_ts.cut import Cut, needs_all, rows_before, warn_of_skipped
 from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
 from titans_ts.panel import Panel, beyond
 from titans_ts.training import train
-from titans_ts.training_rows import needs_all, older, warn_of_young
 
 if TYPE_CHECKING:
     import optuna
@@ -62,8 +62,7 @@ def tune(
             shortest series), ``h`` and ``may_add_calendar``. The space is also called before the first trial, to see
             whether it sets ``input_size``; otherwise that of ``forecaster`` decides which series are too short.
             These are skipped with a warning.
-        val_size: rows at the end for the validation error, at least ``h``. Default: a fifth, or less if too few rows
-            would be left for training.
+        val_size: rows at the end for the validation error, at least ``h``. Default: as in ``fit``.
         static_df: as in ``fit``.
         storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. An existing study is continued.
         study_name: name of the study in the storage.
@@ -102,7 +101,7 @@ def tune(
         judged = _Judged.of(whole, base, val_size, base.input_size)
     panel, val_size, facts = judged.panel, judged.val_size, judged.facts(base)
     if young := beyond(whole.ids, panel.ids):
-        warn_of_young(young, then="The search does not use them.")
+        warn_of_skipped(young, then="The search does not use them.")
     fixed = {k: str(v) for k, v in base.get_params().items() if k not in ("verbose", "device", "random_state")}
     data = digest(whole.values, whole.hist, whole.futr, whole.stat)
     identity = {"data": data, "time": str(whole.clock()), "val_size": str(val_size), **fixed}
@@ -144,23 +143,18 @@ class _Judged(NamedTuple):
 
     @classmethod
     def of(cls, whole: Panel, base: TitansForecaster, val_size: int | None, lookback: int) -> "_Judged":
-        """``val_size`` defaults to a fifth, or less to leave enough training rows, but at least ``h``."""
-        h, least = base.h, lookback + base.h
-
-        def border(rows: int) -> int:
-            return rows - (max(h, min(rows // 5, rows - least)) if val_size is None else val_size)
-
-        panel = whole if needs_all(whole, base) else older(whole, least, border)
+        cut = Cut(lookback, base.h, val_size)
+        panel = whole if needs_all(whole, base) else cut.long_enough(whole)
         rows = len(panel.values)
-        trained = int((border(rows) - panel.first_rows).min())
-        if trained < least:
-            kept_back = rows - border(rows)
+        border = cut.border(rows)
+        trained = int(rows_before(panel, border).min())
+        if border == rows or trained < cut.least:
             raise ValueError(
-                f"df has {rows} rows, the shortest series {trained + kept_back}: val_size={kept_back} leaves "
-                f"{max(0, trained)} for training, but a lookback of {lookback} plus h={h} are needed. Give more rows, "
-                f"or lower {'h' if lookback == SHORTEST else 'input_size or h'}."
+                f"df has {rows} rows, the shortest series {rows - int(panel.first_rows.max())}, but a search needs "
+                f"{max(base.h, rows - border)} for validation, and a lookback of {lookback} plus h={base.h} before "
+                f"them. Give more rows, or lower {'h' if lookback == SHORTEST else 'input_size or h'}."
             )
-        return cls(panel, rows - border(rows), trained)
+        return cls(panel, rows - border, trained)
 
     def facts(self, base: TitansForecaster) -> dict[str, Any]:
         """The ``facts`` for a search space."""

@@ -16,9 +16,9 @@ from sklearn.exceptions import NotFittedError
 
 import titans_ts
 from titans_core.archive import ArchiveError
-from titans_ts import TitansForecaster, training_rows
+from titans_ts import TitansForecaster, training_length
 from titans_ts.objective import DecayingError
-from titans_ts.training_rows import default_epochs, windows_in_batch
+from titans_ts.training_length import default_epochs, windows_in_batch
 
 
 def values(forecast):
@@ -152,7 +152,7 @@ def test_validation_rows_are_used_neither_in_training_nor_in_scaling(tiny, wide)
 
 @pytest.mark.parametrize("val_size", [3, 105, 120])
 def test_a_val_size_that_leaves_no_window_is_refused(tiny, wide, val_size):
-    with pytest.raises(ValueError, match=rf"val_size={val_size} of 120 rows.*Use val_size=0"):
+    with pytest.raises(ValueError, match=rf"val_size={val_size} of 120 rows.*0 trains on all rows"):
         tiny().fit(wide, val_size=val_size)
 
 
@@ -302,7 +302,7 @@ def test_the_checkpoint_of_another_fit_is_refused(tiny, wide, tmp_path, options,
 
 
 def test_training_is_long_enough_for_small_data_by_default(tiny, wide, monkeypatch):
-    monkeypatch.setattr(training_rows, "LEAST", 60)
+    monkeypatch.setattr(training_length, "LEAST", 60)
     model = tiny(max_epochs=None, batch_size=48).fit(wide, val_size=0)
     assert len(model.history_.epochs) == 9  # 3 series of 105 windows: 7 batches an epoch, 60 in all
 

@@ -121,7 +121,7 @@ def test_a_study_continues_up_to_n_trials(tiny, wide, tmp_path, file):
     assert len(tune(wide, tiny(), n_trials=5, **options).study_.trials) == 5
     assert len(tune(wide, tiny(), n_trials=5, **options).study_.trials) == 5
     with pytest.raises(ValueError, match=r"belongs to another search \(different: data\)"):
-        tune(wide.iloc[:-1], tiny(), n_trials=6, val_size=24, **options)
+        tune(wide.iloc[:-1], tiny(), n_trials=6, val_size=20, **options)
     with pytest.raises(ValueError, match=r"belongs to another search \(different: loss\)"):
         tune(wide, tiny(loss="mse"), n_trials=6, **options)
 
@@ -285,7 +285,7 @@ def test_the_default_space_fits_the_data(wide, tiny):
 def test_impossible_searches_are_refused_with_a_reason(tiny, wide):
     with pytest.raises(
         ValueError,
-        match=r"val_size=118 leaves 2 for training, but a lookback of 2 plus h=4 are needed.* or lower h\.",
+        match=r"val_size=118 of 120 rows: .* training at least input_size \+ h = 6",
     ):
         tune(wide, tiny(), val_size=118, verbose=0)
     with pytest.raises(ValueError, match="NaN in series 'a'"):
@@ -348,14 +348,14 @@ def test_without_a_searched_lookback_a_search_keeps_the_series_that_fit_keeps(ti
         return {"dropout": trial.suggest_float("dropout", 0.0, 0.5)}
 
     base, long = tiny(max_epochs=1), to_long(wide)
-    frame = long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[88])]  # 8 rows before the last fifth
+    frame = long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[90])]  # 9 rows before the validation rows
     with pytest.warns(UserWarning, match=r"\['b'\]\. The search does not use them\."):
         found = tune(frame, base, space=space, n_trials=1, random_state=0, verbose=0)
     assert (found.left_out_, found.study_.best_trial.number) == (["b"], 0)
-    base.set_params(input_size=24)  # a fifth of the rows, 6, would leave one too few to train on
+    base.set_params(input_size=24)
     assert tune(wide.iloc[:33], base, space=space, n_trials=1, verbose=0).calibration_ is not None
     with pytest.raises(
-        ValueError, match=r"leaves 27 for training, but a lookback of 24 plus h=4 .* lower input_size or"
+        ValueError, match=r"31 rows.* needs 4 for validation, and a lookback of 24 plus h=4 .* lower input_size or"
     ):
         tune(wide.iloc[:31], base, space=space, n_trials=1, verbose=0)
 
