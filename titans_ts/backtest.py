@@ -154,7 +154,7 @@ class _RollingCalibration:
     def __init__(self, model: "TitansForecaster", table: Table, fitted: int | None) -> None:
         self.calibration, self.h = model.calibration_, model._fitted().h
         self.later: np.ndarray | None = None
-        self.known, self.moved = 0, self.calibration
+        self.known, self.current = 0, self.calibration
         if fitted is None or self.calibration is None:
             return
         self.origins = self.calibration.origins(fitted - self.h + 1, len(table.values) - self.h + 1)
@@ -166,6 +166,6 @@ class _RollingCalibration:
             return self.calibration
         known = int(np.searchsorted(self.origins, origin - self.h, side="right"))
         if known == self.known:  # no new errors: keep the cached ranks
-            return self.moved
-        self.known, self.moved = known, self.calibration.joined(self.later[:known])
-        return self.moved
+            return self.current
+        self.known, self.current = known, self.calibration.joined(self.later[:known])
+        return self.current

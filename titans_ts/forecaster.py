@@ -256,7 +256,7 @@ class TitansForecaster(Answering, TitansEstimator):
         newer = read_newer(self, new_df)
         if self.missing != "mask" and np.isnan(newer.values).any():
             raise ValueError("new_df has series that begin after its first row: each row needs a value of each series.")
-        self.position_ = self.position_.moved(self.model_, newer)
+        self.position_ = self.position_.after_rows(self.model_, newer)
         return self
 
     def predict_windows(self, windows: np.ndarray, origins: pd.DatetimeIndex | None = None) -> np.ndarray:

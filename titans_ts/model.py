@@ -58,7 +58,7 @@ class Model:
         """Standardised forecasts at many origins of a table, which the memory reads from its first row. ``whole`` keeps
         the raw outputs for intervals."""
         found = forecast_rows(self.network, self.objective, table, origins, whole)
-        return found if self.memory is None else found.moved(corrections(self.memory, table, origins))
+        return found if self.memory is None else found.corrected(corrections(self.memory, table, origins))
 
     def read_through(self, table: Table) -> list[online.Stream]:
         """The state of the online memory at the end of a table."""
@@ -124,7 +124,7 @@ class Model:
         found = forecast_rows(self.network, self.objective, ahead, origin, bool(levels), begun)
         if self.memory is not None:
             streams = self.read_through(table) if from_start else position.streams
-            found = found.moved(self.recalled(streams, table.values)[None])
+            found = found.corrected(self.recalled(streams, table.values)[None])
         values = self.bounded(found, levels, position.calibration, position.context.places(panel.ids))[0]
         return scaling.units.restored(values, steps)
 
@@ -203,7 +203,7 @@ class Model:
         parts = []
         for some in torch.arange(len(origins)).split(int(max(1, AT_ONCE // each))):
             found = forecast_rows(self.network, self.objective, table, origins[some], whole=True, begun=begun)
-            parts.append(self._scored(found if by is None else found.moved(by[some]), table, origins[some]))
+            parts.append(self._scored(found if by is None else found.corrected(by[some]), table, origins[some]))
         return torch.cat(parts).numpy().astype(np.float32)
 
     def _scale(self, found: Forecasts) -> Tensor:
@@ -266,7 +266,7 @@ class Position:
         context = panel.rows(-min(T, model.context_rows))
         return cls(context, T, model.read_through(table), calibration, pending)
 
-    def moved(self, model: Model, newer: Panel) -> "Position":
+    def after_rows(self, model: Model, newer: Panel) -> "Position":
         """The position after the rows of ``newer``.
 
         Raises:

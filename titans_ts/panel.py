@@ -47,7 +47,7 @@ class Panel:
         hist: exogenous columns known up to the present, ``[T, N, X]``.
         futr: exogenous columns known ahead, ``[T, N, F]``.
         stat: static columns, ``[N, S]``.
-        drawn: where the values and ``hist`` were filled by :meth:`filled`, ``[T, N, 1 + X]``.
+        imputed: where the values and ``hist`` were filled by :meth:`filled`, ``[T, N, 1 + X]``.
     """
 
     values: np.ndarray
@@ -59,14 +59,14 @@ class Panel:
     hist: np.ndarray = field(default_factory=_nothing)
     futr: np.ndarray = field(default_factory=_nothing)
     stat: np.ndarray = field(default_factory=_nothing)
-    drawn: np.ndarray = field(default_factory=_nothing)
+    imputed: np.ndarray = field(default_factory=_nothing)
 
     def __post_init__(self) -> None:
         T, N = self.values.shape
-        tables = (("hist", (T, N), float), ("futr", (T, N), float), ("stat", (N,), float), ("drawn", (T, N), bool))
+        tables = (("hist", (T, N), float), ("futr", (T, N), float), ("stat", (N,), float), ("imputed", (T, N), bool))
         for name, shape, kind in tables:
             table = getattr(self, name)
-            width = 1 + self.hist.shape[-1] if name == "drawn" else 0
+            width = 1 + self.hist.shape[-1] if name == "imputed" else 0
             if table is _NOTHING:
                 object.__setattr__(self, name, np.zeros((*shape, width), dtype=kind))
             elif table.shape[:-1] != shape or (width and table.shape[-1] != width):
@@ -81,7 +81,7 @@ class Panel:
             hist=self.hist[:, columns],
             futr=self.futr[:, columns],
             stat=self.stat[columns],
-            drawn=self.drawn[:, columns],
+            imputed=self.imputed[:, columns],
         )
 
     def ordered_as(self, ids: list[Any]) -> "Panel":
@@ -109,7 +109,7 @@ class Panel:
             hist=widened(self.hist, 1),
             futr=widened(self.futr, 1),
             stat=widened(self.stat, 0),
-            drawn=widened(self.drawn, 1, False),
+            imputed=widened(self.imputed, 1, False),
         )
 
     def from_the_end_of(self, earlier: "Panel") -> "Panel":
@@ -133,7 +133,7 @@ class Panel:
             values=begun(self.values),
             hist=begun(self.hist),
             futr=begun(self.futr),
-            drawn=begun(self.drawn, False),
+            imputed=begun(self.imputed, False),
         )
 
     def rows(self, start: int | None, stop: int | None = None) -> "Panel":
@@ -145,7 +145,7 @@ class Panel:
             index=self.index[part],
             hist=self.hist[part],
             futr=self.futr[part],
-            drawn=self.drawn[part],
+            imputed=self.imputed[part],
         )
 
     def filled(self, missing: str) -> "Panel":
@@ -155,7 +155,7 @@ class Panel:
             return self
         values, hist, futr = map(interpolated, (self.values, self.hist, self.futr))
         whole = replace(self, values=values, hist=hist, futr=futr)
-        return replace(whole, drawn=self.drawn | (self.unknown() & ~whole.unknown()))
+        return replace(whole, imputed=self.imputed | (self.unknown() & ~whole.unknown()))
 
     def unknown(self) -> np.ndarray:
         """Where the series and ``hist`` are NaN, ``[T, N, 1 + X]``."""
@@ -164,8 +164,8 @@ class Panel:
     @property
     def measured(self) -> np.ndarray:
         """The values with NaN where they were filled, ``[T, N]``; a series that was filled entirely keeps them."""
-        drawn = self.drawn[..., 0]
-        return np.where(drawn & ~drawn.all(axis=0), np.nan, self.values)
+        imputed = self.imputed[..., 0]
+        return np.where(imputed & ~imputed.all(axis=0), np.nan, self.values)
 
     @property
     def first_rows(self) -> np.ndarray:
@@ -220,7 +220,7 @@ class Panel:
             values=np.concatenate((self.values, newer.values)),
             hist=np.concatenate((self.hist, newer.hist)),
             futr=np.concatenate((self.futr, newer.futr)),
-            drawn=np.concatenate((self.drawn, newer.drawn)),
+            imputed=np.concatenate((self.imputed, newer.imputed)),
         )
 
     def output(self, index: pd.Index, values: np.ndarray, names: list[str]) -> Any:

@@ -44,7 +44,7 @@ class Forecasts:
         raw = None if self.raw is None else self.raw.squeeze(2).unflatten(0, (K, -1)).transpose(1, 2)
         return Forecasts(point, raw, self.spread.squeeze(-1).unflatten(0, (K, -1)))
 
-    def moved(self, by: Tensor) -> "Forecasts":
+    def corrected(self, by: Tensor) -> "Forecasts":
         """Add ``by`` ``[K, h, N]`` to the point forecasts."""
         return replace(self, point=self.point + by)
 

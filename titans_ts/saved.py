@@ -69,7 +69,7 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
         "context_hist": context.hist,
         "context_futr": context.futr,
         "context_stat": context.stat,
-        "context_drawn": context.drawn,
+        "context_drawn": context.imputed,
         "mean": model.mean_,
         "scale": model.scale_,
         "deviation": model.scaling_.units.deviation,
@@ -128,8 +128,8 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         last = pd.Timestamp(learned["last"], tz="UTC").tz_convert(learned["timezone"])
         freq = pd.tseries.frequencies.to_offset(_offset(freq))
         index = date_range(freq, end=last, periods=rows).as_unit(learned["unit"])
-    layout, library, drawn = learned["layout"], learned["library"], tensors["context_drawn"].numpy()
-    panel = Panel(context, learned["ids"], index, freq, layout, library, hist, futr, stat, drawn)
+    layout, library, imputed = learned["layout"], learned["library"], tensors["context_drawn"].numpy()
+    panel = Panel(context, learned["ids"], index, freq, layout, library, hist, futr, stat, imputed)
 
     network = Simba(SimbaConfig(**learned["network"]))
     network.load_state_dict(parts["network"])

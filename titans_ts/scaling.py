@@ -188,7 +188,7 @@ class Scaling:
             self.columns_of("hist", panel.hist),
             self.future(panel.index, panel.futr),
             self.columns_of("stat", panel.stat),
-            torch.from_numpy(panel.drawn) if panel.drawn.any() else None,
+            torch.from_numpy(panel.imputed) if panel.imputed.any() else None,
         )
 
     def future(self, index: pd.Index, futr: np.ndarray) -> Tensor | None:

@@ -140,6 +140,6 @@ def without_wrong(panel: Panel, border: int) -> Panel:
     if not found.any():
         return panel
     cut = np.clip(panel.values, *np.where(found.any(axis=0), limits, [[-np.inf], [np.inf]]))
-    values = np.where(found | panel.drawn[..., 0], cut, panel.values)
+    values = np.where(found | panel.imputed[..., 0], cut, panel.values)
     warn_of_far(panel, found, limits, values)
     return replace(panel, values=values)

@@ -67,7 +67,7 @@ class Table:
         hist: historical columns, ``[T, N, X]``, or None.
         futr: future columns, ``[T, N or 1, F]``, or None.
         stat: static columns, ``[N, S]``, or None.
-        drawn: bool ``[T, N, 1 + X]``, where the values and those of ``hist`` were filled; None if nowhere.
+        imputed: bool ``[T, N, 1 + X]``, where the values and those of ``hist`` were filled; None if nowhere.
         unit: factor of errors of windows of this table, ``[N]``; None for 1.
     """
 
@@ -75,31 +75,33 @@ class Table:
     hist: Tensor | None = None
     futr: Tensor | None = None
     stat: Tensor | None = None
-    drawn: Tensor | None = None
+    imputed: Tensor | None = None
     unit: Tensor | None = None
 
     @cached_property
     def truth(self) -> Truth:
         """The actual values to compare forecasts with."""
-        if self.drawn is None:
+        if self.imputed is None:
             return Truth(self.values, None)
-        return Truth(self.values.masked_fill(self.drawn[..., 0], float("nan")), in_holes(self.drawn))
+        return Truth(self.values.masked_fill(self.imputed[..., 0], float("nan")), in_holes(self.imputed))
 
     def of_series(self, series: Tensor) -> "Table":
         """Select series by position."""
         futr = self.futr if self.futr is None or self.futr.shape[1] == 1 else self.futr[:, series]
         hist = None if self.hist is None else self.hist[:, series]
-        drawn = None if self.drawn is None else self.drawn[:, series]
+        imputed = None if self.imputed is None else self.imputed[:, series]
         stat, unit = (None if x is None else x[series] for x in (self.stat, self.unit))
-        return Table(self.values[:, series], hist, futr, stat, drawn, unit)
+        return Table(self.values[:, series], hist, futr, stat, imputed, unit)
 
     def extended(self, futr: Tensor | None, h: int) -> "Table":
         """Append h rows in which only the future columns ``[h, N or 1, F]`` are known."""
-        values = torch.cat((self.values, self.values.new_full((h, self.values.shape[1]), float("nan"))))
-        hist = None if self.hist is None else torch.cat((self.hist, self.hist.new_zeros(h, *self.hist.shape[1:])))
+
+        def longer(table: Tensor | None, value: float) -> Tensor | None:
+            return None if table is None else torch.cat((table, table.new_full((h, *table.shape[1:]), value)))
+
         both = None if self.futr is None or futr is None else torch.cat((self.futr, futr))
-        drawn = None if self.drawn is None else torch.cat((self.drawn, self.drawn.new_zeros(h, *self.drawn.shape[1:])))
-        return replace(self, values=values, hist=hist, futr=both, drawn=drawn)
+        values = torch.cat((self.values, self.values.new_full((h, self.values.shape[1]), float("nan"))))
+        return replace(self, values=values, hist=longer(self.hist, 0.0), futr=both, imputed=longer(self.imputed, False))
 
 
 class Windows(Dataset):
@@ -207,7 +209,7 @@ def stale_parts(table: Table, origins: Tensor, input_size: int) -> Tensor | None
 def _unmeasured(table: Table, start: int, stop: int) -> Tensor:
     """Which values in these rows are unknown or filled, ``[stop - start, N]``."""
     hidden = table.values[start:stop].isnan()
-    return hidden if table.drawn is None else hidden | table.drawn[start:stop, :, 0]
+    return hidden if table.imputed is None else hidden | table.imputed[start:stop, :, 0]
 
 
 def unknown_parts(table: Table, origins: Tensor, input_size: int, stale: Tensor | None) -> Tensor | None:

@@ -242,8 +242,8 @@ def test_filled_values_are_still_marked_after_saving(tiny, wide, tmp_path):
     model = tiny(missing="interpolate").fit(holed.iloc[:100], val_size=40)
     model.save(tmp_path)
     loaded = TitansForecaster.load(tmp_path)
-    assert model.context_.drawn.any()
-    np.testing.assert_array_equal(loaded.context_.drawn, model.context_.drawn)
+    assert model.context_.imputed.any()
+    np.testing.assert_array_equal(loaded.context_.imputed, model.context_.imputed)
     for forecaster in (model, loaded):
         forecaster.update(holed.iloc[100:])
     np.testing.assert_array_equal(loaded.calibration_.scores, model.calibration_.scores)
@@ -458,7 +458,7 @@ def test_no_forecast_from_inside_a_filled_gap_is_scored(tiny, wide):
     origins = torch.arange(74, 98)
     scores = model.model_.scores(model.scaling_.table(panel), origins)
     hidden = np.isnan(scores[..., 0]).all(axis=1)
-    assert origins[torch.from_numpy(hidden)].tolist() == list(range(80, 91))  # 90 goes on from row 89, a drawn one
+    assert origins[torch.from_numpy(hidden)].tolist() == list(range(80, 91))  # 90 goes on from row 89, an imputed one
     assert np.isfinite(scores[..., 1:]).all()
 
 

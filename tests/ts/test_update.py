@@ -493,9 +493,9 @@ def test_the_memory_keeps_forecasts_of_the_mean_unbiased(tiny, missing):
 def test_the_memory_learns_nothing_from_a_lookback_filled_with_later_values(together):
     """Of mixed series, a gap in one counts for all."""
     config = SimbaConfig(h=4, input_size=12, num_series=2 if together else None, patch_size=4, dim=8, num_layers=1)
-    drawn = torch.zeros(400, 2, 1, dtype=torch.bool)
-    drawn[200:206, 0] = True
-    table = Table(torch.randn(400, 2, generator=torch.Generator().manual_seed(0)), drawn=drawn)
+    imputed = torch.zeros(400, 2, 1, dtype=torch.bool)
+    imputed[200:206, 0] = True
+    table = Table(torch.randn(400, 2, generator=torch.Generator().manual_seed(0)), imputed=imputed)
     network, objective, memory = Simba(config).eval(), objective_of("mae"), online.OnlineMemory(12, 4)
     streams = _Streams(network, objective, table, memory, border=300)
     forecast, truth = streams._known(torch.tensor([[190, 203, 210]] * 2), torch.arange(2))

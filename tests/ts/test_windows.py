@@ -121,7 +121,7 @@ def test_the_stale_part_of_a_lookback_is_after_its_newest_known_value(filled):
     hidden[12:, 2] = True
     hidden[:, 3] = False
     values = torch.zeros(30, 4) if filled else torch.zeros(30, 4).masked_fill(hidden, float("nan"))
-    table = Table(values, drawn=hidden.unsqueeze(-1) if filled else None)
+    table = Table(values, imputed=hidden.unsqueeze(-1) if filled else None)
     origins = torch.tensor([8, 13, 21, 30])
     expected = torch.zeros(4, 4)
     for i, origin in enumerate(origins.tolist()):
@@ -156,10 +156,10 @@ def test_interpolated_values_are_not_targets(together):
     """Forecasts from inside a gap interpolated to later values do not count, of mixed series those of all; those after
     the end of a series do."""
     values = torch.arange(2.0 * ROWS).reshape(ROWS, 2)
-    drawn = torch.zeros(ROWS, 2, 1, dtype=torch.bool)
-    drawn[8:11, 0] = True  # a hole
-    drawn[18:, 1] = True  # behind the end
-    found = all_windows_of(Table(values, drawn=drawn), INPUT_SIZE, H, 0, ROWS, together)
+    imputed = torch.zeros(ROWS, 2, 1, dtype=torch.bool)
+    imputed[8:11, 0] = True  # a hole
+    imputed[18:, 1] = True  # behind the end
+    found = all_windows_of(Table(values, imputed=imputed), INPUT_SIZE, H, 0, ROWS, together)
     batch = found[list(range(len(found)))]
     known = {}  # of a forecast, by its origin and series, which of its steps count
     for i, origin in enumerate(found.origins.tolist()):
@@ -171,6 +171,6 @@ def test_interpolated_values_are_not_targets(together):
     inside = {(origin, n) for origin in (9, 10, 11) for n in range(1 + together)}
     for origin in range(INPUT_SIZE, ROWS - H + 1):
         for n in (0, 1):
-            counts = [not bool(drawn[origin + step, n, 0]) and (origin, n) not in inside for step in range(H)]
+            counts = [not bool(imputed[origin + step, n, 0]) and (origin, n) not in inside for step in range(H)]
             assert known.get((origin, n), [False] * H) == counts
     assert together or inside.isdisjoint(known)  # and no time is lost over them
