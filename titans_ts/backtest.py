@@ -16,7 +16,7 @@ from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, beyond, long_frame
 from titans_ts.reading import read_given
-from titans_ts.rolling import beginnings
+from titans_ts.rolling import with_lookback
 from titans_ts.scaling import tensor
 from titans_ts.spikes import without_wrong
 from titans_ts.windows import Table, in_holes
@@ -118,33 +118,31 @@ def backtest_frame(
     ``fitted``, the number of rows that ``fit`` saw, intervals also use the errors that became known after these rows.
     """
     model._check_series(panel, "a backtest")
-    config, T = model._fitted(), len(panel.values)
-    h = config.h
+    h, T = model._fitted().h, len(panel.values)
     model.scaling_.warn_of(panel, since=fitted or 0)  # fit has warned of the rows before
     given, panel = panel, panel.filled(model.missing)
     begun = np.arange(T)[:, None, None] >= given.first_rows[:, None]
-    forecast_from = beginnings(model.network_, tensor(given.values)).numpy()
-    inside = in_holes(torch.from_numpy(given.unknown() & begun))[torch.tensor(origins) - 1].any(dim=1)
+    at = torch.tensor(origins)
+    there = with_lookback(model.network_, tensor(given.values), at).numpy()
+    inside = in_holes(torch.from_numpy(given.unknown() & begun))[at - 1].any(dim=1)
     table = model.scaling_.table(panel)
-    found = model.model_.rolling(table, torch.tensor(origins), bool(levels))
+    found = model.model_.rolling(table, at, bool(levels))
     rolling = _RollingCalibration(model, table, fitted if levels else None)
     names = column_names(levels)
     parts = []
     for i, origin in enumerate(origins):
-        at = found.at(i)
+        forecast = found.at(i)
         if model.missing == "interpolate" and inside[i]:
             # the gap was filled with the help of values after the origin
             then = model.scaling_.table(given.known_at(origin).filled(model.missing))
-            at = model.model_.rolling(then, torch.tensor([origin]), bool(levels))
-        values = model.model_.bounded(at, levels, rolling.known_by(origin))[0]
+            forecast = model.model_.rolling(then, at[i : i + 1], bool(levels))
+        values = model.model_.bounded(forecast, levels, rolling.known_by(origin))[0]
         rows = slice(origin, origin + h)
         values = model.scaling_.units.restored(values, panel.index[rows])
         columns = {"y": given.values[rows], **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
         frame = long_frame(panel.ids, panel.index[rows], columns)
         frame.insert(2, "cutoff", panel.index[origin - 1])
-        # without series that have no full lookback yet
-        old = np.flatnonzero(forecast_from <= origin - config.input_size)
-        parts.append(frame[frame["unique_id"].isin([panel.ids[series] for series in old])])
+        parts.append(frame[np.repeat(there[i], h)])
     return from_pandas(pd.concat(parts, ignore_index=True), library or panel.library)
 
 

@@ -126,16 +126,20 @@ def forecast_rows(
     if begun:
         return found
     # a masked network also gives numbers before the start of a series
-    early = beginnings(network, table.values) > (origins[:, None] - config.input_size)
-    return replace(found, point=found.point.masked_fill(early[:, None], float("nan")))
+    there = with_lookback(network, table.values, origins)
+    return replace(found, point=found.point.masked_fill(~there[:, None], float("nan")))
 
 
-def beginnings(network: Simba, values: Tensor) -> Tensor:
-    """The row of ``[T, N]`` at which the first lookback of each series starts, ``[N]``: its first known row, or that of
-    the youngest series if the network mixes series without masks."""
+def with_lookback(network: Simba, values: Tensor, origins: Tensor) -> Tensor:
+    """Whether each series of ``[T, N]`` has a full lookback at each of K origins, ``[K, N]``.
+
+    Rows of a series count from its first known one; if the network mixes series without masks, from that of the
+    youngest series.
+    """
     first = first_rows(values)
-    alike = network.config.together and not network.config.masked
-    return first.amax().expand_as(first) if alike else first
+    if network.config.together and not network.config.masked:
+        first = first.amax().expand_as(first)
+    return first <= origins[:, None] - network.config.input_size
 
 
 def corrections(memory: online.OnlineMemory, table: Table, origins: Tensor) -> Tensor:

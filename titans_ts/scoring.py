@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from titans_ts.model import Model
-from titans_ts.rolling import beginnings
+from titans_ts.rolling import with_lookback
 from titans_ts.scaling import tensor
 from titans_ts.windows import Table
 
@@ -52,8 +52,7 @@ def _errors(model: Model, table: Table, origins: Tensor) -> Tensor:
     """Errors of the forecasts at K origins in units of the network, ``[K, h, N]``; NaN for those that do not count."""
     config, series = model.network.config, torch.arange(table.values.shape[1])
     truth = table.truth.after(origins[:, None, None], torch.arange(config.h)[:, None], series, config.together)
-    begun = beginnings(model.network, table.values) <= origins[:, None] - config.input_size
-    known = truth.isfinite() & begun[:, None]
+    known = truth.isfinite() & with_lookback(model.network, table.values, origins)[:, None]
     error = (model.rolling(table, origins).point - truth).masked_fill(~known, float("nan"))
     if not error[known].isfinite().all():
         raise FloatingPointError("some forecasts are not finite and cannot be scored: fit the model again.")
