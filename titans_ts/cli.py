@@ -43,7 +43,15 @@ from titans_ts.cli_options import (
     Zone,
 )
 from titans_ts.cli_words import plain_messages, season_text
-from titans_ts.files import columns_of, read_future_file, read_series, read_static_file, writable, write_table
+from titans_ts.files import (
+    check_exogenous,
+    columns_of,
+    read_future_file,
+    read_series,
+    read_static_file,
+    writable,
+    write_table,
+)
 from titans_ts.libraries import to_pandas
 
 app = typer.Typer(
@@ -100,6 +108,7 @@ def fit(
     writable(model, "folder")
     check_kind(model, "TitansEnsemble" if lookback and len(lookback) > 1 else "TitansForecaster")
     frame = read_series(data, time, id, target, date_format, timezone)
+    check_exogenous(frame, data, {"--hist": hist, "--futr": futr})
     facts = read_static_file(static, id)
     made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet, jobs,
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
@@ -230,6 +239,7 @@ def backtest(
     writable(out, "table")
     writable(plot, "picture")
     frame = read_series(data, time, id, target, date_format, timezone)
+    check_exogenous(frame, data, {"--hist": hist, "--futr": futr})
     facts = read_static_file(static, id)
     made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet, jobs,
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
@@ -299,6 +309,7 @@ def tune(
     writable(model, "folder")
     check_kind(model, "TitansForecaster")
     frame = read_series(data, time, id, target, date_format, timezone)
+    check_exogenous(frame, data, {"--hist": hist, "--futr": futr})
     facts = read_static_file(static, id)
     made = _made(horizon, None, freq, loss, missing, multivariate, epochs, seed, True,
                  hist=hist, futr=futr, stat=_names(facts))  # fmt: skip

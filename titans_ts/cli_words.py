@@ -64,7 +64,6 @@ _OPTIONS = {
     "step_size": "--step",
     "val_size=": "--val-size ",
     "Fit with val_size": "Fit with --val-size",
-    "Change val_size": "Change --val-size",
     "larger val_size": "larger --val-size",
     "+ h =": "+ --horizon =",
     "or h.": "or --horizon.",

@@ -52,7 +52,7 @@ class Cut:
         if rows - val_size < self.least or 0 < val_size < self.h:
             raise ValueError(
                 f"val_size={val_size} of {rows} rows: validation needs at least h={self.h} rows, and training at least "
-                f"input_size + h = {self.least}. Change val_size; 0 trains on all rows."
+                f"input_size + h = {self.least}. With val_size=0, fit trains on all rows."
             )
         return rows - val_size
 

@@ -5,7 +5,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -71,6 +71,30 @@ def read_series(
             f"and of values as --target, from {list(wide.columns)[:8]}."
         )
     return wide
+
+
+def check_exogenous(frame: pd.DataFrame, path: Path, options: Mapping[str, Sequence[str] | None]) -> None:
+    """Reject exogenous columns that a long file lacks, in the words of the file.
+
+    Args:
+        frame: the file as :func:`read_series` read it.
+        path: path of the file.
+        options: names of columns by command-line option.
+
+    Raises:
+        ValueError: the file has no such column, or it is that of series names, time stamps or values.
+    """
+    if "unique_id" not in frame:
+        return
+    others = frame.drop(columns=["unique_id", "ds", "y"])
+    for option, names in options.items():
+        for name in names or ():
+            if name not in others and name in columns_of(path):
+                raise ValueError(
+                    f"column {name!r} cannot be {option}: it is the column of series names, time stamps or values, or "
+                    "has one of their names (unique_id, ds, y)."
+                )
+            _check_column(others, name, option)
 
 
 def read_future_file(

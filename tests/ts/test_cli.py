@@ -474,7 +474,7 @@ def test_a_backtest_reads_its_frame_once_for_everything_without_a_model(run, wid
         (["fit", *SMALL, "--model", "m", "--val-size", "2"], "--val-size 2 of 120 rows: .* at least --horizon 4 rows"),
         (
             ["tune", *SMALL[:2], "--model", "m", "--val-size", "118"],
-            "a lookback of 2 plus --horizon 4 are needed.* lower --horizon\\.",
+            "--val-size 118 of 120 rows: .* --lookback \\+ --horizon = 6\\. With --val-size 0, fit trains",
         ),
         (["fit", *SMALL, "--model", "m", "--multivariate"], "--multivariate needs .* or leave out --multivariate\\."),
     ],

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_ts.files import columns_of, read_future_file, read_series, read_static_file
+from titans_ts.files import check_exogenous, columns_of, read_future_file, read_series, read_static_file
 
 HOURS = pd.date_range("2024-03-01", periods=40, freq="h", name="ds")
 WIDE = pd.DataFrame({"meter": np.arange(40) * 10, "b": np.arange(40) / 8}, index=HOURS)
@@ -123,6 +123,17 @@ def test_given_column_names_take_precedence_over_the_usual_ones(tmp_path):
     )
     found = read_series(stored(frame, tmp_path), time="date", id="shop", target="value")
     same(found[["ds", "unique_id", "y"]], LONG.reset_index(drop=True))
+
+
+def test_exogenous_columns_are_checked_in_the_words_of_the_file(tmp_path):
+    path = stored(LONG.rename(columns={"unique_id": "shop", "y": "sales"}).assign(price=1.0), tmp_path, "x.csv")
+    frame = read_series(path, id="shop", target="sales")
+    check_exogenous(frame, path, {"--hist": ["price"], "--futr": None})
+    check_exogenous(WIDE, path, {"--hist": ["prize"]})  # the forecaster says that a wide frame has none
+    with pytest.raises(ValueError, match=r"no column 'prize' \(--futr\). The columns are \['price'\]"):
+        check_exogenous(frame, path, {"--hist": ["price"], "--futr": ["prize"]})
+    with pytest.raises(ValueError, match=r"'sales' cannot be --hist: it is the column of series names, time stamps"):
+        check_exogenous(frame, path, {"--hist": ["sales"], "--futr": None})
 
 
 def test_the_time_is_the_first_column_without_another_role(tmp_path):

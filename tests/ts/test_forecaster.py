@@ -152,7 +152,7 @@ def test_validation_rows_are_used_neither_in_training_nor_in_scaling(tiny, wide)
 
 @pytest.mark.parametrize("val_size", [3, 105, 120])
 def test_a_val_size_that_leaves_no_window_is_refused(tiny, wide, val_size):
-    with pytest.raises(ValueError, match=rf"val_size={val_size} of 120 rows.*0 trains on all rows"):
+    with pytest.raises(ValueError, match=rf"val_size={val_size} of 120 rows.*With val_size=0, fit trains on all rows"):
         tiny().fit(wide, val_size=val_size)
 
 
