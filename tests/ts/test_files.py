@@ -130,7 +130,7 @@ def test_exogenous_columns_are_checked_in_the_words_of_the_file(tmp_path):
     frame = read_series(path, id="shop", target="sales")
     check_exogenous(frame, path, {"--hist": ["price"], "--futr": None})
     check_exogenous(WIDE, path, {"--hist": ["prize"]})  # the forecaster says that a wide frame has none
-    with pytest.raises(ValueError, match=r"no column 'prize' \(--futr\). The columns are \['price'\]"):
+    with pytest.raises(ValueError, match=r"no column 'prize' \(--futr\)\. The columns are"):
         check_exogenous(frame, path, {"--hist": ["price"], "--futr": ["prize"]})
     with pytest.raises(ValueError, match=r"'sales' cannot be --hist: it is the column of series names, time stamps"):
         check_exogenous(frame, path, {"--hist": ["sales"], "--futr": None})
