@@ -175,8 +175,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             checkpoint_dir: folder in which to save a checkpoint after each epoch. If it holds a checkpoint of the same
                 fit (same data and settings), training resumes from it; a checkpoint of another fit raises an error. If
                 None, an interrupted fit keeps nothing.
-            on_epoch: function called after each epoch with its number and validation loss. An exception that it raises
-                ends the training.
+            on_epoch: function called after each epoch with its number and validation loss; needs validation data. An
+                exception that it raises ends the training.
 
         Raises:
             TypeError, ValueError: an argument, a sequence or a label is invalid; the message says which one.
@@ -190,8 +190,9 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         classes, labels = np.unique(names, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has only one class, {classes.tolist()[0]!r}; a classifier needs at least two classes.")
-        by_class = class_weights(self.class_weight, classes, labels)
-        weights = by_class[labels] * sample_weights(sample_weight, len(reads))
+        weights = sample_weights(sample_weight, len(reads))
+        by_class = class_weights(self.class_weight, classes, labels, weights)
+        weights *= by_class[labels]
         # a validation part of sequences with weight 0 would have a loss of 0 in every epoch
         weighty = np.flatnonzero(weights)
         if not len(weighty):

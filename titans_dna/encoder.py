@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from titans_core import NeuralMemory, TitansConfig
-from titans_core.models.blocks import Block, norm
+from titans_core.models.blocks import Block
 from titans_core.models.lmm import MemoryAlone
 from titans_core.nn.dropout import Dropout
 from titans_core.nn.eager import eager_on_cpu
@@ -87,7 +87,7 @@ class Encoder(nn.Module):
         self.stem = Stem(config)
         memory = config.memory()
         self.blocks = nn.ModuleList(Block(memory, MemoryAlone(memory)) for _ in range(config.num_layers))
-        self.norm = norm(memory)
+        self.norm = RMSNorm(memory.dim)
         with torch.no_grad():
             for module in self.modules():
                 if isinstance(module, NeuralMemory):  # the memory starts with a small contribution

@@ -157,8 +157,8 @@ def _mismatch(files: FastaFiles) -> str:
     """Check that an index belongs to this file; times do not show that an older file was moved in its place.
 
     Each record's title must be where the index says, and the last record must end the file. The last line of each
-    record must begin where the length of the other lines puts it, and may be shorter, but not longer. The first line
-    must end in a base, because trailing blanks and tabs would be counted as bases.
+    record must begin where the length of the other lines puts it, and may be shorter, but not longer. The first and
+    the last line must end in a base, because trailing blanks and tabs would be counted as bases.
 
     Returns:
         An empty string, or what is wrong with the file if the index was just made from it.
@@ -175,8 +175,9 @@ def _mismatch(files: FastaFiles) -> str:
                 lines, rest = divmod(length - 1, bases) if length else (0, -1)
                 if lines and read(offset + lines * width - 1, 1) != b"\n":
                     return _LONGER
-                # the last character counted as a base, and the next: samtools counts blanks up to the line end
-                if length and set(read(offset + bases - 1, 2)) & set(b" \t"):
+                # the last character of a line counted as a base, and the next: samtools counts blanks to the line end
+                ends = (offset + bases - 1, offset + lines * width + rest) if length else ()
+                if any(set(read(end, 2)) & set(b" \t") for end in ends):
                     return f"lines of {name!r} end in blanks or tabs, which would be counted as bases; remove them."
             return _LONGER if read(offset + lines * width + rest + 1, _HEAD).strip() else ""
     except (ValueError, IndexError, *DAMAGED):

@@ -104,7 +104,9 @@ class Genome:
                 f"{self.path} was changed while it was open, or is damaged: got {len(sequence)} bases for {interval}. "
                 "Open it again."
             )
-        return reverse_complement(sequence) if interval.strand == "-" else sequence
+        if interval.strand != "-":
+            return sequence
+        return reverse_complement(sequence, where=self._where(interval), start=interval.start)
 
     def ids(self, interval: Interval) -> "NDArray[np.uint8]":
         """Return the tokens of an interval (see ``titans_dna.encode``).
@@ -113,8 +115,11 @@ class Genome:
             ValueError: as in :meth:`fetch`; or a letter is not a base (the message gives its position).
         """
         forward = Interval(interval.chrom, interval.start, interval.end, "+")
-        found = encode(self.fetch(forward), where=f"{interval.chrom} of {self.path.name}", start=interval.start)
+        found = encode(self.fetch(forward), where=self._where(interval), start=interval.start)
         return reverse_complement_ids(found) if interval.strand == "-" else found
+
+    def _where(self, interval: Interval) -> str:
+        return f"{interval.chrom} of {self.path.name}"
 
     def windows(
         self,

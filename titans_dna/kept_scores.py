@@ -51,7 +51,7 @@ def kept_scores(
         ValueError: the file holds scores of another call (the message says what differs), is not a file of scores, or
             is being written by another program.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if path.is_dir():
         raise IsADirectoryError(f"checkpoint {path} is a folder; give the path of a file in it.")
     if not path.parent.is_dir():

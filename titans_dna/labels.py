@@ -70,14 +70,17 @@ def sample_weights(given: Any, n: int) -> NDArray[np.float64]:
     return weights
 
 
-def class_weights(given: Any, classes: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+def class_weights(
+    given: Any, classes: NDArray[Any], labels: NDArray[np.int64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Weight of each class, [classes].
 
     Args:
-        given: None (1 each), "balanced" (``n / (classes * n of the class)``), or a mapping from class to weight, in
-            which classes may be missing (weight 1).
+        given: None (1 each), "balanced" (``n / (classes * n of the class)``, counting sequences by weight), or a
+            mapping from class to weight, in which classes may be missing (weight 1).
         classes: class names.
         labels: index of the class of each sequence.
+        weights: weight of each sequence.
 
     Raises:
         ValueError: ``given`` is something else, names an unknown class, or has negative, infinite or only zero weights.
@@ -85,7 +88,8 @@ def class_weights(given: Any, classes: NDArray[Any], labels: NDArray[np.int64]) 
     if given is None:
         return np.ones(len(classes))
     if isinstance(given, str) and given == "balanced":
-        return len(labels) / (len(classes) * np.bincount(labels, minlength=len(classes)))
+        counts = np.bincount(labels, weights, len(classes))
+        return counts.sum() / (len(classes) * np.where(counts > 0, counts, np.inf))
     if not isinstance(given, Mapping):
         raise ValueError(f"class_weight must be None, 'balanced' or a dict from class to weight, got {given!r}.")
     known = classes.tolist()

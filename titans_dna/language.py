@@ -1,7 +1,6 @@
 """``DNALanguageModel``: pretraining on a genome. Its inference methods are in ``titans_dna.questions``."""
 
 import copy
-import hashlib
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -23,7 +22,7 @@ from titans_dna.genome import Genome
 from titans_dna.masked import masked_base_loss
 from titans_dna.pretrain_data import IGNORE, loaders, plan
 from titans_dna.questions import Questions
-from titans_dna.sources import marks_of, open_source, read_regions
+from titans_dna.sources import fingerprint, open_source, read_regions
 from titans_dna.tokenizer import VOCAB_SIZE
 
 ARCHITECTURES = ("mag", "mac", "mal", "lmm", "transformer", "gated-deltanet")
@@ -85,6 +84,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         history_: losses per epoch of the last ``fit``, in nats per base (:class:`~titans_core.train.History`).
         holdout_: names of the chromosomes that the last ``fit`` did not read.
         n_bases_: number of distinct bases in the training windows of the last ``fit``.
+        digest_: fingerprint of the sequence of the windows of the last ``fit``.
         seconds_: duration of the last ``fit``, in seconds.
         read_: fingerprints of the chromosomes read by all fits that contributed to the weights.
 
@@ -157,7 +157,7 @@ class DNALanguageModel(Questions, TitansEstimator):
 
         Args:
             genome: path of a FASTA file, a Genome, or a list of sequences (which are named "0", "1", ...).
-            y: ignored; present for compatibility with scikit-learn.
+            y: must be None; present for compatibility with scikit-learn.
             bed: restrict training to these regions: path of a BED file, or intervals. Strands are ignored.
             holdout: names of chromosomes to exclude, so that they can be used for an unbiased evaluation.
             checkpoint_dir: folder in which to save a checkpoint after each epoch. If it holds a checkpoint of the same
@@ -165,11 +165,14 @@ class DNALanguageModel(Questions, TitansEstimator):
                 fit keeps nothing.
 
         Raises:
+            TypeError: ``y`` is given.
             ValueError: an argument is out of range; a chromosome is unknown; a file is invalid or empty; nothing is
                 left to train on; or the checkpoint belongs to another run. With ``warm_start``, also if the arguments
                 describe another network than the fitted one, or if ``holdout`` was read by an earlier fit.
         """
         began = time.perf_counter()
+        if y is not None:
+            raise TypeError("fit takes no labels: give regions as bed=, and chromosomes to leave out as holdout=.")
         self._check_params()
         source, regions = open_source(genome), read_regions(bed)
         left_out = source.left_out(holdout)
@@ -213,8 +216,8 @@ class DNALanguageModel(Questions, TitansEstimator):
         self.model_, self.history_ = network, history
         self.objective_, self.length_ = self.objective, self.length
         self.holdout_ = sorted(left_out)
-        self.n_bases_ = train.bases
-        self.read_ = sorted({*read, *(_fingerprint(source, chrom) for chrom in {*train.names, *val.names})})
+        self.n_bases_, self.digest_ = train.bases, train.digest
+        self.read_ = sorted({*read, *(fingerprint(source, chrom) for chrom in {*train.names, *val.names})})
         self.seconds_: float | None = time.perf_counter() - began
         return self
 
@@ -228,7 +231,7 @@ class DNALanguageModel(Questions, TitansEstimator):
                 f"{self.model_.config.differences(self._config())}. warm_start=True continues training the fitted "
                 "network: restore the arguments, or set warm_start=False."
             )
-        known = [chrom for chrom in left_out if source.lengths[chrom] and _fingerprint(source, chrom) in self.read_]
+        known = [chrom for chrom in left_out if source.lengths[chrom] and fingerprint(source, chrom) in self.read_]
         if known:
             raise ValueError(
                 f"holdout={known[:8]} was read by an earlier fit of this model, so its score would be too good. "
@@ -271,6 +274,7 @@ class DNALanguageModel(Questions, TitansEstimator):
             "length": self.length_,
             "holdout": self.holdout_,
             "n_bases": self.n_bases_,
+            "digest": self.digest_,
             "read": self.read_,
             "seconds": self.seconds_,
         }
@@ -284,12 +288,8 @@ class DNALanguageModel(Questions, TitansEstimator):
         self.model_ = network.eval()
         self.history_ = History(**learned["history"])
         self.objective_, self.length_ = learned["objective"], learned["length"]
-        self.holdout_, self.n_bases_, self.seconds_ = learned["holdout"], learned["n_bases"], learned["seconds"]
-        self.read_ = learned.get("read", [])  # models saved by older versions lack it
-
-
-def _fingerprint(genome: Genome, chrom: str) -> str:
-    return hashlib.sha256(marks_of(genome, chrom).encode()).hexdigest()[:16]
+        self.holdout_, self.n_bases_, self.digest_ = learned["holdout"], learned["n_bases"], learned["digest"]
+        self.read_, self.seconds_ = learned["read"], learned["seconds"]
 
 
 def next_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:

@@ -6,6 +6,7 @@ share all weights, so a sequence and its reverse complement have complementary s
 Schiff et al. 2024, arXiv:2403.03234). As with the other objective, an N is placed before the sequence.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -20,7 +21,8 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.pretrain_data import IGNORE
 from titans_dna.strands import in_place, other_strand
-from titans_dna.tokenizer import PAD, N, encode, encode_batch
+from titans_dna.stream import padded
+from titans_dna.tokenizer import PAD, N, encode
 from titans_dna.vcf import Variant
 
 __all__ = ["HIDDEN", "bits_of_hidden", "masked_base_loss", "scores", "variant_scores"]
@@ -117,11 +119,6 @@ def _around(genome: Genome, chrom: str, start: int, end: int, length: int) -> In
 
 def _batches(genome: Genome, windows: Iterable[Interval], batch_size: int, device: torch.device) -> Iterator[Tensor]:
     """Yield ids ``[B, T]`` of windows, ``batch_size`` at a time."""
-    batch: list[str] = []
-    for window in windows:
-        batch.append(genome.fetch(window))
-        if len(batch) == batch_size:
-            yield torch.from_numpy(encode_batch(batch).ids).long().to(device)
-            batch = []
-    if batch:
-        yield torch.from_numpy(encode_batch(batch).ids).long().to(device)
+    rest = iter(windows)
+    while some := list(itertools.islice(rest, batch_size)):
+        yield padded([genome.ids(window) for window in some]).to(device)

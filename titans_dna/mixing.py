@@ -18,7 +18,6 @@ Markov models are first counted without these windows; the final counts include 
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +38,7 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.markov import MOST, MarkovModels, fit_markov
 from titans_dna.pretrain_data import plan
-from titans_dna.sources import cut, intervals_of, marks_of, merged, open_source, read_regions, whole, without
+from titans_dna.sources import cut, intervals_of, marks_of, merged, open_source, read_regions, without
 from titans_dna.stream import log_probabilities, reading, stream
 from titans_dna.tokenizer import N
 
@@ -158,16 +157,17 @@ class Mixture:
         return saved_mixture.load(path)
 
     def _warn_of_counted(self, genome: Genome, intervals: list[Interval]) -> None:
-        same = {chrom: marks_of(genome, chrom) == self.marks.get(chrom) for chrom in {i.chrom for i in intervals}}
-        here = merged(i for i in intervals if same[i.chrom])
-        total, new = Counter[str](), Counter[str]()
-        for found, count in ((here, total), (without(here, self.counted), new)):
-            for interval in found:
-                count[interval.chrom] += len(interval)
-        names = sorted(chrom for chrom, bases in total.items() if new[chrom] < bases)
-        if names:
+        known = {marks: chrom for chrom, marks in self.marks.items()}
+        read = []
+        for chrom in sorted({interval.chrom for interval in intervals}):
+            there = known.get(marks_of(genome, chrom))  # the same sequence may have another name
+            if there is not None:
+                here = merged(Interval(there, i.start, i.end) for i in intervals if i.chrom == chrom)
+                if sum(map(len, without(here, self.counted))) < sum(map(len, here)):
+                    read.append(chrom)
+        if read:
             warn_caller(
-                f"fit_mixture has read {names[:8]}, so scores there are too good. Hold them out in fit of the language "
+                f"fit_mixture has read {read[:8]}, so scores there are too good. Hold them out in fit of the language "
                 "model, or, without one, with fit_mixture(..., holdout=[...])."
             )
 
@@ -208,17 +208,18 @@ def fit_mixture(
         length, holdout = model.length_, model.holdout_
     left_out = source.left_out(holdout)
     training, validation = plan(source, length, regions, left_out)
-    if model is not None and training.bases != model.n_bases_:
+    if model is not None and training.digest != model.digest_:
         raise ValueError(
-            f"the model was fitted on {model.n_bases_:,} bases, but genome and bed give {training.bases:,}. Give the "
-            "genome and regions of its fit; otherwise the weights would be fitted on the model's training data."
+            f"the model was fitted on {model.n_bases_:,} bases; genome and bed give {training.bases:,}, which are not "
+            "the same. Give the genome and regions of its fit; otherwise the weights would be fitted on the model's "
+            "training data."
         )
     tiles = validation.intervals()
     if not tiles:
         raise ValueError(
             f"{source.path.name} has a single window, so none is left to fit the weights on. Give more sequence."
         )
-    given = whole(source) if regions is None else regions
+    given = intervals_of(source) if regions is None else regions
     rest = without(given, tiles)
     apart = fit_markov(source, order, bed=rest, holdout=left_out)
     reads = list(_read(source, tiles, model, apart))

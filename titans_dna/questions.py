@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,12 +20,12 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.masked import bits_of_hidden
 from titans_dna.scoring import scored
-from titans_dna.sources import InMemory, cut, intervals_of, is_source, open_source, records
+from titans_dna.sources import InMemory, cut, fingerprint, intervals_of, is_source, open_source, records
 from titans_dna.stream import reading, stream
 from titans_dna.surprise import bits_of, surprise_of
 from titans_dna.tokenizer import encode
 from titans_dna.variants import checked
-from titans_dna.vcf import Variant, read_vcf, variants_of
+from titans_dna.vcf import Variants, as_variants
 
 if TYPE_CHECKING:
     from titans_dna.markov import MarkovModels
@@ -45,6 +44,7 @@ class Questions:
     objective_: str
     length_: int
     holdout_: list[str]
+    read_: list[str]
 
     def bits_per_base(
         self,
@@ -119,8 +119,8 @@ class Questions:
 
         Raises:
             NotFittedError: the model is not fitted.
-            ValueError: a chromosome was not held out in ``fit``; or the model has ``objective="masked"``: it sees both
-                sides of a base, while Markov models see one.
+            ValueError: a chromosome was not held out in ``fit``, or was read by an earlier one; or the model has
+                ``objective="masked"``: it sees both sides of a base, while Markov models see one.
         """
         from titans_dna.markov import fit_markov
 
@@ -134,10 +134,12 @@ class Questions:
         chroms = genome.named(self.holdout_ if chroms is None else chroms)
         if not chroms:
             raise ValueError("fit held out no chromosome to compare on. Fit again with holdout=[...].")
-        seen = [name for name in chroms if name not in self.holdout_]
+        read = {name for name in chroms if genome.lengths[name] and fingerprint(genome, name) in self.read_}
+        seen = [name for name in chroms if name in read or name not in self.holdout_]
         if seen:
             raise ValueError(
-                f"{seen} was not held out in fit, so scores there would be too good. fit held out {self.holdout_}."
+                f"{seen} was not held out in each fit, so scores there would be too good. The last fit held out "
+                f"{self.holdout_}."
             )
         markov = fit_markov(genome, max_order, bed=bed, holdout=self.holdout_) if markov is None else markov
         found = markov.bits_per_base(genome, chroms=chroms).melt("order", var_name="kind", value_name="bits_per_base")
@@ -192,7 +194,7 @@ class Questions:
 
     def score_variants(
         self,
-        variants: str | os.PathLike[str] | pd.DataFrame | Variant | Iterable[Variant],
+        variants: Variants,
         genome: Any,
         *,
         context: int | None = 4096,
@@ -239,11 +241,7 @@ class Questions:
             at_least("context", context)
         at_least("context_after", context_after, 0)
         source = open_source(genome)
-        if isinstance(variants, str | os.PathLike):
-            variants = read_vcf(Path(variants))
-        elif hasattr(variants, "columns"):
-            variants = variants_of(variants)
-        given, good = checked([variants] if isinstance(variants, Variant) else variants, source, mismatch)
+        given, good = checked(as_variants(variants), source, mismatch)
         columns = {name: [getattr(v, name) for v in given] for name in ("chrom", "start", "ref", "alt", "id")}
         with self._reading() as network:
             scores = scored(self, network, source, given, good, context, context_after, checkpoint)

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import open_source
-from titans_dna.vcf import MEANT, Variant, short
+from titans_dna.vcf import MEANT, Variant, Variants, as_variants, short
 
 __all__ = ["Comparison", "ReferenceCheck", "check_reference", "compare", "summary"]
 
@@ -112,13 +112,17 @@ def compare(variant: Variant, genome: Genome) -> Comparison:
     return Comparison("shifted" if any(shifts) else "other", *shifts)
 
 
-def check_reference(variants: Iterable[Variant], genome: Any) -> ReferenceCheck:
-    """Compare the REF of every variant with the genome (a Genome, or the path of a FASTA file).
+def check_reference(variants: Variants, genome: Any) -> ReferenceCheck:
+    """Compare the REF of every variant with the genome.
 
     Mismatches are counted; they do not raise an error.
+
+    Args:
+        variants: path of a VCF file, a frame with the columns ``chrom, start, ref, alt`` (0-based), or variants.
+        genome: path of the FASTA file, or a Genome.
     """
     genome = open_source(genome)
-    return summary(((variant, compare(variant, genome)) for variant in variants), genome)
+    return summary(((variant, compare(variant, genome)) for variant in as_variants(variants)), genome)
 
 
 def summary(compared: Iterable[tuple[Variant, Comparison]], genome: Genome) -> ReferenceCheck:

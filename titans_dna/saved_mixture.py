@@ -1,4 +1,4 @@
-"""Saving and loading mixtures: weights, counts of the longest Markov model, and the language model in a subfolder."""
+"""Saving and loading mixtures: weights, counts of the longest Markov model, and the language model."""
 
 from dataclasses import astuple
 from pathlib import Path
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from titans_core.archive import ArchiveError, check_kind, load_archive, save_archive
-from titans_dna.fine_tuning import digest_of
+from titans_core.archive import ArchiveError, load_archive, save_archive
 from titans_dna.intervals import Interval
 from titans_dna.markov import MarkovModels, all_orders
 
@@ -17,20 +16,18 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "save"]
 
-_KIND, _MODEL = "Mixture", "language_model"
+_KIND, _MODEL = "Mixture", "language_model."  # kind of the archive; prefix of the tensors of the language model
 # counts are stored in the smallest integer type that holds them
 _INTEGERS = (np.uint8, np.int16, np.int32, np.int64)
 
 
 def save(mixture: "Mixture", path: str | Path) -> None:
-    check_kind(path, _KIND)
     model, markov = mixture.model, mixture.markov
-    if model is not None:
-        model.save(Path(path) / _MODEL)
+    described, weights = (None, {}) if model is None else model._archived()
     longest = markov.counts[-1]
     stored = next(kind for kind in _INTEGERS if longest.max() <= np.iinfo(kind).max)
     content = {
-        "model": None if model is None else digest_of(model.model_),
+        "model": described,
         "additive": markov.additive,
         "interpolated": markov.interpolated,
         "dtype": longest.dtype.name,
@@ -38,7 +35,7 @@ def save(mixture: "Mixture", path: str | Path) -> None:
         "marks": mixture.marks,
     }
     tensors = {"weights": mixture.weights, "counts": torch.from_numpy(longest.astype(stored))}
-    save_archive(path, _KIND, content, tensors)
+    save_archive(path, _KIND, content, tensors | {_MODEL + name: tensor for name, tensor in weights.items()})
 
 
 def load(path: str | Path) -> "Mixture":
@@ -46,15 +43,17 @@ def load(path: str | Path) -> "Mixture":
     from titans_dna.mixing import Mixture
 
     content, tensors = load_archive(path, _KIND)
-    model = None
-    if content["model"] is not None:
-        model = DNALanguageModel.load(Path(path) / _MODEL)
-        if digest_of(model.model_) != content["model"]:
-            raise ArchiveError(
-                f"{Path(path) / _MODEL} is not the language model that this mixture was saved with. Restore it, or fit "
-                "and save the mixture again."
-            )
-    counts = all_orders(tensors["counts"].numpy().astype(content["dtype"]))
-    markov = MarkovModels(counts, tuple(content["additive"]), tuple(content["interpolated"]))
-    counted = tuple(Interval(*region) for region in content["counted"])
-    return Mixture(model, markov, tensors["weights"], counted, content["marks"])
+    try:
+        model = None
+        if content["model"] is not None:
+            weights = {name.removeprefix(_MODEL): x for name, x in tensors.items() if name.startswith(_MODEL)}
+            model = DNALanguageModel._restored(path, content["model"], weights)
+        counts = all_orders(tensors["counts"].numpy().astype(content["dtype"]))
+        markov = MarkovModels(counts, tuple(content["additive"]), tuple(content["interpolated"]))
+        counted = tuple(Interval(*region) for region in content["counted"])
+        return Mixture(model, markov, tensors["weights"], counted, content["marks"])
+    except (KeyError, TypeError) as error:
+        raise ArchiveError(
+            f"{path} was saved by another version, or was modified ({type(error).__name__}: {error}). Load it with "
+            "that version, or fit and save the mixture again."
+        ) from error

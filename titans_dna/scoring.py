@@ -1,5 +1,6 @@
 """Scoring a list of variants with a progress bar and a file of scores, so that an interrupted call can be resumed."""
 
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -11,13 +12,13 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from titans_core import TitansLM
-from titans_core.train import digest
 from titans_datasets.warn import warn_caller
 from titans_dna import masked
 from titans_dna.fine_tuning import digest_of
 from titans_dna.genome import Genome
+from titans_dna.intervals import Interval
 from titans_dna.kept_scores import kept_scores
-from titans_dna.sources import marks_of
+from titans_dna.sources import cut
 from titans_dna.variants import variant_scores
 from titans_dna.vcf import Variant
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from titans_dna.questions import Questions
 
 __all__ = ["scored"]
+
+_BLOCK = 1 << 20  # bases read at once to identify a genome
 
 
 def scored(
@@ -105,10 +108,17 @@ def _found(
 
 def _identity(model: "Questions", genome: Genome, variants: Sequence[Variant]) -> dict[str, Any]:
     """What identifies a call, to recognise its scores."""
-    chroms = dict.fromkeys(variant.chrom for variant in variants)
-    texts = {
-        "genome": "".join(f"{chrom} {marks_of(genome, chrom)}\n" for chrom in chroms),
-        "list of variants": "".join(f"{astuple(variant)}\n" for variant in variants),
+    sequence, listed = hashlib.sha256(), hashlib.sha256()
+    for chrom in dict.fromkeys(variant.chrom for variant in variants):
+        sequence.update(f"{chrom}\n".encode())
+        for part in cut([Interval(chrom, 0, genome.lengths[chrom])], _BLOCK):
+            sequence.update(genome.fetch(part).upper().encode())
+    for variant in variants:
+        listed.update(f"{astuple(variant)}\n".encode())
+    return {
+        "model": digest_of(model.model_),
+        "objective": model.objective_,
+        "length": model.length_,
+        "genome": f"sha256:{sequence.hexdigest()}",
+        "list of variants": f"sha256:{listed.hexdigest()}",
     }
-    found = {name: digest(np.frombuffer(text.encode(), np.uint8)) for name, text in texts.items()}
-    return {"model": digest_of(model.model_), "objective": model.objective_, "length": model.length_, **found}

@@ -1,5 +1,6 @@
 """Sources of sequences: a FASTA file, an open genome, or strings in memory."""
 
+import hashlib
 import itertools
 import os
 from bisect import bisect_right
@@ -24,7 +25,6 @@ __all__ = [
     "read_regions",
     "records",
     "refuse_unordered",
-    "whole",
     "without",
 ]
 
@@ -99,10 +99,10 @@ def open_source(given: Any) -> Genome:
 
 
 def is_source(given: Any) -> bool:
-    """Whether this is the path of a file, or a genome; a sequence has neither a dot nor a slash."""
+    """Whether this is the path of a file, a genome or a pyfaidx.Fasta; a sequence has neither a dot nor a slash."""
     if isinstance(given, str):
         return "." in given or os.sep in given
-    return isinstance(given, os.PathLike | Genome)
+    return isinstance(given, os.PathLike | Genome) or hasattr(given, "faidx")
 
 
 def refuse_unordered(sequences: Any) -> None:
@@ -141,8 +141,7 @@ def intervals_of(genome: Genome, chroms: Iterable[str] | None = None, regions: A
     Raises:
         ValueError: a chromosome is unknown; a region ends beyond its chromosome; or nothing is left.
     """
-    given = read_regions(regions)
-    return whole(genome, chroms) if given is None else genome.regions(chroms, None, given)
+    return genome.regions(chroms, None, read_regions(regions))
 
 
 def merged(regions: Iterable[Interval]) -> list[Interval]:
@@ -185,18 +184,6 @@ def cut(intervals: Iterable[Interval], length: int) -> list[Interval]:
     ]
 
 
-def whole(genome: Genome, chroms: Iterable[str] | None = None) -> list[Interval]:
-    """Whole chromosomes as intervals on strand ``"+"``, in the order of the file or of ``chroms``.
-
-    Raises:
-        ValueError: a chromosome is unknown, or ``chroms`` is a string or an empty list.
-    """
-    names = genome.named(chroms)
-    if chroms is not None and not names:
-        raise ValueError(f"chroms is empty; name a chromosome of {genome.path.name}, or omit chroms to read all.")
-    return [Interval(name, 0, genome.lengths[name], "+") for name in names if genome.lengths[name]]
-
-
 def records(genome: Genome) -> list[Interval]:
     """All records of a file as whole intervals, one example each.
 
@@ -206,7 +193,7 @@ def records(genome: Genome) -> list[Interval]:
     empty = [name for name, length in genome.lengths.items() if length == 0]
     if empty:
         raise ValueError(f"{genome.path} has records without bases: {empty[:8]}; remove them and their labels.")
-    return whole(genome)
+    return intervals_of(genome)
 
 
 def marks_of(genome: Genome, chrom: str) -> str:
@@ -219,6 +206,11 @@ def marks_of(genome: Genome, chrom: str) -> str:
     else:
         parts = [genome.fetch(Interval(chrom, start, end)) for start, end in places]
     return f"{size} " + " ".join(parts).upper()
+
+
+def fingerprint(genome: Genome, chrom: str) -> str:
+    """Fingerprint of :func:`marks_of`."""
+    return hashlib.sha256(marks_of(genome, chrom).encode()).hexdigest()[:16]
 
 
 def part_of(interval: Interval, first: int, stop: int) -> Interval:

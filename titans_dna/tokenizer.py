@@ -177,8 +177,12 @@ def decode(ids: NDArray[np.integer]) -> str:
     return _TO_LETTER[ids[ids != PAD].astype(np.intp)].tobytes().decode()
 
 
-def reverse_complement(sequence: Text) -> Text:
+def reverse_complement(sequence: Text, *, where: str = "the sequence", start: int = 0) -> Text:
     """Return the reverse complement of a sequence. Case and IUPAC codes are kept.
+
+    Args:
+        sequence: str or bytes.
+        where, start: name of the sequence and position of its first base in it, for error messages.
 
     Raises:
         TypeError: the sequence is neither str nor bytes; for ids, use ``reverse_complement_ids``.
@@ -186,7 +190,7 @@ def reverse_complement(sequence: Text) -> Text:
     """
     letters = _as_bytes(sequence, "the sequence")
     if letters.translate(None, _KNOWN):
-        _refuse(sequence, next(i for i, letter in enumerate(letters) if letter not in _KNOWN), "the sequence")
+        _refuse(sequence, next(i for i, letter in enumerate(letters) if letter not in _KNOWN), where, start)
     other = letters.translate(_STRANDS)[::-1]
     return other.decode() if isinstance(sequence, str) else other
 

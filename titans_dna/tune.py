@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from titans_core.train import digest
+from titans_core.train import digest, text_of
 from titans_core.train.tune import Callback, best_of, open_study, plot_history, plot_importance, report_to
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of
@@ -67,7 +67,8 @@ def tune(
         storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. An existing study is continued.
         study_name: name of the study in the storage.
         random_state: random seed of the search and of each trial. With None, the search is random, but each trial has
-            seed 0, so that all trials use the same validation sequences.
+            seed 0, so that all trials use the same validation sequences. Without ``validation``, all calls of a study
+            need the same; give None to processes that share one.
         verbose: 0 is silent, 1 shows a progress bar over trials, 2 also one for each training.
         sampler: Optuna sampler, with its own seed. Default: TPE, seeded with ``random_state``.
         callbacks: Optuna callbacks; each is called with the study and the trial after every trial.
@@ -110,6 +111,8 @@ def tune(
     if together is not None:
         arrays.append(together)
     identity = _identity(base, digest(*arrays))
+    if validation is None:  # the seed chooses the validation sequences
+        identity["random_state"] = str(base.random_state)
     searched = space or default_space
     default = None if space else lambda trial: default_space(trial, facts)
     study = open_study(storage, study_name, identity, random_state, sampler, default)
@@ -157,7 +160,7 @@ def _identity(base: TitansDNAClassifier, data: str) -> dict[str, str]:
     return {
         "data": data,
         "pretrained": "None" if base.pretrained is None else digest_of(network_of(base.pretrained)),
-        **{k: str(v) for k, v in base.get_params(deep=False).items() if k not in _NOT_FIXED},
+        **{k: text_of(v) for k, v in base.get_params(deep=False).items() if k not in _NOT_FIXED},
     }
 
 

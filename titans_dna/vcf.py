@@ -9,17 +9,24 @@ a complete header, and silently repair records whose errors matter for scoring. 
                  they are skipped, with one warning that counts them, or raise an error
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union
 
 from titans_datasets.warn import warn_caller
 from titans_dna.intervals import check_place, is_missing, is_whole
 from titans_dna.lines import DAMAGED, BadLineError, fields, open_binary
 
-__all__ = ["MEANT", "Variant", "is_sequence", "read_vcf", "short", "variants_of"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["MEANT", "Variant", "Variants", "as_variants", "is_sequence", "read_vcf", "short", "variants_of"]
+
+# what functions accept as variants (:func:`as_variants`)
+Variants: TypeAlias = Union[str, os.PathLike[str], "pd.DataFrame", "Variant", Iterable["Variant"]]
 
 _BASES = frozenset("ACGTNacgtn")
 # bases that an IUPAC code stands for; VCF files have one of these bases instead of the code
@@ -103,6 +110,15 @@ def variants_of(frame: Any) -> list[Variant]:
         except (ValueError, TypeError) as error:
             raise ValueError(f"row {row} of the frame: {error}") from error
     return found
+
+
+def as_variants(given: Variants) -> Iterable[Variant]:
+    """Variants from a VCF file, a frame (:func:`variants_of`), one Variant or several."""
+    if isinstance(given, Variant):
+        return [given]
+    if isinstance(given, str | os.PathLike):
+        return read_vcf(Path(given))
+    return variants_of(given) if hasattr(given, "columns") else given
 
 
 def read_vcf(path: str | Path, *, symbolic: Literal["skip", "error"] = "skip") -> Iterator[Variant]:

@@ -156,7 +156,7 @@ class TitansEnsemble(Answering, BaseEstimator):
         Raises:
             NotFittedError: before ``fit``.
         """
-        folder, fitted = Path(path), self._fitted()
+        folder, fitted = Path(path).expanduser(), self._fitted()
         check_kind(folder, type(self).__name__)
         for number, each in enumerate(fitted):
             each.save(folder / str(number))
@@ -171,7 +171,7 @@ class TitansEnsemble(Answering, BaseEstimator):
             FileNotFoundError, ArchiveError: as in :meth:`TitansForecaster.load`; or a member does not belong to this
                 save.
         """
-        folder = Path(path)
+        folder = Path(path).expanduser()
         content, _ = load_archive(folder, cls.__name__)
         fitted = []
         for number, digest in enumerate(content["members"]):

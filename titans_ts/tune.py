@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sklearn.base import clone
 
 from titans_core.checks import at_least
-from titans_core.train import digest
+from titans_core.train import digest, text_of
 from titans_core.train.tune import Callback, best_of, open_study, plot_history, plot_importance, report_to
 from titans_ts.cut import Cut, needs_all, rows_before, warn_of_skipped
 from titans_ts.exogenous import CYCLIC
@@ -102,7 +102,7 @@ def tune(
     panel, val_size, facts = judged.panel, judged.val_size, judged.facts(base)
     if young := beyond(whole.ids, panel.ids):
         warn_of_skipped(young, then="The search does not use them.")
-    fixed = {k: str(v) for k, v in base.get_params().items() if k not in ("verbose", "device", "random_state")}
+    fixed = {k: text_of(v) for k, v in base.get_params().items() if k not in ("verbose", "device", "random_state")}
     data = digest(whole.values, whole.hist, whole.futr, whole.stat)
     identity = {"data": data, "time": str(whole.clock()), "val_size": str(val_size), **fixed}
     default = None if space else lambda trial: default_space(trial, facts)

@@ -28,9 +28,10 @@ class ArchiveError(ValueError):
 
 def check_kind(path: str | Path, kind: str) -> None:
     """Raise an ArchiveError if ``path`` is a file, or holds a model of another kind, which would be overwritten."""
-    if Path(path).exists() and not Path(path).is_dir():
+    folder = Path(path).expanduser()
+    if folder.exists() and not folder.is_dir():
         raise ArchiveError(f"{path} is a file, but a model is saved as a folder: choose another path.")
-    there = kind_of(Path(path))
+    there = kind_of(folder)
     if there not in (None, kind):
         raise ArchiveError(f"{path} holds a {there}, which would be lost: choose another folder, or delete it.")
 
@@ -52,7 +53,7 @@ def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: 
     Raises:
         ArchiveError: if ``path`` is a file, or holds a model of another kind.
     """
-    folder = Path(path)
+    folder = Path(path).expanduser()
     check_kind(folder, kind)
     folder.mkdir(parents=True, exist_ok=True)
     blob = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
@@ -80,7 +81,7 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
         FileNotFoundError: if there is no saved model.
         ArchiveError: if a file is truncated or modified, or the model is of another kind or format.
     """
-    folder = Path(path)
+    folder = Path(path).expanduser()
     if folder.is_file():
         raise FileNotFoundError(f"{folder} is a file: pass the folder written by save(), such as {folder.parent}.")
     head_file, tensor_file = folder / "model.json", folder / "model.safetensors"

@@ -21,7 +21,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         IsADirectoryError: if ``path`` is a folder.
         FileNotFoundError: if the parent folder does not exist.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name the file to write in it.")
     if path.exists() and not path.is_file():

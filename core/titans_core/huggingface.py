@@ -189,7 +189,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
 
         ``options`` are passed to :class:`TitansHFConfig`, for example ``eos_token_id=2``.
         """
-        config = TitansHFConfig(**asdict(model.config), dtype=model.embedding.weight.dtype, **options)
+        config = TitansHFConfig(**asdict(model.true_config), dtype=model.embedding.weight.dtype, **options)
         return cls(config, model).train(model.training)
 
     @torch.no_grad()

@@ -47,6 +47,16 @@ def genome(write_fasta, records, tmp_path):
 
 
 @pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The folder that ``~`` stands for, which is not the working folder."""
+    for name in ("home", "work"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "home"
+
+
+@pytest.fixture
 def open_genome(tmp_path):
     return lambda path: Genome(path, cache_dir=tmp_path / "cache")
 

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -148,6 +149,28 @@ def test_balanced_weights_give_classes_equal_weight():
     np.testing.assert_allclose(model.class_weight_ * [30, 10], 20)
 
 
+def test_balanced_weights_count_sequences_by_their_weight():
+    X, y = planted(40)
+    kept = (y == "yes") | (np.arange(40) >= 20)
+    balanced = classifier(class_weight="balanced")
+    beside = clone(balanced).fit(X, y, sample_weight=kept.astype(float))
+    alone = clone(balanced).fit(np.array(X)[kept], y[kept])
+    assert alone.class_weight_[0] > alone.class_weight_[1]
+    np.testing.assert_allclose(beside.class_weight_, alone.class_weight_)
+    np.testing.assert_allclose(beside.predict_proba(X), alone.predict_proba(X), atol=1e-6)
+
+
+def test_a_class_whose_sequences_all_weigh_nothing_has_a_balanced_weight_of_zero():
+    X, y = planted(40, share=0.25)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model = classifier(class_weight="balanced", max_epochs=1).fit(
+            [*X, "ACGT", "TTAC"], [*y, "maybe", "maybe"], sample_weight=[1.0] * 40 + [0.0] * 2
+        )
+    assert model.classes_.tolist() == ["maybe", "no", "yes"]
+    np.testing.assert_allclose(model.class_weight_ * [2, 30, 10], [0, 40 / 3, 40 / 3])
+
+
 def test_a_weight_of_zero_leaves_a_sequence_out():
     X, y = planted(40)
     wrong = np.where(y == "yes", "no", "yes")
@@ -205,6 +228,42 @@ def test_training_interrupted_and_resumed_is_the_same_training(tmp_path):
     np.testing.assert_allclose(resumed.predict_proba(X), whole.predict_proba(X), atol=1e-6)
     with pytest.raises(ValueError, match="the data differs"):
         classifier(max_epochs=3).fit(X[::-1], y, checkpoint_dir=tmp_path)
+
+
+def test_a_classifier_resumes_saves_and_loads_in_the_home_folder(home):
+    X, y = planted(40)
+    epochs = []
+
+    class StopError(Exception):
+        pass
+
+    def stop(epoch, loss):
+        epochs.append(epoch)
+        if epoch == 1:
+            raise StopError
+
+    with pytest.raises(StopError):
+        classifier(max_epochs=3).fit(X, y, checkpoint_dir="~/run", on_epoch=stop)
+    assert (home / "run" / "last.ckpt").exists()
+    resumed = classifier(max_epochs=3).fit(
+        X, y, checkpoint_dir="~/run", on_epoch=lambda epoch, loss: epochs.append(epoch)
+    )
+    assert epochs == [0, 1, 1, 2]
+    resumed.save("~/model")
+    assert (home / "model" / "model.json").exists()
+    np.testing.assert_array_equal(TitansDNAClassifier.load("~/model").predict_proba(X), resumed.predict_proba(X))
+
+
+def test_class_weights_in_another_order_are_the_same_fit(tmp_path):
+    X, y = planted(40)
+    labels, epochs = (y == "yes").astype(int), []
+    classifier(class_weight={0: 1, 1: 2}).fit(X, labels, checkpoint_dir=tmp_path)
+    classifier(class_weight={1: 2, 0: 1}).fit(
+        X, labels, checkpoint_dir=tmp_path, on_epoch=lambda epoch, loss: epochs.append(epoch)
+    )
+    assert not epochs
+    with pytest.raises(ValueError, match=r"class_weight is \{0: 1, 1: 2\} there and \{0: 2, 1: 1\} here"):
+        classifier(class_weight={1: 1, 0: 2}).fit(X, labels, checkpoint_dir=tmp_path)
 
 
 def test_a_fit_that_is_interrupted_leaves_no_half_fitted_model(fitted):

@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyfaidx
 import pytest
 import torch
 from sklearn.exceptions import NotFittedError
@@ -36,6 +37,8 @@ def test_the_records_of_a_fasta_file_are_its_sequences(write_fasta, fitted):
     for source in (path, str(path), Genome(path)):
         np.testing.assert_array_equal(model.predict_proba(source), fitted.predict_proba(X))
     assert model.score(path, Y) == fitted.score(X, Y)
+    with pyfaidx.Fasta(str(path)) as open_there:
+        np.testing.assert_array_equal(fitted.predict(open_there), fitted.predict(X))
 
 
 def test_intervals_and_their_genome_are_read_on_their_strand(tmp_path, genome, fitted):
@@ -57,6 +60,8 @@ def test_a_letter_that_is_not_a_base_is_named_with_record_and_file(write_fasta):
         classifier().fit(path, ["a", "b"])
     with pytest.raises(ValueError, match=r"two:110-125 of rna\.fa has 'U' at position 13 .*U instead of T"):
         classifier().fit(([Interval("one", 0, 10), Interval("two", 110, 125)], path), ["a", "b"])
+    with pytest.raises(ValueError, match=r"two of rna\.fa has 'U' at position 123 .*U instead of T"):
+        classifier().fit(([Interval("one", 0, 10), Interval("two", 110, 125, "-")], path), ["a", "b"])
     with pytest.raises(ValueError, match="sequence 1 has 'U' at position 3"):
         classifier().fit(["ACGT", "ACGU"], ["a", "b"])
 
@@ -256,6 +261,11 @@ def test_resuming_needs_a_seed_or_given_validation_data(tmp_path):
     with pytest.raises(ValueError, match="checkpoint_dir needs an integer random_state"):
         classifier(random_state=None).fit(texts, labels, checkpoint_dir=tmp_path)
     classifier(random_state=None).fit(texts, labels, validation=(texts, labels), checkpoint_dir=tmp_path)
+    for validation in (None, (texts, labels)):
+        with pytest.raises(ValueError, match="checkpoint_dir needs random_state to be an integer or None"):
+            classifier(random_state=np.random.RandomState(0)).fit(
+                texts, labels, validation=validation, checkpoint_dir=tmp_path / "other"
+            )
 
 
 def test_a_saved_model_keeps_its_seed_and_training_time(tmp_path):

@@ -188,6 +188,10 @@ def test_the_index_lies_in_the_cache_where_the_folder_is_read_only(
         (">one\nACGT\n>two\nACGT \nACGT \nA\n", "lines of 'two' end in blanks or tabs"),
         (">one\nACGT\t\t\r\n>two\nACGT\r\n", "lines of 'one' end in blanks or tabs"),
         (">one\nACGT ", "lines of 'one' end in blanks or tabs"),
+        (">one\nACGT\nAC ", "lines of 'one' end in blanks or tabs"),
+        (">one\nACGT\nACG \n", "lines of 'one' end in blanks or tabs"),
+        (">one\nACGT\nA\t\t\n>two\nACGT\n", "lines of 'one' end in blanks or tabs"),
+        (">one\r\nACGT\r\nAC \r\n", "lines of 'one' end in blanks or tabs"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:the index")

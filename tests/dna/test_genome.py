@@ -43,6 +43,15 @@ def test_a_letter_that_is_not_a_base_is_named_with_its_position(tmp_path, open_g
     assert decode(ids) == genome.fetch(Interval("one", 1, 8, strand))
 
 
+def test_a_letter_without_a_complement_is_named_with_its_position(tmp_path, open_genome):
+    (tmp_path / "x.fa").write_text(">one\nACGT\n>two\n" + "A" * 50 + "X" + "A" * 9 + "\n")
+    genome = open_genome(tmp_path / "x.fa")
+    assert genome.fetch(Interval("two", 48, 53, "+")) == "AAXAA"
+    for read in (genome.fetch, lambda region: list(genome.windows(10, regions=[region]))):
+        with pytest.raises(ValueError, match=r"two of x\.fa has 'X' at position 50 "):
+            read(Interval("two", 45, 58, "-"))
+
+
 def test_an_end_beyond_the_chromosome_is_refused_with_its_length(genome):
     assert genome.fetch(Interval("chrIII", 119, 120))
     with pytest.raises(ValueError, match=r"chrIII:119-121\(\.\) ends beyond chrIII, which has 120 bases"):
@@ -121,7 +130,7 @@ def test_regions_that_leave_nothing_are_named_as_such(genome):
 
 
 def test_an_empty_list_of_chromosomes_has_its_own_error(genome):
-    with pytest.raises(ValueError, match=r"chroms is empty; name a chromosome of genome\.fa"):
+    with pytest.raises(ValueError, match=r"chroms=\[\] select no sequence of genome\.fa"):
         fit_markov(genome, 2).bits_per_base(genome, chroms=[])
 
 

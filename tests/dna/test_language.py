@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import pyfaidx
 import pytest
 import torch
 from random_dna import bases, chain
@@ -135,6 +136,33 @@ def test_resumed_training_equals_unbroken_training(objective, tmp_path, monkeypa
         clone(model).fit([chain(3000, seed=9)], checkpoint_dir=tmp_path)
 
 
+def test_a_language_model_resumes_saves_and_loads_in_the_home_folder(home, monkeypatch):
+    monkeypatch.setattr(language, "EPOCH", 1)
+    calls, loss, text = [], language.LOSSES["next"], [chain(1000)]
+
+    def breaks(network, batch):
+        calls.append(network.training)
+        if calls.count(True) == 3:
+            raise RuntimeError("power cut")
+        return loss(network, batch)
+
+    monkeypatch.setitem(language.LOSSES, "next", breaks)
+    with pytest.raises(RuntimeError, match="power cut"):
+        small(max_steps=4).fit(text, checkpoint_dir="~/run")
+    assert (home / "run" / "last.ckpt").exists()
+    resumed = small(max_steps=4).fit(text, checkpoint_dir="~/run")
+    assert calls.count(True) == 3 + 2
+    resumed.save("~/model")
+    assert (home / "model" / "model.json").exists()
+    assert DNALanguageModel.load("~/model").bits_per_base(text) == resumed.bits_per_base(text)
+
+
+def test_a_random_state_object_cannot_be_resumed_from(tmp_path):
+    model = small(max_steps=1, random_state=np.random.RandomState(0))
+    with pytest.raises(ValueError, match="checkpoint_dir needs random_state to be an integer or None"):
+        model.fit([chain(500)], checkpoint_dir=tmp_path)
+
+
 def test_saved_and_loaded_it_gives_the_same_numbers(fitted, tmp_path):
     fitted.save(tmp_path / "model")
     again = DNALanguageModel.load(tmp_path / "model")
@@ -257,7 +285,7 @@ def test_the_holdout_is_neither_trained_on_nor_counted(write_fasta, tmp_path):
     own = model.compare(genome, max_order=0, context=7).set_index("model")["bits_per_base"]["mag"]
     assert own == model.bits_per_base(genome, chroms=["two"], context=7)
     assert own != model.bits_per_base(genome, chroms=["two"])
-    with pytest.raises(ValueError, match=r"\['one'\] was not held out in fit"):
+    with pytest.raises(ValueError, match=r"\['one'\] was not held out in each fit"):
         model.compare(genome, chroms=["one"])
 
 
@@ -307,6 +335,9 @@ def test_bad_input_is_refused(write_fasta, tmp_path, fitted):
         small().fit(path, holdout="chrIV")
     with pytest.raises(ValueError, match="select no sequence"):
         small().fit(path, holdout=["chrIV", "chrV"])
+    for second in ("peaks.bed", ["chrV"]):
+        with pytest.raises(TypeError, match=r"regions as bed=, and chromosomes to leave out as holdout="):
+            small().fit(path, second)
     with pytest.raises(ValueError, match="every window is more than half unknown"):
         small().fit(["N" * 500])
     with pytest.raises(ValueError, match="sequence 1 is empty"):
@@ -343,8 +374,9 @@ def test_scoring_leaves_random_states_and_the_model_unchanged(fitted):
 
 def test_a_fasta_file_is_embedded_record_by_record(fitted, genome, tmp_path):
     expected = fitted.embed([genome.fetch(name) for name in genome.lengths])
-    for given in (genome, genome.path, str(genome.path)):
-        np.testing.assert_array_equal(fitted.embed(given), expected)
+    with pyfaidx.Fasta(str(genome.path)) as open_there:
+        for given in (genome, genome.path, str(genome.path), open_there):
+            np.testing.assert_array_equal(fitted.embed(given), expected)
     for name in ("genes.bed", "genes.bed.gz"):
         with pytest.raises(ValueError, match="contains intervals: give their FASTA file"):
             fitted.embed(tmp_path / name)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from random_dna import bases
 
-from titans_dna import DNALanguageModel, Genome, TitansDNAClassifier, Variant, masked, reverse_complement
+from titans_dna import DNALanguageModel, Genome, Interval, TitansDNAClassifier, Variant, masked, reverse_complement
 from titans_dna.masked import masked_base_loss, scores
 from titans_dna.pretrain_data import batch_of
 from titans_dna.strands import other_strand
@@ -146,6 +146,17 @@ def test_saved_loaded_and_fine_tuned(fitted, tmp_path):
     sequences, labels = [bases(30, i) for i in range(12)], [0, 1] * 6
     classifier = TitansDNAClassifier(pretrained=again, max_epochs=1, random_state=0, verbose=0)
     assert classifier.fit(sequences, labels).predict_proba(sequences).shape == (12, 2)
+
+
+def test_a_letter_that_is_not_a_base_is_named_with_chromosome_file_and_position(fitted, tmp_path):
+    path, text = tmp_path / "x.fa", bases(200, 1)
+    path.write_text(f">one\n{text}\n>two\n{text[:150]}*{text[151:]}\n")
+    says = r"two of x\.fa has '\*' at position 150 "
+    for regions in (None, [Interval("two", 130, 160, "+")], [Interval("two", 130, 160, "-")]):
+        with pytest.raises(ValueError, match=says):
+            fitted.bits_per_base(path, regions=regions)
+    with pytest.raises(ValueError, match=says):
+        fitted.score_variants([Variant("two", 145, text[145], "A")], path)
 
 
 def test_methods_that_need_one_direction_are_refused(fitted):

@@ -1,5 +1,6 @@
 """Comparison of REF with the genome, and explanations of differences."""
 
+import pandas as pd
 import pytest
 from random_dna import bases
 
@@ -50,6 +51,21 @@ def test_a_wrong_ref_is_counted_and_explained(genome, records):
     assert f"the genome has {piece[here]}" in str(check)
     assert "the genome ends at 1000" in str(check)
     assert "has no such chromosome" in str(check)
+
+
+def test_variants_may_be_a_file_a_frame_or_a_single_variant(genome, records, tmp_path):
+    one, wrong = variant_at(records, "chrI", 40, alt="N"), Variant("chrI", 999, records["chrI"][999] + "A", "C")
+    variants = [one, variant_at(records, "chrII", 7, 3), wrong]
+    expected = check_reference(variants, genome)
+    assert (expected.n, expected.matching, expected.absent) == (3, 2, 1)
+    vcf = tmp_path / "calls.vcf"
+    lines = [f"{v.chrom}\t{v.start + 1}\t.\t{v.ref}\t{v.alt}\n" for v in variants]
+    vcf.write_text("##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\n" + "".join(lines))
+    frame = pd.DataFrame([{name: getattr(v, name) for name in ("chrom", "start", "ref", "alt")} for v in variants])
+    for given in (vcf, str(vcf), frame, iter(variants)):
+        assert check_reference(given, genome) == expected
+    for single in (one, wrong):
+        assert check_reference(single, genome) == check_reference([single], genome)
 
 
 def test_ref_may_be_a_base_of_the_genomes_iupac_code(write_fasta, tmp_path):

@@ -134,6 +134,23 @@ def test_a_trial_is_scored_by_its_best_epoch():
     assert found.study_.best_value == 0.25
 
 
+def test_a_study_continues_with_another_seed_only_on_given_validation_data(tmp_path):
+    class Fitted(TitansDNAClassifier):
+        def fit(self, X, y, **options):
+            self.history_ = History([{"val_loss": 0.5}], 0)
+            return self
+
+    settings = dict(space=lambda trial, facts: {}, verbose=0)
+    split = dict(settings, storage=tmp_path / "split.db")
+    tune(X, Y, Fitted(), n_trials=1, random_state=0, **split)
+    with pytest.raises(ValueError, match=r"belongs to another search \(different: random_state\)"):
+        tune(X, Y, Fitted(), n_trials=2, random_state=1, **split)
+    assert len(tune(X, Y, Fitted(), n_trials=2, random_state=0, **split).study_.trials) == 2
+    given = dict(settings, storage=tmp_path / "given.db", validation=(X[:10], Y[:10]))
+    tune(X, Y, Fitted(), n_trials=1, random_state=0, **given)
+    assert len(tune(X, Y, Fitted(), n_trials=2, random_state=1, **given).study_.trials) == 2
+
+
 def test_trials_are_scored_on_whole_groups(tmp_path):
     given = []
 

@@ -15,7 +15,7 @@ from titans_dna import variants as module
 from titans_dna.kept_scores import kept_scores
 from titans_dna.language import DNALanguageModel
 from titans_dna.reference import compare
-from titans_dna.sources import InMemory
+from titans_dna.sources import InMemory, marks_of
 from titans_dna.variants import CELL
 
 ARCHITECTURES = ["lmm", "mac", "mag"]
@@ -432,6 +432,24 @@ def test_scores_of_another_call_are_refused_and_kept(models, tmp_path):
         with pytest.raises(ValueError, match=r"was not written by score_variants|has an invalid line"):
             model.score_variants(some(), source, context=50, checkpoint=path)
         assert path.read_text() == text
+
+
+def test_scores_of_a_genome_with_other_bases_next_to_the_variants_are_refused(models, tmp_path):
+    path, given = tmp_path / "scores.tsv", [variant(560, 1, other_than(TEXT[560])[0])]
+    changed = TEXT[:540] + "A" * 10 + TEXT[550:]
+    assert changed != TEXT
+    assert marks_of(InMemory([changed]), "0") == marks_of(InMemory([TEXT]), "0")
+    expected = models().score_variants(given, InMemory([TEXT]), context=50, checkpoint=path)
+    with pytest.raises(ValueError, match="scores of another call: the genome differs"):
+        models().score_variants(given, InMemory([changed]), context=50, checkpoint=path)
+    for same in (TEXT, TEXT.lower()):
+        found = models().score_variants(given, InMemory([same]), context=50, checkpoint=path)
+        pd.testing.assert_frame_equal(found, expected)
+
+
+def test_a_checkpoint_may_be_in_the_home_folder(models, home):
+    models().score_variants(some(), InMemory([TEXT]), context=50, checkpoint="~/scores.tsv")
+    assert len(pd.read_csv(home / "scores.tsv", sep="\t", comment="#")) == len(some())
 
 
 def test_a_checkpoint_must_be_a_file_in_an_existing_folder(models, tmp_path):

@@ -93,6 +93,17 @@ def test_arguments_of_another_network_are_refused(model):
         model.set_params(dim=32).fit([chain(1000)])
 
 
+def test_sequence_read_by_an_earlier_fit_is_not_compared_on(model):
+    model.set_params(max_steps=1).fit([chain(500, seed=7), chain(900, seed=2)])
+    held, second = chain(600, seed=6), [chain(2000, seed=5), chain(600, seed=6)]
+    model.fit(second, holdout=["1"])
+    for known in (chain(900, seed=2), chain(8000)):  # read as "1" and as "0"
+        with pytest.raises(ValueError, match=r"\['1'\] was not held out in each fit"):
+            model.compare([held, known], chroms=["1"], max_order=1)
+    assert len(model.compare(second, chroms=["1"], max_order=1)) == 1 + 2 * 2
+    assert len(model.compare([chain(8000), chain(700, seed=8)], max_order=1)) == 1 + 2 * 2
+
+
 def test_sequence_read_by_an_earlier_fit_cannot_be_held_out(model, tmp_path):
     genome = InMemory([chain(8000), chain(500, seed=7)])
     model.fit(genome, holdout=["1"])  # as before

@@ -72,7 +72,7 @@ def samples(
     Raises:
         ValueError: if a story alone is longer than its length, or a length is given without background.
     """
-    lengths = [length] if length is None or isinstance(length, int) else list(length)
+    lengths = [length] if length is None or isinstance(length, int | np.integer) else list(length)
     if not lengths:
         raise ValueError("length is an empty sequence: pass at least one length, or None for no background.")
     pieces = sentences(background, MIN_WORDS)

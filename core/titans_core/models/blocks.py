@@ -17,8 +17,8 @@ class Block(nn.Module):
 
     def __init__(self, config: TitansConfig, mixer: nn.Module) -> None:
         super().__init__()
-        self.mixer_norm, self.mixer = norm(config), mixer
-        self.mlp_norm, self.mlp = norm(config), SwiGLU(config.dim, config.hidden)
+        self.mixer_norm, self.mixer = RMSNorm(config.dim), mixer
+        self.mlp_norm, self.mlp = RMSNorm(config.dim), SwiGLU(config.dim, config.hidden)
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Apply the block to ``x [B, T, dim]``. Returns an output of the same shape and the mixer's new state."""
@@ -41,11 +41,6 @@ def memory_of(config: TitansConfig) -> NeuralMemory:
         forget_to=config.forget_to,
         unit_values=True,
     )
-
-
-def norm(config: TitansConfig) -> RMSNorm:
-    """Build an RMSNorm with learned weights."""
-    return RMSNorm(config.dim)
 
 
 def persistent_of(config: TitansConfig) -> nn.Parameter | None:

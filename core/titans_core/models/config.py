@@ -121,10 +121,9 @@ class TitansConfig:
             raise ValueError(f"preset must be one of {list(presets())}, got {name!r}.")
         dim, layers, heads = _SIZES[size]
         hidden = _HIDDEN[architecture][list(_SIZES).index(size)]
-        base: dict[str, Any] = dict(dim=dim, num_layers=layers, num_heads=heads, hidden=hidden)
-        if architecture == "gated-deltanet":
-            return replace(gated_deltanet(cls(architecture="lmm", **base)), **changes)
-        return cls(architecture=architecture, **{**base, **changes})
+        base = cls(dim=dim, num_layers=layers, num_heads=heads, hidden=hidden)
+        own = gated_deltanet(base) if architecture == "gated-deltanet" else replace(base, architecture=architecture)
+        return replace(own, **changes)
 
 
 def presets() -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from titans_core.archive import ArchiveError, load_archive, save_archive
 from titans_core.checks import at_least
-from titans_core.models.blocks import Block, norm
+from titans_core.models.blocks import Block
 from titans_core.models.config import TitansConfig
 from titans_core.models.generate import Generation
 from titans_core.models.lmm import MemoryAlone
@@ -23,6 +23,7 @@ from titans_core.models.mal import MemoryAsLayer
 from titans_core.models.state import LMState, tensors
 from titans_core.models.transformer import full_attention
 from titans_core.nn import NeuralMemory
+from titans_core.nn.norms import RMSNorm
 
 MIXERS: dict[str, Any] = {
     "lmm": MemoryAlone,
@@ -65,7 +66,7 @@ class TitansLM(Generation, nn.Module):
         self.blocks = nn.ModuleList(
             Block(config, MIXERS[config.architecture](config)) for _ in range(config.num_layers)
         )
-        self.norm = norm(config)
+        self.norm = RMSNorm(config.dim)
         self.head = nn.Linear(config.dim, config.vocab_size, bias=False)
         self._start()
         if config.tie_embeddings:
@@ -183,7 +184,7 @@ class TitansLM(Generation, nn.Module):
             ArchiveError: if ``path`` is a file, or holds a model of another kind.
         """
         tensors = {name: t for name, t in self.state_dict().items() if name != "head.weight" or not self._tied}
-        config = replace(self.config, tie_embeddings=self._tied)  # tying may have changed since construction
+        config = self.true_config
         with torch.device("meta"):
             expected = type(self)(config).state_dict()
         if self._tied:
@@ -232,6 +233,11 @@ class TitansLM(Generation, nn.Module):
         return model.eval()
 
     @property
+    def true_config(self) -> TitansConfig:
+        """``config`` with the present tying, which may have changed since construction."""
+        return replace(self.config, tie_embeddings=self._tied)
+
+    @property
     def _tied(self) -> bool:
         return self.head.weight is self.embedding.weight
 
@@ -264,7 +270,7 @@ class TitansLM(Generation, nn.Module):
             return
         if not isinstance(state, LMState):
             raise TypeError(f"state must be an LMState returned by an earlier call, got {type(state).__name__}.")
-        if state.config != self.config:
+        if replace(state.config, tie_embeddings=self.config.tie_embeddings) != self.config:
             raise ValueError(f"state comes from a model with another config: {state.config.differences(self.config)}.")
         if torch.compiler.is_compiling():
             return

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from titans_core.models.blocks import memory_of, norm
+from titans_core.models.blocks import memory_of
 from titans_core.models.config import TitansConfig
 from titans_core.nn import NeuralMemoryState
 from titans_core.nn.attention import SegmentAttention, SegmentState
 from titans_core.nn.layers import Gate
+from titans_core.nn.norms import RMSNorm
 from titans_core.ops.memory.lengths import at_most, between_graphs, is_of_many_lengths
 
 
@@ -53,7 +54,7 @@ class MemoryAsContext(nn.Module):
         self.attention = SegmentAttention(
             config.dim, config.num_heads, config.segment, config.num_persistent, config.conv_size, config.rope_base
         )
-        self.norm = norm(config)
+        self.norm = RMSNorm(config.dim)
         self.gate = Gate(config.dim)
 
     def forward(self, x: Tensor, state: ContextState | None = None) -> tuple[Tensor, ContextState]:

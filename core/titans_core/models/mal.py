@@ -5,10 +5,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from titans_core.models.blocks import memory_of, norm, persistent_of, with_persistent
+from titans_core.models.blocks import memory_of, persistent_of, with_persistent
 from titans_core.models.config import TitansConfig
 from titans_core.nn import NeuralMemoryState
 from titans_core.nn.attention import Attention, AttentionState
+from titans_core.nn.norms import RMSNorm
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class MemoryAsLayer(nn.Module):
         super().__init__()
         self.persistent = persistent_of(config)
         self.memory = memory_of(config)
-        self.norm = norm(config)
+        self.norm = RMSNorm(config.dim)
         self.attention = Attention(
             config.dim, config.num_heads, config.window, conv_size=config.conv_size, base=config.rope_base
         )

@@ -20,7 +20,7 @@ from titans_core.models.mal import LayeredState
 from titans_core.nn import NeuralMemoryState
 from titans_core.nn.attention import AttentionState, SegmentState
 from titans_core.ops.memory import MemoryState
-from titans_core.ops.memory.state import map_state
+from titans_core.ops.memory.state import Movable, map_state
 
 FORMAT = 1
 _KINDS = {
@@ -30,7 +30,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True)
-class LMState:
+class LMState(Movable):
     """State that a :class:`~titans_core.TitansLM` carries from one call to the next.
 
     It is immutable, so generation can continue from the same state many times ("read a book once, ask many times").
@@ -55,14 +55,6 @@ class LMState:
         """Size of the state in bytes; shared tensors count once."""
         return sum({(t.data_ptr(), t.shape): t.numel() * t.element_size() for t in tensors(self.blocks)}.values())
 
-    def detach(self) -> "LMState":
-        """Return the state detached from the graph."""
-        return map_state(Tensor.detach, self)
-
-    def to(self, device: torch.device | str) -> "LMState":
-        """Return the state on another device."""
-        return map_state(lambda t: t.to(device), self)
-
     def select(self, rows: Tensor | Sequence[int]) -> "LMState":
         """Select sequences by index ``[N]``, in this order. An index may be repeated or left out.
 
@@ -72,6 +64,7 @@ class LMState:
         chosen = torch.as_tensor(rows)
         if chosen.ndim != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool or not len(chosen):
             raise ValueError(f"rows must be integer indices of sequences, such as [0, 2], got {rows!r}.")
+        chosen = chosen.long()  # index_select takes no other small integers
         on_cpu = chosen.device.type == "cpu"  # on a GPU the check would synchronise
         if on_cpu and (chosen.min() < 0 or chosen.max() >= self.batch_size):
             raise ValueError(f"rows must be from 0 to {self.batch_size - 1}, got {chosen.tolist()[:8]}.")
@@ -115,9 +108,16 @@ class LMState:
 
 def tensors(state: Any) -> Iterator[Tensor]:
     """Iterate over all tensors of a state."""
-    found: list[Tensor] = []
-    map_state(lambda t: found.append(t) or t, state)  # type: ignore[func-returns-value]
-    return iter(found)
+    if isinstance(state, Tensor):
+        yield state
+    elif isinstance(state, tuple):
+        for part in state:
+            yield from tensors(part)
+    elif dataclasses.is_dataclass(state):
+        yield from tensors(tuple(getattr(state, f.name) for f in dataclasses.fields(state)))
+
+
+torch.serialization.add_safe_globals([LMState, TitansConfig, *_KINDS.values()])
 
 
 def _pack(x: Any, kept: dict[str, Tensor], names: dict[int, str]) -> Any:

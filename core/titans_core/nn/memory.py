@@ -2,13 +2,12 @@
 
 import math
 from itertools import pairwise
-from numbers import Integral
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from titans_core.checks import at_least
+from titans_core.checks import at_least, is_number
 from titans_core.nn.layers import CausalConv
 from titans_core.nn.norms import RMSNorm, gated, unit_silu
 from titans_core.nn.state import NeuralMemoryState
@@ -84,8 +83,7 @@ class NeuralMemory(nn.Module):
             at_least(name, value, least)
         if dim % num_heads:
             raise ValueError(f"dim must be a multiple of num_heads, got dim={dim} and num_heads={num_heads}.")
-        is_number = isinstance(expansion, int | float | Integral) and not isinstance(expansion, bool)
-        if not is_number or not math.isfinite(expansion):
+        if not is_number(expansion) or not math.isfinite(expansion):
             raise ValueError(f"expansion must be a number, got {expansion!r}.")
         for name, switch in (("momentum", momentum), ("forget", forget), ("unit_values", unit_values)):
             if not isinstance(switch, bool):

@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from titans_core.ops.memory.state import MemoryState, exportable, map_state
+from titans_core.ops.memory.state import MemoryState, Movable, exportable
 
 
 @exportable
 @dataclass(frozen=True)
-class NeuralMemoryState:
+class NeuralMemoryState(Movable):
     """Everything needed to continue a sequence at its next token exactly.
 
     Attributes:
@@ -23,11 +22,3 @@ class NeuralMemoryState:
     memory: MemoryState
     tail: Tensor | None = None
     gates: Tensor | None = None
-
-    def detach(self) -> "NeuralMemoryState":
-        """Return the state detached from the graph, for truncated back-propagation through time."""
-        return map_state(torch.Tensor.detach, self)
-
-    def to(self, device: torch.device | str) -> "NeuralMemoryState":
-        """Return the state on another device."""
-        return map_state(lambda t: t.to(device), self)

@@ -23,7 +23,11 @@ def momentary_surprise(memory: NeuralMemory, x: Tensor, state: NeuralMemoryState
     """Size of the momentary surprise ``[B, T, H]`` for tokens ``x [B, T, dim]`` that continue ``state``.
 
     It is the Frobenius norm of the inner gradient of each head's memory, over all its layers.
+
+    Raises:
+        TypeError, ValueError: as for the layer's ``forward``.
     """
+    memory._check(x, state)
     q, k, v, _ = memory._project(x, state)
     gates, _ = memory._gate(x, state)
     inner = memory.initial_state(len(x)).memory if state is None else state.memory

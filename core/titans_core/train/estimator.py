@@ -34,11 +34,7 @@ class TitansEstimator(BaseEstimator):
         Raises:
             NotFittedError: if ``fit`` has not been called.
         """
-        learned, tensors = self._pack()
-        params = self.get_params(deep=False)
-        seed = params["random_state"]
-        params["random_state"] = int(seed) if isinstance(seed, (int, np.integer)) else None
-        save_archive(path, type(self).__name__, {"params": params, "learned": learned}, tensors)
+        save_archive(path, type(self).__name__, *self._archived())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -49,7 +45,19 @@ class TitansEstimator(BaseEstimator):
             ArchiveError: if a file is truncated or modified, holds another kind of model, or was saved by an
                 incompatible version.
         """
-        content, tensors = load_archive(path, cls.__name__)
+        return cls._restored(path, *load_archive(path, cls.__name__))
+
+    def _archived(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """The content and the tensors of an archive of this model."""
+        learned, tensors = self._pack()
+        params = self.get_params(deep=False)
+        seed = params["random_state"]
+        params["random_state"] = int(seed) if isinstance(seed, (int, np.integer)) else None
+        return {"params": params, "learned": learned}, tensors
+
+    @classmethod
+    def _restored(cls, path: str | Path, content: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+        """The model of an archive; ``path`` is for messages."""
         unknown = sorted(set(content["params"]) - set(cls._get_param_names()))
         if unknown:
             raise ArchiveError(

@@ -1,6 +1,8 @@
 """Fingerprints of data and networks, which identify the run, study or saved model they belong to."""
 
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -13,6 +15,11 @@ def digest(*arrays: np.ndarray) -> str:
         found.update(f"{array.shape} {array.dtype}".encode())
         found.update(np.ascontiguousarray(array).tobytes())
     return f"sha256:{found.hexdigest()}"
+
+
+def text_of(value: Any) -> str:
+    """A setting as text, the same for dicts whose items have another order."""
+    return str(dict(sorted(value.items(), key=str)) if isinstance(value, Mapping) else value)
 
 
 def shapes(network: nn.Module) -> str:

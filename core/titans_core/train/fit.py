@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader
 
-from titans_core.train.fingerprint import shapes
+from titans_core.train.fingerprint import shapes, text_of
 from titans_core.train.options import History, Loss, TrainingOptions
 from titans_core.train.processes import started
 from titans_core.train.randomness import borrowed_randomness
@@ -51,7 +52,8 @@ def train_network(
         The losses by epoch, and the best epoch.
 
     Raises:
-        ValueError: if the device is not available, or a checkpoint is damaged or belongs to another run.
+        ValueError: if the device is not available; or a checkpoint is damaged, belongs to another run, or is wanted
+            with a RandomState.
         RuntimeError: under ``torch.inference_mode()``.
         FloatingPointError: if the loss becomes infinite or NaN; the message has the losses of that epoch.
         KeyboardInterrupt: if training is interrupted; the message says what was saved.
@@ -82,7 +84,7 @@ def train_network(
         callbacks.append(OnEpoch(on_epoch))
     resume = None
     if options.checkpoint_dir is not None:
-        folder = Path(options.checkpoint_dir)
+        folder = Path(options.checkpoint_dir).expanduser()
         callbacks.append(
             ModelCheckpoint(
                 folder, filename="last", save_top_k=1, enable_version_counter=False, save_on_train_epoch_end=True
@@ -159,7 +161,11 @@ def _fingerprint(
         "precision",
     )  # not the seed, which may be drawn at random
     own = {name: getattr(options, name) for name in settings} | {"batches": batches, "network": shapes(network)}
-    return {name: str(value) for name, value in {**own, **identity}.items()}
+    if isinstance(identity.get("random_state"), np.random.RandomState):
+        raise ValueError(
+            "checkpoint_dir needs random_state to be an integer or None: a RandomState changes with each fit."
+        )
+    return {name: text_of(value) for name, value in {**own, **identity}.items()}
 
 
 def resolve_device(device: str) -> tuple[str, int | str | list[int]]:

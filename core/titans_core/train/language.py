@@ -83,8 +83,11 @@ class LanguageModelTraining(L.LightningModule):
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         tensors = get_model_state_dict(self.model, options=options)
         if self.trainer.is_global_zero:
-            whole = TitansLM(self.config)
-            whole.load_state_dict(tensors)
+            with torch.device("meta"):
+                whole = TitansLM(self.config)
+            whole.load_state_dict(tensors, assign=True)
+            if self.config.tie_embeddings:
+                whole.head.weight = whole.embedding.weight
             whole.save(path)
 
     @property

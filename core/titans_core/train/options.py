@@ -48,7 +48,7 @@ class TrainingOptions:
     checkpoint_dir: str | Path | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("max_epochs", 1), ("patience", 0), ("average", 0)):
+        for name, least in (("max_epochs", 1), ("patience", 1), ("average", 0)):
             at_least(name, getattr(self, name), least)
             object.__setattr__(self, name, int(getattr(self, name)))
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from titans_core.archive import check_kind
@@ -34,6 +35,14 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+class Checkpoints(ModelCheckpoint):
+    """Lightning's ModelCheckpoint, whose ``last.ckpt`` also holds the last step of a run."""
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self._last_global_step_saved != trainer.global_step:
+            self._save_last_checkpoint(trainer, self._monitor_candidates(trainer))
+
+
 def main(args: Sequence[str] | None = None) -> Any:
     """Run the command line. Returns the CLI object; its ``model.model`` is the trained model."""
     require("jsonargparse", "the pretraining command")
@@ -41,7 +50,7 @@ def main(args: Sequence[str] | None = None) -> Any:
 
     class PretrainCLI(LightningCLI):
         def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-            parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+            parser.add_lightning_class_args(Checkpoints, "checkpoint")
             parser.set_defaults(
                 {
                     "checkpoint.dirpath": "pretraining/checkpoints",
@@ -73,9 +82,13 @@ def main(args: Sequence[str] | None = None) -> Any:
             self.model.export(self.config.fit.out)
 
         def before_validate(self) -> None:
-            if self.config.validate.ckpt_path is None:
+            options = self.config.validate
+            if options.ckpt_path is None:
                 raise ValueError("validate needs a checkpoint: set --ckpt_path, for example to last.")
-            _check_whole(self.config.validate)
+            folder = Path(options.checkpoint.dirpath or ".")
+            if options.ckpt_path == "last" and not (folder / "last.ckpt").is_file():  # Lightning would only warn
+                raise ValueError(f"{folder} has no last.ckpt: set --checkpoint.dirpath to the folder of the run.")
+            _check_whole(options)
 
     return PretrainCLI(
         LanguageModelTraining,

@@ -61,6 +61,8 @@ def open_study(
         ValueError: if the study belongs to other data or settings or has an incompatible space, or if the storage is
             something else or cannot be opened.
     """
+    if random_state is not None:
+        at_least("random_state", random_state, 0)
     with _quiet(), _opened(storage):
         study = optuna.create_study(
             study_name=name,

@@ -160,6 +160,19 @@ def test_a_new_model_starts_as_the_language_model_does(small, architecture):
 
 
 @pytest.mark.parametrize("tied", [True, False])
+def test_the_head_stays_if_tying_was_changed(make_model, random_ids, tied, tmp_path):
+    model, ids = make_model("mag", torch.float32, tie_embeddings=not tied), random_ids(2, 9)
+    model.head.weight = model.embedding.weight if tied else torch.nn.Parameter(model.head.weight.detach() + 1)
+    expected = model(ids)[0]
+    hf = TitansForCausalLM.from_titans(model)
+    assert torch.equal(hf(ids).logits, expected)
+    assert torch.equal(model(ids)[0], expected)
+    hf.save_pretrained(tmp_path)
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    torch.testing.assert_close(loaded(ids).logits, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("tied", [True, False])
 def test_a_larger_vocabulary_leaves_the_old_logits(wrapped, random_ids, tied):
     hf, ids = wrapped(tie_embeddings=tied), random_ids(2, 9)
     before = hf(ids).logits

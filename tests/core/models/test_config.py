@@ -20,6 +20,7 @@ def test_overrides_of_a_preset_are_applied():
         config = TitansConfig.preset(preset, **changes)
         assert {name: getattr(config, name) for name in changes} == changes
     assert TitansConfig.preset("gated-deltanet-170m").chunk_size == 1
+    assert TitansConfig.preset("mac-170m", architecture="mag").architecture == "mag"
 
 
 @pytest.mark.parametrize("preset", presets())

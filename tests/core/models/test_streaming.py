@@ -1,6 +1,8 @@
 """A text may be cut anywhere and continued; later tokens do not change earlier outputs."""
 
+import gc
 import re
+import weakref
 
 import pytest
 import torch
@@ -66,6 +68,29 @@ def test_a_state_keeps_nothing_of_what_was_read_alive(make_model, architecture):
     state = make_model(architecture, dtype=torch.float32)(ids_of(1, 600))[1]
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors(state.blocks)}
     assert sum(storages.values()) < 3 * state.nbytes
+
+
+@pytest.mark.parametrize(("tokens", "whole"), [(8, 2), (10, 3)])  # in mid-chunk the weights at its start are kept too
+def test_a_linear_memory_keeps_no_unshifted_weights(make_model, tokens, whole):
+    model = make_model("lmm", dtype=torch.float32, memory_depth=1, forget_to="start", num_persistent=0)
+    memory = model(ids_of(1, tokens))[1].detach().blocks[0].memory
+    kept = [*memory.weights, *memory.momentum, *memory.anchor]
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in kept}
+    assert sum(storages.values()) == whole * memory.weights[0].nbytes
+
+
+def test_an_old_state_is_freed_at_once(make_model, name):
+    model = make_model(name)
+    gc.disable()
+    try:
+        state = model(ids_of(2, 7))[1]
+        for following in (lambda s: model(ids_of(2, 3), s)[1], lambda s: s.detach(), lambda s: s.select([1, 0])):
+            old = [weakref.ref(t) for t in tensors(state.blocks)]
+            state = following(state).detach()
+            kept = {id(t) for t in tensors(state.blocks)}
+            assert all(there() is None or id(there()) in kept for there in old)
+    finally:
+        gc.enable()
 
 
 def test_a_state_keeps_no_queries_while_all_is_still_seen(make_model, name):
@@ -208,6 +233,8 @@ def test_sequences_are_chosen_by_numbers_of_any_kind(make_model):
     for rows in ([2, 0], (2, 0), range(2, -1, -2)):
         for a, b in zip(tensors(state.select(rows).blocks), expected, strict=True):
             assert torch.equal(a, b)
+    small = state.select(torch.tensor([2, 0], dtype=torch.uint8))
+    assert all(torch.equal(a, b) for a, b in zip(tensors(small.blocks), expected, strict=True))
     indices = "integer indices of sequences"
     for rows, says in (([], indices), (0, indices), ([True], indices), ([3], "from 0 to 2"), ([-1], "from 0 to 2")):
         with pytest.raises(ValueError, match=says):
@@ -220,6 +247,22 @@ def test_a_state_on_another_device_is_refused_with_a_plain_message(make_model, n
     state = model(ids)[1].to("meta")
     with pytest.raises(ValueError, match=r"state is on meta, but the model is on cpu: use state\.to\('cpu'\)"):
         model(ids, state)
+
+
+def test_a_state_in_a_checkpoint_of_ones_own_is_read_without_unpickling(make_model, name, tmp_path):
+    model, ids = make_model(name), ids_of(2, 9)
+    state = model(ids)[1].detach()
+    torch.save({"state": state}, tmp_path / "own.pt")
+    found = torch.load(tmp_path / "own.pt", weights_only=True)["state"]
+    assert torch.equal(model(ids, found)[0], model(ids, state)[0])
+
+
+def test_a_state_outlives_a_change_of_tying(make_model, tmp_path):
+    model, ids = make_model("mag", tie_embeddings=True), ids_of(1, 9)
+    model.head.weight = torch.nn.Parameter(model.head.weight.detach() + 1)
+    state = model(ids)[1]
+    model.save(tmp_path / "m")
+    assert torch.equal(type(model).load(tmp_path / "m")(ids, state)[0], model(ids, state)[0])
 
 
 def test_the_folder_of_a_state_is_made(make_model, tmp_path):

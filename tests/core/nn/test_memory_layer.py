@@ -9,7 +9,7 @@ import torch
 
 import titans_core
 from titans_core import NeuralMemory
-from titans_core.nn import layers
+from titans_core.nn import layers, momentary_surprise
 from titans_core.nn import memory as layer_module
 from titans_core.nn.layers import CausalConv
 from titans_core.ops.memory import read_memory
@@ -244,6 +244,14 @@ def test_the_state_of_another_layer_is_refused(there, says):
     state = NeuralMemory(8, chunk_size=4, **there)(torch.randn(1, 3, 8))[1]
     with pytest.raises(ValueError, match=says):
         NeuralMemory(8, chunk_size=4)(torch.randn(1, 3, 8), state)
+
+
+def test_surprise_checks_what_a_forward_pass_checks():
+    layer = NeuralMemory(8, chunk_size=4)
+    state = layer(torch.randn(1, 3, 8))[1]
+    for shape, says in (((3, 8), "x must be"), ((2, 0, 8), "not be empty"), ((2, 3, 8), "state holds 1 sequences")):
+        with pytest.raises(ValueError, match=says):
+            momentary_surprise(layer, torch.randn(shape), state)
 
 
 def test_the_learned_start_does_not_change_with_the_parameters():

@@ -63,6 +63,11 @@ def test_training_stops_when_validation_does_not_get_better():
     assert len(history.epochs) == 3
 
 
+def test_patience_is_at_least_one_epoch():
+    with pytest.raises(ValueError, match="patience must be an integer >= 1, got 0"):
+        TrainingOptions(patience=0)
+
+
 def test_without_validation_the_last_weights_are_kept():
     history = train_network(network(), squared_error, data(), None, TrainingOptions(**OPTIONS))
     assert history.best_epoch == 3

@@ -152,6 +152,18 @@ def test_the_loss_of_a_step_is_that_of_its_batches_where_an_epoch_ends_within_on
     assert logged == pytest.approx([(a + b) / 2, c, (d + e) / 2, f])
 
 
+@pytest.mark.parametrize("precision", ["32-true", "64-true"])
+def test_the_last_checkpoint_and_the_model_are_those_of_the_last_step(tokens, tmp_path, precision):
+    run_here(command(tokens, steps=3, trainer={"precision": precision}), tmp_path)  # a checkpoint every two steps
+    last = torch.load(tmp_path / "pretraining" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 3
+    weights = {name.removeprefix("model."): w for name, w in last["state_dict"].items()}
+    saved = TitansLM.load(tmp_path / "pretraining" / "model").state_dict()
+    for name, w in saved.items():
+        assert w.dtype == {"32-true": torch.float32, "64-true": torch.float64}[precision]
+        assert torch.equal(w, weights[name])
+
+
 def test_training_lowers_the_loss_and_leaves_a_model(uninterrupted):
     found = [float(x) for x in losses(uninterrupted).values()]
     assert len(found) == 10
@@ -437,7 +449,9 @@ def test_a_trained_model_is_validated_and_random_weights_are_not(tokens, uninter
     arguments = ["validate", "--config", json.dumps(settings)]
     with pytest.raises(ValueError, match="validate needs a checkpoint"):
         main(arguments)
-    cli = main([*arguments, "--ckpt_path", "pretraining/checkpoints/last.ckpt"])
+    with pytest.raises(ValueError, match=r"nowhere has no last\.ckpt: set --checkpoint\.dirpath"):
+        main([*arguments, "--ckpt_path", "last", "--checkpoint.dirpath", "nowhere"])
+    cli = main([*arguments, "--ckpt_path", "last"])
     trained = TitansLM.load("pretraining/model").state_dict()
     assert all(torch.equal(w, trained[name]) for name, w in cli.model.model.state_dict().items())
     own = cli.trainer.callback_metrics["val_loss"]

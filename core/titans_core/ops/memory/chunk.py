@@ -100,10 +100,14 @@ def _as_difference(
         return (x.transpose(1, 2).to(base.dtype) @ base).transpose(1, 2)
 
     def shifted(state: MemoryState, by: Tensor) -> MemoryState:
-        return replace(state, weights=(state.weights[0] + by,), anchor=(state.anchor[0] + by,))
+        (now,), (start,) = state.weights, state.anchor
+        weights = (now + by,)
+        return replace(state, weights=weights, anchor=weights if start is now else (start + by,))
 
     out, state = run(q, k, (v - predicted(k)).to(v.dtype), *rest, state=shifted(state, -base))
-    return out + predicted(q), shifted(state, base)
+    # clone: the momentum may be a view of a tensor that also holds the unshifted weights
+    state = replace(shifted(state, base), momentum=tuple(S.clone() for S in state.momentum))
+    return out + predicted(q), state
 
 
 def _cut(x: Tensor, start: int, stop: int, size: int) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 State = TypeVar("State")
 
@@ -17,9 +18,21 @@ def exportable(kind: type[State]) -> type[State]:
     return kind
 
 
+class Movable:
+    """A state that can be detached and moved."""
+
+    def detach(self) -> Self:
+        """Return the state detached from the graph, for truncated back-propagation through time."""
+        return map_state(Tensor.detach, self)
+
+    def to(self, device: torch.device | str) -> Self:
+        """Return the state on another device."""
+        return map_state(lambda t: t.to(device), self)
+
+
 @exportable
 @dataclass(frozen=True)
-class MemoryState:
+class MemoryState(Movable):
     """The memory after some tokens: everything needed to continue at the next one, also in mid-chunk.
 
     Attributes:
@@ -44,31 +57,23 @@ class MemoryState:
         start = tuple(w.clone().expand(batch_size, *w.shape) for w in weights)
         return cls(start, tuple(torch.zeros_like(w) for w in start), start, 0, chunk_size)
 
-    def detach(self) -> "MemoryState":
-        """Return the state detached from the graph, for truncated back-propagation through time."""
-        return map_state(Tensor.detach, self)
-
-    def to(self, device: torch.device | str) -> "MemoryState":
-        """Return the state on another device."""
-        return map_state(lambda t: t.to(device), self)
-
 
 def map_state(fn: Callable[[Tensor], Tensor], state: State) -> State:
     """Apply ``fn`` to every tensor of a state, through nested dataclasses and tuples.
 
     A tensor that occurs several times is transformed once and stays shared.
     """
-    done: dict[int, Tensor] = {}
+    return _mapped(fn, state, {})
 
-    def visit(x: Any) -> Any:
-        if isinstance(x, Tensor):
-            if id(x) not in done:
-                done[id(x)] = fn(x)
-            return done[id(x)]
-        if isinstance(x, tuple):
-            return tuple(map(visit, x))
-        if is_dataclass(x) and not isinstance(x, type):
-            return type(x)(**{f.name: visit(getattr(x, f.name)) for f in fields(x)})
-        return x
 
-    return visit(state)
+def _mapped(fn: Callable[[Tensor], Tensor], x: Any, done: dict[int, Tensor]) -> Any:
+    # not an inner function: one that calls itself is a reference cycle, which would keep the tensors alive
+    if isinstance(x, Tensor):
+        if id(x) not in done:
+            done[id(x)] = fn(x)
+        return done[id(x)]
+    if isinstance(x, tuple):
+        return tuple(_mapped(fn, part, done) for part in x)
+    if is_dataclass(x) and not isinstance(x, type):
+        return type(x)(**{f.name: _mapped(fn, getattr(x, f.name), done) for f in fields(x)})
+    return x
