@@ -4,13 +4,23 @@ import statistics
 from typing import Any
 
 from forecast_search import SETS
-from forecast_table3 import OURS
+from forecast_table3 import MIXTURE, OURS
 from lm_models import FRESH_MAG
 from records import RESULTS, read
 from tables_dna import gue_counts
 from tables_fit import fit_times
 from tables_memory import memory_cpu_range
-from tables_ts import PUBLISHED, TITLES, ablated, changes, covered, errors_of_seeds, online_cases, standing
+from tables_ts import (
+    PUBLISHED,
+    TITLES,
+    ablated,
+    changes,
+    covered,
+    errors_of_seeds,
+    online_cases,
+    standing,
+    standing_searched,
+)
 
 # models to show if they were run on every set
 BESIDE = {**TITLES, "iTransformer": "iTransformer, run here", "last-value": "last value"}
@@ -20,7 +30,7 @@ NEEDLES = ("PK_2048", "N_2048")
 
 
 def forecasts(place: Any) -> str:
-    rows = standing()
+    rows = standing() + [row for row in standing_searched() if row["model"] == MIXTURE]
     models = dict.fromkeys(row["model"] for row in rows)
     means: dict[tuple[str, str], tuple[float, float]] = {}
     for model in models:

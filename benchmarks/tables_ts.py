@@ -88,19 +88,21 @@ def table3(place: Any) -> str:
     return "\n".join(lines)
 
 
+def standing_searched() -> list[dict[str, Any]]:
+    """As :func:`standing`, of our models at their searched lookbacks."""
+    found = read(RESULTS / "forecast_table3.jsonl")
+    rows = []
+    for name, model in itertools.product(SETS, OURS):
+        place = (model, name, lookback_of(model, name, searched=True))
+        own = [r for r in found if (r["model"], r["dataset"], r["input_size"]) == place]
+        rows += _current(own, settings_of(model, name, HORIZONS[0]))
+    return rows
+
+
 def searched(place: Any) -> str:
-    found = [r for r in read(RESULTS / "forecast_table3.jsonl") if r["model"] in OURS]
-    rows, titles = [], []
-    for name in SETS:
-        by_the_rule = True
-        lookbacks = {model: lookback_of(model, name, searched=True) for model in OURS}
-        for model, lookback in lookbacks.items():
-            own = [r for r in found if (r["model"], r["dataset"], r["input_size"]) == (model, name, lookback)]
-            settings = settings_of(model, name, HORIZONS[0])
-            shown = _current(own, settings)
-            by_the_rule = by_the_rule and all(r["settings"] == settings for r in shown)
-            rows += shown
-        titles.append(f"{name}{'' if by_the_rule else '†'}, {lookbacks['titans']}")
+    rows = standing_searched()
+    earlier = {r["dataset"] for r in rows if r["settings"] != settings_of(r["model"], r["dataset"], HORIZONS[0])}
+    titles = [f"{name}{'†' if name in earlier else ''}, {lookback_of('titans', name, searched=True)}" for name in SETS]
     lines, shown = _lines("searched lookback", titles, rows, PUBLISHED_LONG)
     marked = " († as there)" if any("†" in title for title in titles) else ""
     note = f"As at lookback 96{marked}; the same rule also chooses the lookback, for a single forecaster, "
