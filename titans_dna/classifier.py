@@ -27,6 +27,7 @@ from titans_core.train import (
     TrainingOptions,
     borrowed_randomness,
     digest,
+    digest_of,
     train_network,
 )
 from titans_core.train.batches import loader
@@ -34,7 +35,7 @@ from titans_core.train.fit import torch_device
 from titans_datasets.warn import warn_caller
 from titans_dna.classifier_data import Examples, Reads, reads_of
 from titans_dna.encoder import Encoder, EncoderConfig
-from titans_dna.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, digest_of, network_of
+from titans_dna.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, network_of
 from titans_dna.kmers import LONGEST
 from titans_dna.labels import class_weights, read_groups, read_labels, sample_weights, validation_cut
 from titans_dna.parts import in_parts

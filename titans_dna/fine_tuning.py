@@ -18,7 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from titans_core import TitansConfig, TitansLM
-from titans_core.train import digest
 from titans_dna.encoder import Places, within
 from titans_dna.tokenizer import VOCAB_SIZE, N
 
@@ -27,11 +26,6 @@ __all__ = ["FINETUNE", "NOT_STORED", "LanguageEncoder", "network_of"]
 FINETUNE = ("full", "frozen", "gradual")
 # replaces ``pretrained`` in the saved parameters of a classifier
 NOT_STORED = "not stored"
-
-
-def digest_of(network: nn.Module) -> str:
-    """Fingerprint of the weights of a network."""
-    return digest(*(parameter.detach().float().cpu().numpy() for parameter in network.parameters()))
 
 
 def network_of(pretrained: Any) -> TitansLM:

@@ -15,9 +15,16 @@ from typing_extensions import Self
 from titans_core import TitansConfig, TitansLM
 from titans_core.checks import positive
 from titans_core.models import gated_deltanet
-from titans_core.train import History, Loss, TitansEstimator, TrainingOptions, borrowed_randomness, train_network
+from titans_core.train import (
+    History,
+    Loss,
+    TitansEstimator,
+    TrainingOptions,
+    borrowed_randomness,
+    digest_of,
+    train_network,
+)
 from titans_datasets.warn import warn_caller
-from titans_dna.fine_tuning import digest_of
 from titans_dna.genome import Genome
 from titans_dna.masked import masked_base_loss
 from titans_dna.pretrain_data import IGNORE, loaders, plan

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from titans_core import TitansLM
+from titans_core.train import digest_of
 from titans_datasets.warn import warn_caller
 from titans_dna import masked
-from titans_dna.fine_tuning import digest_of
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.kept_scores import kept_scores

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from titans_core.train import digest, text_of
+from titans_core.train import digest, digest_of, text_of
 from titans_core.train.tune import Callback, best_of, open_study, plot_history, plot_importance, report_to
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of
-from titans_dna.fine_tuning import digest_of, network_of
+from titans_dna.fine_tuning import network_of
 from titans_dna.labels import read_groups, read_labels, validation_cut
 
 if TYPE_CHECKING:

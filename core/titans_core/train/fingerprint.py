@@ -17,6 +17,11 @@ def digest(*arrays: np.ndarray) -> str:
     return f"sha256:{found.hexdigest()}"
 
 
+def digest_of(network: nn.Module) -> str:
+    """Fingerprint of the weights of a network."""
+    return digest(*(parameter.detach().float().cpu().numpy() for parameter in network.parameters()))
+
+
 def text_of(value: Any) -> str:
     """A setting as text, the same for dicts whose items have another order."""
     return str(dict(sorted(value.items(), key=str)) if isinstance(value, Mapping) else value)
