@@ -19,7 +19,7 @@ from titans_core.train.tune import Callback, best_of, open_study, plot_history, 
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of
 from titans_dna.fine_tuning import network_of
-from titans_dna.labels import read_groups, read_labels, validation_cut
+from titans_dna.labels import class_weights, read_groups, read_labels, validation_cut
 
 if TYPE_CHECKING:
     import optuna
@@ -88,14 +88,16 @@ def tune(
     base.set_params(verbose=max(0, verbose - 1), random_state=0 if random_state is None else random_state)
     if validation is None and not base.validation_fraction > 0:
         raise ValueError("trials need validation sequences: give validation, or set validation_fraction above 0.")
+    base._check_stopping(validation, groups, checkpoint_dir=None)
     X = _as_list(X)
     validation = None if validation is None else (_as_list(validation[0]), validation[1])
     parts = [(X, y)] if validation is None else [(X, y), validation]
     reads = [reads_of(sequences) for sequences, _ in parts]
     labels = [read_labels(named, len(read), "y") for (_, named), read in zip(parts, reads, strict=True)]
     together = None if groups is None else read_groups(groups, len(reads[0]))
+    classes, found = np.unique(labels[0], return_inverse=True)
+    class_weights(base.class_weight, classes, found, np.ones(len(found)))  # raises: before a study is opened
     if validation is None:
-        found = np.unique(labels[0], return_inverse=True)[1]
         _, cut, why = validation_cut(found, together, base.validation_fraction, 0)
         if not len(cut):
             raise ValueError(

@@ -169,3 +169,14 @@ def test_trials_are_scored_on_whole_groups(tmp_path):
         tune(X, Y, Fitted(), groups=groups // 2, **settings)
     with pytest.raises(ValueError, match="is less than half of any group"):
         tune(X, Y, Fitted(), groups=groups // len(X), n_trials=1, verbose=0)
+
+
+def test_arguments_that_no_trial_could_use_are_refused_before_a_study_is_opened(tmp_path):
+    storage = tmp_path / "study.db"
+    for classifier, options, message in (
+        (TitansDNAClassifier(), {"groups": np.arange(len(X)), "validation": (X, Y)}, "cannot be combined"),
+        (TitansDNAClassifier(class_weight={"neither": 2}), {}, "unknown classes"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tune(X, Y, classifier, storage=storage, n_trials=1, verbose=0, **options)
+    assert not storage.exists()
