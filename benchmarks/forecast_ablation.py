@@ -42,6 +42,17 @@ class Nothing(nn.Module):
         return torch.zeros_like(x), None
 
 
+class NoWrites(nn.Module):
+    """The layer of the memory, whose learned initial memory is read and never written."""
+
+    def __init__(self, memory: Any) -> None:
+        super().__init__()
+        self.memory = memory
+
+    def forward(self, x: Tensor) -> tuple[Tensor, None]:
+        return self.memory.retrieve(x), None
+
+
 def _memory(**options: Any) -> Any:
     from titans_core import NeuralMemory
 
@@ -55,6 +66,7 @@ VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "no forgetting": (_memory(forget=False), {}),
     "forgetting to the start": (_memory(forget_to="start"), {}),
     "self-attention": (lambda c: Attention(c.dim, c.num_heads), {}),
+    "no writes": (lambda c: NoWrites(_memory()(c)), {}),
     "no memory": (lambda c: Nothing(), {}),
     "MLP mixer": (None, {"mixer": "mlp"}),
     "no channel mixing": (None, {"mixer": "none"}),
