@@ -33,7 +33,7 @@ notebooks: $(STAMP)
 clean:
 	rm -rf $(VENV) out
 
-# torch first and by its exact version: a range would let pip take a build with gigabytes of CUDA
+# torch first and by its exact version: a local build of it, such as that for the CPU alone, is then taken where there is one
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 12) else f"Python 3.10, 3.11 or 3.12 is needed, this is {v[0]}.{v[1]}. Say which: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)

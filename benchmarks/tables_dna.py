@@ -85,7 +85,8 @@ def _ahead(rows: list[dict[str, Any]], other: str) -> dict[str, float]:
     ours, theirs = _means(rows, "titans"), PUBLISHED.get(other) or _means(rows, other)
     tests = {r["task"]: r["tests"] for r in rows}
     both = [task for task in TASKS if task in ours and task in theirs]
-    error = {t: math.sqrt(((1 - ours[t] ** 2) ** 2 + (1 - theirs[t] ** 2) ** 2) / tests[t]) for t in both}
+    # the correlation of balanced classes is twice the accuracy less one, with the variance (1 - m^2) / n
+    error = {t: math.sqrt(((1 - ours[t] ** 2) + (1 - theirs[t] ** 2)) / tests[t]) for t in both}
     return {task: (ours[task] - theirs[task]) / error[task] for task in both}
 
 

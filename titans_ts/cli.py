@@ -417,10 +417,13 @@ def _as_fitted(path: Path, given: dict[str, str | None], kept: dict[str, str | N
 
 
 def _by_name(fitted: Any, frame: pd.DataFrame) -> pd.DataFrame:
-    """Series names as text if the model has them as text: a file cannot tell the name "1" from the number 1."""
-    if "unique_id" in frame and all(isinstance(name, str) for name in _members(fitted)[0].context_.ids):
-        return frame.assign(unique_id=frame["unique_id"].astype(str))
-    return frame
+    """Series names of the types that the model has: a file cannot tell the name "1" from the number 1."""
+    if "unique_id" not in frame:
+        return frame
+    ids = _members(fitted)[0].context_.ids
+    known = {str(name): name for name in ids}
+    of_text = all(isinstance(name, str) for name in ids)
+    return frame.assign(unique_id=[known.get(str(x), str(x) if of_text else x) for x in frame["unique_id"]])
 
 
 def _names(facts: pd.DataFrame | None) -> list[str]:

@@ -89,7 +89,7 @@ class Cut:
     def long_enough(self, panel: Panel) -> Panel:
         """The series with enough training rows, and the panel cut at their last value.
 
-        If no series has enough, the panel is unchanged, and training raises the error.
+        If no series has enough, or only such as ended early, the panel is unchanged, and training raises the error.
 
         Raises:
             ValueError: too few rows in total.
@@ -99,10 +99,12 @@ class Cut:
         chosen = np.flatnonzero(rows_before(panel, self.border(rows)) >= self.least).tolist()
         if len(chosen) in (0, len(panel.ids)):
             return panel
-        panel = panel.of_series(chosen)
-        panel = panel.rows(None, 1 + int(np.flatnonzero(np.isfinite(panel.measured).any(axis=1))[-1]))
+        kept = panel.of_series(chosen)
+        kept = kept.rows(None, 1 + int(np.flatnonzero(np.isfinite(kept.measured).any(axis=1))[-1]))
+        if len(kept.values) < self.least:  # only series that ended early, without one whole window
+            return panel
         # with fewer rows, the border is earlier, and further series can be too short
-        return panel if len(panel.values) == rows else self.long_enough(panel)
+        return kept if len(kept.values) == rows else self.long_enough(kept)
 
     def advice(self, panel: Panel) -> str:
         """Advice on a ``val_size`` that leaves enough training rows for each series; empty if there is none."""

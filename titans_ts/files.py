@@ -1,11 +1,12 @@
 """Read time series from CSV and Parquet files, and write forecasts."""
 
+import csv
 import lzma
 import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -218,8 +219,10 @@ def _text(path: Path) -> Iterator[None]:
 def _header(path: Path) -> tuple[str, list[str]]:
     """The separator of a CSV file, and its column names."""
     with _text(path):
-        header = str(pd.read_csv(path, sep="\x01", nrows=0).columns[0])
-        separator = max(",;\t|", key=header.count)
+        lines = pd.read_csv(
+            path, sep="\x01", header=None, nrows=2, dtype=str, keep_default_na=False, quoting=csv.QUOTE_NONE
+        )
+        separator = _separator(lines[0])
         written = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
         names = [str(name) for name in pd.read_csv(path, sep=separator, nrows=0).columns]
     if _are_values([name.strip() for name in written]):
@@ -231,6 +234,17 @@ def _header(path: Path) -> tuple[str, list[str]]:
     if twice:
         raise ValueError(f"{path} has more than one column named {twice}. Drop or rename all but one.")
     return separator, names
+
+
+def _separator(lines: Iterable[str]) -> str:
+    """The separator that cuts all lines into equally many cells, and into the most; of equals, the comma comes last.
+
+    A comma may also be a decimal comma, or in a name.
+    """
+    cells = {s: [len(next(csv.reader([line], delimiter=s))) for line in lines] for s in ";\t|,"}
+    even = {s: counts for s, counts in cells.items() if len(set(counts)) == 1 and counts[0] > 1}
+    found = even or cells  # lines may have row numbers that the header lacks, or end in a separator
+    return max(found, key=lambda s: found[s][0])
 
 
 def _are_values(names: list[str]) -> bool:

@@ -36,9 +36,11 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
     config, context = model._fitted(), model.context_
     strange = [name for name in context.ids if not isinstance(name, str | int | float | np.generic)]
     if strange:
+        long = context.layout == "long"
+        renamed = "df['unique_id'] = df['unique_id'].map(str)" if long else "df.columns = df.columns.map(str)"
         raise ValueError(
             f"the series name {strange[0]!r} is a {type(strange[0]).__name__}, but only strings and numbers can be "
-            "saved. Fit a frame with other names, such as df.columns = df.columns.map(str)."
+            f"saved. Fit a frame with other names, such as {renamed}."
         )
     is_integer = isinstance(context.freq, int)
     learned = {

@@ -62,7 +62,9 @@ def tune(
             shortest series), ``h`` and ``may_add_calendar``. The space is also called before the first trial, to see
             whether it sets ``input_size``; otherwise that of ``forecaster`` decides which series are too short.
             These are skipped with a warning.
-        val_size: rows at the end for the validation error, at least ``h``. Default: as in ``fit``.
+        val_size: rows at the end for the validation error, at least ``h``. Default: as in ``fit`` with the lookback of
+            ``forecaster``. If the space sets ``input_size``: with a lookback of 2, which leaves too few rows for
+            lookbacks nearly as long as the shortest series.
         static_df: as in ``fit``.
         storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. An existing study is continued.
         study_name: name of the study in the storage.

@@ -40,6 +40,14 @@ def test_gue_is_fetched_once_and_kept(home, server):
     assert len(load_dna("tf_1", data_home=home, download=False)) == 6
 
 
+def test_a_file_with_a_known_checksum_is_preferred_to_one_without(home, server):
+    for part in PARTS:
+        server.publish(f"gue/tf_1/{part}.csv", b"sequence,label\nACGT,1\nAAAA,0\n")
+    load_dna("tf_1", data_home=home)
+    (home / "dna" / "gue" / "tf_1" / "train.parquet").write_bytes(b"no table")
+    assert len(load_dna("tf_1", data_home=home)) == 6
+
+
 def test_coordinates_are_fetched_where_a_genome_is_given(home, server, tmp_path):
     chromosome = "ACGTTGCAAC" * 5 + "GGATTCCA" * 15
     for part in ("train", "test"):

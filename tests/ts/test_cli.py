@@ -115,6 +115,18 @@ def test_a_long_file_with_other_column_names_is_read(run, wide, to_long, tmp_pat
     assert (tmp_path / "b.png").exists()
 
 
+def test_numbers_as_names_stay_the_same_series_beside_a_new_one(run, wide, to_long, tmp_path):
+    long = to_long(wide).replace({"unique_id": {"a": 1, "b": 2, "c": 3}})
+    long.to_csv(tmp_path / "fit.csv", index=False)
+    run("fit", tmp_path / "fit.csv", "--model", tmp_path / "m", *SMALL)
+    pd.concat([long, long[long["unique_id"] == 1].assign(unique_id="x")]).to_csv(tmp_path / "more.csv", index=False)
+    found = run("predict", tmp_path / "more.csv", "--model", tmp_path / "m", "--out", tmp_path / "more_out.csv")
+    assert "counts as new" not in found.stderr
+    run("predict", tmp_path / "fit.csv", "--model", tmp_path / "m", "--out", tmp_path / "out.csv")
+    alone, beside = (pd.read_csv(tmp_path / name, dtype={"unique_id": str}) for name in ("out.csv", "more_out.csv"))
+    pd.testing.assert_frame_equal(beside[beside["unique_id"] != "x"].reset_index(drop=True), alone, rtol=1e-4)
+
+
 def test_static_columns_are_read_from_a_file(run, wide, to_long, tmp_path):
     to_long(wide).rename(columns={"unique_id": "shop"}).to_csv(tmp_path / "long.csv", index=False)
     facts = pd.DataFrame({"shop": list(wide), "area": [1.0, 2.0, 4.0], "floors": [1, 1, 2]})

@@ -1,5 +1,6 @@
 """Files of time series: the time column is found or asked for, and nothing is misread."""
 
+import csv
 import gzip
 import sys
 
@@ -123,6 +124,14 @@ def test_given_column_names_take_precedence_over_the_usual_ones(tmp_path):
     )
     found = read_series(stored(frame, tmp_path), time="date", id="shop", target="value")
     same(found[["ds", "unique_id", "y"]], LONG.reset_index(drop=True))
+
+
+@pytest.mark.parametrize("quoted", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize(("separator", "decimal"), [(";", ","), (";", "."), ("\t", ","), ("|", "."), (",", ".")])
+def test_a_separator_may_also_be_in_the_names(tmp_path, separator, decimal, quoted):
+    frame = WIDE.set_axis(["Preis, EUR; netto", *WIDE.columns[1:]], axis=1)
+    path = stored(frame, tmp_path, "x.csv", sep=separator, decimal=decimal, quoting=quoted)
+    same(read_series(path), frame)
 
 
 def test_exogenous_columns_are_checked_in_the_words_of_the_file(tmp_path):

@@ -177,6 +177,13 @@ def test_too_short_a_series_is_refused_with_the_rows_needed(tiny_fitted, tiny, w
     with pytest.warns(UserWarning, match="16 rows are too few to keep h=4 of them for validation") as warned:
         tiny().fit(wide.iloc[:16])
     assert warned[0].filename == __file__
+    ended = to_long(wide)
+    ended = ended[np.where(ended["unique_id"] == "a", ended["ds"] < wide.index[14], ended["ds"] >= wide.index[90])]
+    with pytest.raises(
+        ValueError, match=r"2 series have, first \['b', 'c'\], 10 rows .*With val_size=14 there are enough"
+    ):
+        tiny(missing="mask").fit(ended)  # not: the frame has 14 rows
+    tiny(missing="mask", max_epochs=1).fit(ended, val_size=14)
     mixed = tiny(multivariate=True, missing="mask")
     with pytest.raises(ValueError, match=r"2 series have, first \['b', 'c'\], 0 rows for training"):
         mixed.fit(beginning(late, c=wide.index[100]))

@@ -31,7 +31,9 @@ def labelled(stem: str, home: Path, download: bool, published_as: str | None = N
     import pandas as pd
 
     name = stem if published_as is None else published_as
-    path = next((p for suffix in _SUFFIXES if (p := local(stem + suffix, home, name + suffix)) is not None), None)
+    # files with a known checksum first
+    suffixes = sorted(_SUFFIXES, key=lambda suffix: name + suffix not in dna_files.checksums())
+    path = next((p for suffix in suffixes if (p := local(stem + suffix, home, name + suffix)) is not None), None)
     if path is None:
         folders = (place / "dna" / stem for place in homes(home))
         files = next((found for folder in folders if (found := sorted(folder.glob("*/*.txt")))), [])
