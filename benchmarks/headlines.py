@@ -71,9 +71,9 @@ def forecast_parts(place: Any) -> str:
         of: statistics.mean(r["mse"] for r in rows if (r["variant"], r["dataset"]) == of)
         for of in {(r["variant"], r["dataset"]) for r in rows}
     }
-    of_memory, of_attention = (
+    of_memory, unwritten, of_attention = (
         " and ".join(f"{100 * (mse[v, name] / mse['no memory', name] - 1):+.1f} % on {name}" for name in sets)
-        for v in ("full", "self-attention")
+        for v in ("full", "no writes", "self-attention")
     )
     online = {case: statistics.mean(changes(found)) for case, found in online_cases().items()}
     best, worst = min(online, key=lambda case: online[case]), max(online, key=lambda case: online[case])
@@ -83,7 +83,7 @@ def forecast_parts(place: Any) -> str:
     return "\n".join(
         [
             f"- **The memory in the network** changes the MSE by {of_memory}, compared with the same network without "
-            f"it; self-attention in its place by {of_attention}.",
+            f"it; one that is read and never written by {unwritten}, self-attention in its place by {of_attention}.",
             f"- **The online memory** (`update`) changes it by {online[best]:+.1f} % at best ({dataset}, lookback "
             f"{lookback}, horizon {h}) and {online[worst]:+.1f} % at worst ({other}, {other_lookback}, {other_h}), in "
             "the mean of the seeds. It helps where the lookback is short compared with the daily and weekly patterns "
