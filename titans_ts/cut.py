@@ -143,6 +143,8 @@ def without_skipped(panel: Panel, forecaster: "TitansForecaster", val_size: int 
     found = trained_on(panel, forecaster, val_size)
     if skipped := beyond(panel.ids, found.ids):
         advice = Cut.of(forecaster, val_size).advice(panel.named(skipped))
+        if len(found.values) < len(panel.values):
+            advice += f"The others end at {found.index[-1]}, and forecasts begin there. "
         warn_of_skipped(skipped, then=f"{advice}predict(df) forecasts them, given their rows.")
     return found
 

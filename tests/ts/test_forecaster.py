@@ -184,6 +184,10 @@ def test_too_short_a_series_is_refused_with_the_rows_needed(tiny_fitted, tiny, w
     ):
         tiny(missing="mask").fit(ended)  # not: the frame has 14 rows
     tiny(missing="mask", max_epochs=1).fit(ended, val_size=14)
+    young = ended[ended["unique_id"] != "a"]
+    longer = pd.concat([to_long(wide[["a"]].iloc[:60]), young])
+    with pytest.warns(UserWarning, match=r"\['b', 'c'\].* The others end at 2024-01-03 11:00:00, and forecasts begin"):
+        tiny(missing="mask", max_epochs=1).fit(longer)
     mixed = tiny(multivariate=True, missing="mask")
     with pytest.raises(ValueError, match=r"2 series have, first \['b', 'c'\], 0 rows for training"):
         mixed.fit(beginning(late, c=wide.index[100]))
