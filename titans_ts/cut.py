@@ -79,10 +79,11 @@ class Cut:
         if rows.min() < self.least:
             short = [panel.ids[i] for i in np.flatnonzero(rows < self.least)]
             which = f"series {short[0]!r} has" if len(short) == 1 else f"{len(short)} series have, first {short[:8]!r},"
+            advice = self.advice(panel) if (T - panel.first_rows >= self.least).all() else ""
             raise ValueError(
                 f"{which} {rows.min()} rows for training (before the last {T - border}, which are for validation), but "
-                f"input_size + h = {self.least} are needed. {self.advice(panel)}Give more history, "
-                "drop such series, or lower input_size or h."
+                f"input_size + h = {self.least} are needed. {advice}Give more history, drop such series, or lower "
+                "input_size or h."
             )
         return border
 
@@ -107,9 +108,14 @@ class Cut:
         return kept if len(kept.values) == rows else self.long_enough(kept)
 
     def advice(self, panel: Panel) -> str:
-        """Advice on a ``val_size`` that leaves enough training rows for each series; empty if there is none."""
-        rows = len(panel.values) - int(panel.first_rows.max()) - self.least
-        return f"With val_size={rows if rows >= self.h else 0} there are enough rows. " if rows >= 0 else ""
+        """Advice on a ``val_size`` that leaves enough training rows for each series that can have them; or empty."""
+        rows = len(panel.values) - panel.first_rows - self.least
+        able = [name for name, count in zip(panel.ids, rows, strict=True) if count >= 0]
+        if not able:
+            return ""
+        least = int(rows.min(where=rows >= 0, initial=rows.max()))
+        of_some = f" of {able[:8]}" if (rows < 0).any() and len(panel.ids) > 1 else ""
+        return f"With val_size={least if least >= self.h else 0} there are enough rows{of_some}. "
 
 
 def rows_before(panel: Panel, border: int) -> np.ndarray:

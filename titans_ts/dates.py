@@ -59,8 +59,8 @@ def in_place(stamps: pd.Series, timezone: str | None, series: pd.Series | None =
         return pd.concat(parts).reindex(stamps.index) if parts else stamps
     except Exception as error:  # a skipped hour in spring, an ambiguous one in autumn; pytz raises its own errors
         raise ValueError(
-            f"column {stamps.name!r} is not in the local time of {timezone}: {error}. Write such stamps with their UTC "
-            "offset, as in 2024-10-27T02:30+01:00."
+            f"column {stamps.name!r} is not in the local time of {timezone}: {str(error).rstrip('.')}. Sort the rows "
+            "by time, or write such stamps with their UTC offset, as in 2024-10-27T02:30+01:00."
         ) from error
 
 

@@ -118,6 +118,8 @@ class Model:
             short = panel.ids[int(late.to(torch.uint8).argmax())]
             why = "has no value" if masked else f"is shorter than input_size={self.input_size}"
             raise ValueError(f"series {short!r} {why}. Give more of its history.")
+        if from_start:
+            _warn_of_part(panel, position.context.ids, self.input_size)
         if from_start and levels:
             _warn_of_short(panel, position.context.ids, self.input_size)
         origin, begun = torch.tensor([len(panel.values)]), masked or not from_start
@@ -220,6 +222,17 @@ class Model:
         error = (table.truth.after(origins[:, None, None], steps, series, together) - found.point) / scale
         raw = error.unsqueeze(-1) if found.raw is None else found.raw
         return self.objective.score(raw, error, scale).masked_fill(error.isnan(), float("nan"))
+
+
+def _warn_of_part(panel: Panel, known: list[Any], input_size: int) -> None:
+    """Warn about series of ``fit`` of which a frame has only the newest rows."""
+    begin = dict(zip(panel.ids, panel.first_rows.tolist(), strict=True))
+    part = [name for name in panel.ids if begin[name] > len(panel.values) - input_size]
+    if part := [name for name in part if name in set(known)]:
+        warn_caller(
+            f"series of fit with fewer than input_size={input_size} rows in df: {part[:8]}. Their forecasts see no "
+            "earlier rows. To add new rows to those of fit, call update."
+        )
 
 
 def _warn_of_short(panel: Panel, known: list[Any], input_size: int) -> None:

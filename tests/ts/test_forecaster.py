@@ -163,6 +163,24 @@ def beginning(long, **first):
     return long
 
 
+def test_new_rows_alone_are_warned_of_where_update_would_take_them(tiny, wide):
+    model = tiny(missing="mask", max_epochs=1).fit(wide.iloc[:100])
+    with pytest.warns(UserWarning, match=r"fewer than input_size=12 rows in df: \['a', 'b', 'c'\].* call update"):
+        model.predict(wide.iloc[100:105])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(wide.iloc[90:105])
+        model.update(wide.iloc[100:105]).predict()
+
+
+def test_advice_on_validation_rows_names_the_series_it_helps(tiny, wide, to_long):
+    late = beginning(to_long(wide), b=wide.index[100], c=wide.index[110])
+    with pytest.warns(
+        UserWarning, match=r"skipped: \['b', 'c'\]\. With val_size=4 there are enough rows of \['b'\]\. predict"
+    ):
+        tiny(max_epochs=1).fit(late)
+
+
 def test_too_short_a_series_is_refused_with_the_rows_needed(tiny_fitted, tiny, wide, to_long):
     with pytest.raises(ValueError, match=r"has 15 rows .*input_size \+ h = 16 are needed"):
         tiny().fit(wide.iloc[:15])
