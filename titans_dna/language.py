@@ -29,7 +29,7 @@ from titans_dna.genome import Genome
 from titans_dna.masked import masked_base_loss
 from titans_dna.pretrain_data import IGNORE, loaders, plan
 from titans_dna.questions import Questions
-from titans_dna.sources import fingerprint, open_source, read_regions
+from titans_dna.sources import among, fingerprint, open_source, read_regions
 from titans_dna.tokenizer import VOCAB_SIZE
 
 ARCHITECTURES = ("mag", "mac", "mal", "lmm", "transformer", "gated-deltanet")
@@ -238,7 +238,7 @@ class DNALanguageModel(Questions, TitansEstimator):
                 f"{self.model_.config.differences(self._config())}. warm_start=True continues training the fitted "
                 "network: restore the arguments, or set warm_start=False."
             )
-        known = [chrom for chrom in left_out if source.lengths[chrom] and fingerprint(source, chrom) in self.read_]
+        known = among(source, left_out, self.read_)
         if known:
             raise ValueError(
                 f"holdout={known[:8]} was read by an earlier fit of this model, so its score would be too good. "

@@ -20,7 +20,7 @@ from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.masked import bits_of_hidden
 from titans_dna.scoring import scored
-from titans_dna.sources import InMemory, cut, fingerprint, intervals_of, is_source, open_source, records
+from titans_dna.sources import InMemory, among, cut, intervals_of, is_source, open_source, records
 from titans_dna.stream import reading, stream
 from titans_dna.surprise import bits_of, surprise_of
 from titans_dna.tokenizer import encode
@@ -134,7 +134,7 @@ class Questions:
         chroms = genome.named(self.holdout_ if chroms is None else chroms)
         if not chroms:
             raise ValueError("fit held out no chromosome to compare on. Fit again with holdout=[...].")
-        read = {name for name in chroms if genome.lengths[name] and fingerprint(genome, name) in self.read_}
+        read = among(genome, chroms, self.read_)
         seen = [name for name in chroms if name in read or name not in self.holdout_]
         if seen:
             raise ValueError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from titans_core.archive import ArchiveError, load_archive, save_archive
+from titans_core.archive import load_archive, save_archive, unpacking
 from titans_dna.intervals import Interval
 from titans_dna.markov import MarkovModels, all_orders
 
@@ -43,7 +43,7 @@ def load(path: str | Path) -> "Mixture":
     from titans_dna.mixing import Mixture
 
     content, tensors = load_archive(path, _KIND)
-    try:
+    with unpacking(path):
         model = None
         if content["model"] is not None:
             weights = {name.removeprefix(_MODEL): x for name, x in tensors.items() if name.startswith(_MODEL)}
@@ -52,8 +52,3 @@ def load(path: str | Path) -> "Mixture":
         markov = MarkovModels(counts, tuple(content["additive"]), tuple(content["interpolated"]))
         counted = tuple(Interval(*region) for region in content["counted"])
         return Mixture(model, markov, tensors["weights"], counted, content["marks"])
-    except (KeyError, TypeError) as error:
-        raise ArchiveError(
-            f"{path} was saved by another version, or was modified ({type(error).__name__}: {error}). Load it with "
-            "that version, or fit and save the mixture again."
-        ) from error

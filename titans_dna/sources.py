@@ -213,6 +213,11 @@ def fingerprint(genome: Genome, chrom: str) -> str:
     return hashlib.sha256(marks_of(genome, chrom).encode()).hexdigest()[:16]
 
 
+def among(genome: Genome, chroms: Iterable[str], fingerprints: Sequence[str]) -> list[str]:
+    """The chromosomes whose sequence has one of these fingerprints; empty ones never count."""
+    return [chrom for chrom in chroms if genome.lengths[chrom] and fingerprint(genome, chrom) in fingerprints]
+
+
 def part_of(interval: Interval, first: int, stop: int) -> Interval:
     """Part of an interval from base ``first`` to ``stop``, counted in its direction."""
     low, high = (first, stop) if interval.strand != "-" else (len(interval) - stop, len(interval) - first)

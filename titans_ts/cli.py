@@ -41,6 +41,7 @@ from titans_ts.cli_options import (
     Time,
     ValSize,
     Zone,
+    in_home,
 )
 from titans_ts.cli_words import plain_messages, season_text
 from titans_ts.files import (
@@ -78,7 +79,7 @@ _READ = "file.json"
 @plain_messages()
 def fit(
     data: Data,
-    model: Annotated[Path, typer.Option("--model", help="Folder to save the model in.")],
+    model: Annotated[Path, typer.Option("--model", callback=in_home, help="Folder to save the model in.")],
     horizon: Horizon = 96,
     lookback: Lookbacks = None,
     time: Time = None,
@@ -97,7 +98,8 @@ def fit(
     multivariate: Multivariate = False,
     val_size: ValSize = None,
     checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Folder for checkpoints; the same call resumes from them.")
+        Path | None,
+        typer.Option("--checkpoint", callback=in_home, help="Folder for checkpoints; the same call resumes from them."),
     ] = None,
     epochs: Epochs = None,
     seed: Seed = 0,
@@ -124,7 +126,7 @@ def fit(
 @app.command()
 @plain_messages()
 def predict(
-    model: Annotated[Path, typer.Option("--model", help="Folder of a saved model.")],
+    model: Annotated[Path, typer.Option("--model", callback=in_home, help="Folder of a saved model.")],
     data: Annotated[
         Path | None,
         typer.Argument(
@@ -134,9 +136,10 @@ def predict(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="CSV or Parquet file to write. Default: standard output.")
+        Path | None,
+        typer.Option("--out", callback=in_home, help="CSV or Parquet file to write. Default: standard output."),
     ] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Image file (PNG) for a plot.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", callback=in_home, help="Image file (PNG) for a plot.")] = None,
     future: Annotated[
         Path | None,
         typer.Option(
@@ -178,8 +181,10 @@ def predict(
 @plain_messages()
 def update(
     data: Data,
-    model: Annotated[Path, typer.Option("--model", help="Folder of a saved model.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Folder to save in. Default: the same folder.")] = None,
+    model: Annotated[Path, typer.Option("--model", callback=in_home, help="Folder of a saved model.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", callback=in_home, help="Folder to save in. Default: the same folder.")
+    ] = None,
     time: Time = None,
     id: Id = None,
     target: Target = None,
@@ -208,8 +213,10 @@ def backtest(
     windows: Annotated[int, typer.Option(help="Number of successive forecasts.", min=1)] = 5,
     step: Annotated[int | None, typer.Option(help="Rows between forecasts. Default: the horizon.")] = None,
     refit: Annotated[bool, typer.Option(help="Train again for each forecast.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="CSV or Parquet file for the forecasts.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Image file (PNG) for a plot.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", callback=in_home, help="CSV or Parquet file for the forecasts.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", callback=in_home, help="Image file (PNG) for a plot.")] = None,
     horizon: Horizon = 96,
     lookback: Lookbacks = None,
     time: Time = None,
@@ -274,7 +281,7 @@ def backtest(
 @plain_messages()
 def tune(
     data: Data,
-    model: Annotated[Path, typer.Option("--model", help="Folder to save the best model in.")],
+    model: Annotated[Path, typer.Option("--model", callback=in_home, help="Folder to save the best model in.")],
     trials: Annotated[int, typer.Option(help="Total number of finished trials of the study.", min=1)] = 30,
     storage: Annotated[
         str | None,
@@ -423,7 +430,8 @@ def _by_name(fitted: Any, frame: pd.DataFrame) -> pd.DataFrame:
     ids = _members(fitted)[0].context_.ids
     known = {str(name): name for name in ids}
     of_text = all(isinstance(name, str) for name in ids)
-    return frame.assign(unique_id=[known.get(str(x), str(x) if of_text else x) for x in frame["unique_id"]])
+    names = {x: known.get(str(x), str(x) if of_text else x) for x in frame["unique_id"].unique()}
+    return frame.assign(unique_id=frame["unique_id"].map(names))
 
 
 def _names(facts: pd.DataFrame | None) -> list[str]:

@@ -7,6 +7,11 @@ from typing import Annotated
 import typer
 
 
+def in_home(path: Path | None) -> Path | None:
+    """A path whose ``~`` the shell has not replaced, as in ``--model=~/m``."""
+    return None if path is None else path.expanduser()
+
+
 class Loss(str, Enum):
     """Training losses."""
 

@@ -366,7 +366,7 @@ class TitansForecaster(Answering, TitansEstimator):
         return self.model_, self.scaling_.table(panel.filled(self.missing))
 
     def surprise(self, df: Any, step_size: int = 1) -> Any:
-        """The surprise of the online memory over time, for anomaly detection.
+        """The surprise of the online memory over time: how new the shape of each window is, whatever its size.
 
         The surprise at a row is the associative loss of the memory (Eq. 12): the squared distance between the code of
         the window that ends at the row and the memory's prediction from the window that ended ``memory_.stride`` rows
@@ -378,9 +378,8 @@ class TitansForecaster(Answering, TitansEstimator):
             step_size: rows between values; ``memory_.stride`` gives only the rows at which the memory writes.
 
         Returns:
-            A long frame ``unique_id, ds, surprise``; ``ds`` is the last row of the window, so a spike appears at its
-            own time. NaN if a row of the two windows is unknown: from the first row of a gap to ``memory_.span +
-            memory_.stride - 1`` rows after its end.
+            A long frame ``unique_id, ds, surprise``; ``ds`` is the last row of the window. NaN if a row of the two
+            windows is unknown: from the first row of a gap to ``memory_.span + memory_.stride - 1`` rows after its end.
 
         Raises:
             NotFittedError: before ``fit``.

@@ -226,9 +226,9 @@ class Model:
 
 def _warn_of_part(panel: Panel, known: list[Any], input_size: int) -> None:
     """Warn about series of ``fit`` of which a frame has only the newest rows."""
-    begin = dict(zip(panel.ids, panel.first_rows.tolist(), strict=True))
-    part = [name for name in panel.ids if begin[name] > len(panel.values) - input_size]
-    if part := [name for name in part if name in set(known)]:
+    late = [panel.ids[i] for i in np.flatnonzero(panel.first_rows > len(panel.values) - input_size)]
+    part = beyond(late, beyond(late, known))
+    if part:
         warn_caller(
             f"series of fit with fewer than input_size={input_size} rows in df: {part[:8]}. Their forecasts see no "
             "earlier rows. To add new rows to those of fit, call update."

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 from importlib import metadata
 from pathlib import Path
@@ -43,6 +44,22 @@ def kind_of(folder: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return kind
+
+
+@contextlib.contextmanager
+def unpacking(path: str | Path) -> Iterator[None]:
+    """Explain errors of unpacking what an archive holds.
+
+    Raises:
+        ArchiveError: in place of a KeyError, TypeError or RuntimeError.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise ArchiveError(
+            f"{path} was saved by another version, or was modified ({type(error).__name__}: {error}). Load it with "
+            "that version, or fit and save the model again."
+        ) from error
 
 
 def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:

@@ -115,6 +115,16 @@ def test_a_long_file_with_other_column_names_is_read(run, wide, to_long, tmp_pat
     assert (tmp_path / "b.png").exists()
 
 
+def test_a_model_may_be_in_the_home_folder(run, wide_file, tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "work")
+    run("fit", wide_file, "--model=~/m", *SMALL)
+    run("predict", "--model=~/m", "--out=~/out.csv")
+    assert {"m", "out.csv"} == {path.name for path in (tmp_path / "home").iterdir()}
+    assert not list((tmp_path / "work").iterdir())
+
+
 def test_numbers_as_names_stay_the_same_series_beside_a_new_one(run, wide, to_long, tmp_path):
     long = to_long(wide).replace({"unique_id": {"a": 1, "b": 2, "c": 3}})
     long.to_csv(tmp_path / "fit.csv", index=False)

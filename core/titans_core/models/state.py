@@ -72,7 +72,8 @@ class LMState(Movable):
 
     def save(self, path: str | Path) -> None:
         """Write the state to one safetensors file. The parent folder is created if needed."""
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        path = Path(path).expanduser()
+        path.parent.mkdir(parents=True, exist_ok=True)
         kept: dict[str, Tensor] = {}
         tree = _pack(self.blocks, kept, {})
         about = {"format": FORMAT, "tokens": self.tokens, "config": asdict(self.config), "tree": tree}
@@ -87,7 +88,8 @@ class LMState(Movable):
             FileNotFoundError: if the file does not exist.
             ValueError: if the file is not a saved state, is damaged, or has another format.
         """
-        if not Path(path).is_file():
+        path = Path(path).expanduser()
+        if not path.is_file():
             raise FileNotFoundError(f"no such file: {path}. Pass the path given to LMState.save().")
         try:
             with safe_open(path, "pt") as file:

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 from typing_extensions import Self
 
-from titans_core.archive import ArchiveError, load_archive, save_archive
+from titans_core.archive import ArchiveError, load_archive, save_archive, unpacking
 from titans_core.checks import at_least
 from titans_core.train.processes import started
 from titans_core.train.randomness import borrowed_randomness
@@ -65,14 +65,8 @@ class TitansEstimator(BaseEstimator):
                 "Load it with that version, or fit the model again."
             )
         model = cls(**content["params"])
-        try:
-            with borrowed_randomness():  # networks get random weights before their own are loaded
-                model._unpack(content["learned"], tensors)
-        except (KeyError, TypeError, RuntimeError) as error:
-            raise ArchiveError(
-                f"{path} was saved by another version, or was modified ({type(error).__name__}: {error}). Load it "
-                "with that version, or fit the model again."
-            ) from error
+        with unpacking(path), borrowed_randomness():  # networks get random weights before their own are loaded
+            model._unpack(content["learned"], tensors)
         return model
 
     def _seed(self) -> int:

@@ -265,6 +265,15 @@ def test_a_state_outlives_a_change_of_tying(make_model, tmp_path):
     assert torch.equal(type(model).load(tmp_path / "m")(ids, state)[0], model(ids, state)[0])
 
 
+def test_a_state_may_be_in_a_new_folder_of_the_home_folder(make_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    make_model("lmm")(torch.arange(6)[None])[1].save("~/new/book.safetensors")
+    assert (tmp_path / "home" / "new" / "book.safetensors").is_file()
+    assert LMState.load("~/new/book.safetensors").tokens == 6
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
 def test_the_folder_of_a_state_is_made(make_model, tmp_path):
     state = make_model("lmm")(torch.arange(6)[None])[1]
     state.save(tmp_path / "new" / "book.safetensors")
