@@ -3,11 +3,12 @@
     python benchmarks/forecast_coverage.py [--sets ETTh1] [--losses mae quantile] [--seeds 0]
 
 For each set, loss and seed, one model with the defaults forecasts intervals of 80 and 95 percent at every 23rd origin
-of the test span (ECL's is short: every fifth), so that they begin at all hours, in three ways: as its network learned them ("own", probabilistic losses only); calibrated by the
-errors on the validation rows ("fit"); and calibrated also by errors that became known later ("moving", as after
-``update``). Recorded are the share of the values inside, the mean width, and the mean interval score of Gneiting &
-Raftery (2007), in standard deviations of each series: the width plus ``2 / (1 - level)`` times the distance of a value
-outside. Of two methods with equal coverage, the one with the lower score is better.
+of the test span (ECL's is short: every fifth), so that they begin at all hours, in three ways: as its network learned
+them ("own", probabilistic losses only); calibrated by the errors on the validation rows ("fit"); and calibrated also
+by errors that became known later ("moving", as after ``update``). Recorded are the share of the values inside, the
+mean width, and the mean interval score of Gneiting & Raftery (2007), in standard deviations of each series: the width
+plus ``2 / (1 - level)`` times the distance of a value outside. Of two methods with equal coverage, the one with the
+lower score is better.
 """
 
 import argparse
