@@ -109,7 +109,8 @@ class SentencePieceTokenizer:
         require("sentencepiece", "a SentencePiece model")
         from sentencepiece import SentencePieceProcessor
 
-        data = _read(Path(path), "a SentencePiece model")
+        path = Path(path).expanduser()
+        data = _read(path, "a SentencePiece model")
         self._model = SentencePieceProcessor()
         try:
             loaded = self._model.LoadFromSerializedProto(data)
@@ -226,7 +227,7 @@ def load_tokenizer(spec: str | Path) -> Tokenizer:
     """
     if str(spec) == "bytes":
         return ByteTokenizer()
-    path = Path(spec)
+    path = Path(spec).expanduser()
     if path.suffix == ".model":
         return SentencePieceTokenizer(path)
     if path.is_dir() and not (path / "tokenizer.json").exists() and (path / "tokenizer.model").exists():
@@ -317,7 +318,7 @@ def _config(path: Path) -> dict[str, Any]:
 
 
 def _tokenizer_json(path_or_name: str | Path) -> Path:
-    path, name = Path(path_or_name), str(path_or_name)
+    path, name = Path(path_or_name).expanduser(), str(path_or_name)
     if path.is_dir():
         return path / "tokenizer.json"
     like_a_name = len(path.parts) == 2 and path.suffix != ".json" and not name.startswith(".")

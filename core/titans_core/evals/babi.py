@@ -39,7 +39,7 @@ def read_task(path: str | Path) -> list[Story]:
     Raises:
         ValueError: if a line does not have this format (the message has file and line), or there is no question.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
     stories = list(_stories(text.splitlines(), path))

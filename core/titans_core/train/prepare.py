@@ -84,7 +84,7 @@ def prepare(
     require("datasets", "preparing text")
     if isinstance(tokenizer, (str, Path)):
         tokenizer = load_tokenizer(tokenizer)
-    out = Path(out)
+    out = Path(out).expanduser()
     if (out / DESCRIPTION).exists() and not overwrite:
         raise FileExistsError(
             f"{out} already holds packed tokens. Choose another folder, or set overwrite=True (--overwrite true)."
@@ -176,7 +176,7 @@ def _files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
     if not given:
         raise ValueError(f"sources is empty: pass files ({', '.join(SUFFIXES)}) or folders that contain some.")
     files: list[Path] = []
-    for source in map(Path, given):
+    for source in (Path(each).expanduser() for each in given):
         if source.is_dir():
             found = sorted(path for path in source.rglob("*") if path.is_file() and path.name.endswith(SUFFIXES))
             if not found:

@@ -69,7 +69,7 @@ def main(args: Sequence[str] | None = None) -> Any:
         def before_fit(self) -> None:
             options = self.config.fit
             check_kind(options.out, "TitansLM")
-            there = sorted(Path(options.checkpoint.dirpath).glob("*.ckpt")) if options.checkpoint.dirpath else []
+            there = sorted(_folder(options).glob("*.ckpt")) if options.checkpoint.dirpath else []
             if there and options.ckpt_path is None:
                 raise ValueError(
                     f"{there[0].parent} holds checkpoints of an earlier run ({there[0].name}), which this run would "
@@ -85,7 +85,7 @@ def main(args: Sequence[str] | None = None) -> Any:
             options = self.config.validate
             if options.ckpt_path is None:
                 raise ValueError("validate needs a checkpoint: set --ckpt_path, for example to last.")
-            folder = Path(options.checkpoint.dirpath or ".")
+            folder = _folder(options)
             if options.ckpt_path == "last" and not (folder / "last.ckpt").is_file():  # Lightning would only warn
                 raise ValueError(f"{folder} has no last.ckpt: set --checkpoint.dirpath to the folder of the run.")
             _check_whole(options)
@@ -100,9 +100,14 @@ def main(args: Sequence[str] | None = None) -> Any:
     )
 
 
+def _folder(options: Any) -> Path:
+    """The folder of the checkpoints; Lightning expands ``~`` too."""
+    return Path(options.checkpoint.dirpath or ".").expanduser()
+
+
 def _check_whole(options: Any) -> None:
     """Raise a ValueError for a truncated checkpoint, for which torch would only report "Invalid argument"."""
-    folder = Path(options.checkpoint.dirpath or ".")
+    folder = _folder(options)
     file = folder / "last.ckpt" if options.ckpt_path == "last" else Path(options.ckpt_path or "")
     if file.is_file() and not zipfile.is_zipfile(file):
         others = [str(other) for other in sorted(folder.glob("*.ckpt")) if other != file]

@@ -36,7 +36,8 @@ class TokenData(L.LightningDataModule):
         verify: bool = False,
     ) -> None:
         super().__init__()
-        self.path, self.length, self.batch_tokens, self.micro_batch = Path(path), length, batch_tokens, micro_batch
+        self.path, self.length = Path(path).expanduser(), length
+        self.batch_tokens, self.micro_batch = batch_tokens, micro_batch
         self.num_workers, self.seed, self.verify = num_workers, seed, verify
 
     def setup(self, stage: str) -> None:

@@ -63,7 +63,8 @@ class PackedTokens(Dataset[Tensor]):
     ) -> None:
         if length < 1:
             raise ValueError(f"length must be at least 1, got {length}.")
-        self.description = _read_description(Path(path))
+        folder = Path(path).expanduser()
+        self.description = _read_description(folder)
         parts = self.description["parts"]
         if part not in parts:
             raise ValueError(
@@ -71,7 +72,7 @@ class PackedTokens(Dataset[Tensor]):
                 "val_fraction above 0."
             )
         self.length = length
-        self.file = Path(path) / parts[part]["file"]
+        self.file = folder / parts[part]["file"]
         self.tokens: int = parts[part]["tokens"]
         self.vocab_size: int = self.description["vocab_size"]
         self.fingerprint: str = parts[part]["sha256"]

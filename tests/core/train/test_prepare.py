@@ -4,6 +4,7 @@ import gzip
 import json
 import locale
 import os
+import re
 import socket
 from importlib import metadata
 
@@ -92,6 +93,18 @@ def test_a_folder_gives_its_files_in_the_order_of_their_names(tmp_path, monkeypa
     description = quiet("in", "out")
     assert documents(tmp_path / "out") == ["first", "second", "third", "fourth"]
     assert [source["file"] for source in description["sources"]] == ["in/.deep/a.jsonl", "in/b.txt", "in/c [1] *.jsonl"]
+
+
+def test_paths_may_begin_with_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    jsonl(tmp_path / "a.jsonl", TEXTS)
+    (tmp_path / "tokenizer").mkdir()
+    with pytest.raises(FileNotFoundError, match=re.escape(str(tmp_path / "tokenizer" / "tokenizer.json"))):
+        quiet("~/a.jsonl", "~/out", tokenizer="~/tokenizer")
+    quiet("~/a.jsonl", "~/out")
+    assert documents(tmp_path / "out") == TEXTS
+    assert len(PackedTokens("~/out", length=16)) == len(PackedTokens(tmp_path / "out", length=16))
 
 
 def test_documents_without_text_and_blank_lines_are_left_out(tmp_path):

@@ -422,6 +422,9 @@ def test_an_earlier_run_is_not_replaced_by_a_forgotten_option(tokens, uninterrup
     with pytest.raises(ValueError, match="holds checkpoints of an earlier run"):
         main(command(tokens, steps=4)[3:])
     assert (folder / "pretraining" / "checkpoints" / "last.ckpt").read_bytes() == before
+    monkeypatch.setenv("HOME", str(folder))
+    with pytest.raises(ValueError, match="holds checkpoints of an earlier run"):
+        main([*command(tokens, steps=4)[3:], "--checkpoint.dirpath", "~/pretraining/checkpoints"])
     Path("file").write_text("")
     with pytest.raises(ValueError, match=r"^file is a file, but a model is saved as a folder"):
         main([*command(tokens)[3:], "--out", "file", "--ckpt_path", "last"])
