@@ -107,6 +107,19 @@ def test_a_backtest_is_drawn_with_its_widest_bounds(frame):
     assert first[["ds", "Titans"]].to_numpy().tolist() in lines
 
 
+def test_values_outside_of_the_widest_bounds_are_marked(frame):
+    frame = frame.assign(
+        **{"Titans-lo-95": frame["Titans"] - 1, "Titans-hi-95": frame["Titans"] + 1, "y": frame["Titans"]}
+    )
+    own = frame.index[frame["unique_id"] == "a"]
+    frame.loc[own[1], "y"] += 1.5
+    frame.loc[own[2], "y"] -= 1.5
+    frame.loc[own[3], "y"] = np.nan
+    axes = plot_backtest(frame, ["a"]).axes[0]
+    assert axes.collections[-1].get_offsets().tolist() == frame.loc[own[1:3], ["ds", "y"]].to_numpy().tolist()
+    assert "outside of 95 %" in [text.get_text() for text in axes.get_legend().get_texts()]
+
+
 def test_the_highest_surprises_are_marked():
     surprise = pd.DataFrame({"unique_id": "a", "ds": range(100), "surprise": np.arange(100.0)[::-1]})
     axes = plot_surprise(surprise, quantile=0.9, warm_up=0).axes[0]
