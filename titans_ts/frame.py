@@ -27,6 +27,7 @@ POLICIES = ("error", "interpolate", "mask")
 NO_COLUMNS = Columns()
 _OF_STAMPS = ("quarter", "month", "day", "day_of_week", "day_of_year", "hour", "minute")
 _ENOUGH = 20  # rows that do not agree by chance
+_FEW = 0.05  # part of the rows of a wide frame that may repeat a time stamp, which is then named as the fault
 
 
 def read_frame(
@@ -100,11 +101,12 @@ def _panel(
 
 
 def _is_wide_with_time(df: pd.DataFrame, was_polars: bool) -> bool:
-    """Whether df is wide with its time in a column. Repeated stamps hint at a long pandas frame without unique_id."""
+    """Whether df is wide with its time in a column. Many repeated stamps hint at a long pandas frame without unique_id,
+    a few at an hour in autumn."""
     if "unique_id" in (*df.columns, *df.index.names) or list(df.columns).count("ds") != 1:
         return False
     alone = "y" not in df.columns or df.shape[1] == 2  # y and other columns: a long frame
-    return was_polars or (alone and bool(df["ds"].is_unique))
+    return was_polars or (alone and float(df["ds"].duplicated().mean()) < _FEW)
 
 
 def _index_hint(index: pd.Index) -> str:

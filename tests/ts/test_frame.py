@@ -246,6 +246,13 @@ def test_a_wide_frame_may_have_its_time_in_a_column(wide):
     assert (panel.layout, panel.library, panel.index.equals(wide.index)) == ("wide", "pandas", True)
 
 
+def test_the_hour_that_an_autumn_night_repeats_is_named_in_a_wide_frame_too():
+    stamps = pd.date_range("2024-10-20", periods=400, freq="h", tz="Europe/Berlin").tz_localize(None)
+    wide = pd.DataFrame({"ds": stamps, "a": 0.0, "b": 1.0})
+    with pytest.raises(ValueError, match=r"^df has 1 duplicate time stamps, first: 2024-10-27 02:00.*daylight saving"):
+        read_frame(wide)
+
+
 def test_a_long_frame_with_other_column_names_is_refused_with_the_renaming(long):
     with pytest.raises(ValueError, match=r"lacks the columns \['unique_id'\]"):
         read_frame(long.drop(columns="unique_id"))
