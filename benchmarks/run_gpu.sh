@@ -6,7 +6,8 @@
 # Needs torch with CUDA and triton; pytest and hypothesis for the tests; and gpu_peers.txt for the peers, which are
 # recorded as unavailable otherwise. With lightning, pandas and scikit-learn the forecaster's epochs are timed too.
 # Results go to benchmarks/results/*_gpu.jsonl, and are copied with the test log to the folder, even if the run fails.
-# Without a git history, set TITANS_COMMIT to the commit of the files.
+# Without a git history, set TITANS_COMMIT to the commit of the files. If kernels fail with illegal memory accesses, try
+# DISABLE_MMA_V3=1: Triton 3.6 and 3.7 compile some kernels of Hopper wrongly, which then do without its instructions.
 set -uo pipefail
 folder="${1:-$(mktemp -d)}"
 mkdir -p "$folder"
@@ -22,12 +23,21 @@ failed=0
 # fla compiles for minutes, in parallel with the tests; its tuning results are not cached, as the GPU is busy
 FLA_CACHE_RESULTS=0 timeout -k 5 150 "$python" benchmarks/memory_gpu.py --warm >"$folder/warm.log" 2>&1 &
 if "$python" -c 'import pytest' 2>/dev/null; then
-  # most of their time is compiling, which runs in parallel if pytest-xdist is installed
-  workers=$("$python" -c 'import xdist; print("-n auto --maxprocesses 16")' 2>/dev/null)
-  # on SIGINT pytest still reports failures
-  timeout -s INT -k 10 140 "$python" -m pytest -q -rf --junitxml="$folder/tests.xml" -p no:cacheprovider -o addopts="--import-mode=importlib" -o timeout= $workers \
-    tests/core/ops/test_triton_coefficients.py tests/core/ops/test_triton_decode.py tests/core/ops/test_triton_memory.py 2>&1 |
-    tee "$folder/tests.log" || failed=1
+  # most of their time is compiling, so they are shared out among processes
+  run=("$python" -m pytest -q -rf -p no:cacheprovider -o addopts=--import-mode=importlib -o timeout=)
+  parts="$(mktemp -d)"
+  "${run[@]}" --collect-only tests/core/ops/test_triton_{coefficients,decode,memory}.py | grep :: |
+    split -d -n "r/$(($(nproc) < 16 ? $(nproc) : 16))" - "$parts/"
+  started=()
+  for part in "$parts"/*; do
+    # on SIGINT pytest still reports failures
+    timeout -s INT -k 10 130 xargs -d '\n' -a "$part" "${run[@]}" >"$part.log" 2>&1 &
+    started+=($!)
+  done
+  [ ${#started[@]} -gt 0 ] || failed=1
+  for one in "${started[@]}"; do wait "$one" || failed=1; done
+  cat "$parts"/*.log >"$folder/tests.log" && rm -r "$parts"
+  grep -E '^(FAILED|ERROR|[0-9]+ (passed|failed)|.* in [0-9.]+s)' "$folder/tests.log"
 else
   echo "pytest is not installed: the kernels are measured, but not tested" >&2
   failed=1

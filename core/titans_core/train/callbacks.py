@@ -27,6 +27,11 @@ class Averaged(WeightAveraging):
 
         super().__init__(use_buffers=False, avg_fn=moved)
 
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        # the module is moved to its device only after this hook: the average would stay on the CPU
+        self._device = trainer.strategy.root_device
+        super().setup(trainer, pl_module, stage)
+
     @property
     def network(self) -> nn.Module:
         assert self._average_model is not None

@@ -14,6 +14,7 @@ from titans_core.ops.memory.triton.widths import tile_size
 MAX_CHUNK = 128
 MAX_WIDTH = 128  # maximum width of keys and values
 MAX_HIDDEN = 512
+WIDE = 128 * 64  # numbers in a tile of tokens
 FULL = 256  # number of programs that fills a device; larger launches reuse the same tuning result
 
 # (slice width, warps) candidates. The first call on a shape times each that fits the device's shared memory, and Triton
@@ -37,16 +38,20 @@ def tuned(*changed: str) -> Callable[[Any], Any]:
             [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=1) for block, warps in choices],
             key=[name for name in constants if name in kernel.arg_names],
             restore_value=list(changed),
-            prune_configs_by={"early_config_prune": _no_wider_than_the_layer},
+            prune_configs_by={"early_config_prune": _worth_trying},
             cache_results=True,
         )(kernel)
 
     return decorate
 
 
-def _no_wider_than_the_layer(configs: list[Any], arguments: dict[str, Any], **constants: Any) -> list[Any]:
+def _worth_trying(configs: list[Any], arguments: dict[str, Any], **constants: Any) -> list[Any]:
+    """Without slices wider than the layer; and for wide float32 tiles without four warps, which spill most there and
+    compile for more than a minute."""
     given = {**arguments, **constants}
-    return [config for config in configs if config.kwargs["BLOCK"] <= given.get("H", given["V"])]
+    wide = not given["BF16"] and given["BLOCK_C"] * max(given["K"], given["V"]) >= WIDE
+    found = [config for config in configs if config.kwargs["BLOCK"] <= given.get("H", given["V"])]
+    return [config for config in found if config.num_warps > 4] or found if wide else found
 
 
 def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str, Any]:
