@@ -103,6 +103,8 @@ def _check_start(path: Path) -> None:
         raise ValueError(f"{path} is truncated or damaged ({error}); download it again.") from error
     if first is None:
         raise ValueError(f"{path} is empty; expected FASTA: lines that begin with '>', followed by lines of bases.")
+    if first.startswith(b"\xef\xbb\xbf"):
+        raise ValueError(f"{path} begins with a byte order mark, which an index cannot skip: save it without (UTF-8).")
     if not first.startswith(b">"):
         raise ValueError(f"{path} is not FASTA: its first line is {first[:40]!r}, but must begin with '>'.")
 

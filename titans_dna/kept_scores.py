@@ -56,7 +56,7 @@ def kept_scores(
         raise IsADirectoryError(f"checkpoint {path} is a folder; give the path of a file in it.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} of checkpoint {path.name} does not exist; create it first.")
-    head = f"{_ABOUT}{json.dumps(dict(identity))}\n" + "\t".join(_COLUMNS) + "\n"
+    head = f"{_ABOUT}{json.dumps(dict(identity), default=int)}\n" + "\t".join(_COLUMNS) + "\n"
     found: dict[int, float] = {}
     with path.open("a+", encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
         try:

@@ -246,6 +246,10 @@ def test_a_reference_must_be_a_list_of_strings():
 def test_parts_with_similar_names_are_refused_not_ignored():
     with pytest.raises(ValueError, match=r"split has the parts \['Test', 'Train'\]: rename .* 'train' and 'test'"):
         audit_kmers(["ACGT", "ACGT"], [0, 1], ["Train", "Test"], k=4)
+    for parts in ([False, True], [0, 1], ["tr", "te"], ["train ", "test "], ["train", "test "]):
+        with pytest.raises(ValueError, match="rename the parts to compare to 'train' and 'test'"):
+            audit_kmers(["ACGT", "ACGT"], [0, 1], parts, k=4)
+    assert audit_kmers(["ACGT", "ACGT"], [0, 1], ["train", "dev"], k=4).shared_with_train is None
 
 
 def test_sequences_without_a_match_get_the_commonest_label_of_isolated_train_sequences():

@@ -177,6 +177,7 @@ def test_the_index_lies_in_the_cache_where_the_folder_is_read_only(
         ("", r"genome\.fa is empty"),
         ("\n\n", r"genome\.fa is empty"),
         (">one\n>two\n", "contains no bases"),
+        ("\ufeff>a\nACGT\n", "begins with a byte order mark, which an index cannot skip"),
         ("ACGT\n", r"is not FASTA: its first line is b'ACGT"),
         (">one\nACGT\n>one\nACGT\n", "two sequences named 'one'"),
         (">one\nAC\nACGT\n", "last line of a sequence is longer"),

@@ -414,6 +414,7 @@ def test_without_a_checkpoint_the_interruption_message_suggests_one(models, monk
 
 def test_scores_of_another_call_are_refused_and_kept(models, tmp_path):
     path, model, source = tmp_path / "scores.tsv", models(), InMemory([TEXT])
+    model.score_variants(some(), source, context=np.int64(50), checkpoint=path)
     model.score_variants(some(), source, context=50, checkpoint=path)
     before = path.read_text()
     changed = InMemory([TEXT[:600] + chain(400, seed=9)])

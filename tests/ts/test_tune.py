@@ -133,7 +133,8 @@ def test_a_study_may_continue_with_another_space(tiny, wide, tmp_path):
     options = {"storage": tmp_path / "study.journal", "random_state": 0, "verbose": 0}
     found = tune(wide, tiny(), n_trials=3, space=small, **options)
     assert found.learning_rate == 3e-2
-    again = tune(wide, tiny(), n_trials=4, space=narrower, **options)
+    with pytest.warns(UserWarning, match=r"best trial, number \d, is from another space than this one: {'"):
+        again = tune(wide, tiny(), n_trials=4, space=narrower, **options)
     assert len(again.study_.trials) == 4
     assert again.learning_rate == 3e-2  # of the first space still
 

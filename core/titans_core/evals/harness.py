@@ -117,6 +117,11 @@ def evaluate_harness(
             bootstrap_iters=bootstrap_iters,
             log_samples=False,
         )
+    except AssertionError as error:  # of lm_eval, without a message
+        raise ValueError(
+            f"the harness stopped, probably because max_length={max_length} is less than the tokens of an answer: "
+            "give a larger one."
+        ) from error
     finally:
         loaded.train(was_training)
     # the omitted entries hold functions and local paths
@@ -213,6 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.dtype not in DTYPES:
         raise ValueError(f"--dtype must be one of {DTYPES}, got {given.dtype!r}.")
     if given.out is not None:  # check before hours of evaluation
+        given.out = given.out.expanduser()
         given.out.parent.mkdir(parents=True, exist_ok=True)
         if given.out.is_dir():
             raise ValueError(f"--out {given.out} is a folder: set it to a file.")

@@ -111,7 +111,7 @@ def prepare(
                 bar.update(len(ids))
         for name, part in parts.items():
             part.close()
-            _check_not_empty(name, part, val_fraction, parts)
+            _check_not_empty(name, part, val_fraction, parts, all(_cuts_tails(hold_out, path) for path in files))
         description = {
             "format": FORMAT,
             "version": VERSION,
@@ -311,15 +311,15 @@ def _encode_long(name: str, text: str, tokenizer: Tokenizer) -> Iterator[tuple[s
         start = end
 
 
-def _check_not_empty(name: str, part: _Part, val_fraction: float, parts: dict[str, _Part]) -> None:
+def _check_not_empty(name: str, part: _Part, val_fraction: float, parts: dict[str, _Part], tails: bool) -> None:
     if part.tokens:
         return
     if not any(other.tokens for other in parts.values()):
         raise ValueError("the sources contain no text: every file or document is empty. Check sources.")
     raise ValueError(
         f"the part {name!r} would be empty: val_fraction={val_fraction} of {sum(p.documents for p in parts.values())} "
-        "documents. Change val_fraction (0: no validation part) or seed, or hold out the ends of documents with "
-        "hold_out='tails'."
+        "documents. Change val_fraction (0: no validation part)"
+        + ("." if tails else " or seed, or hold out the ends of documents with hold_out='tails'.")
     )
 
 

@@ -66,6 +66,11 @@ def main(args: Sequence[str] | None = None) -> Any:
         def subcommands() -> dict[str, set[str]]:
             return {name: own for name, own in LightningCLI.subcommands().items() if name in ("fit", "validate")}
 
+        def _parse_ckpt_path(self) -> None:  # Lightning reads a checkpoint that is given by its path here
+            if self.config.get("subcommand"):
+                _check_whole(self.config[self.config.subcommand])
+            super()._parse_ckpt_path()
+
         def before_fit(self) -> None:
             options = self.config.fit
             check_kind(options.out, "TitansLM")
@@ -76,7 +81,6 @@ def main(args: Sequence[str] | None = None) -> Any:
                     "replace. Resume that run with --ckpt_path last, or set another folder with --checkpoint.dirpath "
                     "(and --out)."
                 )
-            _check_whole(options)
 
         def after_fit(self) -> None:
             self.model.export(self.config.fit.out)
@@ -88,7 +92,6 @@ def main(args: Sequence[str] | None = None) -> Any:
             folder = _folder(options)
             if options.ckpt_path == "last" and not (folder / "last.ckpt").is_file():  # Lightning would only warn
                 raise ValueError(f"{folder} has no last.ckpt: set --checkpoint.dirpath to the folder of the run.")
-            _check_whole(options)
 
     return PretrainCLI(
         LanguageModelTraining,
@@ -108,7 +111,7 @@ def _folder(options: Any) -> Path:
 def _check_whole(options: Any) -> None:
     """Raise a ValueError for a truncated checkpoint, for which torch would only report "Invalid argument"."""
     folder = _folder(options)
-    file = folder / "last.ckpt" if options.ckpt_path == "last" else Path(options.ckpt_path or "")
+    file = folder / "last.ckpt" if options.ckpt_path == "last" else Path(options.ckpt_path or "").expanduser()
     if file.is_file() and not zipfile.is_zipfile(file):
         others = [str(other) for other in sorted(folder.glob("*.ckpt")) if other != file]
         raise ValueError(

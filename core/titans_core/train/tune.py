@@ -191,8 +191,11 @@ def best_of(
         trial.set_user_attr("seconds", round(time.perf_counter() - begin, 1))
         return error
 
+    earlier = len(study.get_trials(deepcopy=False))
     run_study(study, objective, n_trials, timeout, progress, callbacks)
     best = clone(base).set_params(**best_settings(study, settings_of))
+    if study.best_trial.number < earlier:
+        _warn_of_other_space(study, settings_of)
     try:
         fit(best)
     except FloatingPointError as error:  # another seed may succeed; do not lose the whole search
@@ -264,6 +267,26 @@ def best_settings(study: optuna.Study, settings_of: Callable[[Any], dict[str, An
         raise ValueError(
             f"the best trial, number {best.number}, is from another space, with {best.params}. {_OTHER_SPACE}"
         ) from error
+
+
+def _warn_of_other_space(study: optuna.Study, settings_of: Callable[[Any], dict[str, Any]]) -> None:
+    """Warn if the space could not have proposed the best trial of the study."""
+    best = study.best_trial
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        try:
+            settings_of(optuna.trial.FixedTrial(best.params))
+            outside = any("out of the range" in str(each.message) for each in found)
+        except (ValueError, optuna.TrialPruned):  # it asks for another parameter, or does not accept these
+            outside = True
+        except Exception:  # a space that needs more than the parameters of a trial
+            outside = False
+    if outside:
+        warnings.warn(
+            f"The best trial, number {best.number}, is from another space than this one: {best.params}. To use this "
+            "space alone, give another study_name or storage.",
+            stacklevel=4,
+        )
 
 
 def _why_none(study: optuna.Study) -> str:

@@ -1,6 +1,7 @@
 """Load labelled DNA sets by name."""
 
 import os
+from pathlib import Path
 
 from titans_datasets import cache, registry
 from titans_datasets.dna.benchmarks import load_benchmark
@@ -57,7 +58,7 @@ def load_dna(
         folders = [f"gue/{folder}" for folder in (name, archived, archived.replace("/", "_"))]
     else:
         folders = [f"cnnprom/{name}"]
-    there = (folder for folder in folders for place in homes(home) if (place / "dna" / folder).is_dir())
+    there = (folder for place in homes(home) for folder in folders if _holds(place / "dna" / folder, entry.parts))
     folder = next(there, folders[0])
     frames = {part: labelled(f"{folder}/{part}", home, download, f"{folders[0]}/{part}") for part in entry.parts}
     absent = [part for part, frame in frames.items() if frame is None]
@@ -68,3 +69,8 @@ def load_dna(
             + (", or load with download=True." if entry.collection == "GUE" and not download else ".")
         )
     return from_frames(entry, {part: frame for part, frame in frames.items() if frame is not None})
+
+
+def _holds(folder: Path, parts: tuple[str, ...]) -> bool:
+    """Whether a folder has a part of a set; one that a failed download has left is empty."""
+    return any(True for part in parts for _ in folder.glob(f"{part}*"))

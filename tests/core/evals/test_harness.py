@@ -321,13 +321,17 @@ def test_table_1_is_in_percent_and_its_mean_is_of_all_eight(model, made):
     assert list(table_1({"results": {"titans_siqa": {"acc,none": 0.25}}}).items()) == [("siqa", 25.0)]
 
 
-def test_the_command_prints_a_table_and_writes_no_path(model, made, tmp_path, capsys):
+def test_the_command_prints_a_table_and_writes_no_path(model, made, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     TitansForCausalLM.from_titans(model).save_pretrained(tmp_path / "model")
     hf_tokenizer("bytes").save_pretrained(tmp_path / "model")
-    given = ["--model", tmp_path / "model", "--data", made, "--out", tmp_path / "results" / "all.json", "--limit", 1]
+    given = ["--model", tmp_path / "model", "--data", made, "--out", "~/results/all.json", "--limit", 1]
     harness.main([*map(str, given), "--device", "cpu", "--tasks", "titans_piqa", "titans_siqa"])
     printed = capsys.readouterr().out
     assert re.search(r"titans_piqa.*\n.*acc_norm", printed)
+    assert not (tmp_path / "~").exists()
     text = (tmp_path / "results" / "all.json").read_text()
     found = json.loads(text)
     assert found["n-samples"]["titans_piqa"] == {"original": 2, "effective": 1}
@@ -405,9 +409,11 @@ def test_numbers_below_one_are_refused(model, number):
         evaluate_harness(model, ["titans_piqa"], **{number: 0})
 
 
-def test_impossible_options_are_refused_before_the_evaluation(model, tmp_path):
+def test_impossible_options_are_refused(model, made, tmp_path):
     model.save(tmp_path / "pretrained")
     (tmp_path / "results").mkdir()
+    with pytest.raises(ValueError, match="max_length=2 is less than the tokens of an answer: give a larger one"):
+        evaluate_harness(model, ["titans_piqa"], data=made, tokenizer="bytes", max_length=2)
     for options, says in (
         (["--model", tmp_path / "pretrained"], "holds a model in the format of TitansLM.save"),
         (["--model", tmp_path / "none", "--out", tmp_path / "results"], "results is a folder: set it to a file"),

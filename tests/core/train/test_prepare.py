@@ -315,8 +315,11 @@ def test_an_empty_part_is_an_error_that_says_what_to_change(tmp_path):
     source = jsonl(tmp_path / "a.jsonl", ["one", "two"])
     with pytest.raises(ValueError, match=r"part 'val' would be empty: val_fraction=0\.0001 of 2 documents"):
         quiet(source, tmp_path / "out", val_fraction=0.0001)
-    with pytest.raises(ValueError, match="part 'train' would be empty"):
+    with pytest.raises(ValueError, match=r"part 'train' would be empty.*hold_out='tails'"):
         quiet(source, tmp_path / "out", val_fraction=0.9999)
+    (tmp_path / "b.txt").write_text("ab")
+    with pytest.raises(ValueError, match=r"would be empty.*Change val_fraction \(0: no validation part\)\.$"):
+        quiet(tmp_path / "b.txt", tmp_path / "out", val_fraction=0.01)
 
 
 @pytest.mark.parametrize("options", [{"val_fraction": 1}, {"val_fraction": -0.1}, {"hold_out": "some"}])

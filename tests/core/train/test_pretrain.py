@@ -441,6 +441,9 @@ def test_a_checkpoint_that_was_cut_short_is_named_with_those_that_are_whole(toke
     (folder / "last.ckpt").write_bytes((folder / "epoch=0-step=1.ckpt").read_bytes()[:-100])
     with pytest.raises(ValueError, match=r"last\.ckpt is not a checkpoint or is truncated.*epoch=0-step=1\.ckpt"):
         main([command_of, "--config", command(tokens)[-1], "--ckpt_path", "last"])
+    shutil.copy(folder / "last.ckpt", "mine.ckpt")
+    with pytest.raises(ValueError, match=r"^mine\.ckpt is not a checkpoint or is truncated.*epoch=0-step=1\.ckpt"):
+        main([command_of, "--config", command(tokens)[-1], "--ckpt_path", "mine.ckpt"])
 
 
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
