@@ -200,10 +200,18 @@ def update(
     check_kind(out or model, type(fitted).__name__)
     rows = _members(fitted)[0].position_.rows
     given = _as_fitted(data, _reading_options(time, id, target, date_format, timezone), kept)
-    fitted.update(_by_name(fitted, read_series(data, **given)))
-    _save(fitted, out or model, kept)
+    newer = _by_name(fitted, read_series(data, **given))
+    fitted.update(newer)
     after = _members(fitted)[0]
-    typer.echo(f"added {after.position_.rows - rows} rows, up to {after.context_.index[-1]}; saved in {out or model}")
+    added, end = after.position_.rows - rows, after.context_.index[-1]
+    given_rows = newer["ds"].nunique() if "ds" in newer else len(newer)
+    if out in (None, model) and added - given_rows > max(10 * given_rows, after.input_size):  # a wrong year
+        raise ValueError(
+            f"{data} has {given_rows} time stamps, but ends {added} rows after the data of the model, at {end}. Nothing "
+            "is saved. If its dates are right, save in another folder with --out."
+        )
+    _save(fitted, out or model, kept)
+    typer.echo(f"added {added} rows, up to {end}; saved in {out or model}")
 
 
 @app.command()

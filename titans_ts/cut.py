@@ -151,8 +151,17 @@ def without_skipped(panel: Panel, forecaster: "TitansForecaster", val_size: int 
         advice = Cut.of(forecaster, val_size).advice(panel.named(skipped))
         if len(found.values) < len(panel.values):
             advice += f"The others end at {found.index[-1]}, and forecasts begin there. "
-        warn_of_skipped(skipped, then=f"{advice}predict(df) forecasts them, given their rows.")
+        warn_of_skipped(skipped, then=advice + _way_out(panel.named(skipped), forecaster))
     return found
+
+
+def _way_out(skipped: Panel, forecaster: "TitansForecaster") -> str:
+    """Which of the skipped series ``predict`` can forecast."""
+    least = 1 if forecaster.missing == "mask" else forecaster.input_size
+    able = len(skipped.values) - skipped.first_rows >= least
+    if able.all():
+        return "predict(df) forecasts them, given their rows."
+    return f"predict(df) forecasts those with input_size={least} rows or more." if able.any() and least > 1 else ""
 
 
 def warn_of_skipped(ids: list[Any], before: Any = None, then: str = "") -> None:

@@ -1,6 +1,7 @@
 """Ensembles: the mean of several forecasters."""
 
 import hashlib
+import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -28,6 +29,7 @@ from titans_ts.reading import check_no_y, read_actual
 from titans_ts.scoring import rolling_error
 
 ROW = ["unique_id", "ds", "cutoff"]
+_PLACES = ("members", "members-2")  # subfolders, used in turn
 
 
 class TitansEnsemble(Answering, BaseEstimator):
@@ -153,15 +155,22 @@ class TitansEnsemble(Answering, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Save the fitted members to subfolders of the folder ``path``.
 
+        An older ensemble there is deleted once the new one is completely written.
+
         Raises:
             NotFittedError: before ``fit``.
         """
         folder, fitted = Path(path).expanduser(), self._fitted()
         check_kind(folder, type(self).__name__)
-        for number, each in enumerate(fitted):
-            each.save(folder / str(number))
-        content = {"members": [_digest(folder, n) for n in range(len(fitted))], "n_jobs": self.n_jobs}
+        older = _members_in(folder)
+        place = next(name for name in _PLACES if folder / name / "0" not in older)
+        members = [folder / place / str(number) for number in range(len(fitted))]
+        for each, member in zip(fitted, members, strict=True):
+            each.save(member)
+        content = {"place": place, "members": [_digest(member) for member in members], "n_jobs": self.n_jobs}
         save_archive(folder, type(self).__name__, content, {})
+        for member in older:
+            shutil.rmtree(member, ignore_errors=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -174,10 +183,10 @@ class TitansEnsemble(Answering, BaseEstimator):
         folder = Path(path).expanduser()
         content, _ = load_archive(folder, cls.__name__)
         fitted = []
-        for number, digest in enumerate(content["members"]):
-            fitted.append(TitansForecaster.load(folder / str(number)))
-            if _digest(folder, number) != digest:
-                raise ArchiveError(f"{folder}/{number} belongs to another save than {folder}. Save the ensemble again.")
+        for member, digest in zip(_members_of(folder, content), content["members"], strict=True):
+            fitted.append(TitansForecaster.load(member))
+            if _digest(member) != digest:
+                raise ArchiveError(f"{member} belongs to another save than {folder}. Save the ensemble again.")
         found = cls([clone(each) for each in fitted], n_jobs=content["n_jobs"])
         found.forecasters_ = fitted
         return found
@@ -267,9 +276,21 @@ def _mean(frames: list[Any]) -> Any:
     return from_pandas(found.reset_index(), "pandas" if isinstance(frames[0], pd.DataFrame) else "polars")
 
 
-def _digest(folder: Path, number: int) -> str:
-    """Digest of both files: an interrupted save can leave a new file next to an old one."""
-    member = folder / str(number)
+def _members_in(folder: Path) -> list[Path]:
+    """The folders of the members of a saved ensemble; none if there is no ensemble, or a damaged one."""
+    try:
+        return _members_of(folder, load_archive(folder, TitansEnsemble.__name__)[0])
+    except (FileNotFoundError, ArchiveError):
+        return []
+
+
+def _members_of(folder: Path, content: dict[str, Any]) -> list[Path]:
+    place = content.get("place", "")  # older versions had none
+    return [folder / place / str(number) for number in range(len(content["members"]))]
+
+
+def _digest(member: Path) -> str:
+    """Digest of both files of a member."""
     return hashlib.sha256(
         b"".join((member / f"model.{end}").read_bytes() for end in ("json", "safetensors"))
     ).hexdigest()

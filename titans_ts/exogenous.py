@@ -206,6 +206,7 @@ def read_future(
             )
         lacks = f"finite {names[column]!r}" if wanted[row] in there else "row"
         whose, of_each = ("", "") if shared else (f" for series {series!r}", " for each series")
+        ds = ds if shared else ds[futr_df["unique_id"].to_numpy() == series]
         raise ValueError(
             f"futr_df has no {lacks}{whose} at {stamp}: it needs the {len(index)} steps from {index[0]} to {index[-1]}"
             f"{of_each}, but covers {ds.min()} to {ds.max()}." + ("" if empty.any() else _advice(values[row, column]))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -223,8 +224,8 @@ def _header(path: Path) -> tuple[str, list[str]]:
             path, sep="\x01", header=None, nrows=2, dtype=str, keep_default_na=False, quoting=csv.QUOTE_NONE
         )
         separator = _separator(lines[0])
-        written = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
-        names = [str(name) for name in pd.read_csv(path, sep=separator, nrows=0).columns]
+        written = _separated(path, separator, header=None, nrows=1, dtype=str).iloc[0]
+        names = [str(name) for name in _separated(path, separator, nrows=0).columns]
     if _are_values([name.strip() for name in written]):
         raise ValueError(
             f"the first line of {path} holds values instead of column names: {list(written)[:8]}. "
@@ -236,12 +237,17 @@ def _header(path: Path) -> tuple[str, list[str]]:
     return separator, names
 
 
+def _separated(path: Path, separator: str, **options: Any) -> pd.DataFrame:
+    """The cells of a CSV file; blanks after separators do not count."""
+    return pd.read_csv(path, sep=separator, skipinitialspace=True, keep_default_na=False, **options)
+
+
 def _separator(lines: Iterable[str]) -> str:
     """The separator that cuts all lines into equally many cells, and into the most; of equals, the comma comes last.
 
     A comma may also be a decimal comma, or in a name.
     """
-    cells = {s: [len(next(csv.reader([line], delimiter=s))) for line in lines] for s in ";\t|,"}
+    cells = {s: [len(next(csv.reader([line], delimiter=s, skipinitialspace=True))) for line in lines] for s in ";\t|,"}
     even = {s: counts for s, counts in cells.items() if len(set(counts)) == 1 and counts[0] > 1}
     found = even or cells  # lines may have row numbers that the header lacks, or end in a separator
     return max(found, key=lambda s: found[s][0])
@@ -311,16 +317,16 @@ def _without_blanks(table: pd.DataFrame) -> pd.DataFrame:
 
 def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFrame:
     nothing = {name: [""] if name == id else list(NOTHING) for name in names}
-    table = pd.read_csv(path, sep=separator, keep_default_na=False, na_values=nothing)
+    table = _separated(path, separator, na_values=nothing)
     text = table.drop(columns=id, errors="ignore").select_dtypes(exclude="number")
     if any(_has_decimal_commas(text[name], separator) for name in text):
-        again = pd.read_csv(path, sep=separator, decimal=",", keep_default_na=False, na_values=nothing)
+        again = _separated(path, separator, decimal=",", na_values=nothing)
         # if other columns have decimal points, quoted numbers with commas are something else
         if separator != "," or set(table.select_dtypes("number")) <= set(again.select_dtypes("number")):
             table = again
     table = _without_blanks(_under_names(table, path))
     if id in table.columns and pd.api.types.is_numeric_dtype(table[id]):
-        written = pd.read_csv(path, sep=separator, usecols=[id], dtype=str, keep_default_na=False, na_values="")[id]
+        written = _separated(path, separator, usecols=[id], dtype=str, na_values="")[id]
         if not written.str.fullmatch(r"\s*-?(0|[1-9]\d*)\s*").all():  # 001, 1E5 and 1.10 are names, not numbers
             table[id] = written.to_numpy()
     return table
@@ -335,9 +341,9 @@ def _has_decimal_commas(text: pd.Series, separator: str) -> bool:
     cells = text.dropna().astype(str).str.strip()
     with_comma = cells[cells.str.contains(",", regex=False)]
     if separator != ",":
-        return bool(with_comma.str.fullmatch(r"-?\d*,\d+").any())
-    numbers = len(with_comma) > 0 and cells.str.fullmatch(r"-?\d*,?\d+").all()
-    return bool(numbers and not with_comma.str.fullmatch(r"-?[1-9]\d{0,2},\d{3}").all())
+        return bool(with_comma.str.fullmatch(r"[+-]?\d*,\d+([eE][+-]?\d+)?").any())
+    numbers = len(with_comma) > 0 and cells.str.fullmatch(r"[+-]?\d*,?\d+([eE][+-]?\d+)?").all()
+    return bool(numbers and not with_comma.str.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}").all())
 
 
 def _long(

@@ -11,6 +11,7 @@ from titans_ts.exogenous import Columns
 from titans_ts.libraries import LARGEST, holds_numbers, is_time, to_pandas, unusable
 from titans_ts.panel import Panel
 from titans_ts.stamps import (
+    MOST_LEFT_OUT,
     Freq,
     Step,
     check_kind,
@@ -256,6 +257,7 @@ def _axis_of(rows: _Rows, freq: Freq | None, gaps: bool) -> tuple[pd.Index, Step
     axis = check_regular(own, step, name, gaps=gaps)
     if gaps:  # from the first stamp of any series to the last
         axis = check_regular(pd.Index([rows.ds[rows.starts].min(), last.max()]), step, "the frame", gaps=True)
+        _warn_of_apart(rows, axis)
     if not gaps and len(last.unique()) > 1:
         early, late = int(np.argmin(last)), int(np.argmax(last))
         raise ValueError(
@@ -263,6 +265,26 @@ def _axis_of(rows: _Rows, freq: Freq | None, gaps: bool) -> tuple[pd.Index, Step
             f"{last[late]}. Cut the longer ones, fit the groups separately, or set missing='interpolate' or 'mask'."
         )
     return axis, step
+
+
+def _warn_of_apart(rows: _Rows, axis: pd.Index) -> None:
+    """Warn about a long time without rows of any series, such as after a wrong year in one of them."""
+    stamps = rows.ds.unique().sort_values()
+    places = axis.get_indexer(stamps)
+    left_out = np.diff(places, append=len(axis)) - 1
+    widest = int(left_out.argmax())
+    if (places < 0).any() or left_out[widest] <= len(axis) * MOST_LEFT_OUT:
+        return
+    before, after = stamps[widest], stamps[widest + 1]
+    starts, ends = rows.ds[rows.starts], rows.ds[rows.ends]
+    if (starts <= before)[n := int(np.argmax(rows.ends - rows.starts))] and ends[n] >= after:
+        return  # a gap in the longest series, of which its own check has warned
+    early, late = (np.flatnonzero(x) for x in (starts <= before, ends >= after))
+    few, side = (early, f"until {before}") if len(early) < len(late) else (late, f"from {after} on")
+    warn_caller(
+        f"no series has rows between {before} and {after}: {left_out[widest]} rows are missing there. Only series "
+        f"{[rows.ids[i] for i in few][:8]} have rows {side}. If a time stamp is wrong, correct it."
+    )
 
 
 def _places_on(axis: pd.Index, step: Step, rows: _Rows, gaps: bool) -> np.ndarray:

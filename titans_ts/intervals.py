@@ -171,5 +171,10 @@ def check_levels(level: Any) -> list[float]:
 
 def column_names(levels: list[float]) -> list[str]:
     """Column names in the order of neuralforecast: forecast, lower bounds (widest first), upper bounds."""
-    low, high = [f"Titans-lo-{v:g}" for v in reversed(levels)], [f"Titans-hi-{v:g}" for v in levels]
-    return ["Titans", *low, *high]
+    low = [f"Titans-lo-{level_text(v)}" for v in reversed(levels)]
+    return ["Titans", *low, *(f"Titans-hi-{level_text(v)}" for v in levels)]
+
+
+def level_text(level: float) -> str:
+    """A level as in column names: 80, 99.5; different levels have different names."""
+    return repr(float(level)).removesuffix(".0")

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from titans_core.checks import at_least, below_one
 from titans_core.train.picture import Picture
 from titans_ts.frame import read_frame
+from titans_ts.intervals import level_text
 from titans_ts.libraries import to_pandas
 from titans_ts.panel import Panel
 from titans_ts.reading import of_values
@@ -57,7 +58,8 @@ def plot_forecast(
             axes.plot(actual.index[shown], truth, color=TRUTH, linewidth=1.2, label="actual")
         for i, level in enumerate(reversed(levels)):
             low, high = values[:, column, 1 + i], values[:, column, 2 * len(levels) - i]
-            axes.fill_between(future, low, high, color=FORECAST, alpha=0.15, linewidth=0, label=f"{level:g} %")
+            label = f"{level_text(level)} %"
+            axes.fill_between(future, low, high, color=FORECAST, alpha=0.15, linewidth=0, label=label)
         # starts at the last known value, so that there is no gap in the line
         axes.plot(
             recent.index[-1:].append(future),

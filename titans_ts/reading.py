@@ -154,7 +154,14 @@ def read_newer(forecaster: "TitansForecaster", new_df: Any) -> Panel:
         index = following(context.index[-1], context.freq, len(panel.values))
         panel = replace(panel, index=index, ids=context.ids if len(panel.ids) == len(context.ids) else panel.ids)
     if missing != "error" and panel.layout != "matrix":
+        begin, rows = panel.index[0], len(panel.values)
         panel = panel.with_silent(context.ids).from_the_end_of(context)
+        left_out = len(panel.values) - rows
+        if left_out > forecaster._fitted().input_size:
+            warn_caller(
+                f"new_df begins at {begin}, but the known rows end at {context.index[-1]}: the {left_out} rows between "
+                "count as missing. If this is wrong, use the forecaster as it was before."
+            )
     panel = panel.ordered_as(context.ids)
     if missing != "interpolate":
         return panel

@@ -126,12 +126,12 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
     if len(wrong):
         i = int(wrong[0])
         after = f" after {index[i - 1]}" if i and not gaps else ""
-        fill = "Fill the gap (for instance with df.resample, or missing='interpolate' or 'mask'), or pass"
+        fill = "Fill the gap (for instance with df.resample, or missing='interpolate' or 'mask'), or give"
         of_days = isinstance(step, (pd.offsets.Day, pd.offsets.BusinessDay))
         closed = "" if gaps or not of_days else CLOSED
         raise ValueError(
             f"{where} has irregular time stamps for freq {name_of(step)!r}: "
-            f"expected {expected}{after}, got {index[i]}. {'Pass' if gaps else fill} the freq of the data."
+            f"expected {expected}{after}, got {index[i]}. {'Give' if gaps else fill} fit the freq of the data."
             + (closed if of_days else _of_summer_time(index[i : i + 1]))
         )
     return axis

@@ -60,8 +60,8 @@ def tune(
         space: search space ``(trial, facts) -> settings``; default :func:`default_space`. It must not set ``h`` or
             ``loss``, which would make validation errors incomparable. ``facts`` has ``rows`` (training rows of the
             shortest series), ``h`` and ``may_add_calendar``. The space is also called before the first trial, to see
-            whether it sets ``input_size``; otherwise that of ``forecaster`` decides which series are too short.
-            These are skipped with a warning.
+            whether it sets ``input_size``. Series that are too short for the lookback of ``forecaster`` are skipped
+            with a warning, as in ``fit``; unless all are too short, and the space sets shorter ones.
         val_size: rows at the end for the validation error, at least ``h``. Default: as in ``fit`` with the lookback of
             ``forecaster``. If the space sets ``input_size``: with a lookback of 2, which leaves too few rows for
             lookbacks nearly as long as the shortest series.
@@ -97,7 +97,7 @@ def tune(
         at_least("val_size", val_size, 0)
         if val_size < base.h:
             raise ValueError(f"val_size={val_size} is too small: trials need at least h={base.h} validation rows.")
-    judged = _Judged.of(whole, base, val_size, SHORTEST)
+    judged = _Judged.of_any(whole, base, val_size)
     searched = space or default_space
     if space and not _sets_lookback(space, judged.facts(base)):  # each trial has the lookback of the forecaster
         judged = _Judged.of(whole, base, val_size, base.input_size)
@@ -142,6 +142,16 @@ class _Judged(NamedTuple):
     panel: Panel
     val_size: int
     rows: int
+
+    @classmethod
+    def of_any(cls, whole: Panel, base: TitansForecaster, val_size: int | None) -> "_Judged":
+        """For a space that may set the lookback: series that are too short for that of ``base`` do not limit it for
+        the others."""
+        all_of_them = cls.of(whole, base, val_size, SHORTEST)
+        try:
+            return cls.of(whole, base, all_of_them.val_size, base.input_size)
+        except ValueError:  # all are too short
+            return all_of_them
 
     @classmethod
     def of(cls, whole: Panel, base: TitansForecaster, val_size: int | None, lookback: int) -> "_Judged":

@@ -391,7 +391,7 @@ def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
         assert advice in words
         assert "pd." not in words
     assert "give its columns with --id, --time and --target" in error_for(german)
-    assert "or pass the step of the data as --freq." in error_for(wide.drop(wide.index[7]))
+    assert "or give fit the step of the data as --freq." in error_for(wide.drop(wide.index[7]))
     advice = "Fill them or cut them off. For NaN you can also fit with --missing interpolate or --missing mask."
     assert advice in error_for(wide.mask(wide == wide.iloc[7, 1]))
     assert "Pass the step, such as --freq h." in error_for(wide.iloc[:1])
@@ -401,6 +401,24 @@ def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
     assert "Sort it first: its rows by time." in error_for(turned)
     assert "Sort it first: its rows by series and time." in error_for(to_long(turned), index=False)
     assert "not a series: give it as --time." in error_for(wide.assign(date="2024-05-01"))
+
+
+def test_a_wrong_year_is_not_saved_in_place(run, wide, tmp_path):
+    wide.iloc[:100].to_csv(tmp_path / "x.csv")
+    newer = wide.iloc[100:103]
+    newer.to_csv(tmp_path / "newer.csv")
+    newer.set_axis(newer.index + pd.DateOffset(years=1)).rename_axis(wide.index.name).to_csv(tmp_path / "wrong.csv")
+    stored = ["--model", tmp_path / "m"]
+    run("fit", tmp_path / "x.csv", *stored, *SMALL, "--missing", "mask")
+    before = run("predict", *stored).output
+    for more in ([], ["--out", tmp_path / "m"]):
+        output = run("update", tmp_path / "wrong.csv", *stored, *more, code=1).stderr
+        assert "the file begins at 2025-01-05" in output
+        assert "the 8784 rows between count as missing" in output
+        assert "wrong.csv has 3 time stamps, but ends 8787 rows after the data of the model" in output
+        assert run("predict", *stored).output == before
+    assert "added 8787 rows" in run("update", tmp_path / "wrong.csv", *stored, "--out", tmp_path / "on").output
+    assert "added 3 rows" in run("update", tmp_path / "newer.csv", *stored).output
 
 
 def test_added_or_dropped_series_are_named_in_terms_of_files(run, wide, to_long, tmp_path):
@@ -616,6 +634,12 @@ def test_a_series_left_out_of_training_is_named_and_forecast_from_its_file(run, 
     assert "1 series begin too late to train on and are skipped: ['b']. predict forecasts them, given a file" in output
     assert "\nb," not in run("predict", "--model", tmp_path / "m").output
     assert "\nb," in run("predict", tmp_path / "x.csv", "--model", tmp_path / "m").output
+    late = (long["unique_id"] == "b") & (long["ds"] < wide.index[105]) | (long["unique_id"] == "c") & (
+        long["ds"] < wide.index[118]
+    )
+    long[~late].to_csv(tmp_path / "x.csv", index=False)
+    output = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL).stderr
+    assert "['b', 'c']. Given a file of their rows, predict forecasts those with --lookback=12 rows or more." in output
 
 
 def test_a_forecast_that_is_also_plotted_is_computed_once_and_warns_once(run, wide, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from contextlib import nullcontext
 from copy import copy
 
 import numpy as np
@@ -206,30 +207,33 @@ def test_a_saved_ensemble_gives_the_same_forecasts(fitted, long, tmp_path):
 
     with pytest.raises(ArchiveError, match="TitansEnsemble"):
         TitansForecaster.load(tmp_path / "both")
-    loaded.forecasters_[1].save(tmp_path / "both" / "1")
+    loaded.forecasters_[1].save(tmp_path / "both" / "members" / "1")
     with pytest.raises(ArchiveError, match="belongs to another save than"):
         TitansEnsemble.load(tmp_path / "both")
 
 
-def test_an_interrupted_save_is_detected(tiny, long, tmp_path, monkeypatch):
+@pytest.mark.parametrize("after", range(7))
+def test_an_interrupted_save_leaves_the_older_ensemble_or_the_newer(tiny, long, tmp_path, monkeypatch, after):
     older, newer = (TitansEnsemble([tiny(max_epochs=1, random_state=n)] * 2).fit(long) for n in range(2))
     older.save(tmp_path / "both")
     moved, replace = [], os.replace
 
     def cut_off(source, target):
-        moved.append(target)
-        if len(moved) == 2:  # the numbers of the first member are new, and nothing else
+        if len(moved) == after:  # of the files of two members and the ensemble, which are written before they are moved
             raise KeyboardInterrupt
+        moved.append(target)
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", cut_off)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) if after < 6 else nullcontext():
         newer.save(tmp_path / "both")
     monkeypatch.undo()
-    with pytest.raises(ArchiveError, match="belongs to another save than"):
-        TitansEnsemble.load(tmp_path / "both")
-    newer.save(tmp_path / "both")
-    pd.testing.assert_frame_equal(TitansEnsemble.load(tmp_path / "both").predict(), newer.predict())
+    found = TitansEnsemble.load(tmp_path / "both").predict()
+    pd.testing.assert_frame_equal(found, (older if after < 4 else newer).predict())
+    for again in (newer, older, newer):
+        again.save(tmp_path / "both")
+        pd.testing.assert_frame_equal(TitansEnsemble.load(tmp_path / "both").predict(), again.predict())
+        assert len(list((tmp_path / "both").glob("*/*/model.json"))) == 2
 
 
 def test_an_ensemble_plots_its_forecast(fitted, long):

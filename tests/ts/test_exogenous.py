@@ -130,6 +130,9 @@ def test_missing_columns_and_frames_are_named(tiny, fitted, long, static, future
     one = (future["unique_id"] == "b") & (future["ds"] == "2024-01-06 02:00")
     with pytest.raises(ValueError, match=r"futr_df has no row for series 'b' at 2024-01-06 02:00:00"):
         fitted.predict(futr_df=future[~one])
+    rest = (future["unique_id"] == "b") & (future["ds"] >= "2024-01-06 02:00")
+    with pytest.raises(ValueError, match=r"'b' at 2024-01-06 02:00:00: .*, but covers .* to 2024-01-06 01:00:00\."):
+        fitted.predict(futr_df=future[~rest])
     with pytest.raises(ValueError, match=r"futr_df has no finite 'price' for series 'b' at 2024-01-06 02:00:00"):
         fitted.predict(futr_df=future.assign(price=future["price"].mask(one)))
     with pytest.raises(ValueError, match=r"series \['z'\] are new: pass their static columns"):

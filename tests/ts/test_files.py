@@ -369,9 +369,22 @@ def test_a_later_row_may_have_more_decimal_commas(tmp_path, separator):
 
 @pytest.mark.parametrize(("separator", "quote"), [(";", ""), (";", '"'), ("\t", ""), (",", '"')])
 def test_decimal_commas_may_be_in_the_first_column_only(tmp_path, separator, quote):
-    rows = [f"{quote}{y}{quote}{separator}2024-03-0{i + 1}" for i, y in enumerate(["1,5", "-,25", "3"])]
+    rows = [f"{quote}{y}{quote}{separator}2024-03-0{i + 1}" for i, y in enumerate(["1,5", "-,25", "3", "+0,5E+01"])]
     (tmp_path / "x.csv").write_text("\n".join([f"y{separator}ds", *rows]))
-    assert read_series(tmp_path / "x.csv")["y"].tolist() == [1.5, -0.25, 3.0]
+    assert read_series(tmp_path / "x.csv")["y"].tolist() == [1.5, -0.25, 3.0, 5.0]
+
+
+@pytest.mark.parametrize("separator", [", ", ";  "])
+def test_blanks_after_separators_do_not_count(tmp_path, separator):
+    rows = ["unique_id,ds,y", 'a,2024-03-01,"1.5"', '"b,c",2024-03-01,-2']
+    (tmp_path / "x.csv").write_text(
+        "\n".join(rows[:2]).replace(",", separator) + '\n"b,c"' + rows[2][5:].replace(",", separator)
+    )
+    found = read_series(tmp_path / "x.csv")
+    assert found["unique_id"].tolist() == ["a", "b,c"]
+    assert found["y"].tolist() == [1.5, -2]
+    (tmp_path / "x.csv").write_text("ds,a,b\n2024-03-01,1.5,2\n".replace(",", separator))
+    assert read_series(tmp_path / "x.csv").columns.tolist() == ["a", "b"]
 
 
 @pytest.mark.parametrize("y", ["1,500", "12,345", "1,5 and 2"])

@@ -282,6 +282,30 @@ def test_integers_that_look_like_times_are_refused(form, freq, what, missing):
         read_frame(wide_frame(stamps), missing=missing)
 
 
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_a_wrong_year_in_any_series_is_warned_of(name):
+    days = pd.date_range("2024-01-01", periods=200)
+    long = pd.DataFrame({"unique_id": np.repeat(["a", "b", "c"], 200), "ds": np.tile(days, 3), "y": 0.0})
+    long = long.drop(index=[200, 400])  # the longest is a
+    wrong = long.index[long["unique_id"] == name][-1]
+    later = long.assign(ds=long["ds"].where(long.index != wrong, long["ds"] + pd.DateOffset(years=1)))
+    says = (
+        "series 'a' has 200 rows"
+        if name == "a"
+        else (rf"between 2024-07-18 .* and 2025-07-18 .*: 364 rows .* series \['{name}'\] have rows from 2025-07-18")
+    )
+    with pytest.warns(UserWarning, match=says) as seen:
+        read_frame(later, missing="mask")
+    assert len(seen) == 1
+    earlier = later.assign(ds=later["ds"] + pd.Timedelta("730D") * (later.index != wrong).astype(int))
+    earlier = earlier.sort_values(["unique_id", "ds"])
+    with pytest.warns(UserWarning, match="rows are missing" if name == "a" else rf"\['{name}'\] have rows until 2025"):
+        read_frame(earlier, missing="interpolate")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_frame(long, missing="mask")
+
+
 def test_a_mostly_missing_time_axis_is_warned_of():
     quarters = [10 * year + quarter for year in range(2000, 2015) for quarter in (1, 2, 3, 4)]
     with pytest.warns(

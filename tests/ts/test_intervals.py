@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from titans_ts import TitansForecaster
-from titans_ts.intervals import HALF_LIFE, Calibration, check_levels, scored_origins, scoring_step
+from titans_ts.intervals import HALF_LIFE, Calibration, check_levels, column_names, scored_origins, scoring_step
 from titans_ts.model import Model
 from titans_ts.objective import PROBABILITIES, objective_of
 from titans_ts.reading import read_known
@@ -127,6 +127,11 @@ def test_the_scored_origins_do_not_depend_on_how_rows_are_split(cut):
 def test_intervals_are_nested_and_contain_the_forecast(tiny, wide, to_long, loss):
     model = tiny(loss=loss).fit(to_long(wide))
     frame = model.predict(level=[95, 50, 80])
+    assert column_names([95, 99.99999, 95.0000001])[-3:] == [
+        "Titans-hi-95",
+        "Titans-hi-99.99999",
+        "Titans-hi-95.0000001",
+    ]
     bounds = ["Titans-lo-95", "Titans-lo-80", "Titans-lo-50", "Titans-hi-50", "Titans-hi-80", "Titans-hi-95"]
     assert list(frame.columns) == ["unique_id", "ds", "Titans", *bounds]
     values = frame[[*bounds[:3], "Titans", *bounds[3:]]].to_numpy()

@@ -6,6 +6,7 @@ import pytest
 from pandas.tseries.offsets import CustomBusinessDay
 
 from titans_datasets import load
+from titans_ts.error_table import error_table
 from titans_ts.naive import naive_beside, season_of_frame, with_naive
 from titans_ts.seasons import season_of
 
@@ -31,6 +32,22 @@ def test_the_season_follows_from_the_step(freq, rows):
     assert season_of(pd.RangeIndex(40), 1) == 1
     frame = pd.DataFrame({"a": np.arange(40.0)}, index=index.rename("ds"))
     assert season_of_frame(frame, None if isinstance(freq, str) else freq) == rows
+
+
+def test_the_errors_of_both_are_also_of_the_rows_that_both_have():
+    months = pd.date_range("2022-01-01", periods=24, freq="MS", name="ds")
+    frame = pd.DataFrame({"a": np.arange(24.0), "(all)": 2.0 * np.arange(24)}, index=months)
+    found = pd.concat([backtest_rows(frame, cutoff, 3) for cutoff in (9, 15)], ignore_index=True)
+    long = frame.reset_index().melt("ds", var_name="unique_id", value_name="y")
+    found = found.merge(long).assign(Titans=0.0)  # December 2022 is the last without a month of the year before
+    table, season = error_table(found, frame, None, [])
+    assert season.rows == 12
+    assert table.index.tolist() == ["a", "(all)", "(all)"]
+    assert table["MAE"].tolist() == [14.0, 28.0, 21.0]
+    assert table["MAE where naive"].tolist() == [(12 + 16 + 17 + 18) / 4, (12 + 16 + 17 + 18) / 2, 3 * 63 / 8]
+    assert table["naive MAE"].tolist() == [12.0, 24.0, 18.0]
+    later = found[found["cutoff"] == months[15]]
+    assert "MAE where naive" not in error_table(later, frame, None, [])[0]
 
 
 def test_each_forecast_is_the_value_whole_seasons_before_the_cutoff(wide):

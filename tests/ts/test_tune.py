@@ -344,6 +344,26 @@ def test_a_series_without_rows_to_train_on_is_left_out_of_a_search(tiny, wide, t
     pd.testing.assert_frame_equal(found.predict(), alone.predict())
 
 
+def test_a_young_series_does_not_shorten_the_lookbacks_of_the_others(tiny, wide, to_long):
+    seen = {}
+
+    def space(trial, facts):
+        seen.setdefault("rows", facts["rows"])
+        return {"input_size": trial.suggest_categorical("input_size", [12, 24])}
+
+    long = to_long(wide)
+    base = tiny(max_epochs=1, input_size=24)
+    for rows, of_the_shortest in ((49, 98), (50, 28)):  # 27, and 28 before the validation rows, of which 28 are enough
+        seen.clear()
+        frame = long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[-rows])]
+        with pytest.warns(UserWarning, match=r"\['b'\]\. The search") if rows == 49 else nullcontext():
+            tune(frame, base, space=space, n_trials=1, random_state=0, verbose=0)
+        assert seen["rows"] == of_the_shortest
+    seen.clear()
+    tune(wide.iloc[:40], base.set_params(input_size=36), space=space, n_trials=1, random_state=0, verbose=0)
+    assert seen["rows"] == 34
+
+
 def test_without_a_searched_lookback_a_search_keeps_the_series_that_fit_keeps(tiny, wide, to_long):
     def space(trial, facts):
         return {"dropout": trial.suggest_float("dropout", 0.0, 0.5)}
