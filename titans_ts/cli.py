@@ -207,8 +207,8 @@ def update(
     given_rows = newer["ds"].nunique() if "ds" in newer else len(newer)
     if out in (None, model) and added - given_rows > max(10 * given_rows, after.input_size):  # a wrong year
         raise ValueError(
-            f"{data} has {given_rows} time stamps, but ends {added} rows after the data of the model, at {end}. Nothing "
-            "is saved. If its dates are right, save in another folder with --out."
+            f"{data} has {given_rows} time stamps, but ends {added} rows after the data of the model, at {end}. "
+            "Nothing is saved. If its dates are right, save in another folder with --out."
         )
     _save(fitted, out or model, kept)
     typer.echo(f"added {added} rows, up to {end}; saved in {out or model}")
