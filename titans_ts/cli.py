@@ -297,6 +297,12 @@ def tune(
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="No trial starts after this many seconds.")] = None,
     horizon: Horizon = 96,
+    lookback: Annotated[
+        int,
+        typer.Option(
+            help="The lookback is searched; series too short for this one are skipped, unless all are.", min=1
+        ),
+    ] = LOOKBACK,
     time: Time = None,
     id: Id = None,
     target: Target = None,
@@ -326,7 +332,7 @@ def tune(
     frame = read_series(data, time, id, target, date_format, timezone)
     check_exogenous(frame, data, {"--hist": hist, "--futr": futr})
     facts = read_static_file(static, id)
-    made = _made(horizon, None, freq, loss, missing, multivariate, epochs, seed, True,
+    made = _made(horizon, [lookback], freq, loss, missing, multivariate, epochs, seed, True,
                  hist=hist, futr=futr, stat=_names(facts))  # fmt: skip
     best = search.tune(
         frame,

@@ -188,6 +188,15 @@ def test_tune_saves_the_best(run, wide_file, tmp_path):
     assert TitansForecaster.load(tmp_path / "m").predict().shape == (4, 3)
 
 
+def test_a_search_skips_series_that_are_too_short_for_the_lookback(run, wide, to_long, tmp_path):
+    long = to_long(wide)
+    long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[-49])].to_csv(tmp_path / "x.csv", index=False)
+    arguments = ["--model", tmp_path / "m", "--trials", "1", "--horizon", "4", "--epochs", "1", "--quiet"]
+    for lookback, skipped in (("24", True), ("12", False)):
+        output = run("tune", tmp_path / "x.csv", *arguments, "--lookback", lookback, "--val-size", "22").stderr
+        assert ("skipped: ['b']" in output) == skipped
+
+
 def test_a_search_warns_of_the_data_once(run, wide, to_long, tmp_path):
     to_long(wide).assign(price=1.0).to_csv(tmp_path / "x.csv", index=False)
     arguments = ["--trials", "2", "--futr", "price", "--horizon", "4", "--epochs", "1", "--quiet"]
