@@ -26,17 +26,23 @@ if "$python" -c 'import pytest' 2>/dev/null; then
   # most of their time is compiling, so they are shared out among processes
   run=("$python" -m pytest -q -rf -p no:cacheprovider -o addopts=--import-mode=importlib -o timeout=)
   parts="$(mktemp -d)"
-  "${run[@]}" --collect-only tests/core/ops/test_triton_{coefficients,decode,memory}.py | grep :: |
-    split -d -n "r/$(($(nproc) < 16 ? $(nproc) : 16))" - "$parts/"
+  "${run[@]}" --collect-only tests/core/ops/test_triton_{coefficients,decode,memory}.py >"$parts/all" 2>&1 || failed=1
+  grep '^tests/.*::' "$parts/all" | split -e -d -n "r/$(($(nproc) < 16 ? $(nproc) : 16))" - "$parts/part"
   started=()
-  for part in "$parts"/*; do
+  for part in "$parts"/part*; do
+    [ -s "$part" ] || continue
+    mapfile -t some <"$part"
     # on SIGINT pytest still reports failures
-    timeout -s INT -k 10 130 xargs -d '\n' -a "$part" "${run[@]}" >"$part.log" 2>&1 &
+    timeout -s INT -k 10 130 "${run[@]}" "${some[@]}" >"$part.log" 2>&1 &
     started+=($!)
   done
-  [ ${#started[@]} -gt 0 ] || failed=1
+  if [ ${#started[@]} -eq 0 ]; then
+    cat "$parts/all" >&2
+    failed=1
+  fi
   for one in "${started[@]}"; do wait "$one" || failed=1; done
-  cat "$parts"/*.log >"$folder/tests.log" && rm -r "$parts"
+  cat "$parts"/part*.log >"$folder/tests.log"
+  rm -r "$parts"
   grep -E '^(FAILED|ERROR|[0-9]+ (passed|failed)|.* in [0-9.]+s)' "$folder/tests.log"
 else
   echo "pytest is not installed: the kernels are measured, but not tested" >&2

@@ -185,6 +185,10 @@ def update(
     out: Annotated[
         Path | None, typer.Option("--out", callback=in_home, help="Folder to save in. Default: the same folder.")
     ] = None,
+    accept_gap: Annotated[
+        bool,
+        typer.Option("--accept-gap", help="Also save if more rows than a lookback are missing before the new ones."),
+    ] = False,
     time: Time = None,
     id: Id = None,
     target: Target = None,
@@ -204,11 +208,11 @@ def update(
     fitted.update(newer)
     after = _members(fitted)[0]
     added, end = after.position_.rows - rows, after.context_.index[-1]
-    given_rows = newer["ds"].nunique() if "ds" in newer else len(newer)
-    if out in (None, model) and added - given_rows > max(10 * given_rows, after.input_size):  # a wrong year
+    missing = added - (newer["ds"].nunique() if "ds" in newer else len(newer))
+    if missing > max(each.input_size for each in _members(fitted)) and not accept_gap:
         raise ValueError(
-            f"{data} has {given_rows} time stamps, but ends {added} rows after the data of the model, at {end}. "
-            "Nothing is saved. If its dates are right, save in another folder with --out."
+            f"up to the end of {data}, at {end}, {missing} rows are missing, more than a lookback. Nothing is saved. "
+            "If its dates are right, give --accept-gap."
         )
     _save(fitted, out or model, kept)
     typer.echo(f"added {added} rows, up to {end}; saved in {out or model}")
@@ -300,7 +304,7 @@ def tune(
     lookback: Annotated[
         int,
         typer.Option(
-            help="The lookback is searched; series too short for this one are skipped, unless all are.", min=1
+            help="The lookback is searched; series too short for this one are skipped, unless half of them are.", min=1
         ),
     ] = LOOKBACK,
     time: Time = None,

@@ -59,7 +59,7 @@ _OPTIONS = {
     "loss='quantile'": "--loss quantile",
     "loss='student_t'": "--loss student_t",
     "new_df": "the file",
-    "use the forecaster as it was before": "load the model as it was before",
+    "load the forecaster from where it was saved before": "correct its dates",
     "n_windows": "--windows",
     "n_jobs": "--jobs",
     "step_size=": "--step ",

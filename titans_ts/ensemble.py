@@ -164,13 +164,14 @@ class TitansEnsemble(Answering, BaseEstimator):
         check_kind(folder, type(self).__name__)
         older = _members_in(folder)
         place = next(name for name in _PLACES if folder / name / "0" not in older)
+        shutil.rmtree(folder / place, ignore_errors=True)  # left by an interrupted save
         members = [folder / place / str(number) for number in range(len(fitted))]
         for each, member in zip(fitted, members, strict=True):
             each.save(member)
         content = {"place": place, "members": [_digest(member) for member in members], "n_jobs": self.n_jobs}
         save_archive(folder, type(self).__name__, content, {})
         for member in older:
-            shutil.rmtree(member, ignore_errors=True)
+            shutil.rmtree(member if member.parent == folder else member.parent, ignore_errors=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -184,6 +185,8 @@ class TitansEnsemble(Answering, BaseEstimator):
         content, _ = load_archive(folder, cls.__name__)
         fitted = []
         for member, digest in zip(_members_of(folder, content), content["members"], strict=True):
+            if not member.is_dir():
+                raise ArchiveError(f"{member} is missing. If {folder} was saved again at this moment, load it again.")
             fitted.append(TitansForecaster.load(member))
             if _digest(member) != digest:
                 raise ArchiveError(f"{member} belongs to another save than {folder}. Save the ensemble again.")
@@ -285,8 +288,10 @@ def _members_in(folder: Path) -> list[Path]:
 
 
 def _members_of(folder: Path, content: dict[str, Any]) -> list[Path]:
-    place = content.get("place", "")  # older versions had none
-    return [folder / place / str(number) for number in range(len(content["members"]))]
+    place, digests = content.get("place", ""), content.get("members")  # older versions had no place
+    if place not in ("", *_PLACES) or not isinstance(digests, list):
+        raise ArchiveError(f"{folder} was modified: it does not say where its members are. Save the ensemble again.")
+    return [folder / place / str(number) for number in range(len(digests))]
 
 
 def _digest(member: Path) -> str:

@@ -24,7 +24,7 @@ def error_table(found: pd.DataFrame, df: Any, freq: Freq | None, levels: list[fl
     table = pd.DataFrame(
         {"unique_id": found["unique_id"], "MAE": error.abs(), "RMSE": error**2, "naive MAE": naive.abs()}
     )
-    if (error.notna() & naive.isna()).any():  # too near to the beginning
+    if naive.notna().any() and (error.notna() & naive.isna()).any():  # some are too near to the beginning
         table.insert(3, "MAE where naive", error.abs().where(naive.notna()))
     table = table.groupby("unique_id", sort=False).mean()
     known = found[found["y"].notna()]

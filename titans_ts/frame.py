@@ -273,7 +273,7 @@ def _warn_of_apart(rows: _Rows, axis: pd.Index) -> None:
     places = axis.get_indexer(stamps)
     left_out = np.diff(places, append=len(axis)) - 1
     widest = int(left_out.argmax())
-    if (places < 0).any() or left_out[widest] <= len(axis) * MOST_LEFT_OUT:
+    if (places < 0).any() or left_out[widest] <= max(_ENOUGH, len(axis) * MOST_LEFT_OUT):
         return
     before, after = stamps[widest], stamps[widest + 1]
     starts, ends = rows.ds[rows.starts], rows.ds[rows.ends]
@@ -282,8 +282,8 @@ def _warn_of_apart(rows: _Rows, axis: pd.Index) -> None:
     early, late = (np.flatnonzero(x) for x in (starts <= before, ends >= after))
     few, side = (early, f"until {before}") if len(early) < len(late) else (late, f"from {after} on")
     warn_caller(
-        f"no series has rows between {before} and {after}: {left_out[widest]} rows are missing there. Only series "
-        f"{[rows.ids[i] for i in few][:8]} have rows {side}. If a time stamp is wrong, correct it."
+        f"no series has rows between {before} and {after}: {left_out[widest]} rows are missing there. Only "
+        f"{len(few)} series have rows {side}: {[rows.ids[i] for i in few][:8]}. If a time stamp is wrong, correct it."
     )
 
 

@@ -176,5 +176,5 @@ def column_names(levels: list[float]) -> list[str]:
 
 
 def level_text(level: float) -> str:
-    """A level as in column names: 80, 99.5; different levels have different names."""
-    return repr(float(level)).removesuffix(".0")
+    """A level as in column names: 80, 99.5; without rounding errors."""
+    return f"{level:.10g}"

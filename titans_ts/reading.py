@@ -160,7 +160,7 @@ def read_newer(forecaster: "TitansForecaster", new_df: Any) -> Panel:
         if left_out > forecaster._fitted().input_size:
             warn_caller(
                 f"new_df begins at {begin}, but the known rows end at {context.index[-1]}: the {left_out} rows between "
-                "count as missing. If this is wrong, use the forecaster as it was before."
+                "count as missing. If this is wrong, load the forecaster from where it was saved before."
             )
     panel = panel.ordered_as(context.ids)
     if missing != "interpolate":

@@ -61,7 +61,7 @@ def tune(
             ``loss``, which would make validation errors incomparable. ``facts`` has ``rows`` (training rows of the
             shortest series), ``h`` and ``may_add_calendar``. The space is also called before the first trial, to see
             whether it sets ``input_size``. Series that are too short for the lookback of ``forecaster`` are skipped
-            with a warning, as in ``fit``; unless all are too short, and the space sets shorter ones.
+            with a warning, as in ``fit``; unless these are half of them or more, and the space sets the lookback.
         val_size: rows at the end for the validation error, at least ``h``. Default: as in ``fit`` with the lookback of
             ``forecaster``. If the space sets ``input_size``: with a lookback of 2, which leaves too few rows for
             lookbacks nearly as long as the shortest series.
@@ -103,7 +103,7 @@ def tune(
         judged = _Judged.of(whole, base, val_size, base.input_size)
     panel, val_size, facts = judged.panel, judged.val_size, judged.facts(base)
     if young := beyond(whole.ids, panel.ids):
-        warn_of_skipped(young, then="The search does not use them.")
+        warn_of_skipped(young, then="The search does not use them; with a smaller input_size it may.")
     fixed = {k: text_of(v) for k, v in base.get_params().items() if k not in ("verbose", "device", "random_state")}
     data = digest(whole.values, whole.hist, whole.futr, whole.stat)
     identity = {"data": data, "time": str(whole.clock()), "val_size": str(val_size), **fixed}
@@ -145,13 +145,14 @@ class _Judged(NamedTuple):
 
     @classmethod
     def of_any(cls, whole: Panel, base: TitansForecaster, val_size: int | None) -> "_Judged":
-        """For a space that may set the lookback: series that are too short for that of ``base`` do not limit it for
-        the others."""
+        """For a space that may set the lookback: a minority of series that are too short for that of ``base`` does not
+        limit it for the others."""
         all_of_them = cls.of(whole, base, val_size, SHORTEST)
         try:
-            return cls.of(whole, base, all_of_them.val_size, base.input_size)
+            most = cls.of(whole, base, all_of_them.val_size, base.input_size)
         except ValueError:  # all are too short
             return all_of_them
+        return most if 2 * len(most.panel.ids) > len(all_of_them.panel.ids) else all_of_them
 
     @classmethod
     def of(cls, whole: Panel, base: TitansForecaster, val_size: int | None, lookback: int) -> "_Judged":

@@ -45,7 +45,9 @@ def test_gue_is_read_from_any_layout_of_its_archive(home, put, folder, name):
     assert repr(data) == (
         "DNADataset('prom_core_tata': 4 sequences of 4 bases; train 2 (0 1, 1 1); dev 1 (0 1, 1 0); test 1 (0 0, 1 1))"
     )
-    (home / "dna" / "gue" / "prom_core_tata").mkdir(exist_ok=True)  # as a failed download leaves it
+    if folder != "gue/prom_core_tata":
+        put("gue/prom_core_tata/dev.csv.part", "sequ")  # as a failed download leaves it
+        put("gue/prom_core_tata/train.csv", "sequence,label\nTTTT,0\n")
     assert load_dna(name, data_home=home, download=False).sequences == data.sequences
     assert data.audit(k=4).kmers.shared_with_train == 0
     with pytest.raises(ValueError, match=r"no part 'valid' available, only train, dev, test\."):

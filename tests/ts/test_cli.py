@@ -420,13 +420,13 @@ def test_a_wrong_year_is_not_saved_in_place(run, wide, tmp_path):
     stored = ["--model", tmp_path / "m"]
     run("fit", tmp_path / "x.csv", *stored, *SMALL, "--missing", "mask")
     before = run("predict", *stored).output
-    for more in ([], ["--out", tmp_path / "m"]):
-        output = run("update", tmp_path / "wrong.csv", *stored, *more, code=1).stderr
-        assert "the file begins at 2025-01-05" in output
-        assert "the 8784 rows between count as missing" in output
-        assert "wrong.csv has 3 time stamps, but ends 8787 rows after the data of the model" in output
-        assert run("predict", *stored).output == before
-    assert "added 8787 rows" in run("update", tmp_path / "wrong.csv", *stored, "--out", tmp_path / "on").output
+    output = run("update", tmp_path / "wrong.csv", *stored, code=1).stderr
+    assert "the file begins at 2025-01-05" in output
+    assert "the 8784 rows between count as missing. If this is wrong, correct its dates." in output
+    assert "8784 rows are missing, more than a lookback. Nothing is saved. If its dates are right, give --acc" in output
+    assert run("predict", *stored).output == before
+    accepted = run("update", tmp_path / "wrong.csv", *stored, "--out", tmp_path / "on", "--accept-gap").output
+    assert "added 8787 rows" in accepted
     assert "added 3 rows" in run("update", tmp_path / "newer.csv", *stored).output
 
 

@@ -1,6 +1,7 @@
 """Ensembles of forecasters."""
 
 import os
+import shutil
 import warnings
 from contextlib import nullcontext
 from copy import copy
@@ -13,7 +14,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from titans_core.archive import ArchiveError
+from titans_core.archive import ArchiveError, save_archive
 from titans_ts import TitansEnsemble, TitansForecaster, evaluation
 from titans_ts.evaluation import evaluate_protocol
 
@@ -234,6 +235,21 @@ def test_an_interrupted_save_leaves_the_older_ensemble_or_the_newer(tiny, long, 
         again.save(tmp_path / "both")
         pd.testing.assert_frame_equal(TitansEnsemble.load(tmp_path / "both").predict(), again.predict())
         assert len(list((tmp_path / "both").glob("*/*/model.json"))) == 2
+
+
+def test_a_place_outside_of_the_folder_is_refused_and_not_deleted(fitted, tmp_path):
+    fitted.save(tmp_path / "both")
+    theirs = tmp_path / "theirs" / "0"
+    theirs.mkdir(parents=True)
+    for content in ({"place": str(theirs.parent), "members": ["x"]}, {"place": "members"}):
+        save_archive(tmp_path / "both", "TitansEnsemble", content, {})
+        with pytest.raises(ArchiveError, match="was modified: it does not say where its members are"):
+            TitansEnsemble.load(tmp_path / "both")
+        fitted.save(tmp_path / "both")
+        assert theirs.is_dir()
+    shutil.rmtree(next((tmp_path / "both").glob("*/1")))
+    with pytest.raises(ArchiveError, match=r"1 is missing\. If .*both was saved again at this moment, load it again"):
+        TitansEnsemble.load(tmp_path / "both")
 
 
 def test_an_ensemble_plots_its_forecast(fitted, long):

@@ -289,21 +289,24 @@ def test_a_wrong_year_in_any_series_is_warned_of(name):
     long = long.drop(index=[200, 400])  # the longest is a
     wrong = long.index[long["unique_id"] == name][-1]
     later = long.assign(ds=long["ds"].where(long.index != wrong, long["ds"] + pd.DateOffset(years=1)))
-    says = (
-        "series 'a' has 200 rows"
-        if name == "a"
-        else (rf"between 2024-07-18 .* and 2025-07-18 .*: 364 rows .* series \['{name}'\] have rows from 2025-07-18")
-    )
+    says = "series 'a' has 200 rows"
+    if name != "a":
+        says = (
+            rf"between 2024-07-18 .* and 2025-07-18 .*: 364 rows .* Only 1 series have .* 2025-07-18 .*: \['{name}'\]"
+        )
     with pytest.warns(UserWarning, match=says) as seen:
         read_frame(later, missing="mask")
     assert len(seen) == 1
     earlier = later.assign(ds=later["ds"] + pd.Timedelta("730D") * (later.index != wrong).astype(int))
     earlier = earlier.sort_values(["unique_id", "ds"])
-    with pytest.warns(UserWarning, match="rows are missing" if name == "a" else rf"\['{name}'\] have rows until 2025"):
+    with pytest.warns(
+        UserWarning, match="rows are missing" if name == "a" else rf"Only 1 series have rows until 2025.*: \['{name}'\]"
+    ):
         read_frame(earlier, missing="interpolate")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read_frame(long, missing="mask")
+        read_frame(long.iloc[[0, 201]].assign(ds=days[[0, 4]]), "D", missing="mask")
 
 
 def test_a_mostly_missing_time_axis_is_warned_of():

@@ -127,11 +127,8 @@ def test_the_scored_origins_do_not_depend_on_how_rows_are_split(cut):
 def test_intervals_are_nested_and_contain_the_forecast(tiny, wide, to_long, loss):
     model = tiny(loss=loss).fit(to_long(wide))
     frame = model.predict(level=[95, 50, 80])
-    assert column_names([95, 99.99999, 95.0000001])[-3:] == [
-        "Titans-hi-95",
-        "Titans-hi-99.99999",
-        "Titans-hi-95.0000001",
-    ]
+    names = column_names([100 * (0.95 - 0.05), 99.99999, 95.0000001])
+    assert names[-3:] == ["Titans-hi-90", "Titans-hi-99.99999", "Titans-hi-95.0000001"]
     bounds = ["Titans-lo-95", "Titans-lo-80", "Titans-lo-50", "Titans-hi-50", "Titans-hi-80", "Titans-hi-95"]
     assert list(frame.columns) == ["unique_id", "ds", "Titans", *bounds]
     values = frame[[*bounds[:3], "Titans", *bounds[3:]]].to_numpy()

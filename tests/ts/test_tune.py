@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+import warnings
 from contextlib import nullcontext
 
 import numpy as np
@@ -137,6 +138,15 @@ def test_a_study_may_continue_with_another_space(tiny, wide, tmp_path):
         again = tune(wide, tiny(), n_trials=4, space=narrower, **options)
     assert len(again.study_.trials) == 4
     assert again.learning_rate == 3e-2  # of the first space still
+
+    def otherwise(trial, facts):
+        return {"learning_rate": small(trial, facts)["learning_rate"], "dropout": 0.1}
+
+    with pytest.warns(UserWarning, match="Give another study_name or storage to use this space alone"):
+        tune(wide, tiny(), n_trials=4, space=otherwise, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tune(wide, tiny(), n_trials=5, space=small, **options)
 
     study = optuna.create_study()
     study.add_trial(optuna.trial.create_trial(value=1.0))
@@ -334,7 +344,7 @@ def test_a_series_without_rows_to_train_on_is_left_out_of_a_search(tiny, wide, t
     def chosen(trial, facts):
         return {"input_size": trial.suggest_categorical("input_size", [8, 12])}
 
-    with pytest.warns(UserWarning, match=r"\['b'\]\. The search does not use them\."):
+    with pytest.warns(UserWarning, match=r"\['b'\]\. The search does not use them; with a smaller"):
         found = tune(frame, tiny(max_epochs=1), space=chosen, n_trials=2, random_state=0, verbose=0)
     alone = tune(
         long[long["unique_id"] != "b"], tiny(max_epochs=1), space=chosen, n_trials=2, random_state=0, verbose=0
@@ -349,7 +359,7 @@ def test_a_young_series_does_not_shorten_the_lookbacks_of_the_others(tiny, wide,
 
     def space(trial, facts):
         seen.setdefault("rows", facts["rows"])
-        return {"input_size": trial.suggest_categorical("input_size", [12, 24])}
+        return {"input_size": trial.suggest_categorical("input_size", [12])}
 
     long = to_long(wide)
     base = tiny(max_epochs=1, input_size=24)
@@ -359,6 +369,10 @@ def test_a_young_series_does_not_shorten_the_lookbacks_of_the_others(tiny, wide,
         with pytest.warns(UserWarning, match=r"\['b'\]\. The search") if rows == 49 else nullcontext():
             tune(frame, base, space=space, n_trials=1, random_state=0, verbose=0)
         assert seen["rows"] == of_the_shortest
+    seen.clear()
+    most = long[(long["unique_id"] == "a") | (long["ds"] >= wide.index[-49])]
+    tune(most, base, space=space, n_trials=1, random_state=0, verbose=0)
+    assert seen["rows"] == 27  # the two young ones are most
     seen.clear()
     tune(wide.iloc[:40], base.set_params(input_size=36), space=space, n_trials=1, random_state=0, verbose=0)
     assert seen["rows"] == 34
@@ -370,7 +384,7 @@ def test_without_a_searched_lookback_a_search_keeps_the_series_that_fit_keeps(ti
 
     base, long = tiny(max_epochs=1), to_long(wide)
     frame = long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[90])]  # 9 rows before the validation rows
-    with pytest.warns(UserWarning, match=r"\['b'\]\. The search does not use them\."):
+    with pytest.warns(UserWarning, match=r"\['b'\]\. The search does not use them; with a smaller"):
         found = tune(frame, base, space=space, n_trials=1, random_state=0, verbose=0)
     assert (found.left_out_, found.study_.best_trial.number) == (["b"], 0)
     base.set_params(input_size=24)

@@ -275,16 +275,17 @@ def _warn_of_other_space(study: optuna.Study, settings_of: Callable[[Any], dict[
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         try:
-            settings_of(optuna.trial.FixedTrial(best.params))
-            outside = any("out of the range" in str(each.message) for each in found)
-        except (ValueError, optuna.TrialPruned):  # it asks for another parameter, or does not accept these
+            settings = settings_of(optuna.trial.FixedTrial(best.params, number=best.number))
+            kept = best.user_attrs.get("settings", settings)
+            outside = settings != kept or any("out of the range" in str(each.message) for each in found)
+        except ValueError:  # it asks for another parameter, or does not accept these
             outside = True
-        except Exception:  # a space that needs more than the parameters of a trial
+        except Exception:  # a space that needs more than the parameters of a trial, or remembers its own
             outside = False
     if outside:
         warnings.warn(
-            f"The best trial, number {best.number}, is from another space than this one: {best.params}. To use this "
-            "space alone, give another study_name or storage.",
+            f"The best trial, number {best.number}, is from another space than this one: {best.params}. "
+            "Give another study_name or storage to use this space alone.",
             stacklevel=4,
         )
 

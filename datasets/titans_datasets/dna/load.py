@@ -58,8 +58,9 @@ def load_dna(
         folders = [f"gue/{folder}" for folder in (name, archived, archived.replace("/", "_"))]
     else:
         folders = [f"cnnprom/{name}"]
-    there = (folder for place in homes(home) for folder in folders if _holds(place / "dna" / folder, entry.parts))
-    folder = next(there, folders[0])
+    # the first of those that hold most: a failed download leaves a folder without some parts
+    there = [(_held(place / "dna" / folder, entry.parts), folder) for place in homes(home) for folder in folders]
+    folder = max(there, key=lambda found: found[0])[1]
     frames = {part: labelled(f"{folder}/{part}", home, download, f"{folders[0]}/{part}") for part in entry.parts}
     absent = [part for part, frame in frames.items() if frame is None]
     if absent:
@@ -71,6 +72,7 @@ def load_dna(
     return from_frames(entry, {part: frame for part, frame in frames.items() if frame is not None})
 
 
-def _holds(folder: Path, parts: tuple[str, ...]) -> bool:
-    """Whether a folder has a part of a set; one that a failed download has left is empty."""
-    return any(True for part in parts for _ in folder.glob(f"{part}*"))
+def _held(folder: Path, parts: tuple[str, ...]) -> int:
+    """The number of parts of a set that a folder has."""
+    there = {path.name.split(".")[0] for path in folder.glob("*") if path.suffix != ".part"}
+    return len(there.intersection(parts))

@@ -1,11 +1,15 @@
 """The outer loop: best weights, early stopping, exact resumption, and no side effects."""
 
+from types import SimpleNamespace
+
+import lightning as L
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from titans_core.train import TrainingOptions, train_network
+from titans_core.train.callbacks import Averaged
 
 OPTIONS = {"learning_rate": 1e-2, "max_epochs": 4, "patience": 10, "progress": False, "device": "cpu", "seed": 3}
 
@@ -163,3 +167,12 @@ def test_gradients_are_clipped(monkeypatch):
     train_network(nn.Linear(3, 1), lambda net, x: (1e3 * net(x).square().mean(), len(x)), data, None, options)
     assert norms
     assert max(norms) <= options.clip * (1 + 1e-4)
+
+
+def test_averaged_weights_are_on_the_device_of_the_module():
+    """Lightning moves a module only after the callbacks' setup."""
+    averaged, module = Averaged(steps=4), L.LightningModule()
+    trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("meta")))
+    module.network = nn.Linear(2, 2)
+    averaged.setup(trainer, module, "fit")
+    assert averaged.network.weight.device.type == "meta"

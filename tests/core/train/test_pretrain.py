@@ -422,7 +422,8 @@ def test_an_earlier_run_is_not_replaced_by_a_forgotten_option(tokens, uninterrup
     with pytest.raises(ValueError, match="holds checkpoints of an earlier run"):
         main(command(tokens, steps=4)[3:])
     assert (folder / "pretraining" / "checkpoints" / "last.ckpt").read_bytes() == before
-    monkeypatch.setenv("HOME", str(folder))
+    for home in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(home, str(folder))
     with pytest.raises(ValueError, match="holds checkpoints of an earlier run"):
         main([*command(tokens, steps=4)[3:], "--checkpoint.dirpath", "~/pretraining/checkpoints"])
     Path("file").write_text("")

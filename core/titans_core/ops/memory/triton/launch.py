@@ -14,7 +14,7 @@ from titans_core.ops.memory.triton.widths import tile_size
 MAX_CHUNK = 128
 MAX_WIDTH = 128  # maximum width of keys and values
 MAX_HIDDEN = 512
-WIDE = 128 * 64  # numbers in a tile of tokens
+LARGE_TILE = 128 * 64  # numbers in a tile of tokens
 FULL = 256  # number of programs that fills a device; larger launches reuse the same tuning result
 
 # (slice width, warps) candidates. The first call on a shape times each that fits the device's shared memory, and Triton
@@ -49,7 +49,7 @@ def _worth_trying(configs: list[Any], arguments: dict[str, Any], **constants: An
     """Without slices wider than the layer; and for wide float32 tiles without four warps, which spill most there and
     compile for more than a minute."""
     given = {**arguments, **constants}
-    wide = not given["BF16"] and given["BLOCK_C"] * max(given["K"], given["V"]) >= WIDE
+    wide = not given["BF16"] and given["BLOCK_C"] * max(given["K"], given["V"]) >= LARGE_TILE
     found = [config for config in configs if config.kwargs["BLOCK"] <= given.get("H", given["V"])]
     return [config for config in found if config.num_warps > 4] or found if wide else found
 
