@@ -105,7 +105,7 @@ def plot_backtest(frame: Any, series: list[Any] | None = None, model: str = "Tit
         if low is not None:
             outside = own[(own["y"] < own[low]) | (own["y"] > own[high])]
             label = f"outside of {low.rpartition('-')[2]} %" if len(outside) else None
-            axes.scatter(outside["ds"], outside["y"], color=ALARM, s=14, label=label, zorder=3)
+            axes.scatter(outside["ds"], outside["y"], color=ALARM, s=5, linewidth=0, label=label, zorder=3)
         _style(axes, str(name))
     return _finished(figure, panels)
 
