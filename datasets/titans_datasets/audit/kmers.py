@@ -88,11 +88,11 @@ def audit_kmers(
 
     Raises:
         TypeError: if ``sequences`` is a single string, or an item is not a string.
-        ValueError: if the numbers of sequences, labels and parts differ, a part is named like "Train" or none is
-            "train" or "test", or k is out of range.
+        ValueError: if the numbers of sequences, labels and parts differ, a part is named like "Train", none of
+            several is "train" or "test", or k is out of range.
     """
     labels = np.asarray(labels)
-    given, split = split is not None, np.full(len(labels), "") if split is None else np.asarray(split)
+    split = np.full(len(labels), "") if split is None else np.asarray(split)
     if not len(sequences) == len(labels) == len(split) > 0:
         raise ValueError(
             f"one label and one part per sequence are needed, and at least one sequence; got {len(sequences)} "
@@ -100,7 +100,7 @@ def audit_kmers(
         )
     parts = sorted({str(part) for part in split.tolist()})
     near = [part for part in parts if part.strip().lower() in ("train", "test", "training", "testing")]
-    if given and (not near or not {"train", "test"}.issuperset(near)):
+    if not {"train", "test"}.issuperset(near) or (len(parts) > 1 and not near):
         raise ValueError(f"split has the parts {parts[:8]}: rename the parts to compare to 'train' and 'test'.")
     train, test = split == "train", split == "test"
     ids = np.unique(labels, return_inverse=True)[1]
