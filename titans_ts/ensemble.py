@@ -170,8 +170,8 @@ class TitansEnsemble(Answering, BaseEstimator):
             each.save(member)
         content = {"place": place, "members": [_digest(member) for member in members], "n_jobs": self.n_jobs}
         save_archive(folder, type(self).__name__, content, {})
-        for member in older:
-            shutil.rmtree(member if member.parent == folder else member.parent, ignore_errors=True)
+        for stale in {member if member.parent == folder else member.parent for member in older}:
+            shutil.rmtree(stale, ignore_errors=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -276,10 +276,10 @@ def _warn_of_apart(rows: _Rows, axis: pd.Index) -> None:
     if (places < 0).any() or left_out[widest] <= max(_ENOUGH, len(axis) * MOST_LEFT_OUT):
         return
     before, after = stamps[widest], stamps[widest + 1]
-    starts, ends = rows.ds[rows.starts], rows.ds[rows.ends]
-    if (starts <= before)[n := int(np.argmax(rows.ends - rows.starts))] and ends[n] >= after:
+    own, _ = rows.longest
+    if own[0] <= before and own[-1] >= after:
         return  # a gap in the longest series, of which its own check has warned
-    early, late = (np.flatnonzero(x) for x in (starts <= before, ends >= after))
+    early, late = np.flatnonzero(rows.ds[rows.starts] <= before), np.flatnonzero(rows.ds[rows.ends] >= after)
     few, side = (early, f"until {before}") if len(early) < len(late) else (late, f"from {after} on")
     warn_caller(
         f"no series has rows between {before} and {after}: {left_out[widest]} rows are missing there. Only "

@@ -87,7 +87,7 @@ def plot_backtest(frame: Any, series: list[Any] | None = None, model: str = "Tit
     frame = _need(frame, ("unique_id", "ds", "cutoff", "y", model))
     chosen = _chosen(frame["unique_id"].unique().tolist(), series)
     low = next((c for c in frame.columns if str(c).startswith(f"{model}-lo-")), None)
-    high = None if low is None else low.replace("-lo-", "-hi-")
+    high, level = (None, None) if low is None else (low.replace("-lo-", "-hi-"), f"{low.rpartition('-')[2]} %")
     figure, panels = _panels(len(chosen))
     for axes, name in zip(panels, chosen, strict=True):
         own = frame[frame["unique_id"] == name]
@@ -95,7 +95,7 @@ def plot_backtest(frame: Any, series: list[Any] | None = None, model: str = "Tit
         axes.plot(truth["ds"], truth["y"], color=PAST, linewidth=1.2, label="actual")
         for i, (cutoff, part) in enumerate(own.groupby("cutoff")):
             if low is not None:
-                label = f"{low.rpartition('-')[2]} %" if i == 0 else None
+                label = level if i == 0 else None
                 axes.fill_between(
                     part["ds"], part[low], part[high], color=FORECAST, alpha=0.15, linewidth=0, label=label
                 )
@@ -104,7 +104,7 @@ def plot_backtest(frame: Any, series: list[Any] | None = None, model: str = "Tit
             axes.axvline(cutoff, color="0.85", linewidth=0.8, zorder=0)
         if low is not None:
             outside = own[(own["y"] < own[low]) | (own["y"] > own[high])]
-            label = f"outside of {low.rpartition('-')[2]} %" if len(outside) else None
+            label = f"outside of {level}" if len(outside) else None
             axes.scatter(outside["ds"], outside["y"], color=ALARM, s=5, linewidth=0, label=label, zorder=3)
         _style(axes, str(name))
     return _finished(figure, panels)
