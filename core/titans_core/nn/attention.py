@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from titans_core.nn.layers import CausalConv
+from titans_core.nn.convolution import CausalConv
 from titans_core.nn.rotary import rotate
 from titans_core.ops.memory.lengths import at_most
 

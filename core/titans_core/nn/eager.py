@@ -1,14 +1,35 @@
-"""When the hand-written CPU code paths may run."""
+"""When hand-written code may run in place of PyTorch's own operators.
+
+Under ``torch.compile``, ``torch.export`` and ``torch.func``, PyTorch's operators are used.
+"""
+
+import functools
 
 import torch
 from torch import Tensor
 
+from titans_core.ops.memory.dispatch import why_no_kernels
 from titans_core.ops.memory.gradient import transformed
+from titans_core.ops.memory.triton.room import is_older
 
 
 def eager_on_cpu(x: Tensor) -> bool:
-    """Whether ``x`` is on CPU and is neither compiled nor transformed by ``torch.func``.
+    """Whether ``x`` is on CPU and is neither compiled nor transformed by ``torch.func``."""
+    return x.device.type == "cpu" and _eager()
 
-    Under ``torch.compile``, ``torch.export`` and ``torch.func``, PyTorch's own operators are used.
+
+def on_kernels(x: Tensor) -> bool:
+    """Whether the Triton kernels of :mod:`titans_core.nn.triton` run on ``x``: on CUDA, where Triton can.
+
+    Where it cannot, the memory warns once, with the reason.
     """
-    return x.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed()
+    return x.is_cuda and x.numel() > 0 and x.dtype != torch.float64 and _eager() and _launches(x.device)
+
+
+@functools.cache
+def _launches(device: torch.device) -> bool:
+    return why_no_kernels(device) is None and not is_older(device)
+
+
+def _eager() -> bool:
+    return not torch.compiler.is_compiling() and not transformed()

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from titans_core.checks import at_least, is_number
-from titans_core.nn.layers import CausalConv
-from titans_core.nn.norms import RMSNorm, gated, unit_silu
+from titans_core.nn.convolution import CausalConv
+from titans_core.nn.norms import RMSNorm, gated, silu_parts, unit_silu
 from titans_core.nn.state import NeuralMemoryState
 from titans_core.ops.memory import MemoryState, neural_memory, read_memory
 from titans_core.ops.memory.api import check_activation, check_forget_to
@@ -222,9 +222,8 @@ class NeuralMemory(nn.Module):
         qkv, tail = self.qkv(x), None
         if self.conv is not None:
             qkv, tail = self.conv(qkv, None if state is None else state.tail)
-        qk, v = qkv.unflatten(-1, (3 * self.num_heads, -1)).split((2 * self.num_heads, self.num_heads), dim=-2)
-        q, k = unit_silu(qk).chunk(2, dim=-2)
-        return q, k, unit_silu(v) if self.unit_values else F.silu(v), tail
+        q, k, v = silu_parts(qkv.unflatten(-1, (3 * self.num_heads, -1)), 3, unit=3 if self.unit_values else 2)
+        return q, k, v, tail
 
     def _gate(self, x: Tensor, state: NeuralMemoryState | None) -> tuple[dict[str, Tensor], Tensor | None]:
         """Gates by name, after activation: ``[B, T, H]``, and None.

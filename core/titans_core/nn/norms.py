@@ -1,7 +1,8 @@
 """RMSNorm, gated RMSNorm, and SiLU followed by l2 normalisation.
 
-On CPU, PyTorch composes these and their gradients from many small operations, which is several times slower than
-needed. Hand-written versions run there. On other devices and under ``torch.compile``, PyTorch's own operators run.
+PyTorch composes these and their gradients from many small operations, which is several times slower than needed. On CPU
+hand-written versions run. On CUDA, the last two have Triton kernels, which run where Triton can. On other devices and
+under ``torch.compile``, PyTorch's own operators run.
 """
 
 from collections.abc import Sequence
@@ -11,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from titans_core.nn.eager import eager_on_cpu
+from titans_core.nn.eager import eager_on_cpu, on_kernels
 
-__all__ = ["RMSNorm", "gated", "unit_silu"]
+__all__ = ["RMSNorm", "gated", "silu_parts", "unit_silu"]
 
 
 class RMSNorm(nn.RMSNorm):
@@ -38,7 +39,7 @@ def gated(norm: RMSNorm, x: Tensor, gate: Tensor) -> Tensor:
     """``norm(x) * silu(gate)`` (section 4.4): x ``[..., heads, d]``, gate and result ``[..., heads * d]``."""
     hooks = norm._forward_hooks, norm._forward_pre_hooks, norm._backward_hooks, norm._backward_pre_hooks
     own = type(norm) is RMSNorm and not any(hooks) and "forward" not in vars(norm)
-    if own and _precise(x) and x.dtype == norm.weight.dtype == gate.dtype:
+    if own and (on_kernels(x) or (_precise(x) and x.dtype == norm.weight.dtype == gate.dtype)):
         y: Tensor = _Gated.apply(x, norm.weight, gate, norm.eps)
         return y
     return norm(x).flatten(-2) * F.silu(gate)
@@ -46,13 +47,36 @@ def gated(norm: RMSNorm, x: Tensor, gate: Tensor) -> Tensor:
 
 def unit_silu(x: Tensor) -> Tensor:
     """SiLU, then l2 normalisation over the last dimension (section 4.4), in the dtype of the input."""
-    # torch's default eps is 0 in float16, where a row of zeros would then have a NaN gradient
-    least = max(1e-12, torch.finfo(x.dtype).tiny)
+    if on_kernels(x):
+        return silu_parts(x, 1, 1)[0]
     if _precise(x):
-        y: Tensor = _UnitSiLU.apply(x, least)
+        y: Tensor = _UnitSiLU.apply(x, _least_norm(x))
         return y
+    return _normalised(F.silu(x))
+
+
+def silu_parts(x: Tensor, parts: int, unit: int) -> tuple[Tensor, ...]:
+    """SiLU of ``x [..., parts * heads, d]``, as tensors ``[..., heads, d]``; the first ``unit`` have unit rows.
+
+    There are at most three parts.
+    """
+    if on_kernels(x):
+        found: tuple[Tensor, ...] = _SiLUParts.apply(x, parts, unit, _least_norm(x))
+        return found
+    heads = x.shape[-2] // parts
+    with_unit, rest = x.split((unit * heads, (parts - unit) * heads), dim=-2)
+    done = unit_silu(with_unit).chunk(unit, dim=-2) if unit else ()
+    return (*done, *(F.silu(rest).chunk(parts - unit, dim=-2) if unit < parts else ()))
+
+
+def _least_norm(x: Tensor) -> float:
+    # torch's default is 0 in float16, where a row of zeros would then have a NaN gradient
+    return max(1e-12, torch.finfo(x.dtype).tiny)
+
+
+def _normalised(s: Tensor) -> Tensor:
     # autocast on CUDA computes the norm in float32 and returns float32
-    return F.normalize(F.silu(x), dim=-1, eps=least).to(x.dtype)
+    return F.normalize(s, dim=-1, eps=_least_norm(s)).to(s.dtype)
 
 
 def _precise(x: Tensor) -> bool:
@@ -102,6 +126,12 @@ class _Gated(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, gate: Tensor, eps: float) -> Tensor:
+        if on_kernels(x):
+            from titans_core.nn.triton.rows import gated_forward
+
+            ctx.save_for_backward(x, weight, gate, None)
+            ctx.eps = eps
+            return gated_forward(x, weight, gate, eps)
         r = _inverse_rms(x, eps)
         ctx.save_for_backward(x, weight, gate, r)
         ctx.eps = eps
@@ -115,6 +145,10 @@ class _Gated(torch.autograd.Function):
             x, weight, gate = x.view_as(x), weight.view_as(weight), gate.view_as(gate)
             y = F.rms_norm(x, weight.shape, weight, ctx.eps).flatten(-2) * F.silu(gate)
             return _differentiable(y, (x, weight, gate), dy, ctx.needs_input_grad)
+        if r is None:
+            from titans_core.nn.triton.rows import gated_backward
+
+            return *gated_backward(dy, x, weight, gate, ctx.eps), None
         s = F.silu(gate)
         n = torch.mul(x, r).mul_(weight).flatten(-2)
         dgate = torch.ops.aten.silu_backward(n.mul_(dy), gate)
@@ -147,6 +181,29 @@ class _UnitSiLU(torch.autograd.Function):
         along = (dy * s).sum(-1, keepdim=True).masked_fill_(short, 0).mul_(r).mul_(r)
         ds = torch.addcmul(dy, s, along, value=-1).mul_(r)
         return torch.ops.aten.silu_backward(ds, x), None
+
+
+class _SiLUParts(torch.autograd.Function):
+    """:func:`silu_parts` by one kernel, which reads x once and writes the parts where their readers want them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, parts: int, unit: int, least: float) -> tuple[Tensor, ...]:
+        from titans_core.nn.triton.rows import silu_forward
+
+        ctx.save_for_backward(x)
+        ctx.parts, ctx.unit, ctx.least = parts, unit, least
+        return silu_forward(x, parts, unit, least)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        from titans_core.nn.triton.rows import silu_backward
+
+        (x,) = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            return silu_backward(grads, x, ctx.unit, ctx.least), None, None, None
+        pieces = F.silu(x).chunk(ctx.parts, dim=-2)
+        y = torch.cat([F.normalize(s, dim=-1, eps=ctx.least) if i < ctx.unit else s for i, s in enumerate(pieces)], -2)
+        return *_differentiable(y, (x,), torch.cat(grads, dim=-2), ctx.needs_input_grad), None, None
 
 
 def _differentiable(

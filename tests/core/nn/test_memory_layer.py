@@ -9,9 +9,9 @@ import torch
 
 import titans_core
 from titans_core import NeuralMemory
-from titans_core.nn import layers, momentary_surprise
+from titans_core.nn import convolution, momentary_surprise
 from titans_core.nn import memory as layer_module
-from titans_core.nn.layers import CausalConv
+from titans_core.nn.convolution import CausalConv
 from titans_core.ops.memory import read_memory
 
 T, DIM = 13, 8
@@ -301,7 +301,7 @@ def test_the_public_names_are_few_and_importing_them_loads_no_torch():
 
 
 def test_the_convolution_sums_the_gradients_of_many_sequences_in_float32(monkeypatch):
-    monkeypatch.setattr(layers, "_few", lambda x: [slice(i, i + 1) for i in range(len(x))])
+    monkeypatch.setattr(convolution, "_few", lambda x: [slice(i, i + 1) for i in range(len(x))])
     conv = CausalConv(2, 1).bfloat16()
     out, _ = conv(torch.ones(600, 16, 2, dtype=torch.bfloat16))
     out.backward(torch.ones_like(out))

@@ -377,7 +377,7 @@ def test_what_cannot_run_is_refused_with_the_reason(make_inputs, change, reason)
 
 
 def test_an_older_triton_is_refused_and_auto_says_what_runs_instead(monkeypatch):
-    on_cuda = SimpleNamespace(is_cuda=True, device="cuda:0", dtype=torch.float32)
+    on_cuda = SimpleNamespace(is_cuda=True, device=torch.device("cuda:0"), dtype=torch.float32)
     weights = (torch.zeros(1, 16, 32), torch.zeros(1, 32, 16))
     # as torch 2.6 brings it: it lacks what the kernels' tuning asks of it
     monkeypatch.setattr(triton, "__version__", "3.2.0")

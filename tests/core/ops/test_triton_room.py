@@ -53,8 +53,8 @@ def test_the_table_is_what_the_compiler_says():
     ],
 )
 def test_a_device_runs_what_fits_it(monkeypatch, device, layers, dtype, width, chunk_size, reason):
-    monkeypatch.setattr(room, "_device", lambda device: device)
-    q = SimpleNamespace(is_cuda=True, device=device, dtype=dtype)
+    monkeypatch.setattr(room, "_device", lambda _: device)
+    q = SimpleNamespace(is_cuda=True, device=torch.device("cuda"), dtype=dtype)
     sizes = [width] * 2 if layers == 1 else [width, 4 * width, width]
     weights = [torch.empty(1, a, b) for a, b in itertools.pairwise(sizes)]
     if reason is None:

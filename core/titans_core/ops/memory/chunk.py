@@ -67,7 +67,9 @@ def chunk_memory(
         c = coefficients(*gates, size, backend)
         c = c.with_base() if to else c
         y, WS, anchor = pieces(Inputs(cut(q), cut(k), cut(v), c), WS, anchor, to, activation, backend)
-        outputs.append(y.unflatten(1, (B, H)).permute(1, 0, 3, 2, 4).flatten(1, 2))
+        # with bf16 tokens, one pass both casts and orders
+        y = y.unflatten(1, (B, H)).permute(1, 0, 3, 2, 4).to(v.dtype, memory_format=torch.contiguous_format)
+        outputs.append(y.flatten(1, 2))
 
     offset = (state.offset + T) % chunk_size
     anchor = [w.unflatten(0, (B, H)) for w in anchor]

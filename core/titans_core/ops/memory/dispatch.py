@@ -59,16 +59,23 @@ def _warn(reason: str) -> None:
 
 
 def why_not_triton(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | None:
-    """Return why the kernels cannot run on these inputs, or None if they can."""
-    if not _HAS_TRITON:
-        return "Triton is not installed (pip install 'titans-suite[triton]', Linux only)"
-    if not q.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
-        return f"the tensors are on {q.device}, and the kernels need a CUDA device"
-    if (version := _too_old()) is not None:
-        return f"the kernels need Triton {_LEAST_TRITON} or newer, which newer PyTorch installs; found {version}"
+    """Return why the memory's kernels cannot run on these inputs, or None if they can."""
+    if (reason := why_no_kernels(q.device)) is not None:
+        return reason
     from titans_core.ops.memory.triton.launch import unsupported
 
     return unsupported(q, v, weights, chunk_size)
+
+
+def why_no_kernels(device: torch.device) -> str | None:
+    """Return why no Triton kernels can be launched on tensors of a device, or None if they can."""
+    if not _HAS_TRITON:
+        return "Triton is not installed (pip install 'titans-suite[triton]', Linux only)"
+    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        return f"the tensors are on {device}, and the kernels need a CUDA device"
+    if (version := _too_old()) is not None:
+        return f"the kernels need Triton {_LEAST_TRITON} or newer, which newer PyTorch installs; found {version}"
+    return None
 
 
 @torch.compiler.assume_constant_result  # some PyTorch versions cannot trace the comparison

@@ -13,17 +13,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from titans_core.ops.memory.pieces import Inputs
 from titans_core.ops.memory.triton.launch import COUNTS, settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, load, load_all, save, save_all
 
 
 class ReadGradient(NamedTuple):
-    """What reading contributes to the gradients; all float32."""
+    """What reading contributes to gradients that are complete after :func:`store_backward`; all float32.
 
-    dq: Tensor  # [N, P, C, K]
+    m is n, or n + 1 with a base.
+    """
+
     dk: Tensor  # [N, P, C, K]
-    dG: Tensor  # [N, P, C, C]
-    dread: Tensor  # [N, P, C, m]; m is n, or n + 1 with a base
     ddelta: Tensor  # gradient of the errors at the output, [N, P, C, V]
     ddelta1: Tensor | None  # gradient of the errors at the hidden layer, [N, P, C, h]
     dX2: Tensor | None  # gradient of the hidden activations of the keys, [N, P, C, h]
@@ -31,14 +32,10 @@ class ReadGradient(NamedTuple):
 
 
 class StoreGradient(NamedTuple):
-    """Gradients that are complete once all pieces have been processed; all float32."""
+    """Gradients of what the first piece starts from; all float32."""
 
-    dk: Tensor  # [N, P, C, K]
-    dv: Tensor  # [N, P, C, V]
-    dwrite: Tensor  # [N, P, C, n]
-    dcarry: Tensor  # [N, P, 2 n - 1], or [N, P, 2 n] with a base
-    dstart: list[Tensor]  # gradient of the first piece's starting WS and of the base, [P, m, d, d'] per layer
-    danchor: list[Tensor]  # gradient of the first piece's anchor, [P, d, d'] per layer
+    dstart: list[Tensor]  # gradient of its starting WS and of the base, [P, m, d, d'] per layer
+    danchor: list[Tensor]  # gradient of its anchor, [P, d, d'] per layer
 
 
 def read_backward(
@@ -53,8 +50,12 @@ def read_backward(
     delta: Tensor,
     seen: Tensor | None,
     activation: str,
+    grads: Inputs,
 ) -> ReadGradient:
-    """Gradient of :func:`titans_core.ops.memory.triton.forward.read_forward`, for ``dy`` ``[N, P, C, V]``."""
+    """Gradient of :func:`titans_core.ops.memory.triton.forward.read_forward`, for ``dy`` ``[N, P, C, V]``.
+
+    Writes those of q, G and read to ``grads``.
+    """
     N, P, C, K = q.shape
     V, n, m, h = delta.shape[-1], WS[0].shape[2], read.shape[-1], WS[0].shape[-1]
 
@@ -63,22 +64,20 @@ def read_backward(
 
     deep = len(WS) > 1
     found = ReadGradient(
-        dq=new(C, K),
         dk=new(C, K),
-        dG=new(C, C),
-        dread=new(C, m),
         ddelta=new(C, V),
         ddelta1=new(C, h) if deep else None,
         dX2=new(C, h) if deep else None,
         dWS=[new(m, *ws.shape[3:]) for ws in WS],
     )
     common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, q, activation, N * P)}
+    to = (grads.q, found.dk, grads.c.G, grads.c.read, found.ddelta)
     with torch.cuda.device_of(q):
         if deep:
             inputs = (dy, q, k, G, read, *WS, *anchor, *(base or (None, None)), delta, seen)
-            _read_deep[(N * P,)](*inputs, *found[:-1], *found.dWS, H=h, **common)
+            _read_deep[(N * P,)](*inputs, *to, found.ddelta1, found.dX2, *found.dWS, H=h, **common)
         else:
-            _read_linear[(N * P,)](*(dy, q, k, G, read, WS[0], delta), *found[:5], found.dWS[0], **common)
+            _read_linear[(N * P,)](*(dy, q, k, G, read, WS[0], delta), *to, found.dWS[0], **common)
     return found
 
 
@@ -93,8 +92,11 @@ def store_backward(
     read: ReadGradient,
     dend: list[Tensor],
     activation: str,
+    grads: Inputs,
 ) -> StoreGradient:
     """Gradient of :func:`titans_core.ops.memory.triton.forward.store_forward`.
+
+    Writes those of k, v, write and carry to ``grads``.
 
     Args:
         read: contribution of reading.
@@ -110,20 +112,17 @@ def store_backward(
     flow = [new(2, *d.shape) for d in dend]
     for f, d in zip(flow, dend, strict=True):
         f[N % 2].copy_(d)
-    found = StoreGradient(
-        *(new(N, P, C, K), new(N, P, C, V), new(N, P, C, n), new(*carry.shape)),
-        [f[0] for f in flow],
-        [new(*A.shape) for A in anchor],
-    )
+    found = StoreGradient([f[0] for f in flow], [new(*A.shape) for A in anchor])
+    to = (grads.k, grads.v, grads.c.write, grads.c.carry, *found.danchor)
     common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation, P)}
     inputs = (k, write, carry, *WS, *anchor)
     gradients = (delta, read.dk, read.ddelta)
     with torch.cuda.device_of(k):
         if len(WS) == 1:
-            _store_linear[(P,)](*inputs, *gradients, read.dWS[0], flow[0], *found[:4], *found.danchor, **common)
+            _store_linear[(P,)](*inputs, *gradients, read.dWS[0], flow[0], *to, **common)
         else:
             gradients = (*(base or (None, None)), *gradients, read.ddelta1, read.dX2, *read.dWS, *flow)
-            _store_deep[(P,)](*inputs, *gradients, *found[:4], *found.danchor, H=h, **common)
+            _store_deep[(P,)](*inputs, *gradients, *to, H=h, **common)
     return found
 
 

@@ -52,17 +52,19 @@ class Kernels(Engine):
         begin = [ws.unflatten(1, (self.n, -1)) for ws in start.WS]
         anchor = [A.contiguous() for A in start.anchor]
         WS, delta = store_forward(k, v, c.write, c.carry, begin, anchor, self.base, self.activation)
-        y[start.part], seen = read_forward(q, k, c.G, c.read, WS, anchor, self.base, delta, self.activation, keep)
+        seen = read_forward(
+            q, k, c.G, c.read, WS, anchor, self.base, delta, self.activation, y[start.part], keep_seen=keep
+        )
         end = [ws[-1].flatten(1, 2).clone() for ws in WS]  # clone: a view would keep the whole tape alive
         last_anchor = [ws[-2, :, 0].clone() for ws in WS] if len(q) > 1 else anchor
         return Tape(start.part, WS, anchor, delta, seen) if keep else None, end, last_anchor
 
     def backward(self, inputs: Inputs, grads: Inputs, tape: Tape, dy: Tensor, flow: Backflow) -> None:
         q, k, _, c = inputs.cut(tape.part)
-        dq, dk, dv, dc = grads.cut(tape.part)
+        grads = grads.cut(tape.part)
         _, WS, anchor, delta, seen = tape
         dy = dy[tape.part].contiguous()
-        read = read_backward(dy, q, k, c.G, c.read, WS, anchor, self.base, delta, seen, self.activation)
+        read = read_backward(dy, q, k, c.G, c.read, WS, anchor, self.base, delta, seen, self.activation, grads)
         if len(q) > 1:  # the last piece's anchor is its starting weights
             for dws, dA in zip(read.dWS, flow.danchor, strict=True):
                 dws[-1, :, 0] += dA
@@ -70,7 +72,7 @@ class Kernels(Engine):
         dend = [dws.unflatten(1, (self.n, -1)) for dws in flow.dWS]
         if self.base:
             dend = [torch.cat((d, dw.unsqueeze(1)), dim=1) for d, dw in zip(dend, flow.dbase, strict=True)]
-        stored = store_backward(k, c.write, c.carry, WS, anchor, self.base, delta, read, dend, self.activation)
+        stored = store_backward(k, c.write, c.carry, WS, anchor, self.base, delta, read, dend, self.activation, grads)
         for dws, found in zip(flow.dWS, stored.dstart, strict=True):
             dws.copy_(found[:, : self.n].flatten(1, 2))
         if self.base:
@@ -78,10 +80,6 @@ class Kernels(Engine):
                 dw.copy_(found[:, self.n])
         for dA, found in zip(flow.danchor, stored.danchor, strict=True):
             dA += found
-        for grad, found in zip(
-            (dq, dk, dv, *dc), (read.dq, stored.dk, stored.dv, read.dG, read.dread, *stored[2:4]), strict=True
-        ):
-            grad.copy_(found)
 
     def release(self, tape: Tape, room: list[Tape]) -> None:
         """Do nothing: PyTorch's CUDA allocator keeps the memory for the next segment."""

@@ -65,17 +65,17 @@ def read_forward(
     base: list[Tensor],
     delta: Tensor,
     activation: str,
+    y: Tensor,
     keep_seen: bool,
-) -> tuple[Tensor, Tensor | None]:
-    """Outputs ``[N, P, C, V]`` for queries ``[N, P, C, K]``, in float32.
+) -> Tensor | None:
+    """Write the outputs for queries ``[N, P, C, K]`` to y ``[N, P, C, V]``.
 
-    With ``keep_seen``, a deep memory also returns queries times keys of the second layer, ``[N, P, C, C]``, for its
+    With ``keep_seen``, a deep memory returns queries times keys of the second layer, ``[N, P, C, C]``, for its
     gradient; otherwise None. ``read`` is ``[N, P, C, n]``, or ``[N, P, C, n + 1]`` with a base. ``WS``, ``anchor``,
     ``base`` and ``delta`` are those of :func:`store_forward`.
     """
     N, P, C, K = q.shape
     V, n = delta.shape[-1], WS[0].shape[2]
-    y = torch.empty((N, P, C, V), dtype=torch.float32, device=q.device)
     seen = torch.empty((N, P, C, C), dtype=torch.float32, device=q.device) if keep_seen and len(WS) > 1 else None
     common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, q, activation, N * P)}
     with torch.cuda.device_of(q):
@@ -84,7 +84,7 @@ def read_forward(
         else:
             to = base or (None, None)
             _read_deep[(N * P,)](q, k, G, read, *WS, *anchor, *to, delta, y, seen, H=WS[0].shape[-1], **common)
-    return y, seen
+    return seen
 
 
 @tuned()

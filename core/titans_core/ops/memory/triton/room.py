@@ -29,9 +29,9 @@ def kilobytes(layers: int, bf16: bool, width: int, chunk_size: int) -> int:
 
 def lacking(device: torch.device, layers: int, bf16: bool, width: int, chunk_size: int) -> str | None:
     """What a device lacks to run a supported shape, or None."""
-    major, has = _device(device)
-    if major < OLDEST:
+    if is_older(device):
         return f"the kernels need an NVIDIA GPU of compute capability {OLDEST}.0 (Ampere) or newer"
+    _, has = _device(device)
     needs = kilobytes(layers, bf16, width, chunk_size)
     if has < 1024 * needs:
         tokens, less = ("bfloat16", "smaller chunks") if bf16 else ("float32", "smaller chunks or bfloat16 tokens")
@@ -40,6 +40,11 @@ def lacking(device: torch.device, layers: int, bf16: bool, width: int, chunk_siz
             f"device has {has // 1024}; {less} need less"
         )
     return None
+
+
+def is_older(device: torch.device) -> bool:
+    """Whether a GPU is older than Ampere, or not of NVIDIA."""
+    return _device(device)[0] < OLDEST
 
 
 @torch.compiler.assume_constant_result  # the device query cannot be traced
