@@ -26,7 +26,8 @@ if "$python" -c 'import pytest' 2>/dev/null; then
   # most of their time is compiling, so they are shared out among processes
   run=("$python" -m pytest -q -rf -p no:cacheprovider -o addopts=--import-mode=importlib -o timeout=)
   parts="$(mktemp -d)"
-  "${run[@]}" --collect-only tests/core/ops/test_triton_{coefficients,decode,memory}.py >"$parts/all" 2>&1 || failed=1
+  "${run[@]}" --collect-only tests/core/nn/test_triton_layers.py \
+    tests/core/ops/test_triton_{coefficients,decode,memory}.py >"$parts/all" 2>&1 || failed=1
   grep '^tests/.*::' "$parts/all" | split -e -d -n "r/$(($(nproc) < 16 ? $(nproc) : 16))" - "$parts/part"
   started=()
   for part in "$parts"/part*; do
