@@ -79,7 +79,7 @@ class Variant:
         return len(self.ref) == len(self.alt) == 1
 
     def __str__(self) -> str:
-        return f"{self.chrom}:{self.start} {short(self.ref)}>{short(self.alt)}"
+        return f"{self.chrom}:{self.start} (0-based) {short(self.ref)}>{short(self.alt)}"
 
 
 def variants_of(frame: Any) -> list[Variant]:

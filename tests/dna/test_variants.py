@@ -278,7 +278,7 @@ def test_a_wrong_ref_is_an_error_or_is_left_unscored(models, write_fasta, tmp_pa
         found = models().score_variants(vcf, fasta, mismatch="skip")
     assert warned[0].filename == __file__
     assert "position does not exist: 1" in str(warned[0].message)
-    assert "chr9:0 A>C: the genome has no such chromosome. Did you mean 'chr1'?" in str(warned[0].message)
+    assert "chr9:0 (0-based) A>C: the genome has no such chromosome. Did you mean 'chr1'?" in str(warned[0].message)
     assert found["score"].isna().tolist() == [True, False, True]
     with pytest.raises(ValueError, match="mismatch must be 'error' or 'skip'"):
         models().score_variants(vcf, fasta, mismatch="ignore")
