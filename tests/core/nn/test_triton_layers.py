@@ -222,20 +222,20 @@ from titans_core.nn.triton import convolution, rows
 
 COUNTS = ("T", "C", "blocks", "total", "count", "heads", "d")
 
-def check(kernel, token, **constants):
+def check(kernel, token, warps=rows.WARPS, **constants):
     signature = {
         name: "constexpr" if name in constants else "i32" if name in COUNTS
         else "fp32" if name in ("least", "eps") else "*fp32" if name == "sums" else token
         for name in kernel.arg_names
     }
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
-    found = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+    found = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
     assert len(found.asm["cubin"]) > 0
     return [kernel.__name__, token, found.metadata.shared]
 
 found = []
 for token in ("*bf16", "*fp16", "*fp32"):
-    sizes = {"SIZE": 4, "BLOCK_T": convolution.BLOCK_T, "BLOCK_C": convolution.BLOCK_C}
+    sizes = {"warps": convolution.WARPS, "SIZE": 4, "BLOCK_T": convolution.BLOCK_T, "BLOCK_C": convolution.BLOCK_C}
     found.append(check(convolution._forward_kernel, token, **sizes))
     found.append(check(convolution._backward_kernel, token, SUMS=8, **sizes))
     for kernel in (rows._silu_forward_kernel, rows._silu_backward_kernel):

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK_T, BLOCK_C, WARPS = 32, 64, 4  # rows and channels of a block, and the warps of a program
+BLOCK_T, BLOCK_C, WARPS = 32, 64, 8  # rows and channels of a block, and the warps of a program
 PROGRAMS = 1024  # backward, at most this many programs for the same channels, which bounds the memory for their sums
 
 
@@ -22,7 +22,7 @@ def convolve(x: Tensor, tail: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     blocks = triton.cdiv(T, BLOCK_T)
     with torch.cuda.device_of(x):
         _forward_kernel[(B * blocks, triton.cdiv(C, BLOCK_C))](
-            *_contiguous(x, tail, weight, bias), y, T, C, blocks, **_sizes(weight)
+            *_contiguous(x, tail, weight.mT, bias), y, T, C, blocks, **_sizes(weight)
         )
     return y
 
@@ -38,7 +38,7 @@ def convolve_backward(dy: Tensor, x: Tensor, tail: Tensor, weight: Tensor) -> tu
     sums = torch.empty((programs, size + 1, C), dtype=torch.float32, device=x.device)
     with torch.cuda.device_of(x):
         _backward_kernel[(programs, triton.cdiv(C, BLOCK_C))](
-            *_contiguous(dy, x, tail, weight),
+            *_contiguous(dy, x, tail, weight.mT),
             *(dx, dtail, sums),
             *(B * blocks, T, C, blocks),
             SUMS=triton.next_power_of_2(size + 1),
@@ -70,14 +70,14 @@ def _save(base, rows, columns, T, C, tile):
 
 
 @triton.jit
-def _tap(weight, columns, s, C, SIZE: tl.constexpr):
+def _tap(taps, columns, s, C, SIZE: tl.constexpr):
     """The weights of all channels for the token ``s`` steps back."""
-    return tl.load(weight + columns * SIZE + SIZE - 1 - s, mask=columns < C, other=0.0).to(tl.float32)[None, :]
+    return tl.load(taps + (SIZE - 1 - s) * C + columns, mask=columns < C, other=0.0).to(tl.float32)[None, :]
 
 
 @triton.jit(do_not_specialize=["T", "blocks"])
 def _forward_kernel(
-    x, tail, weight, bias, y,
+    x, tail, taps, bias, y,
     T, C, blocks, SIZE: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     block = tl.program_id(0).to(tl.int64)
@@ -94,13 +94,13 @@ def _forward_kernel(
         before = _load(x, rows - s, columns, T, C)
         if first < s:
             before += _load(tail, rows - s + SIZE - 1, columns, SIZE - 1, C)
-        out += _tap(weight, columns, s, C, SIZE) * before
+        out += _tap(taps, columns, s, C, SIZE) * before
     _save(y, rows, columns, T, C, out)
 
 
 @triton.jit(do_not_specialize=["total", "T", "blocks"])
 def _backward_kernel(
-    dy_, x_, tail_, weight, dx_, dtail_, sums,
+    dy_, x_, tail_, taps, dx_, dtail_, sums,
     total, T, C, blocks, SUMS: tl.constexpr, SIZE: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Row r of x or, below 0, of the tail was read by rows r to r + size - 1 of the output."""
@@ -118,7 +118,7 @@ def _backward_kernel(
         gradient = tl.zeros([BLOCK_T, BLOCK_C], dtype=tl.float32)
         for s in tl.static_range(SIZE):
             after = _load(dy_ + of_sequence, rows + s, columns, T, C)
-            gradient += _tap(weight, columns, s, C, SIZE) * after
+            gradient += _tap(taps, columns, s, C, SIZE) * after
             found += tl.where(which == s, tl.sum(row * after, axis=0)[None, :], 0.0)
             if s == 0:
                 found += tl.where(which == SIZE, tl.sum(after, axis=0)[None, :], 0.0)
