@@ -147,7 +147,7 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...], gaps: bo
     missing = [i for i in ids if i not in table.index]
     if missing:
         raise ValueError(f"static_df lacks {len(missing)} series of the data, first: {missing[0]!r}. Add their rows.")
-    values = _numbers(table.loc[ids, list(names)], "static_df", gaps)
+    values = _numbers(table[list(names)].reindex(ids), "static_df", gaps)
     bad = unusable(values, gaps)
     if bad.any():
         row, column = np.argwhere(bad)[0]

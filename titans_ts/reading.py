@@ -69,6 +69,9 @@ def read_given(
             df, dtype=np.float64, ensure_all_finite=_finite(missing), estimator=forecaster, input_name="X"
         )
         panel = read_frame(given, columns=columns, missing=missing, fill=fill)
+    first = int(panel.first_rows.min(initial=len(panel.values)))
+    if 0 < first < len(panel.values):  # rows before the first value of any series would count as history
+        panel = panel.rows(first)
     return with_static(panel, columns.stat, static_df, None, missing)
 
 

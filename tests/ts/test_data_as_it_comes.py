@@ -435,3 +435,20 @@ def test_a_frame_shortened_by_leaving_out_short_series_may_make_more_series_too_
     with pytest.warns(UserWarning, match="begin too late"):
         model = tiny(missing="mask", max_epochs=1).fit(frame)
     assert model.left_out_ == ["b", "c"]
+
+
+@pytest.mark.parametrize("missing", ["mask", "interpolate"])
+def test_rows_before_the_first_value_of_any_series_do_not_count(tiny, wide, missing):
+    stamps = pd.date_range(end=wide.index[-1], periods=len(wide) + 400, freq="h", name="ds")
+    alone, beside = (tiny(missing=missing).fit(frame) for frame in (wide, wide.reindex(stamps)))
+    pd.testing.assert_frame_equal(beside.predict(), alone.predict())
+    model = tiny(missing=missing)
+    backtests = [model.cross_validation(frame, n_windows=2) for frame in (wide, wide.reindex(stamps))]
+    pd.testing.assert_frame_equal(*backtests)
+
+
+def test_names_of_series_may_be_true_and_false_beside_static_columns(tiny):
+    frame = long().replace({"unique_id": {"a": False, "b": True}})
+    static = pd.DataFrame({"unique_id": [True, False], "size": [1.0, 2.0]})
+    model = tiny(exogenous={"stat": ["size"]}).fit(frame, static_df=static)
+    assert model.predict()["unique_id"].unique().tolist() == [False, True]
