@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from titans_core.checks import at_least
 from titans_core.files import written_whole
 from titans_core.models import TitansLM
 from titans_core.tokenizers import require
@@ -81,8 +82,8 @@ def evaluate_harness(
     """
     names = _names(tasks)
     for name, number in (("limit", limit), ("batch_size", batch_size), ("max_length", max_length)):
-        if number is not None and number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}.")
+        if number is not None:
+            at_least(name, number, 1)
     for package in ("transformers", "lm_eval", "accelerate"):
         require(package, "lm-evaluation-harness", "hf")
     import lm_eval

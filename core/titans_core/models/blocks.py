@@ -54,5 +54,5 @@ def with_persistent(
     """``layer([p_1 .. p_N | x])`` without the first N outputs (Eq. 26, 29); with a state, p has been read already."""
     if state is not None or persistent is None:
         return layer(x, state)
-    y, state = layer(torch.cat((persistent.to(x.dtype).expand(len(x), -1, -1), x), dim=1), None)
+    y, state = layer(torch.cat((persistent.to(x.dtype).expand(x.shape[0], -1, -1), x), dim=1), None)
     return y[:, len(persistent) :], state

@@ -60,8 +60,8 @@ class MemoryAsContext(nn.Module):
     def forward(self, x: Tensor, state: ContextState | None = None) -> tuple[Tensor, ContextState]:
         """Apply the layer to ``x [B, T, dim]``. Returns an output of the same shape and the new state."""
         if state is None:
-            memory = self.memory.initial_state(len(x))
-            state = ContextState(memory, memory, x.new_zeros(len(x), self.tail, x.shape[2]))
+            memory = self.memory.initial_state(x.shape[0])
+            state = ContextState(memory, memory, x.new_zeros(x.shape[0], self.tail, x.shape[2]))
         # one graph of all segments fits only one length; with dynamic lengths, one compiled graph is called per segment
         return self._segments_apart(x, state) if is_of_many_lengths(x) else self._segments(x, state)
 

@@ -92,7 +92,7 @@ class _Projections(nn.Module):
         _, pk, pv = self.qkv(self.persistent.to(k.dtype)).unflatten(-1, (3, self.num_heads, -1)).permute(1, 2, 0, 3)
         # persistent tokens have no position, so only the half of their keys that is never rotated is used
         pk = torch.cat((torch.zeros_like(pk[..., : pk.shape[-1] // 2]), pk[..., pk.shape[-1] // 2 :]), dim=-1)
-        k, v = (torch.cat((p.to(x.dtype).expand(len(x), -1, -1, -1), x), dim=2) for p, x in ((pk, k), (pv, v)))
+        k, v = (torch.cat((p.to(x.dtype).expand(x.shape[0], -1, -1, -1), x), dim=2) for p, x in ((pk, k), (pv, v)))
         return k, v, None if mask is None else F.pad(mask, (pk.shape[1], 0), value=True)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:

@@ -172,7 +172,8 @@ class NeuralMemory(nn.Module):
 
     def initial_state(self, batch_size: int) -> NeuralMemoryState:
         """Return the state before the first token: the learned initial memory for ``batch_size`` sequences."""
-        at_least("batch_size", batch_size, 1)
+        if not isinstance(batch_size, torch.SymInt):  # as in an exported program with a free batch size
+            at_least("batch_size", batch_size, 1)
         return NeuralMemoryState(MemoryState.initial(self._start(), batch_size, self.chunk_size))
 
     def _check(self, x: Tensor, state: NeuralMemoryState | None) -> None:
@@ -187,9 +188,10 @@ class NeuralMemory(nn.Module):
             return
         if not isinstance(state, NeuralMemoryState):
             raise TypeError(f"state must be a NeuralMemoryState returned by this layer, got {type(state).__name__}.")
-        if len(state.memory.weights[0]) != len(x):
+        held = state.memory.weights[0].shape[0]  # not len(): it would fix the batch size of an exported program
+        if held != x.shape[0]:
             raise ValueError(
-                f"state holds {len(state.memory.weights[0])} sequences, but x has {len(x)}: continue with the batch "
+                f"state holds {held} sequences, but x has {x.shape[0]}: continue with the batch "
                 "that the state came from."
             )
         at = state.memory.weights[0].device

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -85,6 +86,7 @@ def train_network(
     resume = None
     if options.checkpoint_dir is not None:
         folder = Path(options.checkpoint_dir).expanduser()
+        _check_writable(folder)
         callbacks.append(
             ModelCheckpoint(
                 folder, filename="last", save_top_k=1, enable_version_counter=False, save_on_train_epoch_end=True
@@ -136,6 +138,16 @@ def train_network(
     network.load_state_dict(keep.best_weights)
     network.eval()
     return History(keep.epochs, keep.best_epoch)
+
+
+def _check_writable(folder: Path) -> None:
+    """Raise an OSError before hours of training, not at the end of the first epoch."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OSError(f"checkpoint_dir: {folder} cannot be written to ({error}). Give another folder.") from error
 
 
 def _interrupted(epochs: int, checkpoint: Path | None) -> str:

@@ -12,6 +12,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
+from titans_core.checks import at_least, is_number
 from titans_core.models import TitansConfig, TitansLM
 from titans_core.train.flops import flops_per_token, peak_flops
 from titans_core.train.module import parameter_groups
@@ -26,7 +27,8 @@ class LanguageModelTraining(L.LightningModule):
         learning_rate: peak learning rate of AdamW.
         weight_decay: weight decay of AdamW, on matrices only.
         betas: betas of AdamW.
-        warmup_steps: number of warm-up steps. After them the learning rate follows a cosine until the last step.
+        warmup_steps: number of warm-up steps, at most half of all steps. After them the learning rate follows a cosine
+            until the last step.
         final_rate: final learning rate, as a fraction of ``learning_rate``.
         compile: run each block through ``torch.compile``.
         seed: seed of the initial weights.
@@ -44,6 +46,9 @@ class LanguageModelTraining(L.LightningModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        at_least("warmup_steps", warmup_steps, 0)
+        if not is_number(final_rate) or not 0 <= final_rate <= 1:
+            raise ValueError(f"final_rate is a share of the learning rate: from 0 to 1, got {final_rate!r}.")
         self.config = TitansConfig.preset(config) if isinstance(config, str) else config
         self.learning_rate, self.weight_decay, self.betas = learning_rate, weight_decay, betas
         self.warmup_steps, self.final_rate, self.compiles = warmup_steps, final_rate, compile

@@ -126,6 +126,9 @@ def run_study(
     A trial that diverges counts as a bad result, like a pruned one, and does not end the search. The same holds for a
     trial whose settings do not fit the data, with a warning. But if no trial has succeeded, the third of these ends the
     search.
+
+    Raises:
+        KeyboardInterrupt: if the search is interrupted; the message says what is kept.
     """
     from optuna.study import MaxTrialsCallback
 
@@ -135,13 +138,24 @@ def run_study(
         return
     unfit: list[int] = []
     with _quiet():
-        study.optimize(
-            lambda trial: _run_trial(objective, trial, unfit),
-            n_trials=remaining,
-            timeout=timeout,
-            callbacks=[MaxTrialsCallback(n_trials, states=FINISHED), *callbacks],
-            show_progress_bar=progress,
-        )
+        try:
+            study.optimize(
+                lambda trial: _run_trial(objective, trial, unfit),
+                n_trials=remaining,
+                timeout=timeout,
+                callbacks=[MaxTrialsCallback(n_trials, states=FINISHED), *callbacks],
+                show_progress_bar=progress,
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_interrupted(study)) from None
+
+
+def _interrupted(study: optuna.Study) -> str:
+    finished = sum(t.state in FINISHED for t in study.get_trials(deepcopy=False))
+    where = f"the search was interrupted after {finished} finished trials"
+    if isinstance(study._storage, optuna.storages.InMemoryStorage):
+        return f"{where}; nothing is kept. Give storage to be able to continue."
+    return f"{where}, which are in the storage; the same call continues with them."
 
 
 def best_of(

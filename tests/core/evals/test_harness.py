@@ -405,7 +405,7 @@ def test_public_names():
 
 @pytest.mark.parametrize("number", ["limit", "batch_size", "max_length"])
 def test_numbers_below_one_are_refused(model, number):
-    with pytest.raises(ValueError, match=f"{number} must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=f"{number} must be an integer >= 1, got 0"):
         evaluate_harness(model, ["titans_piqa"], **{number: 0})
 
 

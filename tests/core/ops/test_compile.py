@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from titans_core import NeuralMemory
+from titans_core import NeuralMemory, TitansConfig, TitansLM
 from titans_core.models.state import tensors
 from titans_core.ops.memory import functions
 
@@ -71,6 +71,45 @@ def test_an_exported_layer_continues_from_a_state_for_any_number_of_chunks(optio
         x = torch.randn(2, 8 * chunks, 16)
         (y, found), (y_expected, expected) = program(x, found), layer(x, expected)
         assert_same((y, found), (y_expected, expected))
+
+
+class Logits(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids):
+        return self.model(ids)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", [None, "lmm", "mac", "mag", "mal"])
+def test_a_program_may_be_exported_for_any_number_of_sequences(architecture):
+    batch = torch.export.Dim("batch", min=2, max=64)
+    if architecture is None:  # the layer with a state
+        model = NeuralMemory(16, num_heads=2, chunk_size=8).eval()
+        x = [torch.randn(B, 16, 16) for B in (2, 5)]
+        examples = [(one, model(one)[1]) for one in x]
+        shapes = torch.export.ShapesCollection()
+        for one in (x[0], *tensors(examples[0][1])):
+            shapes[one] = {0: batch}
+    else:
+        config = TitansConfig(
+            architecture=architecture,
+            vocab_size=11,
+            dim=16,
+            num_layers=1,
+            num_heads=2,
+            chunk_size=4,
+            window=8,
+            segment=8,
+        )
+        model = Logits(TitansLM(config)).eval()
+        examples = [(torch.randint(11, (B, 16)),) for B in (2, 5)]
+        shapes = {"ids": {0: batch}}
+    program = torch.export.export(model, examples[0], dynamic_shapes=shapes)
+    same = assert_same if architecture is None else torch.testing.assert_close
+    same(program.module()(*examples[1]), model(*examples[1]))
 
 
 def test_the_example_of_export_runs():

@@ -285,3 +285,13 @@ def test_a_checkpoint_of_other_options_is_refused(tmp_path, change):
     train_network(network(), squared_error, data(), None, TrainingOptions(**options))
     with pytest.raises(ValueError, match=f"checkpoint of another run: {next(iter(change))} is"):
         train_network(network(), squared_error, data(), None, TrainingOptions(**options | change))
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_training(tmp_path):
+    (tmp_path / "file").touch()
+    options = TrainingOptions(**OPTIONS, checkpoint_dir=tmp_path / "file")
+    begun = network()
+    before = [p.clone() for p in begun.parameters()]
+    with pytest.raises(OSError, match=r"checkpoint_dir: .*file cannot be written to .*Give another folder"):
+        train_network(begun, squared_error, data(), None, options)
+    assert all(map(torch.equal, before, begun.parameters()))

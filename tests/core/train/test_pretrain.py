@@ -497,3 +497,12 @@ def test_help_lists_the_available_commands(tokens, tmp_path, monkeypatch, capfd)
     output += str(code)  # a message is said by the interpreter
     assert "error: batch_tokens=500 is not a multiple of 256" in output.replace("\n", " ")
     assert "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [({"warmup_steps": -1}, "warmup_steps must be an integer >= 0"), ({"final_rate": 7}, "from 0 to 1, got 7")],
+)
+def test_a_senseless_schedule_is_refused(settings, says):
+    with pytest.raises(ValueError, match=says):
+        LanguageModelTraining(TitansConfig(**CONFIG), **settings)
