@@ -198,6 +198,9 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         weighty = np.flatnonzero(weights)
         if not len(weighty):
             raise ValueError("class_weight and sample_weight give every sequence a weight of 0. Raise some of them.")
+        # the optimiser would learn another model from other units of the weights
+        unit = weights[weighty].mean()
+        weights /= unit
         seed = self._seed()
         if validation is None:
             rows, cut = self._cut(weighty, labels, together, seed)
@@ -205,7 +208,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
                 _warn_of_missing(classes, labels[cut], by_class, "The groups set aside for validation contain")
             val = Examples(reads, labels, weights, cut)
         else:
-            rows, val = weighty, _given(validation, classes, by_class)
+            rows, val = weighty, _given(validation, classes, by_class, unit)
         learned = Examples(reads, labels, weights, rows)
         train = loader(learned, self.batch_size, seed, lengths=learned.lengths)
         max_epochs = self.max_epochs or min(_MOST, max(_LEAST, -(-_TRAINING // len(train))))
@@ -471,8 +474,8 @@ def weighted_error(network: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> 
     return (error * weights).mean(), len(ids)
 
 
-def _given(validation: tuple[Any, Any], classes: NDArray[Any], by_class: NDArray[np.float64]) -> Examples:
-    """Validation examples from the ``validation`` argument of ``fit``."""
+def _given(validation: tuple[Any, Any], classes: NDArray[Any], by_class: NDArray[np.float64], unit: float) -> Examples:
+    """Validation examples from the ``validation`` argument of ``fit``, with class weights in units of ``unit``."""
     reads: Reads = reads_of(validation[0])
     names = read_labels(validation[1], len(reads), "y of validation")
     unknown = sorted(set(names.tolist()) - set(classes.tolist()))
@@ -484,7 +487,7 @@ def _given(validation: tuple[Any, Any], classes: NDArray[Any], by_class: NDArray
             "validation has only classes whose class_weight is 0, so its loss would always be 0. Add other classes."
         )
     _warn_of_missing(classes, labels, by_class, "validation contains")
-    return Examples(reads, labels, by_class[labels], np.arange(len(reads)))
+    return Examples(reads, labels, by_class[labels] / unit, np.arange(len(reads)))
 
 
 def _warn_of_missing(

@@ -28,7 +28,7 @@ from titans_dna.lines import DAMAGED, is_gzip, open_binary
 if TYPE_CHECKING:
     import pyfaidx
 
-__all__ = ["FastaFiles", "prepare"]
+__all__ = ["FastaFiles", "named_if_damaged", "prepare"]
 
 # bytes to read for the title of a record: enough for most, and the maximum
 _TITLE, _HEAD = 256, 1 << 16
@@ -228,6 +228,17 @@ def _reading(files: FastaFiles) -> Iterator[Callable[[int, int], bytes]]:
         yield read
 
 
+@contextmanager
+def named_if_damaged(path: Path) -> Iterator[None]:
+    """Turn the errors of gzip and of Biopython about damaged content into a ValueError that names the file."""
+    try:
+        yield
+    except (ValueError, RuntimeError, *DAMAGED) as error:
+        if not isinstance(error, DAMAGED) and not any(word in str(error) for word in ("BGZF", "Decompressed", "CRC")):
+            raise
+        raise ValueError(f"{path} is truncated or damaged ({error}); download it again.") from error
+
+
 def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
     if _fresh(files):
         return files
@@ -239,7 +250,8 @@ def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
         with ExitStack() as parts:
             index = parts.enter_context(written_whole(files.index))
             blocks = parts.enter_context(written_whole(files.blocks)) if files.blocks else None
-            Faidx(str(files.file), indexname=str(index), gzi_indexname=str(blocks) if blocks else None).close()
+            with named_if_damaged(path):
+                Faidx(str(files.file), indexname=str(index), gzi_indexname=str(blocks) if blocks else None).close()
             mismatch = _mismatch(FastaFiles(files.file, index, blocks))
             if mismatch:
                 raise FastaIndexingError(mismatch)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from titans_datasets.cache import user_cache
-from titans_dna.fasta import FastaFiles, prepare
+from titans_dna.fasta import FastaFiles, named_if_damaged, prepare
 from titans_dna.intervals import Interval, only_intervals
 from titans_dna.tokenizer import encode, reverse_complement, reverse_complement_ids
 
@@ -97,8 +97,8 @@ class Genome:
         """
         interval = self.interval(interval)
         self.check(interval)
-        # pyfaidx counts from 1 and includes the end
-        sequence: str = self._open().fetch(interval.chrom, interval.start + 1, interval.end)
+        with named_if_damaged(self.path):  # pyfaidx counts from 1 and includes the end
+            sequence: str = self._open().fetch(interval.chrom, interval.start + 1, interval.end)
         if len(sequence) != len(interval):
             raise ValueError(
                 f"{self.path} was changed while it was open, or is damaged: got {len(sequence)} bases for {interval}. "

@@ -1,6 +1,7 @@
 """Labels, sample and class weights, and the choice of validation sequences."""
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,9 @@ def read_labels(y: Any, n: int, what: str) -> NDArray[Any]:
             f"{what} mixes text and numbers, {given[texts][0]!r} and {given[~texts][0]!r}: convert all to one type, "
             "such as [str(label) for label in y]."
         )
+    if any(isinstance(label, str) and isinstance(label, Enum) for label in given):
+        # NumPy would take the names of the members, cut off at the length of their values
+        y = given = np.array([getattr(label, "value", label) for label in given], dtype=object)
     kind = _KINDS.get(pd.api.types.infer_dtype(given))
     boxed = hasattr(y, "dtype") and (pd.api.types.is_extension_array_dtype(y) or pd.api.types.is_object_dtype(y))
     names = column_or_1d(np.asarray(y, dtype=kind) if boxed and kind else y, warn=True)

@@ -1,6 +1,7 @@
 """Reading tab-separated genome files line by line, plain or gzip; errors name file and line."""
 
 import gzip
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,8 +9,8 @@ from typing import BinaryIO
 
 __all__ = ["DAMAGED", "BadLineError", "fields", "is_gzip", "open_binary"]
 
-# exceptions raised when reading a truncated or damaged gzip file
-DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
+# exceptions raised when reading a truncated or damaged gzip or bgzip file
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, struct.error)
 
 
 class BadLineError(ValueError):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
-from titans_dna.sources import SHORT, intervals_of, merged, open_source, part_of, read_regions
+from titans_dna.sources import intervals_of, merged, open_source, part_of, read_regions
 from titans_dna.tokenizer import N
 
 __all__ = ["MarkovModels", "fit_markov"]
@@ -31,6 +31,8 @@ MOST = 12
 _STRENGTHS = tuple(float(x) for x in np.geomspace(1e-3, 1e3, 19))
 _BLOCK, _PART, _VALIDATION_EVERY = 1 << 20, 1 << 10, 20
 _JOINED = 1 << 16
+# regions of at most this many bases are counted together
+SHORT = 1 << 12
 # approximate number of validation bases
 _ENOUGH = 1 << 18
 # from this order on, 32 bits are enough for a count

@@ -295,7 +295,7 @@ def _tracked(chances: Sequence[Tensor]) -> float:
 
 def _fit(read: _Read) -> Tensor:
     """Weights that minimise the cross-entropy (a convex problem), starting from equal weights."""
-    weights = torch.zeros(read.features.shape[1], read.experts.shape[1])
+    weights = read.features.new_zeros(read.features.shape[1], read.experts.shape[1])
     weights[0] = 1 / weights.shape[1]
     weights.requires_grad_()
     optimiser = torch.optim.LBFGS([weights], max_iter=200, history_size=20, line_search_fn="strong_wolfe")

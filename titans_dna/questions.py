@@ -134,12 +134,14 @@ class Questions:
         chroms = genome.named(self.holdout_ if chroms is None else chroms)
         if not chroms:
             raise ValueError("fit held out no chromosome to compare on. Fit again with holdout=[...].")
+        other = [name for name in chroms if name not in self.holdout_]
+        if other:
+            raise ValueError(f"{other} was not held out by fit, which held out {self.holdout_}: compare on those.")
         read = among(genome, chroms, self.read_)
-        seen = [name for name in chroms if name in read or name not in self.holdout_]
-        if seen:
+        if read:
             raise ValueError(
-                f"{seen} was not held out in each fit, so scores there would be too good. The last fit held out "
-                f"{self.holdout_}."
+                f"{read} was not held out in each fit, or is the same sequence as one that was read, so scores there "
+                "would be too good."
             )
         markov = fit_markov(genome, max_order, bed=bed, holdout=self.holdout_) if markov is None else markov
         found = markov.bits_per_base(genome, chroms=chroms).melt("order", var_name="kind", value_name="bits_per_base")

@@ -129,6 +129,7 @@ def summary(compared: Iterable[tuple[Variant, Comparison]], genome: Genome) -> R
     """Result of :func:`check_reference`, from comparisons already made."""
     counts: Counter[Verdict] = Counter()
     left = right = silent = 0
+    wrong_left = wrong_right = 0
     first: list[str] = []
     # several alleles at one site count as one mismatch
     places = set[tuple[str, int]]()
@@ -140,15 +141,21 @@ def summary(compared: Iterable[tuple[Variant, Comparison]], genome: Genome) -> R
         if len(first) < _SHOWN:
             first.append(f"{variant}: the genome {_holds(variant, genome, found.verdict)}")
         if found.verdict != "absent":
+            wrong_left, wrong_right = wrong_left + found.left, wrong_right + found.right
             silent += variant.ref.upper().startswith(variant.alt.upper())
             if len(places) < _PLACES:
                 places.add((variant.chrom, variant.start))
     placed = counts.total() - counts["absent"]
     explanation: Explanation = ""
     if len(places) >= _PLACES:
-        parts: dict[Explanation, float] = {"left": left / placed, "right": right / placed}
+        wrong = placed - counts["matching"]
+        # correct variants in repeats also match one base beside: the mismatches must, too
+        parts: dict[Explanation, float] = {
+            "left": min(left / placed, wrong_left / wrong),
+            "right": min(right / placed, wrong_right / wrong),
+        }
         if counts["swapped"] >= _PLACES:
-            parts["swapped"] = counts["swapped"] / (placed - counts["matching"] - silent)
+            parts["swapped"] = counts["swapped"] / (wrong - silent)
         best = max(parts, key=lambda name: parts[name])
         explanation = best if parts[best] >= _NEARLY_ALL else ""
     return ReferenceCheck(

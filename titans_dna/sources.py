@@ -13,7 +13,7 @@ from titans_dna.intervals import Interval, from_frame, only_intervals, read_bed
 from titans_dna.tokenizer import encode, refuse_record, reverse_complement
 
 __all__ = [
-    "SHORT",
+    "WHOLE",
     "InMemory",
     "cut",
     "intervals_of",
@@ -31,7 +31,7 @@ __all__ = [
 _LETTERS = set("ACGTNRYSWKMBDHV")
 _LONGEST_NAME = 255
 # up to this many bases, a sequence counts as short: there may be very many of them
-SHORT = 1 << 12
+WHOLE = 1 << 20  # sequences of at most this many bases are compared as a whole
 
 Source = str | os.PathLike[str] | Genome | Sequence[str]
 
@@ -197,15 +197,15 @@ def records(genome: Genome) -> list[Interval]:
 
 
 def marks_of(genome: Genome, chrom: str) -> str:
-    """Text that identifies the sequence of a chromosome: its length, and samples at eight positions."""
+    """Text that identifies the sequence of a chromosome: its length, and a hash of its bases.
+
+    Of chromosomes longer than :data:`WHOLE`, only samples at eight positions are read.
+    """
     size = genome.lengths[chrom]
-    places = [(at, min(at + 32, size)) for at in range(0, size, -(-size // 8))]
-    if size <= SHORT:  # faster with a single read
-        text = genome.fetch(Interval(chrom, 0, size))
-        parts = [text[start:end] for start, end in places]
-    else:
-        parts = [genome.fetch(Interval(chrom, start, end)) for start, end in places]
-    return f"{size} " + " ".join(parts).upper()
+    if size <= WHOLE:
+        return f"{size} {hashlib.sha256(genome.fetch(Interval(chrom, 0, size)).upper().encode()).hexdigest()}"
+    places = range(0, size, -(-size // 8))
+    return f"{size} " + " ".join(genome.fetch(Interval(chrom, at, min(at + 32, size))) for at in places).upper()
 
 
 def fingerprint(genome: Genome, chrom: str) -> str:

@@ -1,6 +1,7 @@
 """Input of the classifier, and errors on bad input."""
 
 import tracemalloc
+from enum import Enum
 
 import numpy as np
 import pandas as pd
@@ -325,3 +326,23 @@ def test_numpy_numbers_are_accepted_as_parameters(tmp_path):
     model.fit(X, Y).save(tmp_path)
     expected = classifier(**settings).fit(X, Y)
     np.testing.assert_array_equal(TitansDNAClassifier.load(tmp_path).predict_proba(X), expected.predict_proba(X))
+
+
+def test_the_unit_of_the_weights_makes_no_difference():
+    alone, beside = (classifier().fit(X, Y, sample_weight=np.full(20, weight)) for weight in (1.0, 2.0**-20))
+    np.testing.assert_array_equal(beside.predict_proba(X), alone.predict_proba(X))
+    assert beside.history_.epochs == alone.history_.epochs
+    alone, beside = (
+        classifier(class_weight=dict.fromkeys(set(Y), weight)).fit(X, Y, validation=(X, Y))
+        for weight in (1.0, 2.0**-20)
+    )
+    assert beside.history_.epochs == alone.history_.epochs
+
+
+def test_members_of_an_enumeration_of_texts_are_classes_by_their_values():
+    class Site(str, Enum):
+        ENHANCER = "enhance"
+        ENHANCER_WEAK = "weak"
+
+    names = [Site.ENHANCER if i % 2 else Site.ENHANCER_WEAK for i in range(20)]
+    assert classifier().fit(X, names).classes_.tolist() == ["enhance", "weak"]

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import random
 import shutil
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -296,3 +297,24 @@ def test_an_index_is_checked_once_when_its_file_is_opened(write_fasta, records, 
     monkeypatch.setattr(fasta, "_mismatch", lambda files: checked.append(files.index) or mismatch(files))
     open_genome(path)
     assert len(checked) == 1
+
+
+@pytest.mark.parametrize("at", [40, -200])
+def test_a_truncated_bgzip_is_said_to_be_damaged(tmp_path, open_genome, at):
+    path = bgzip(tmp_path / "genome.fa.gz", ">one\n" + "\n".join(["ACGTTGCA" * 8] * 3000) + "\n")
+    path.write_bytes(path.read_bytes()[:at])
+    with pytest.raises(ValueError, match=r"genome.fa.gz is truncated or damaged .*; download it again"):
+        open_genome(path)
+
+
+def test_a_bgzip_that_was_damaged_after_it_was_indexed_is_said_to_be(tmp_path, open_genome):
+    rng = random.Random(0)
+    text = "".join(rng.choices("ACGT", k=300_000))
+    path = bgzip(tmp_path / "genome.fa.gz", f">one\n{text}\n")
+    genome = open_genome(path)
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 64] = bytes(64)
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"genome.fa.gz is truncated or damaged"):
+        genome.fetch(Interval("one", 0, 300_000))

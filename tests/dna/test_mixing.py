@@ -290,8 +290,13 @@ def test_a_mixture_does_not_overwrite_or_load_other_models(text, model, tmp_path
         Mixture.load(tmp_path / "nothing")
 
 
-def test_fingerprints_of_short_chromosomes_equal_those_by_the_method_for_long_ones(monkeypatch):
-    genome = InMemory([chain(n) for n in (1, 7, 40, 300)])
-    found = [marks_of(genome, chrom) for chrom in genome.lengths]
-    monkeypatch.setattr(sources, "SHORT", 0)
-    assert [marks_of(genome, chrom) for chrom in genome.lengths] == found
+def test_sequences_that_differ_in_one_base_have_other_marks_unless_they_are_long(monkeypatch):
+    text = chain(300)
+    changed = text[:50] + ("A" if text[50] != "A" else "C") + text[51:]
+    genome = InMemory([text, changed, text.lower()])
+    first, second, third = (marks_of(genome, chrom) for chrom in genome.lengths)
+    assert first == third != second
+    monkeypatch.setattr(sources, "WHOLE", 299)  # samples of 32 bases at every 38th
+    assert len({marks_of(genome, chrom) for chrom in genome.lengths}) == 2
+    between = text[:35] + ("A" if text[35] != "A" else "C") + text[36:]
+    assert marks_of(InMemory([between]), "0") == marks_of(InMemory([text]), "0")

@@ -151,3 +151,12 @@ def test_explanations_possible_by_chance_are_not_given():
     for name, given in lists.items():
         check = check_reference(given, genome)
         assert (check.explanation, check.ok) == ("", False), name
+
+
+def test_correct_variants_in_repeats_do_not_explain_wrong_ones(genome, records):
+    text = "A" * 200 + records["chrI"]
+    repeat = [Variant("0", at, "A", "N") for at in range(10, 130)]
+    wrong = [Variant("0", at, next(b for b in "ACGT" if b not in text[at - 1 : at + 2]), "N") for at in range(300, 305)]
+    check = check_reference([*repeat, *wrong], InMemory([text]))
+    assert (check.n, check.matching) == (125, 120)
+    assert not check.explanation

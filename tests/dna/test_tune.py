@@ -180,3 +180,17 @@ def test_arguments_that_no_trial_could_use_are_refused_before_a_study_is_opened(
         with pytest.raises(ValueError, match=message):
             tune(X, Y, classifier, storage=storage, n_trials=1, verbose=0, **options)
     assert not storage.exists()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_interrupted_search_says_what_is_kept(tmp_path, kept):
+    def interrupted(study, trial):
+        if trial.number == 1:
+            raise KeyboardInterrupt
+
+    storage = tmp_path / "study.journal" if kept else None
+    says = "are in the storage; the same call continues" if kept else "nothing is kept. Give storage"
+    with pytest.raises(KeyboardInterrupt, match=f"interrupted after 2 finished trials.*{says}"):
+        tune(
+            X, Y, small(), n_trials=5, space=space, random_state=0, verbose=0, storage=storage, callbacks=[interrupted]
+        )

@@ -10,7 +10,7 @@ import pytest
 import torch
 from random_dna import chain
 
-from titans_dna import Variant, reverse_complement, scoring
+from titans_dna import Variant, reverse_complement, scoring, sources
 from titans_dna import variants as module
 from titans_dna.kept_scores import kept_scores
 from titans_dna.language import DNALanguageModel
@@ -435,7 +435,8 @@ def test_scores_of_another_call_are_refused_and_kept(models, tmp_path):
         assert path.read_text() == text
 
 
-def test_scores_of_a_genome_with_other_bases_next_to_the_variants_are_refused(models, tmp_path):
+def test_scores_of_a_genome_with_other_bases_next_to_the_variants_are_refused(models, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "WHOLE", 0)
     path, given = tmp_path / "scores.tsv", [variant(560, 1, other_than(TEXT[560])[0])]
     changed = TEXT[:540] + "A" * 10 + TEXT[550:]
     assert changed != TEXT

@@ -61,7 +61,7 @@ class KmerAudit:
             f"  {self.shared:.1%} share a {self.k}-mer with another sequence, {which}: "
             + per_class(self.shared_per_class),
             f"  {self.n_groups} groups, the largest with {self.largest_group} sequences"
-            + (": connected by a common repeat rather than by copies" if self.largest_group > 100 else ""),
+            + (": a repeat that many have, or copies of one place" if self.largest_group > 100 else ""),
         ]
         if self.without:
             lines.append(
