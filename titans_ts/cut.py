@@ -127,7 +127,7 @@ def check_length(panel: Panel, least: int, what: str) -> None:
     rows = len(panel.values)
     if rows < least:
         raise ValueError(
-            f"the frame has {rows} rows (n_samples={rows}), but {what} = {least} are needed. "
+            f"the frame has {rows} rows from its first value on (n_samples={rows}), but {what} = {least} are needed. "
             "Give a longer frame, or lower input_size or h."
         )
 

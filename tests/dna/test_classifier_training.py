@@ -50,7 +50,7 @@ def test_given_validation_data_has_class_weights(training_of):
     val = training_of(X, Y, validation=(X[:4], Y[:4]), class_weight={"b": 3.0})["val"]
     ids, labels, weights = next(iter(val))
     assert (ids != PAD).sum(1).tolist() == [3, 10, 11, 11]
-    assert weights.tolist() == [1.0, 1.0, 3.0, 3.0]
+    assert weights.tolist() == [0.5, 0.5, 1.5, 1.5]  # in units of the mean weight in training
     assert labels.tolist() == [0, 0, 1, 1]
 
 

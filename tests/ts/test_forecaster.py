@@ -190,7 +190,7 @@ def test_too_short_a_series_is_refused_with_the_rows_needed(tiny_fitted, tiny, w
     late = beginning(to_long(wide), b=wide.index[100])
     begun = wide.copy()
     begun.iloc[:105] = np.nan  # none of them early enough
-    with pytest.raises(ValueError, match=r"3 series have, first \['a', 'b', 'c'\], 0 rows for training"):
+    with pytest.raises(ValueError, match=r"has 15 rows from its first value on .*input_size \+ h = 16 are needed"):
         tiny(missing="mask").fit(begun)
     with pytest.warns(UserWarning, match="16 rows are too few to keep h=4 of them for validation") as warned:
         tiny().fit(wide.iloc[:16])
