@@ -95,12 +95,9 @@ def prepare(path: Path, cache_dir: Path) -> FastaFiles:
 
 def _check_start(path: Path) -> None:
     """Check the first line that is not blank, so that a wrong path is reported before anything is written."""
-    try:
-        with open_binary(path) as stream:
-            lines = iter(lambda: stream.readline(1 << 16), b"")
-            first = next((line for line in lines if line.strip() and not line.startswith(b";")), None)
-    except DAMAGED as error:
-        raise ValueError(f"{path} is truncated or damaged ({error}); download it again.") from error
+    with named_if_damaged(path), open_binary(path) as stream:
+        lines = iter(lambda: stream.readline(1 << 16), b"")
+        first = next((line for line in lines if line.strip() and not line.startswith(b";")), None)
     if first is None:
         raise ValueError(f"{path} is empty; expected FASTA: lines that begin with '>', followed by lines of bases.")
     if first.startswith(b"\xef\xbb\xbf"):
@@ -131,11 +128,13 @@ def _unpacked(path: Path, cache_dir: Path) -> Path:
         f"{path} is gzip, which has no random access: it is decompressed once, to {target}. "
         "Plain and bgzip files are read in place."
     )
-    try:
-        with written_whole(target) as part, part.open("wb") as sink, open_binary(path) as source:
-            shutil.copyfileobj(source, sink, _BLOCK)
-    except DAMAGED as error:
-        raise ValueError(f"{path} is truncated or damaged ({error}); download it again.") from error
+    with (
+        named_if_damaged(path),
+        written_whole(target) as part,
+        part.open("wb") as sink,
+        open_binary(path) as source,
+    ):
+        shutil.copyfileobj(source, sink, _BLOCK)
     # remove copies of earlier versions of the source
     place = target.name.rsplit("-", 2)[0]
     for old in cache_dir.glob(f"{place}-*"):

@@ -13,7 +13,6 @@ from titans_dna.intervals import Interval, from_frame, only_intervals, read_bed
 from titans_dna.tokenizer import encode, refuse_record, reverse_complement
 
 __all__ = [
-    "WHOLE",
     "InMemory",
     "cut",
     "intervals_of",
@@ -30,8 +29,8 @@ __all__ = [
 
 _LETTERS = set("ACGTNRYSWKMBDHV")
 _LONGEST_NAME = 255
-# up to this many bases, a sequence counts as short: there may be very many of them
-WHOLE = 1 << 20  # sequences of at most this many bases are compared as a whole
+# sequences of at most this many bases are compared as a whole
+WHOLE = 1 << 20
 
 Source = str | os.PathLike[str] | Genome | Sequence[str]
 

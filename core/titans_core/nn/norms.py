@@ -52,7 +52,8 @@ def unit_silu(x: Tensor) -> Tensor:
     if _precise(x):
         y: Tensor = _UnitSiLU.apply(x, _least_norm(x))
         return y
-    return _normalised(F.silu(x))
+    # autocast on CUDA computes the norm in float32 and returns float32
+    return F.normalize(F.silu(x), dim=-1, eps=_least_norm(x)).to(x.dtype)
 
 
 def silu_parts(x: Tensor, parts: int, unit: int) -> tuple[Tensor, ...]:
@@ -72,11 +73,6 @@ def silu_parts(x: Tensor, parts: int, unit: int) -> tuple[Tensor, ...]:
 def _least_norm(x: Tensor) -> float:
     # torch's default is 0 in float16, where a row of zeros would then have a NaN gradient
     return max(1e-12, torch.finfo(x.dtype).tiny)
-
-
-def _normalised(s: Tensor) -> Tensor:
-    # autocast on CUDA computes the norm in float32 and returns float32
-    return F.normalize(s, dim=-1, eps=_least_norm(s)).to(s.dtype)
 
 
 def _precise(x: Tensor) -> bool:

@@ -12,6 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from titans_core.ops.memory.triton.tiles import activate
+
 TILE, WARPS = 2048, 4  # numbers of a program, unless a row has more, and its warps
 
 
@@ -101,14 +103,6 @@ def _save(base, at, tile, mask):
 
 
 @triton.jit
-def _silu(x):
-    """``silu(x)`` and its derivative."""
-    p = tl.sigmoid(x)
-    s = x * p
-    return s, p + s * (1 - p)
-
-
-@triton.jit
 def _of_part(a, b, c):
     """The pointer of this program's part."""
     part = tl.program_id(1)
@@ -132,7 +126,7 @@ def _silu_forward_kernel(
     count, heads, d, least, PARTS: tl.constexpr, UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     rows, columns, mask = _tile(count, d, ROWS, WIDTH)
-    y, _ = _silu(_load(x, _rows_of_part(rows, heads, PARTS)[:, None] * d + columns, mask))
+    y, _, _ = activate(_load(x, _rows_of_part(rows, heads, PARTS)[:, None] * d + columns, mask), "silu")
     if tl.program_id(1) < UNIT:
         y = y / tl.maximum(tl.sqrt(tl.sum(y * y, axis=1)), least)[:, None]
     _save(_of_part(a, b, c), rows[:, None] * d + columns, y, mask)
@@ -146,7 +140,7 @@ def _silu_backward_kernel(
     """For ``y = s / |s|``: ``ds = (dy - y (dy . y)) / |s|``. Below the least norm, the divisor is a constant."""
     rows, columns, mask = _tile(count, d, ROWS, WIDTH)
     at = _rows_of_part(rows, heads, PARTS)[:, None] * d + columns
-    s, slope = _silu(_load(x, at, mask))
+    s, slope, _ = activate(_load(x, at, mask), "silu")
     ds = _load(_of_part(da, db, dc), rows[:, None] * d + columns, mask)
     if tl.program_id(1) < UNIT:
         norm = tl.sqrt(tl.sum(s * s, axis=1))
@@ -162,7 +156,7 @@ def _gated_forward_kernel(x, weight, gate, y, count, d, eps, ROWS: tl.constexpr,
     at = rows[:, None] * d + columns
     value = _load(x, at, mask)
     r = tl.rsqrt(tl.sum(value * value, axis=1) / d + eps)[:, None]
-    s, _ = _silu(_load(gate, at, mask))
+    s, _, _ = activate(_load(gate, at, mask), "silu")
     _save(y, at, value * r * _load(weight, columns, columns < d) * s, mask)
 
 
@@ -177,7 +171,7 @@ def _gated_backward_kernel(
     r = tl.rsqrt(tl.sum(value * value, axis=1) / d + eps)[:, None]
     n = value * r
     w = _load(weight, columns, columns < d)
-    s, slope = _silu(_load(gate, at, mask))
+    s, slope, _ = activate(_load(gate, at, mask), "silu")
     change = _load(dy, at, mask)
     _save(dgate, at, change * n * w * slope, mask)
     dn = change * s
