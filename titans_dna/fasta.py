@@ -64,7 +64,7 @@ def prepare(path: Path, cache_dir: Path) -> FastaFiles:
 
     Raises:
         ImportError: pyfaidx is not installed.
-        FileNotFoundError: the file does not exist.
+        FileNotFoundError, IsADirectoryError: the file does not exist, or is a folder.
         ValueError: the file is empty, is not FASTA or contains intervals; it has lines of unequal length, trailing
             blanks or too many blank lines; or two sequences have the same name.
     """
@@ -75,6 +75,8 @@ def prepare(path: Path, cache_dir: Path) -> FastaFiles:
             f"{path} contains intervals: give their FASTA file as well, for example embed(intervals, genome=fasta), "
             "classifier.fit((intervals, fasta), y) or model.fit(fasta, bed=intervals)."
         )
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name the FASTA file in it.")
     if not path.is_file():
         raise FileNotFoundError(f"FASTA file {path} does not exist.")
     _check_start(path)

@@ -46,7 +46,7 @@ class Genome:
         lengths: number of bases of each chromosome, in the order of the file.
 
     Raises:
-        FileNotFoundError: the file does not exist.
+        FileNotFoundError, IsADirectoryError: the file does not exist, or is a folder.
         ValueError: the file is not a FASTA file that can be indexed; see ``titans_dna.fasta.prepare``.
     """
 

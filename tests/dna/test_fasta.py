@@ -209,6 +209,8 @@ def test_a_bad_fasta_is_refused_with_a_reason_and_leaves_no_partial_files(tmp_pa
 def test_damaged_and_misnamed_files_have_different_errors(tmp_path, open_genome):
     with pytest.raises(FileNotFoundError, match=r"FASTA file .*absent\.fa does not exist"):
         open_genome(tmp_path / "absent.fa")
+    with pytest.raises(IsADirectoryError, match=f"{tmp_path} is a folder; name the FASTA file in it"):
+        open_genome(tmp_path)
     (tmp_path / "plain.fa.gz").write_text(">one\nACGT\n")
     with pytest.raises(ValueError, match="named like gzip but is not compressed"):
         open_genome(tmp_path / "plain.fa.gz")
