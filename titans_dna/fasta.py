@@ -13,7 +13,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from titans_core.files import written_whole
+from titans_datasets.cache import user_cache
 from titans_datasets.warn import warn_caller
 from titans_dna.lines import DAMAGED, is_gzip, open_binary
 
@@ -59,12 +60,17 @@ class FastaFiles:
         )
 
 
-def prepare(path: Path, cache_dir: Path) -> FastaFiles:
+def prepare(path: Path, cache_dir: Path | None) -> FastaFiles:
     """Decompress and index ``path`` if needed.
+
+    Args:
+        path: path of the FASTA file.
+        cache_dir: the cache folder, created if needed. None: ``genomes`` in the cache folder of titans_datasets.
 
     Raises:
         ImportError: pyfaidx is not installed.
         FileNotFoundError, IsADirectoryError: the file does not exist, or is a folder.
+        PermissionError: the cache folder is needed and cannot be written to.
         ValueError: the file is empty, is not FASTA or contains intervals; it has lines of unequal length, trailing
             blanks or too many blank lines; or two sequences have the same name.
     """
@@ -82,17 +88,30 @@ def prepare(path: Path, cache_dir: Path) -> FastaFiles:
     _check_start(path)
     packed = is_gzip(path)
     in_place = not packed or (_is_bgzip(path) and find_spec("Bio") is not None)
-    if packed and not in_place:
-        file = _unpacked(path, cache_dir)
-        return _indexed(path, FastaFiles(file, _with_suffix(file, ".fai"), None))
     if not packed and path.suffix in (".gz", ".bgz"):
         raise ValueError(f"{path} is named like gzip but is not compressed; rename it without {path.suffix}.")
     files = FastaFiles(path, _with_suffix(path, ".fai"), _with_suffix(path, ".gzi") if packed else None)
-    if not os.access(path.parent, os.W_OK) and not _fresh(files):
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        cached = cache_dir / _key(path)
-        files = FastaFiles(path, _with_suffix(cached, ".fai"), _with_suffix(cached, ".gzi") if packed else None)
+    if in_place and (os.access(path.parent, os.W_OK) or _fresh(files)):
+        return _indexed(path, files)
+    if cache_dir is None:
+        cache_dir = user_cache() / "genomes"
+    if not in_place:
+        file = _unpacked(path, cache_dir)
+        return _indexed(path, FastaFiles(file, _with_suffix(file, ".fai"), None))
+    cached = cache_dir / _key(path)
+    files = FastaFiles(path, _with_suffix(cached, ".fai"), _with_suffix(cached, ".gzi") if packed else None)
     return _indexed(path, files)
+
+
+def _make(folder: Path) -> None:
+    """Create a folder if needed, and raise PermissionError if it cannot be written to."""
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise PermissionError(
+            f"{folder}, the folder for decompressed files and indexes, cannot be written to. Open the file with "
+            "Genome(path, cache_dir=...) and a writable folder, or set XDG_CACHE_HOME to one."
+        )
 
 
 def _check_start(path: Path) -> None:
@@ -125,7 +144,7 @@ def _unpacked(path: Path, cache_dir: Path) -> Path:
     target = cache_dir / f"{_key(path)}.fa"
     if target.exists():
         return target
-    cache_dir.mkdir(parents=True, exist_ok=True)
+    _make(cache_dir)
     warn_caller(
         f"{path} is gzip, which has no random access: it is decompressed once, to {target}. "
         "Plain and bgzip files are read in place."
@@ -243,6 +262,7 @@ def named_if_damaged(path: Path) -> Iterator[None]:
 def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
     if _fresh(files):
         return files
+    _make(files.index.parent)
     if files.index.exists():
         warn_caller(f"the index {files.index} is older than {files.file} or belongs to another file: it is rebuilt.")
     from pyfaidx import Faidx, FastaIndexingError

@@ -6,7 +6,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from titans_datasets.cache import user_cache
 from titans_dna.fasta import FastaFiles, named_if_damaged, prepare
 from titans_dna.intervals import Interval, only_intervals
 from titans_dna.tokenizer import encode, reverse_complement, reverse_complement_ids
@@ -47,6 +46,7 @@ class Genome:
 
     Raises:
         FileNotFoundError, IsADirectoryError: the file does not exist, or is a folder.
+        PermissionError: ``cache_dir`` is needed and cannot be written to.
         ValueError: the file is not a FASTA file that can be indexed; see ``titans_dna.fasta.prepare``.
     """
 
@@ -54,7 +54,7 @@ class Genome:
 
     def __init__(self, path: str | os.PathLike[str], *, cache_dir: str | os.PathLike[str] | None = None) -> None:
         self.path = Path(path).expanduser().absolute()
-        cache = Path(cache_dir).expanduser().absolute() if cache_dir is not None else user_cache() / "genomes"
+        cache = None if cache_dir is None else Path(cache_dir).expanduser().absolute()
         self._files: FastaFiles = prepare(self.path, cache)
         self._handle: pyfaidx.Faidx | None = None
         self._pid = -1

@@ -6,10 +6,11 @@ import random
 import shutil
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from titans_dna import Interval, fasta, read_sequences
+from titans_dna import Genome, Interval, fasta, read_sequences
 
 
 def bgzip(path, text):
@@ -170,6 +171,31 @@ def test_the_index_lies_in_the_cache_where_the_folder_is_read_only(
     assert open_genome(path).fetch(Interval("chrIII", 0, 3)) == records["chrIII"][:3]
     assert not path.with_name("genome.fa.fai").exists()
     assert list((tmp_path / "cache").glob("genome-*.fai"))
+
+
+def test_a_cache_folder_that_cannot_be_written_to_is_named(write_fasta, records, open_genome, tmp_path, monkeypatch):
+    plain, packed, cache = write_fasta(records), write_fasta(records, "packed.fa.gz"), tmp_path / "cache"
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda folder, mode: folder != tmp_path and access(folder, mode))
+    message = r"cache, the folder for .*, cannot be written to\. Open the file with Genome\(path, cache_dir=\.\.\.\)"
+    cache.touch()  # a file in its place
+    for path in (plain, packed):
+        with pytest.raises(PermissionError, match=message):
+            open_genome(path)
+    cache.unlink()
+    cache.mkdir()
+    monkeypatch.setattr(os, "access", lambda folder, mode: folder != cache and access(folder, mode))
+    with pytest.raises(PermissionError, match=message):
+        open_genome(packed)
+
+
+def test_a_file_that_is_read_in_place_needs_no_cache_folder(write_fasta, records, monkeypatch):
+    def home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", home)
+    assert Genome(write_fasta(records)).fetch(Interval("chrIII", 0, 3)) == records["chrIII"][:3]
 
 
 @pytest.mark.parametrize(
