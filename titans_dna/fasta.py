@@ -12,6 +12,7 @@ size and modification time of the source, so that a copy of a changed source is 
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ __all__ = ["FastaFiles", "named_if_damaged", "prepare"]
 # bytes to read for the title of a record: enough for most, and the maximum
 _TITLE, _HEAD = 256, 1 << 16
 _BLOCK = 1 << 22
+# temporary files of ``written_whole``, and the seconds without a write after which their process is taken for dead
+_PARTS, _DEAD = f"*.{'[0-9a-f]' * 32}.part.*", 24 * 60 * 60
 # suffixes of interval files, which may be given by mistake
 _INTERVALS = (".bed", ".narrowpeak", ".broadpeak", ".gtf", ".gff", ".gff3")
 _LONGER = "the last line of a sequence is longer than the lines before it."
@@ -95,6 +98,7 @@ def prepare(path: Path, cache_dir: Path | None) -> FastaFiles:
         return _indexed(path, files)
     if cache_dir is None:
         cache_dir = user_cache() / "genomes"
+    _remove_leftovers(cache_dir)
     if not in_place:
         file = _unpacked(path, cache_dir)
         return _indexed(path, FastaFiles(file, _with_suffix(file, ".fai"), None))
@@ -112,6 +116,14 @@ def _make(folder: Path) -> None:
             f"{folder}, the folder for decompressed files and indexes, cannot be written to. Open the file with "
             "Genome(path, cache_dir=...) and a writable folder, or set XDG_CACHE_HOME to one."
         )
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes left unfinished. A live one writes all the time, so its files are never old."""
+    for part in folder.glob(_PARTS):
+        with suppress(OSError):  # gone by now, or of another user
+            if time.time() - part.stat().st_mtime > _DEAD:
+                part.unlink()
 
 
 def _check_start(path: Path) -> None:
@@ -159,7 +171,7 @@ def _unpacked(path: Path, cache_dir: Path) -> Path:
     # remove copies of earlier versions of the source
     place = target.name.rsplit("-", 2)[0]
     for old in cache_dir.glob(f"{place}-*"):
-        if not old.name.startswith(target.stem):
+        if not old.name.startswith(target.stem) and ".part." not in old.name:
             old.unlink(missing_ok=True)
     return target
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from titans_core.files import written_whole
 from titans_dna import Genome, Interval, fasta, read_sequences
 
 
@@ -53,6 +54,30 @@ def test_a_gzip_is_unpacked_once_and_again_when_it_changes(write_fasta, records,
         assert list(open_genome(path).lengths) == ["other"]
     assert len(list((tmp_path / "cache").glob("*.fa"))) == 1
     assert not list((tmp_path / "cache").glob("*.part*"))
+
+
+def test_parts_that_killed_processes_left_are_removed_and_those_being_written_stay(
+    write_fasta, records, open_genome, tmp_path
+):
+    path = write_fasta(records, "packed.fa.gz")
+    with pytest.warns(UserWarning, match="is decompressed once"):
+        open_genome(path)
+    (target,) = (tmp_path / "cache").glob("*.fa")
+    unfinished = [written_whole(target) for _ in range(2)]
+    left, live = (one.__enter__() for one in unfinished)
+    mine = target.with_name("mine.part.fa")
+    for part in (left, live, mine):
+        part.touch()
+    for part in (left, mine):
+        os.utime(part, (1, 1))
+    open_genome(path)
+    assert not left.exists()
+    write_fasta({"other": "ACGT" * 100}, "packed.fa.gz")
+    with pytest.warns(UserWarning, match="is decompressed once"):
+        open_genome(path)
+    assert live.exists()
+    assert mine.exists()
+    assert not target.exists()
 
 
 def test_an_index_older_than_its_fasta_is_rebuilt_with_a_warning(write_fasta, records, open_genome):
