@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from titans_core.files import written_whole
+from titans_datasets.warn import warn_caller
 from titans_dna.sources import read_regions
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def plot_track(
         track: a DataFrame as returned by ``DNALanguageModel.surprise``, of one chromosome.
         column: the column to plot. Default: the first one other than ``chrom, start, end``.
         genes: intervals to draw as bars, as returned by ``read_gff``, or a frame of them, or a BED file. Genes outside
-            the region are ignored.
+            the region are ignored; a warning tells if all are of other chromosomes.
         window: number of bases per average. Default: chosen so that about 4,000 points are drawn.
         ax: axes to draw on. Default: those of a new figure.
 
@@ -105,7 +106,13 @@ def plot_track(
     means = pd.DataFrame({"at": start, "value": value}).groupby(group).mean()
     ax.plot(means["at"], means["value"], lw=0.8)
     low, high = start.min(), track["end"].max()
-    shown = [g for g in shown if g.chrom == track["chrom"].iloc[0] and g.start < high and g.end > low]
+    chrom, named = track["chrom"].iloc[0], sorted({g.chrom for g in shown})
+    if named and chrom not in named:
+        warn_caller(
+            f"the track is of {chrom!r}, but the genes are of {named[:8]}{', ...' * (len(named) > 8)}, so none is "
+            "drawn. If the names mean the same chromosome, rename one of them."
+        )
+    shown = [g for g in shown if g.chrom == chrom and g.start < high and g.end > low]
     for strand, height in (("+", -0.04), ("-", -0.09), (".", -0.065)):
         spans = [(max(g.start, low), min(g.end, high) - max(g.start, low)) for g in shown if g.strand == strand]
         place = ax.get_xaxis_transform()
@@ -113,7 +120,7 @@ def plot_track(
     if shown:
         ax.tick_params(axis="x", pad=14)
     ax.set_xlim(low, high)
-    ax.set_xlabel(f"{track['chrom'].iloc[0]} (0-based)")
+    ax.set_xlabel(f"{chrom} (0-based)")
     ax.set_ylabel(column if window == 1 else f"{column} (mean of {window} bases)")
     return ax
 

@@ -1,6 +1,7 @@
 """Tracks of surprise: definition, streaming, and output files."""
 
 import gzip
+import warnings
 
 import matplotlib as mpl
 import numpy as np
@@ -189,6 +190,19 @@ def test_genes_of_a_plot_come_in_a_frame_or_a_bed_file_too(tmp_path):
     (tmp_path / "genes.gff").write_text("c\ts\tgene\t2\t3\t.\t+\t.\tID=g\n")
     with pytest.raises(ValueError, match="not BED; use read_gff"):
         plot_track(frame([1.0]), genes=tmp_path / "genes.gff")
+
+
+def test_genes_that_are_all_of_other_chromosomes_are_warned_of():
+    mpl.use("Agg")
+    track = frame([1.0, 2.0, 3.0, 4.0], chrom="chrI")
+    says = r"track is of 'chrI', but the genes are of \['I', 'II'\], so none is drawn"
+    with pytest.warns(UserWarning, match=says) as warned:
+        plot_track(track, genes=[Interval("II", 1, 3), Interval("I", 1, 3)])
+    assert warned[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for genes in ([], [Interval("I", 1, 3), Interval("chrI", 50, 60)]):
+            plot_track(track, genes=genes)
 
 
 def test_a_bedgraph_without_a_track_line_and_an_existing_folder(tmp_path):
