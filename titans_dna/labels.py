@@ -66,6 +66,8 @@ def read_groups(groups: Any, n: int) -> NDArray[np.int64]:
 def sample_weights(given: Any, n: int) -> NDArray[np.float64]:
     if given is None:
         return np.ones(n)
+    if np.ndim(given) == 0:
+        raise ValueError(f"sample_weight must be {n} numbers, one for each sequence; got {given!r:.40}.")
     weights = column_or_1d(given).astype(np.float64)
     bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
     if len(weights) != n or len(bad) or not weights.any():

@@ -47,7 +47,10 @@ class InMemory(Genome):
         self.path = Path("sequences")
         self._handle, self._pid = None, -1
         if hasattr(sequences, "columns"):
-            raise TypeError("got a frame instead of sequences: give its column of sequences, such as df['sequence'].")
+            raise TypeError(
+                "got a frame instead of sequences: give its column of sequences, such as df['sequence'], or, if it has "
+                "intervals, their FASTA file as genome=."
+            )
         refuse_unordered(sequences)
         self.sequences = {
             str(i): sequence.decode(errors="replace") if isinstance(sequence, bytes) else sequence

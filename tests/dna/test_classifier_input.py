@@ -229,6 +229,12 @@ def test_bad_sample_weights_are_refused(weights, got):
         classifier().fit(X, Y, sample_weight=weights)
 
 
+@pytest.mark.parametrize("weights", [2.0, np.float64(2), "balanced"])
+def test_a_single_sample_weight_is_refused(weights):
+    with pytest.raises(ValueError, match="sample_weight must be 20 numbers, one for each sequence; got "):
+        classifier().fit(X, Y, sample_weight=weights)
+
+
 @pytest.mark.parametrize("method", ["predict", "predict_proba"])
 def test_predicting_before_fit_is_refused(method):
     with pytest.raises(NotFittedError):
