@@ -137,6 +137,11 @@ def _check_start(path: Path) -> None:
         raise ValueError(f"{path} begins with a byte order mark, which an index cannot skip: save it without (UTF-8).")
     if not first.startswith(b">"):
         raise ValueError(f"{path} is not FASTA: its first line is {first[:40]!r}, but must begin with '>'.")
+    if not first.endswith(b"\n") and b"\r" in first.rstrip():
+        raise ValueError(
+            f"{path} ends its lines in carriage returns alone (old Mac), which an index cannot follow: convert them to "
+            r"line feeds, for example with `tr '\r' '\n'`."
+        )
 
 
 def _is_bgzip(path: Path) -> bool:
@@ -205,7 +210,7 @@ def _mismatch(files: FastaFiles) -> str:
             for name, *numbers in records:
                 length, offset, bases, width = map(int, numbers)
                 if not _names(_title(read, offset), name):
-                    return _LONGER
+                    return f"the title {name[:40]!r} has no line break within {_HEAD:,} bytes; add it before the bases."
                 lines, rest = divmod(length - 1, bases) if length else (0, -1)
                 if lines and read(offset + lines * width - 1, 1) != b"\n":
                     return _LONGER

@@ -245,6 +245,10 @@ def test_a_file_that_is_read_in_place_needs_no_cache_folder(write_fasta, records
         (">one\nACGT\nACG \n", "lines of 'one' end in blanks or tabs"),
         (">one\nACGT\nA\t\t\n>two\nACGT\n", "lines of 'one' end in blanks or tabs"),
         (">one\r\nACGT\r\nAC \r\n", "lines of 'one' end in blanks or tabs"),
+        (">one\rACGT\r>two\rACGT\r", "carriage returns alone .*: convert them to line feeds, for example with `tr"),
+        (">one " + "ACGT" * 300_000, "the title 'one' has no line break within 65,536 bytes"),
+        (">" + "ACGT" * 300_000 + "\nACGT\n", "the title '(ACGT){10}' has no line break within 65,536 bytes"),
+        (">one\nACGT\n>two " + "x" * 70_000 + "\nACGT\n", "the title 'two' has no line break within 65,536 bytes"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:the index")
