@@ -229,6 +229,8 @@ def _features(path: Path, names: tuple[str, ...], feature: str | None) -> Iterat
         start, end = _integers(path, number, first, last)
         if start < 1:
             raise BadLineError(path, number, f"start is {start}; GTF and GFF3 positions start at 1")
+        if end < start:
+            raise BadLineError(path, number, f"start {start} is above end {end}; GTF and GFF3 need start <= end")
         # "?" in GFF3 means that the strand matters but is unknown
         strand = "." if strand == "?" else strand
         wanted = feature in (None, kind)

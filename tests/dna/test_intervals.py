@@ -129,7 +129,7 @@ def test_a_bad_bed_line_is_named(write, line, message):
     [
         ("IV\tsgd\tgene\t10\t20\t.\t+\t.", "8 column"),
         ('IV\tsgd\tgene\t0\t20\t.\t+\t.\tgene_id "a";', "positions start at 1"),
-        ('IV\tsgd\tgene\t21\t20\t.\t+\t.\tgene_id "a";', "start < end"),
+        ('IV\tsgd\tgene\t21\t20\t.\t+\t.\tgene_id "a";', "start 21 is above end 20"),
         ('IV\tsgd\tgene\t10\t20\t.\tplus\t.\tgene_id "a";', "strand 'plus'"),
     ],
 )
