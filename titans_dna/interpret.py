@@ -7,6 +7,7 @@
 The score of a class is its log odds, ``log p / (1 - p)``. With two classes, this is the difference of their logits.
 """
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,7 @@ def log_odds(logits: Tensor, target: int) -> Tensor:
     return logits[..., target] - others.logsumexp(-1)
 
 
+@torch.inference_mode(False)
 def _gradients(
     classifier: TitansDNAClassifier, ids: NDArray[np.uint8], target: int, background: str, steps: int
 ) -> tuple[NDArray[np.float64], float]:
@@ -125,6 +127,8 @@ def _gradients(
     from captum.attr import IntegratedGradients
 
     network, device = classifier._network_on_device()
+    if next(network.parameters()).is_inference():  # loaded under inference mode; gradients need a copy
+        network = copy.deepcopy(network)
     sequence = one_hot(torch.from_numpy(ids)[None].to(device))
     start = torch.zeros_like(sequence) if background == "N" else sequence.mean(1, keepdim=True).expand_as(sequence)
     credited, gap = IntegratedGradients(lambda shares: log_odds(network(shares), target)).attribute(

@@ -223,7 +223,8 @@ def fit_mixture(
     rest = without(given, tiles)
     apart = fit_markov(source, order, bed=rest, holdout=left_out)
     reads = list(_read(source, tiles, model, apart))
-    weights = _fit(_Read(*(torch.cat(part) for part in zip(*reads, strict=True))))
+    with torch.inference_mode(False):  # cat copies what was read under inference mode, as gradients need
+        weights = _fit(_Read(*(torch.cat(part) for part in zip(*reads, strict=True))))
     markov = fit_markov(source, order, bed=regions, holdout=left_out)
     counted = tuple(region for region in merged(given) if region.chrom not in left_out)
     marks = {chrom: marks_of(source, chrom) for chrom in {region.chrom for region in counted}}

@@ -1,13 +1,14 @@
 """Attributions add up, agree with predictions of mutated sequences, and find a planted motif."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from matplotlib import pyplot as plt
 from sklearn.exceptions import NotFittedError
 
 from titans_dna import DNALanguageModel, TitansDNAClassifier, attribute, plot_logo, reverse_complement
-from titans_dna.interpret import log_odds
+from titans_dna.interpret import METHODS, log_odds
 from titans_dna.strands import NETWORKS
 
 MOTIF = "TGACTCAGC"
@@ -45,6 +46,18 @@ def of_each_kind():
     ).fit(X)
     made["pretrained"] = small(pretrained=language, max_epochs=1).fit(X, y)
     return made
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_attributions_do_not_depend_on_a_mode_without_gradients(fitted, tmp_path, mode):
+    X, _ = planted(2, seed=2)
+    fitted.save(tmp_path)
+    for method in METHODS:
+        expected = attribute(fitted, X, method=method)
+        with mode():
+            for model in (fitted, type(fitted).load(tmp_path)):
+                for found, frame in zip(attribute(model, X, method=method), expected, strict=True):
+                    pd.testing.assert_frame_equal(found, frame)
 
 
 def odds_of(model, sequence, target):

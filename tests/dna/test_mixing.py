@@ -50,6 +50,15 @@ def test_probabilities_of_a_markov_model_agree_with_its_scores(text):
         assert seen[i] == (len(follows) if len(context) == 5 and "N" not in context else 0)
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_mixture_does_not_depend_on_a_mode_without_gradients(text, model, mode):
+    expected = fit_mixture([text], model, order=3)
+    with mode():
+        found = fit_mixture([text], model, order=3)
+    torch.testing.assert_close(found.weights, expected.weights)
+    assert not found.weights.is_inference()
+
+
 @pytest.mark.slow
 def test_a_mixture_is_better_than_each_expert_if_they_differ(text, model):
     other = [with_repeats(100, 2)]
