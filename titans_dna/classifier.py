@@ -87,8 +87,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             Batches of long sequences are read in parts, to limit memory, without changing the step.
         max_epochs: maximum number of passes over the training data. None means about 1,600 batches, within 20 to 100
             epochs. Training stops early if the validation loss does not improve for half of the epochs (at least 3).
-        validation_fraction: fraction of each class that is set aside for early stopping. 0 trains on all data for
-            ``max_epochs``.
+        validation_fraction: fraction of each class that is set aside for early stopping; a warning names classes of
+            which it rounds to 0. 0 trains on all data for ``max_epochs``.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         precision: training precision: "auto", or a precision accepted by Lightning's Trainer.
         random_state: random seed. The same integer gives the same model.
@@ -204,8 +204,9 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         seed = self._seed()
         if validation is None:
             rows, cut = self._cut(weighty, labels, together, seed)
-            if groups is not None and len(cut):
-                _warn_of_missing(classes, labels[cut], by_class, "The groups set aside for validation contain")
+            if len(cut):
+                aside = "sequences" if groups is None else "groups"
+                _warn_of_missing(classes, labels[cut], by_class, f"The {aside} set aside for validation contain")
             val = Examples(reads, labels, weights, cut)
         else:
             rows, val = weighty, _given(validation, classes, by_class, unit)

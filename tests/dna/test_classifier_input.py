@@ -247,7 +247,8 @@ def test_saving_before_fit_is_refused(tmp_path):
 
 
 def test_a_class_with_one_sequence_is_only_used_in_training():
-    model = classifier(validation_fraction=0.5).fit([*X, "ACGTACGT"], [*Y, "c"])
+    with pytest.warns(UserWarning, match=r"contain no sequence of the classes \['c'\]"):
+        model = classifier(validation_fraction=0.5).fit([*X, "ACGTACGT"], [*Y, "c"])
     assert model.classes_.tolist() == ["a", "b", "c"]
 
 

@@ -137,6 +137,19 @@ def test_groups_equal_to_classes_leave_a_class_out_of_validation_with_a_warning(
     assert set(three[list(rows["val"])]) == {"b"}
 
 
+def test_classes_of_too_few_sequences_for_validation_are_named(training_of):
+    three = np.array(["a", "b"] * 100)
+    three[:3] = "c"
+    with pytest.warns(UserWarning, match=r"sequences set aside for validation contain no .* classes \['c'\]") as warned:
+        rows = rows_of(training_of(X, three))
+    assert warned[0].filename == __file__
+    assert {0, 1, 2} <= rows["train"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        training_of(X, three, validation_fraction=0.3)
+        training_of(X, three, class_weight={"c": 0})
+
+
 def test_groups_that_cannot_be_split_or_read_are_refused(training_of):
     with pytest.warns(UserWarning, match="200 sequences is less than half of any group, so training cannot stop early"):
         assert training_of(X, Y, groups=np.arange(200) // 100)["val"] is None
