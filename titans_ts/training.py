@@ -12,6 +12,7 @@ from titans_core.train import History, TrainingOptions, borrowed_randomness, dig
 from titans_core.train.batches import loader
 from titans_ts.cut import Cut, check_length
 from titans_ts.exogenous import Columns
+from titans_ts.mirror import Mirrored
 from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.panel import Panel
 from titans_ts.rolling import windows_at_once
@@ -102,7 +103,7 @@ def train(
     batches, val, max_epochs = _batches(forecaster, table, border, seed)
     history = train_network(
         network,
-        DecayingError(objective),
+        Mirrored(DecayingError(objective)),
         batches,
         val,
         TrainingOptions(
