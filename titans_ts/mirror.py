@@ -32,5 +32,5 @@ def mirrored(batch: Batch) -> Batch:
     def signed(x: Tensor) -> Tensor:
         return x * sign.view(-1, *[1] * (x.ndim - 1))
 
-    columns = (None if column is None else signed(column) for column in (batch.hist, batch.futr, batch.stat))
-    return Batch(signed(batch.x), signed(batch.y), *columns, batch.unit)
+    hist, futr, stat = (None if x is None else signed(x) for x in (batch.hist, batch.futr, batch.stat))
+    return Batch(signed(batch.x), signed(batch.y), hist, futr, stat, batch.unit)
