@@ -1,20 +1,17 @@
 """Choose the training recipe of the forecaster and the memory in its network, one choice for all sets.
 
-    python benchmarks/forecast_recipe.py [--sets ETTh1 ...] [--lengths | --memories | --mirrors]
+    python benchmarks/forecast_recipe.py [--sets ETTh1 ...] [--lengths | --memories]
 
 The forecaster has its defaults except for the recipe, 96 -> 96, seed 0. It is scored on the validation rows and in the
 rehearsal of ``forecast_search.py``; test rows are never read. The rule: the lowest geometric mean of the errors
 (MSE + MAE), each relative to that of the first recipe. All recipes train for 600 batches. ``--lengths`` measures how
 long to train with the default recipe; a rehearsal has fewer rows, and gets fewer rounds for as many passes over them.
 ``--memories`` compares two kinds of memory in the network, with the settings that ``forecast_search.py`` chose for each
-set, at a lookback of 96 and at the chosen one. ``--mirrors`` compares training on mirrored windows, the default since
-then, with training on the windows as they are, with the chosen settings, at a lookback of 96; the other comparisons are
-without. Finished cells are skipped, and several processes can share the work.
+set, at a lookback of 96 and at the chosen one. Finished cells are skipped, and several processes can share the work.
 """
 
 import argparse
 import json
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,7 @@ from unittest import mock
 import numpy as np
 import torch
 from cells import work
-from forecast_search import LOOKBACKS, RECIPE, alone, chosen, chosen_lookback, forecaster, recipe_of, unmirrored
+from forecast_search import LOOKBACKS, RECIPE, alone, chosen, chosen_lookback, forecaster, recipe_of
 from records import RESULTS, read
 
 FILE = RESULTS / "forecast_recipe.jsonl"
@@ -42,17 +39,13 @@ MEMORIES = (
 )  # depth of the memory, and patches that share a gradient point (chunk size); the default first
 MEMORY_SETS = (*SETS, "ETTm2", "weather")
 MEMORY_FIELDS = ("dataset", "input_size", "part", "memory_depth", "chunk_size", "seed", "settings")
-MIRRORS_FILE = RESULTS / "forecast_mirrors.jsonl"
-MIRRORS = ((False,), (True,))
-MIRROR_FIELDS = ("dataset", "part", "mirrored", "seed", "settings")
 
 
 def scored(fields: tuple[str, ...], dataset: str, part: str, seed: int, **options: Any) -> dict[str, Any]:
     """The result of the protocol for a forecaster, without the fields of its key."""
     from titans_ts.evaluation import evaluate_protocol
 
-    with unmirrored():
-        found = evaluate_protocol(alone(**options), dataset, input_size=96, h=96, seed=seed, part=part)
+    found = evaluate_protocol(alone(**options), dataset, input_size=96, h=96, seed=seed, part=part)
     return {k: v for k, v in found.items() if k not in (*fields, "model")}
 
 
@@ -80,21 +73,8 @@ def run_memory(key: tuple[Any, ...]) -> dict[str, Any]:
         def _network(self, config: SimbaConfig) -> Simba:
             return Simba(replace(config, memory_depth=memory_depth, chunk_size=chunk_size))
 
-    model = Changed(**model.get_params())
-    with unmirrored():
-        found = evaluate_protocol(model, dataset, input_size=input_size, h=96, seed=seed, part=part)
+    found = evaluate_protocol(Changed(**model.get_params()), dataset, input_size=input_size, h=96, seed=seed, part=part)
     return {k: v for k, v in found.items() if k not in (*MEMORY_FIELDS, "model")} | {"settings": settings}
-
-
-def run_mirror(key: tuple[Any, ...]) -> dict[str, Any]:
-    from titans_ts.evaluation import evaluate_protocol
-
-    dataset, part, mirrored, seed, text = key
-    settings = json.loads(text)
-    with nullcontext() if mirrored else unmirrored():
-        model = forecaster(**settings, max_epochs=LENGTHS[0])
-        found = evaluate_protocol(model, dataset, input_size=96, h=96, seed=seed, part=part)
-    return {k: v for k, v in found.items() if k not in (*MIRROR_FIELDS, "model")} | {"settings": settings}
 
 
 def settings_of(dataset: str) -> str:
@@ -107,7 +87,7 @@ def settings_of(dataset: str) -> str:
 
 def judged(file: Path, fields: tuple[str, ...], answers: tuple[Any, ...]) -> dict[tuple[Any, ...], tuple[float, int]]:
     """The mean relative error of each answer, over the cells with results for all answers, and the number of these."""
-    of = ("batch_size", "learning_rate", "average", "memory_depth", "chunk_size", "mirrored")
+    of = ("batch_size", "learning_rate", "average", "memory_depth", "chunk_size")
     errors: dict[tuple[Any, ...], dict[tuple[Any, ...], float]] = {}
     for row in read(file):
         answer = tuple(row[f] for f in fields if f in of)
@@ -134,22 +114,12 @@ def main() -> None:
     other = parser.add_mutually_exclusive_group()
     other.add_argument("--lengths", action="store_true", help="compare training lengths instead")
     other.add_argument("--memories", action="store_true", help="compare memories instead")
-    other.add_argument(
-        "--mirrors", action="store_true", help="compare training with and without mirrored windows instead"
-    )
     args = parser.parse_args()
     torch.set_num_threads(1)
-    sets = args.sets or (MEMORY_SETS if args.memories or args.mirrors else SETS)
+    sets = args.sets or (MEMORY_SETS if args.memories else SETS)
     if args.lengths:
         lengths = [(d, part, n, seed) for seed in args.seeds for d in sets for n in LENGTHS for part in PARTS]
         work(LENGTHS_FILE, lengths, LENGTH_FIELDS, run_length)
-        return
-    if args.mirrors:
-        for seed in args.seeds:
-            for d in sets:
-                cells = [(d, part, *answer, seed, settings_of(d)) for part in PARTS for answer in MIRRORS]
-                work(MIRRORS_FILE, cells, MIRROR_FIELDS, run_mirror)
-        say(MIRRORS_FILE, MIRROR_FIELDS, MIRRORS)
         return
     if args.memories:
         for seed in args.seeds:

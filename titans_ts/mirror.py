@@ -1,4 +1,4 @@
-"""Mirrored windows in training."""
+"""Mirrored windows, for a training with few of them (``benchmarks/forecast_small.py``)."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from titans_core.train import Loss
 from titans_ts.windows import Batch
+
+FEW = 8192  # windows of single series; below, a training mirrors them
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch.utils.data import DataLoader
 
-from titans_core.train import History, TrainingOptions, borrowed_randomness, digest, train_network
+from titans_core.train import History, Loss, TrainingOptions, borrowed_randomness, digest, train_network
 from titans_core.train.batches import loader
 from titans_ts.cut import Cut, check_length
 from titans_ts.exogenous import Columns
-from titans_ts.mirror import Mirrored
+from titans_ts.mirror import FEW, Mirrored
 from titans_ts.objective import DecayingError, Objective, objective_of
 from titans_ts.panel import Panel
 from titans_ts.rolling import windows_at_once
@@ -100,10 +100,13 @@ def train(
     seed = forecaster._seed()
     with borrowed_randomness(seed):
         network = forecaster._network(_config(forecaster, columns, table, objective))
-    batches, val, max_epochs = _batches(forecaster, table, border, seed)
+    batches, val, max_epochs, windows = _batches(forecaster, table, border, seed)
+    loss: Loss = DecayingError(objective)
+    if windows < FEW:
+        loss = Mirrored(loss)
     history = train_network(
         network,
-        Mirrored(DecayingError(objective)),
+        loss,
         batches,
         val,
         TrainingOptions(
@@ -153,9 +156,9 @@ def _identity(forecaster: "TitansForecaster", panel: Panel, val_size: int) -> di
 
 def _batches(
     forecaster: "TitansForecaster", table: Table, border: int, seed: int
-) -> tuple[DataLoader, DataLoader | None, int]:
-    """Training windows in units of the network, validation windows (None without validation rows), and the maximum
-    number of epochs."""
+) -> tuple[DataLoader, DataLoader | None, int, int]:
+    """Training windows in units of the network, validation windows (None without validation rows), the maximum number
+    of epochs, and the number of training windows of single series."""
     (T, N), h, together = table.values.shape, forecaster.h, forecaster.multivariate
     size = windows_in_batch(forecaster.batch_size, N) if together else forecaster.batch_size
     windows = all_windows_of(replace(table, unit=None), forecaster.input_size, h, 0, border, together)
@@ -172,4 +175,5 @@ def _batches(
     max_epochs = forecaster.max_epochs or default_epochs(-(-len(windows) // size), together)
     # validation needs no gradients, so its batches can be as large as for forecasts
     many = max(size, windows_at_once(forecaster.input_size + h, N if together else 1))
-    return loader(windows, size, seed, most=EPOCH), loader(val, many) if len(val) else None, max_epochs
+    train = loader(windows, size, seed, most=EPOCH)
+    return train, loader(val, many) if len(val) else None, max_epochs, len(windows) * (N if together else 1)
