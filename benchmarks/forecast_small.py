@@ -45,6 +45,7 @@ def frame_of(name: str) -> pd.DataFrame:
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts import TitansForecaster
+    from titans_ts.cut import Cut
     from titans_ts.naive import with_naive
 
     dataset, h, input_size, mirrored, seed = key
@@ -56,8 +57,8 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
     for name, power in (("mae", 1), ("mse", 2)):
         of = [(found["y"] - found[model]).abs().pow(power).groupby(found["unique_id"]).mean() for model in COLUMNS]
         errors[name] = float((of[0] / of[1]).mean())
-    train = (len(frame) - h * CASES[dataset][2]) * found["unique_id"].nunique()
-    return {**errors, "values": train}
+    rows = Cut(input_size, h).border(len(frame) - h * CASES[dataset][2]) - input_size - h + 1
+    return {**errors, "windows": rows * found["unique_id"].nunique()}
 
 
 def main() -> None:
