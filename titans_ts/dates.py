@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from titans_datasets.warn import warn_caller
+from titans_ts.libraries import is_stamps
 from titans_ts.stamps import FORM_OF, form_of
 
 # years outside of this range indicate misread text
@@ -44,7 +45,7 @@ def in_place(stamps: pd.Series, timezone: str | None, series: pd.Series | None =
     """
     if timezone is None:
         return stamps
-    if not pd.api.types.is_datetime64_any_dtype(stamps):
+    if not is_stamps(stamps):
         raise ValueError(f"--timezone needs datetime time stamps, but column {stamps.name!r} has {stamps.dtype}.")
     try:
         pd.Timestamp(0, tz="UTC").tz_convert(timezone)
@@ -92,7 +93,7 @@ def read_stamps(column: pd.Series, date_format: str | None, warn: bool = True, o
         raise ValueError(
             f"column {column.name!r} does not hold time stamps: {reason}. {_advice(number, date_format, others)}"
         ) from error
-    if pd.api.types.is_datetime64_any_dtype(found):
+    if is_stamps(found):
         odd = np.flatnonzero(~found.dt.year.between(*_YEARS))
         if len(odd):
             raise ValueError(
@@ -114,8 +115,8 @@ def _advice(number: bool, date_format: str | None, others: Sequence[str]) -> str
 
 def _read_stamps(column: pd.Series, date_format: str | None, warn: bool) -> pd.Series:
     if date_format is not None:
-        return pd.to_datetime(column.astype(str), format=date_format)
-    if pd.api.types.is_datetime64_any_dtype(column):
+        return _to_datetime(column.astype(str), date_format=date_format)
+    if is_stamps(column):
         return column
     text = column.astype(str).str.strip()
     if pd.api.types.is_integer_dtype(column):
@@ -164,7 +165,13 @@ def _of_periods(text: pd.Series) -> pd.Series | None:
     return None
 
 
-def _to_datetime(column: pd.Series, dayfirst: bool = False, utc: bool = False) -> pd.Series:
+def _to_datetime(
+    column: pd.Series, dayfirst: bool = False, utc: bool = False, date_format: str | None = None
+) -> pd.Series:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Could not infer format", UserWarning)  # failures raise a clear error
-        return pd.to_datetime(column, dayfirst=dayfirst, utc=utc)
+        warnings.filterwarnings("ignore", ".*mixed time zones", FutureWarning)  # of pandas 2, which returns objects
+        found = pd.to_datetime(column, format=date_format, dayfirst=dayfirst, utc=utc)
+    if not is_stamps(found):
+        raise ValueError("its UTC offsets change")
+    return found

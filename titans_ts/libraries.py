@@ -30,9 +30,14 @@ def holds_numbers(column: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
 
 
+def is_stamps(values: pd.Series | pd.Index) -> bool:
+    """Whether values are time stamps, those of pyarrow included, which pandas 2 knows by their type alone."""
+    return pd.api.types.is_datetime64_any_dtype(values.dtype)
+
+
 def is_time(column: pd.Series) -> bool:
     """Whether a column holds time stamps, dates, or text such as 2024-05-01 or 1.5.2024."""
-    if pd.api.types.is_datetime64_any_dtype(column):
+    if is_stamps(column):
         return True
     first = column.dropna().head(8)
     return len(first) > 0 and all(isinstance(x, date) or (isinstance(x, str) and _DATE.match(x)) for x in first)
@@ -54,7 +59,7 @@ def from_pandas(frame: pd.DataFrame, library: str) -> Any:
     columns = {}
     for name in frame.columns:
         column = frame[name]
-        zone = getattr(column.dt, "tz", None) if pd.api.types.is_datetime64_any_dtype(column) else None
+        zone = getattr(column.dt, "tz", None) if is_stamps(column) else None
         plain = column.dt.tz_convert("UTC").dt.tz_localize(None) if zone else column
         if column.dtype == "datetime64[s]":  # polars has no time in seconds: it came from dates
             plain = plain.dt.as_unit("us")

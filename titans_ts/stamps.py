@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from titans_datasets.warn import warn_caller
+from titans_ts.libraries import is_stamps
 
 Freq = str | int | pd.offsets.BaseOffset | timedelta | np.timedelta64
 Step = pd.offsets.BaseOffset | int
@@ -27,7 +28,7 @@ def check_kind(ds: pd.Series, where: str = "df") -> None:
     of = "" if where == "df" else f" of {where}"
     if isinstance(ds.dtype, pd.PeriodDtype):
         raise ValueError(f"column 'ds'{of} holds periods. Convert it with {where}['ds'].dt.to_timestamp().")
-    if not (pd.api.types.is_datetime64_any_dtype(ds) or pd.api.types.is_integer_dtype(ds)):
+    if not (is_stamps(ds) or pd.api.types.is_integer_dtype(ds)):
         first = ds.dropna().head(1).astype(str)
         zone = " (utc=True, then .dt.tz_convert to your time zone)" if first.str.contains(_OFFSET).any() else ""
         raise ValueError(
@@ -164,7 +165,7 @@ def _are_months(numbers: np.ndarray) -> bool:
 
 def stamps_of(index: pd.Index) -> pd.Index:
     """Convert pyarrow time stamps to pandas ones, and integers to signed ones, which differences need."""
-    if isinstance(index.dtype, pd.ArrowDtype) and pd.api.types.is_datetime64_any_dtype(index.dtype):
+    if isinstance(index.dtype, pd.ArrowDtype) and is_stamps(index):
         arrow = index.dtype.pyarrow_dtype
         unit, zone = getattr(arrow, "unit", "s"), getattr(arrow, "tz", None)  # dates have neither
         dtype: Any = f"datetime64[{unit}]" if zone is None else pd.DatetimeTZDtype(unit, zone)
@@ -215,21 +216,24 @@ def preceding(first: object, step: Step, h: int) -> pd.Index:
 
 def between(first: Any, last: Any, step: Step) -> pd.Index:
     """The time stamps between first and last; none if they are not a whole number of steps apart."""
-    axis = _axis(pd.Index([first, last]), step, to_last=True)
+    axis = pd.RangeIndex(first, last + 1, step) if isinstance(step, int) else date_range(step, start=first, end=last)
     return axis[1:-1] if len(axis) and axis[-1] == last else axis[:0]
 
 
 def date_range(step: pd.offsets.BaseOffset, **ends: Any) -> pd.DatetimeIndex:
     """``pd.date_range`` that also works if daylight saving time skips the hour at which a day starts.
 
-    That day starts after the skipped hour.
+    That day starts after the skipped hour. The unit is that of the ends, with pandas 2 also, unless the step is finer.
     """
     stamps = {name: pd.Timestamp(ends[name]) for name in ("start", "end") if name in ends}
     zone = next(stamp.tz for stamp in stamps.values())
     if zone is None or (isinstance(step, pd.offsets.Tick) and not isinstance(step, pd.offsets.Day)):
-        return pd.date_range(**ends, freq=step, name="ds")
-    ends |= {name: on_the_wall(pd.DatetimeIndex([stamp]))[0] for name, stamp in stamps.items()}
-    return _in(zone, pd.date_range(**ends, freq=step, name="ds"))
+        found = pd.date_range(**ends, freq=step, name="ds")
+    else:
+        ends |= {name: on_the_wall(pd.DatetimeIndex([stamp]))[0] for name, stamp in stamps.items()}
+        found = _in(zone, pd.date_range(**ends, freq=step, name="ds"))
+    of_ends = found.as_unit(next(stamp.unit for stamp in stamps.values()))
+    return of_ends if (of_ends == found).all() else found
 
 
 def on_the_wall(index: pd.DatetimeIndex) -> pd.DatetimeIndex:

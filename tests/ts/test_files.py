@@ -221,12 +221,12 @@ def test_integers_written_with_a_decimal_point_are_integers(tmp_path):
         (
             ["north", "south"],
             {},
-            r"'when' does not hold .* north. Give .* --date-format, .* --time, from \['a', 'day'\]\.",
+            r"'when' does not hold .* north.* Give .* --date-format, .* --time, from \['a', 'day'\]\.",
         ),
         (
             ["2024-01-01", "2024-01-02"],
             {"date_format": "%d.%m.%Y"},
-            r'"%d.%m.%Y". Give the --date-format of this file',
+            r'"%d.%m.%Y".*\. Give the --date-format of this file',
         ),
         (["2001", ""], {}, "the time column 'when' is empty in 1 rows, first in row 2 below the header. Drop or fill"),
         (
@@ -402,7 +402,7 @@ def test_quoted_pairs_do_not_change_numbers_with_points(tmp_path):
 @pytest.mark.parametrize(
     ("stamps", "says"),
     [
-        (["Jan-16", "Feb-16", "Mar-16"], "'Jan-16' would be in the year 1. Give their format with --date-format"),
+        (["Jan-16", "Feb-16", "Mar-16"], r"Jan-16.*\. Give (their|the) format .*with --date-format"),
         (["24-01-05", "24-01-06", "24-01-07"], "may begin with the day or with the year"),
     ],
 )

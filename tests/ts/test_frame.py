@@ -119,11 +119,15 @@ def test_an_unknown_wrong_or_undetectable_freq_is_named(wide):
         read_frame(scattered)
     with pytest.raises(ValueError, match="positive integer for integer time stamps"):
         read_frame(wide.reset_index(drop=True), freq="h")
-    for short, meant in (("M", "ME"), ("H", "h"), ("15T", "min")):
-        with pytest.raises(ValueError, match=f"unknown freq {short!r}.* Did you mean {meant!r}"):
-            read_frame(wide, freq=short)
     for hour in ("h", timedelta(hours=1), pd.Timedelta(hours=1), np.timedelta64(1, "h")):
         assert read_frame(wide.iloc[:2], freq=hour).freq == pd.offsets.Hour()
+
+
+@pytest.mark.skipif(int(pd.__version__.split(".")[0]) < 3, reason="pandas 2 takes these names, and warns")
+@pytest.mark.parametrize(("short", "meant"), [("M", "ME"), ("H", "h"), ("15T", "min")])
+def test_former_names_of_steps_are_answered_with_their_present_ones(wide, short, meant):
+    with pytest.raises(ValueError, match=f"unknown freq {short!r}.* Did you mean {meant!r}"):
+        read_frame(wide, freq=short)
 
 
 @pytest.mark.parametrize(
