@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
+from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from typing_extensions import Self
@@ -249,7 +250,9 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of ``predict(X)``; X and y as in ``fit``."""
         predicted = self.predict(X)
-        return float(accuracy_score(read_labels(y, len(predicted), "y"), predicted, sample_weight=sample_weight))
+        truth = read_labels(y, len(predicted), "y")
+        unique_labels(truth, self.classes_)  # raises for texts and numbers, which before scikit-learn 1.9 merely differ
+        return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
 
     def save(self, path: str | Path) -> None:
         """Save the fitted model to the folder ``path`` (JSON and safetensors).
