@@ -400,7 +400,9 @@ def _quiet() -> Iterator[None]:
     optuna.logging.set_verbosity(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*heartbeat_interval.*", optuna.exceptions.ExperimentalWarning)
+            warnings.filterwarnings(
+                "ignore", ".*(heartbeat_interval|fail_stale_trials).*", optuna.exceptions.ExperimentalWarning
+            )
             yield
     finally:
         optuna.logging.set_verbosity(before)
