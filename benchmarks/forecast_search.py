@@ -33,7 +33,9 @@ PARTS = ("rehearsal", "val")
 LOOKBACKS = (96, 336, 720)  # the default first
 MIXED = (96, 336)  # lookbacks of an ensemble that does not choose one
 RECIPE = 2  # version of the training in this search; results of earlier versions are ignored
-TRAINED = 3  # version of the default training, which became longer; the training in this search stayed as short
+# version of the default training, which became longer; the training in this search stayed as short (7: with half of the
+# windows mirrored on the large sets too, which was tried and not kept)
+TRAINED = 3
 # added to both versions with a profile, which was changed: it is shrunk, and is an input of the network
 WITH_PROFILE = 3
 FIRST, DEFAULT = 0.3, 0.5

@@ -241,7 +241,7 @@ def small(place: Any) -> str:
     """Errors on small data, as ``fit`` trains there and with the other choice of mirrored windows."""
     rows = read(RESULTS / "forecast_small.jsonl")
     lines = [
-        "| data, lookback → horizon (seeds) | training windows | windows as they are | half of them mirrored | change |",
+        "| data, lookback → horizon (seeds) | training windows | as they are | half of them mirrored | change |",
         "|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(r["dataset"] for r in rows):
@@ -253,7 +253,7 @@ def small(place: Any) -> str:
         cells[default] = f"**{cells[default]}**"
         change = " / ".join(f"{100 * (new / old - 1):+.1f}" for old, new in zip(*errors, strict=True))
         title = f"{name}, {of[0]['input_size']} → {of[0]['h']} ({len(both[0])})"
-        lines.append(f"| {' | '.join((title, f'{of[0]["windows"]:,}', *cells, f'{change} %'))} |")
+        lines.append("| " + " | ".join((title, f"{of[0]['windows']:,}", *cells, f"{change} %")) + " |")
     lines += [
         "",
         "MAE / MSE, each relative to that of the seasonal naive forecast of the same series, means over series and "
