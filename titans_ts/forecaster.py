@@ -50,9 +50,9 @@ class TitansForecaster(Answering, TitansEstimator):
     """Time-series forecaster built on the Titans neural memory in a Simba-style network.
 
     One network is trained on all series and forecasts ``h`` steps from the previous ``input_size`` steps. Each window
-    is normalised by its own mean and standard deviation, so series of different scales can be combined. In addition,
-    an online memory reads each series from its first row and corrects the forecasts; it keeps learning in
-    :meth:`update`.
+    is normalised by its own mean and standard deviation, so series of different scales can be combined. If there are
+    few training windows, half of each batch changes its sign (:mod:`titans_ts.mirror`). An online memory also reads
+    each series from its first row and corrects the forecasts; it keeps learning in :meth:`update`.
 
     Args:
         h: horizon, in steps.

@@ -12,7 +12,8 @@ import pytest
 SCRIPT = """
     import os, pandas as pd, torch
     torch.set_num_threads(1)
-    from titans_ts import TitansForecaster
+    from titans_ts import TitansForecaster, training
+    training.FEW = 0  # each process draws for itself which windows are mirrored
     wide = pd.read_parquet("wide.parquet")
     model = TitansForecaster(h=4, input_size=12, patch_size=4, dim=8, num_layers=1, dropout=0.0, max_epochs=3,
                              batch_size=42, device="cpu", random_state=0, verbose=0).fit(wide, val_size=21)
