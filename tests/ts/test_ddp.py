@@ -34,6 +34,7 @@ def test_two_processes_match_one(wide, tmp_path, monkeypatch, whole_memory):
     assert run.returncode == 0, run.stderr[-3000:]
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setattr("titans_ts.training.FEW", 0)  # the script sets it in this process too; undone after the test
     runpy.run_path("train.py")
     alone, first, second = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("alone", "0", "1"))
     pd.testing.assert_frame_equal(first, second)
