@@ -3,11 +3,11 @@
     python benchmarks/forecast_small.py [--sets AirPassengers ...] [--seeds 0 1 2]
 
 The sets are AirPassengers (144 months), the daily means of ETTh1, ETTh2 and weather (one or two years), and 60 days of
-hours of ETTh1. Each is backtested over its last eight horizons (AirPassengers: four), after one fit on the
-rows before. Errors are means over the series of MAE and MSE, each relative to that of the seasonal naive forecast
+hours of ETTh1. Each is backtested over its last eight horizons (AirPassengers: four), after one fit on the rows before.
+Errors are means over the series of MAE and MSE, each relative to that of the seasonal naive forecast
 (:func:`titans_ts.naive.with_naive`) of the same series. "mirrored": whether half of the training windows are mirrored
-(``titans_ts/mirror.py``); this settles for how few windows it is the default. Finished cells are skipped, and several
-processes can share the work.
+(``titans_ts/mirror.py``), which is the default for fewer windows than ``FEW`` there. Finished cells are skipped, and
+several processes can share the work.
 """
 
 import argparse
@@ -21,7 +21,6 @@ from records import RESULTS
 
 FILE = RESULTS / "forecast_small.jsonl"
 FIELDS = ("dataset", "h", "input_size", "mirrored", "seed")
-COLUMNS = ("Titans", "SeasonalNaive")
 HOURS = slice(6000, 7440)
 CASES = {  # horizon, lookback, and horizons to score
     "AirPassengers": (12, 24, 4),
@@ -45,7 +44,7 @@ def frame_of(name: str) -> pd.DataFrame:
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts import TitansForecaster
     from titans_ts.cut import Cut
-    from titans_ts.naive import with_naive
+    from titans_ts.naive import COLUMN, with_naive
 
     dataset, h, input_size, mirrored, seed = key
     frame = frame_of(dataset)
@@ -54,7 +53,10 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
         found = with_naive(forecaster.cross_validation(frame, n_windows=CASES[dataset][2]), frame)
     errors = {}
     for name, power in (("mae", 1), ("mse", 2)):
-        of = [(found["y"] - found[model]).abs().pow(power).groupby(found["unique_id"]).mean() for model in COLUMNS]
+        of = [
+            (found["y"] - found[model]).abs().pow(power).groupby(found["unique_id"]).mean()
+            for model in ("Titans", COLUMN)
+        ]
         errors[name] = float((of[0] / of[1]).mean())
     rows = Cut(input_size, h).border(len(frame) - h * CASES[dataset][2]) - input_size - h + 1
     return {**errors, "windows": rows * found["unique_id"].nunique()}

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from titans_core.files import written_whole
+from titans_core.files import UNFINISHED, written_whole
 from titans_datasets.cache import user_cache
 from titans_datasets.warn import warn_caller
 from titans_dna.lines import DAMAGED, is_gzip, open_binary
@@ -35,8 +35,8 @@ __all__ = ["FastaFiles", "named_if_damaged", "prepare"]
 # bytes to read for the title of a record: enough for most, and the maximum
 _TITLE, _HEAD = 256, 1 << 16
 _BLOCK = 1 << 22
-# temporary files of ``written_whole``, and the seconds without a write after which their process is taken for dead
-_PARTS, _DEAD = f"*.{'[0-9a-f]' * 32}.part.*", 24 * 60 * 60
+# seconds without a write after which the process of an unfinished file is taken for dead
+_DEAD = 24 * 60 * 60
 # suffixes of interval files, which may be given by mistake
 _INTERVALS = (".bed", ".narrowpeak", ".broadpeak", ".gtf", ".gff", ".gff3")
 _LONGER = "the last line of a sequence is longer than the lines before it."
@@ -120,7 +120,7 @@ def _make(folder: Path) -> None:
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove what killed processes left unfinished. A live one writes all the time, so its files are never old."""
-    for part in folder.glob(_PARTS):
+    for part in folder.glob(UNFINISHED):
         with suppress(OSError):  # gone by now, or of another user
             if time.time() - part.stat().st_mtime > _DEAD:
                 part.unlink()
@@ -176,7 +176,7 @@ def _unpacked(path: Path, cache_dir: Path) -> Path:
     # remove copies of earlier versions of the source
     place = target.name.rsplit("-", 2)[0]
     for old in cache_dir.glob(f"{place}-*"):
-        if not old.name.startswith(target.stem) and ".part." not in old.name:
+        if not old.name.startswith(target.stem) and not old.match(UNFINISHED):
             old.unlink(missing_ok=True)
     return target
 

@@ -175,5 +175,5 @@ def _batches(
     max_epochs = forecaster.max_epochs or default_epochs(-(-len(windows) // size), together)
     # validation needs no gradients, so its batches can be as large as for forecasts
     many = max(size, windows_at_once(forecaster.input_size + h, N if together else 1))
-    train = loader(windows, size, seed, most=EPOCH)
-    return train, loader(val, many) if len(val) else None, max_epochs, len(windows) * (N if together else 1)
+    batches, val_batches = loader(windows, size, seed, most=EPOCH), loader(val, many) if len(val) else None
+    return batches, val_batches, max_epochs, len(windows) * (N if together else 1)

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["written_whole"]
+__all__ = ["UNFINISHED", "written_whole"]
+
+# pattern for the names of the temporary files, which a killed process leaves behind
+UNFINISHED = f"*.{'[0-9a-f]' * 32}.part*"
 
 
 @contextmanager
