@@ -1,13 +1,13 @@
-"""Small data: the forecaster with its defaults beside the seasonal naive forecast, with and without mirrored windows.
+"""Small data: the forecaster with its defaults beside the seasonal naive forecast, with and without mirror images of windows.
 
     python benchmarks/forecast_small.py [--sets AirPassengers ...] [--seeds 0 1 2]
 
 The sets are AirPassengers (144 months), the daily means of ETTh1, ETTh2 and weather (one or two years), and 60 days of
 hours of ETTh1. Each is backtested over its last eight horizons (AirPassengers: four), after one fit on the rows before.
 Errors are means over the series of MAE and MSE, each relative to that of the seasonal naive forecast
-(:func:`titans_ts.naive.with_naive`) of the same series. "mirrored": whether half of the training windows are mirrored
-(``titans_ts/mirror.py``), which is the default for fewer windows than ``FEW`` there. Finished cells are skipped, and
-several processes can share the work.
+(:func:`titans_ts.naive.with_naive`) of the same series. "mirrored": whether the mirror images of the training windows
+are trained on too (``titans_ts/mirror.py``), which is the default for fewer windows than ``FEW`` there. Finished cells
+are skipped, and several processes can share the work.
 """
 
 import argparse

@@ -241,7 +241,7 @@ def small(place: Any) -> str:
     """Errors on small data, as ``fit`` trains there and with the other choice of mirrored windows."""
     rows = read(RESULTS / "forecast_small.jsonl")
     lines = [
-        "| data, lookback → horizon (seeds) | training windows | as they are | half of them mirrored | change |",
+        "| data, lookback → horizon (seeds) | training windows | as they are | with mirror images | change |",
         "|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(r["dataset"] for r in rows):
@@ -257,7 +257,7 @@ def small(place: Any) -> str:
     lines += [
         "",
         "MAE / MSE, each relative to that of the seasonal naive forecast of the same series, means over series and "
-        f"seeds; bold: the default, which mirrors fewer than {FEW:,} windows. {place(rows)}, 1 thread.",
+        f"seeds; bold: the default, which is to mirror fewer than {FEW:,} windows. {place(rows)}, 1 thread.",
     ]
     return "\n".join(lines)
 

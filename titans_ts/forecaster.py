@@ -51,7 +51,7 @@ class TitansForecaster(Answering, TitansEstimator):
 
     One network is trained on all series and forecasts ``h`` steps from the previous ``input_size`` steps. Each window
     is normalised by its own mean and standard deviation, so series of different scales can be combined. If there are
-    few training windows, half of each batch changes its sign (:mod:`titans_ts.mirror`). An online memory also reads
+    few training windows, their mirror images are trained on too (:mod:`titans_ts.mirror`). An online memory also reads
     each series from its first row and corrects the forecasts; it keeps learning in :meth:`update`.
 
     Args:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch.utils.data import DataLoader
 
-from titans_core.train import History, Loss, TrainingOptions, borrowed_randomness, digest, train_network
+from titans_core.train import History, TrainingOptions, borrowed_randomness, digest, train_network
 from titans_core.train.batches import loader
 from titans_ts.cut import Cut, check_length
 from titans_ts.exogenous import Columns
@@ -100,13 +100,10 @@ def train(
     seed = forecaster._seed()
     with borrowed_randomness(seed):
         network = forecaster._network(_config(forecaster, columns, table, objective))
-    batches, val, max_epochs, windows = _batches(forecaster, table, border, seed)
-    loss: Loss = DecayingError(objective)
-    if windows < FEW:
-        loss = Mirrored(loss)
+    batches, val, max_epochs = _batches(forecaster, table, border, seed)
     history = train_network(
         network,
-        loss,
+        DecayingError(objective),
         batches,
         val,
         TrainingOptions(
@@ -156,9 +153,9 @@ def _identity(forecaster: "TitansForecaster", panel: Panel, val_size: int) -> di
 
 def _batches(
     forecaster: "TitansForecaster", table: Table, border: int, seed: int
-) -> tuple[DataLoader, DataLoader | None, int, int]:
-    """Training windows in units of the network, validation windows (None without validation rows), the maximum number
-    of epochs, and the number of training windows of single series."""
+) -> tuple[DataLoader, DataLoader | None, int]:
+    """Training windows in units of the network, validation windows (None without validation rows), and the maximum
+    number of epochs."""
     (T, N), h, together = table.values.shape, forecaster.h, forecaster.multivariate
     size = windows_in_batch(forecaster.batch_size, N) if together else forecaster.batch_size
     windows = all_windows_of(replace(table, unit=None), forecaster.input_size, h, 0, border, together)
@@ -172,8 +169,10 @@ def _batches(
     most = EPOCH * forecaster.batch_size  # windows of one series
     step = max(1, -(-(T - h + 1 - border) * N // most))
     val = all_windows_of(table, forecaster.input_size, h, border, T, together, step)
-    max_epochs = forecaster.max_epochs or default_epochs(-(-len(windows) // size), together)
+    whole = -(-len(windows) // size)  # batches with as many windows as there are
+    max_epochs = forecaster.max_epochs or default_epochs(whole, together)
     # validation needs no gradients, so its batches can be as large as for forecasts
     many = max(size, windows_at_once(forecaster.input_size + h, N if together else 1))
-    batches, val_batches = loader(windows, size, seed, most=EPOCH), loader(val, many) if len(val) else None
-    return batches, val_batches, max_epochs, len(windows) * (N if together else 1)
+    few = len(windows) * (N if together else 1) < FEW
+    batches = loader(Mirrored(windows) if few else windows, size, seed, most=min(EPOCH, whole))
+    return batches, loader(val, many) if len(val) else None, max_epochs

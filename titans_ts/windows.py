@@ -137,7 +137,7 @@ class Windows(Dataset):
         holes = Holes.at_random(len(self), series, self.input_size, seed)
         return Windows(self.table, self.input_size, self.h, self.origins, self.series, holes)
 
-    def __getitem__(self, index: list[int]) -> Batch:
+    def __getitem__(self, index: list[int] | Tensor) -> Batch:
         """A whole batch."""
         chosen = torch.as_tensor(index)
         origins = self.origins[chosen].long()[:, None, None]

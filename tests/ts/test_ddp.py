@@ -12,8 +12,7 @@ import pytest
 SCRIPT = """
     import os, pandas as pd, torch
     torch.set_num_threads(1)
-    from titans_ts import TitansForecaster, training
-    training.FEW = 0  # each process draws for itself which windows are mirrored
+    from titans_ts import TitansForecaster
     wide = pd.read_parquet("wide.parquet")
     model = TitansForecaster(h=4, input_size=12, patch_size=4, dim=8, num_layers=1, dropout=0.0, max_epochs=3,
                              batch_size=42, device="cpu", random_state=0, verbose=0).fit(wide, val_size=21)
@@ -34,7 +33,6 @@ def test_two_processes_match_one(wide, tmp_path, monkeypatch, whole_memory):
     assert run.returncode == 0, run.stderr[-3000:]
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RANK", raising=False)
-    monkeypatch.setattr("titans_ts.training.FEW", 0)  # the script sets it in this process too; undone after the test
     runpy.run_path("train.py")
     alone, first, second = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("alone", "0", "1"))
     pd.testing.assert_frame_equal(first, second)

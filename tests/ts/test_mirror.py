@@ -2,70 +2,74 @@
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
-from titans_ts import mirror, training
-from titans_ts.mirror import Mirrored, mirrored
-from titans_ts.objective import DecayingError, objective_of
-from titans_ts.simba import Simba, SimbaConfig
-from titans_ts.windows import Batch
+from titans_ts import training
+from titans_ts.mirror import Mirrored
+from titans_ts.windows import Table, all_windows_of
 
-
-def batch_of(B=64):
-    x, y = torch.randn(B, 12, 2), torch.randn(B, 4, 2)
-    x[:, 3] = torch.nan
-    return Batch(x, y, torch.randn(B, 12, 2, 3), torch.randn(B, 16, 1, 2), torch.randn(B, 2, 5), torch.rand(B, 1, 2))
+T, N = 20, 2
 
 
-def test_a_window_is_turned_with_all_that_belongs_to_it():
-    batch = batch_of()
-    found = mirrored(batch)
-    sign = (found.y / batch.y)[:, 0, 0]
-    assert set(sign.tolist()) == {-1.0, 1.0}
+def windows_of(together: bool, columns: bool = True):
+    values = torch.randn(T, N)
+    values[7, 0] = torch.nan
+    table = Table(values)
+    if columns:
+        table = Table(values, torch.randn(T, N, 3), torch.randn(T, 1, 2), torch.randn(N, 5), unit=torch.rand(N))
+    return all_windows_of(table, 6, 3, 0, T, together)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_after_the_windows_come_their_mirror_images_with_all_that_belongs_to_them(together):
+    windows = windows_of(together)
+    count = len(windows)
+    assert len(Mirrored(windows)) == 2 * count
+    chosen = torch.randperm(2 * count)
+    found, expected = Mirrored(windows)[chosen.tolist()], windows[chosen % count]
+    sign = torch.where(chosen < count, 1.0, -1.0)
     for name in ("x", "y", "hist", "futr", "stat"):
-        expected = torch.einsum("b,b...->b...", sign, getattr(batch, name))
-        torch.testing.assert_close(getattr(found, name), expected, rtol=0, atol=0, equal_nan=True)
-    assert found.unit is batch.unit
-    plain = mirrored(Batch(batch.x, batch.y))
-    assert plain.hist is plain.futr is plain.stat is plain.unit is None
+        turned = torch.einsum("b,b...->b...", sign, getattr(expected, name))
+        torch.testing.assert_close(getattr(found, name), turned, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(found.unit, expected.unit)
 
 
-def test_signs_are_drawn_anew_each_time():
-    batch = batch_of()
-    assert not torch.equal(mirrored(batch).y, mirrored(batch).y)
-
-
-def test_only_training_windows_are_turned():
-    config = SimbaConfig(4, 12, dim=8, num_layers=1, dropout=0.0)
-    network, batch = Simba(config), Batch(torch.randn(32, 12, 2), torch.randn(32, 4, 2))
-    loss = DecayingError(objective_of("mae"))
-    network.eval()
-    assert torch.equal(Mirrored(loss)(network, batch)[0], loss(network, batch)[0])
-    network.train()
-    assert not torch.equal(Mirrored(loss)(network, batch)[0], loss(network, batch)[0])
-
-
-@pytest.mark.parametrize("name", ["mae", "mse", "huber"])
-def test_a_network_with_mirror_images_for_mirror_images_has_the_same_loss(name):
-    class Odd(torch.nn.Module):
-        def normalised(self, x, hist, futr, stat):
-            y = (x[:, -4:] ** 3 + futr[:, -4:, :, 0] + hist[:, -4:, :, 1]).unsqueeze(-1)
-            return y, torch.zeros(len(x), 1, 2), torch.ones(len(x), 1, 2)
-
-    batch, loss = batch_of()._replace(x=torch.randn(64, 12, 2)), DecayingError(objective_of(name))
-    torch.testing.assert_close(Mirrored(loss)(Odd().train(), batch), loss(Odd(), batch))
+def test_without_columns_there_are_none():
+    batch = Mirrored(windows_of(False, columns=False))[[0, 20]]
+    assert batch.hist is batch.futr is batch.stat is batch.unit is None
 
 
 @pytest.mark.parametrize("multivariate", [False, True])
-def test_a_fit_turns_windows_only_where_there_are_few(tiny, wide, monkeypatch, multivariate):
-    """The number is that of windows of single series."""
-    turned = []
-    monkeypatch.setattr(mirror, "mirrored", lambda batch: turned.append(len(batch.x)) or batch)
-    model = tiny(max_epochs=1, multivariate=multivariate)
-    model.fit(wide, val_size=30)
+def test_a_fit_mirrors_windows_only_where_there_are_few(tiny, wide, monkeypatch, multivariate):
+    """The number is that of windows of single series. Either way an epoch has as many batches."""
+    read = []
+
+    def spy(network, objective, batches, *rest, **options):
+        read.append(batches)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "train_network", spy)
+    series = 3 if multivariate else 1
     count = 3 * (len(wide) - 30 - 12 - 4 + 1)
-    assert sum(turned) == count // (3 if multivariate else 1)
-    for few, at_all in ((count, False), (count + 1, True)):
-        turned.clear()
+    for few, mirrors in ((count, False), (count + 1, True)):
         monkeypatch.setattr(training, "FEW", few)
-        model.fit(wide, val_size=30)
-        assert bool(turned) is at_all
+        with pytest.raises(KeyboardInterrupt):
+            tiny(multivariate=multivariate).fit(wide, val_size=30)
+        batches: DataLoader = read.pop()
+        assert isinstance(batches.dataset, Mirrored) is mirrors
+        assert len(batches.dataset) == count // series * (2 if mirrors else 1)
+        assert len(batches) == -(-count // series // batches.sampler.batch_size)
+
+
+def test_an_epoch_trains_on_about_as_many_mirror_images_as_windows(tiny, wide, monkeypatch):
+    """And on others in each epoch."""
+    read = []
+    whole = Mirrored.__getitem__
+    monkeypatch.setattr(Mirrored, "__getitem__", lambda self, index: read.append(index) or whole(self, index))
+    tiny(max_epochs=2, batch_size=10).fit(wide, val_size=30)
+    count = 3 * (len(wide) - 30 - 12 - 4 + 1)
+    first, second = (sum(read[i * len(read) // 2 : (i + 1) * len(read) // 2], []) for i in (0, 1))
+    for epoch in (first, second):
+        assert len(set(epoch)) == len(epoch) == -(-count // 10) * 10
+        assert sum(i >= count for i in epoch) == pytest.approx(len(epoch) / 2, rel=0.2)
+    assert set(first) != set(second)
