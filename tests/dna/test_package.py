@@ -51,7 +51,7 @@ def test_importing_is_fast_and_silent():
     ("names", "unneeded"),
     [
         ("encode, Genome, read_vcf, read_bed", ("torch", "pandas", "sklearn")),
-        ("DNALanguageModel, TitansDNAClassifier", ("lightning", "optuna", "matplotlib")),  # before they train
+        ("DNALanguageModel, TitansDNAClassifier", ("lightning", "optuna", "matplotlib", "torch._dynamo")),  # untrained
     ],
 )
 def test_names_load_only_what_they_need(names, unneeded):

@@ -11,7 +11,7 @@ from titans_core.nn import NeuralMemoryState
 from titans_core.nn.attention import SegmentAttention, SegmentState
 from titans_core.nn.layers import Gate
 from titans_core.nn.norms import RMSNorm
-from titans_core.ops.memory.lengths import at_most, between_graphs, is_of_many_lengths
+from titans_core.ops.memory.lengths import at_most, is_of_many_lengths
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,11 @@ class MemoryAsContext(nn.Module):
             memory = self.memory.initial_state(x.shape[0])
             state = ContextState(memory, memory, x.new_zeros(x.shape[0], self.tail, x.shape[2]))
         # one graph of all segments fits only one length; with dynamic lengths, one compiled graph is called per segment
-        return self._segments_apart(x, state) if is_of_many_lengths(x) else self._segments(x, state)
+        if is_of_many_lengths(x):
+            from titans_core.models.segments_apart import segments_apart
+
+            return segments_apart(self, x, state)
+        return self._segments(x, state)
 
     def _segments(self, x: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:
         outputs, start = [], 0
@@ -75,10 +79,6 @@ class MemoryAsContext(nn.Module):
             outputs.append(o)
             start = stop
         return torch.cat(outputs, dim=1), state
-
-    _segments_apart = between_graphs(
-        _segments, "with dynamic lengths, MAC compiles its segments one by one: do not use fullgraph=True"
-    )
 
     def _within(self, seen: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:
         """Process tokens of one segment, preceded by the inputs that the query convolution still needs."""

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from titans_core.ops.memory.dispatch import why_no_kernels
 from titans_core.ops.memory.gradient import transformed
-from titans_core.ops.memory.triton.room import is_older
 
 
 def eager_on_cpu(x: Tensor) -> bool:
@@ -28,7 +27,11 @@ def on_kernels(x: Tensor) -> bool:
 
 @functools.cache
 def _launches(device: torch.device) -> bool:
-    return why_no_kernels(device) is None and not is_older(device)
+    if why_no_kernels(device) is not None:
+        return False
+    from titans_core.ops.memory.triton.room import is_older
+
+    return not is_older(device)
 
 
 def _eager() -> bool:

@@ -293,10 +293,11 @@ def test_the_public_names_are_few_and_importing_them_loads_no_torch():
         "neural_memory",
     ]
     code = (
-        "import sys, titans_core as t; assert 'torch' not in sys.modules; t.NeuralMemory; print('torch' in sys.modules)"
+        "import sys, titans_core as t; assert 'torch' not in sys.modules; t.NeuralMemory, t.TitansLM; "
+        "print([m for m in ('torch', 'torch._dynamo', 'triton') if m in sys.modules])"  # the compiler takes a second
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == "True\n"
+    assert run.stdout == "['torch']\n"
     assert run.stderr == ""
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.torch_version import TorchVersion
 
 from titans_core.ops.memory.chunk import chunk_memory
 from titans_core.ops.memory.naive import naive_memory
@@ -17,8 +16,6 @@ from titans_core.ops.memory.state import MemoryState
 BACKENDS = ("naive", "chunk", "triton")
 
 _HAS_TRITON = importlib.util.find_spec("triton") is not None
-# the oldest version that the kernels were tested with; earlier CUDA builds of torch bundle an older one
-_LEAST_TRITON = "3.6"
 
 Run = Callable[..., tuple[Tensor, MemoryState]]
 
@@ -73,17 +70,11 @@ def why_no_kernels(device: torch.device) -> str | None:
         return "Triton is not installed (pip install 'titans-suite[triton]', Linux only)"
     if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         return f"the tensors are on {device}, and the kernels need a CUDA device"
-    if (version := _too_old()) is not None:
-        return f"the kernels need Triton {_LEAST_TRITON} or newer, which newer PyTorch installs; found {version}"
+    from titans_core.ops.memory.triton.version import LEAST, too_old
+
+    if (version := too_old()) is not None:
+        return f"the kernels need Triton {LEAST} or newer, which newer PyTorch installs; found {version}"
     return None
-
-
-@torch.compiler.assume_constant_result  # some PyTorch versions cannot trace the comparison
-def _too_old() -> str | None:
-    """Return Triton's version if it is too old for the kernels, else None."""
-    import triton
-
-    return triton.__version__ if TorchVersion(triton.__version__) < _LEAST_TRITON else None
 
 
 def backend_of(name: str) -> Run:
