@@ -1,4 +1,4 @@
-"""Small data: the forecaster with its defaults beside the seasonal naive forecast, with and without mirror images of windows.
+"""Small data: the forecaster with its defaults, with and without mirror images, beside the seasonal naive forecast.
 
     python benchmarks/forecast_small.py [--sets AirPassengers ...] [--seeds 0 1 2]
 

@@ -1,5 +1,7 @@
 """Mirrored windows in trainings with few windows."""
 
+from itertools import chain
+
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -68,7 +70,8 @@ def test_an_epoch_trains_on_about_as_many_mirror_images_as_windows(tiny, wide, m
     monkeypatch.setattr(Mirrored, "__getitem__", lambda self, index: read.append(index) or whole(self, index))
     tiny(max_epochs=2, batch_size=10).fit(wide, val_size=30)
     count = 3 * (len(wide) - 30 - 12 - 4 + 1)
-    first, second = (sum(read[i * len(read) // 2 : (i + 1) * len(read) // 2], []) for i in (0, 1))
+    half = len(read) // 2
+    first, second = (list(chain.from_iterable(batches)) for batches in (read[:half], read[half:]))
     for epoch in (first, second):
         assert len(set(epoch)) == len(epoch) == -(-count // 10) * 10
         assert sum(i >= count for i in epoch) == pytest.approx(len(epoch) / 2, rel=0.2)
