@@ -15,6 +15,8 @@ class Mirrored(Dataset):
     A network trained on both learns to forecast the mirror image of what it forecasts for the mirror image of a
     lookback, as any linear forecast does. Trends and shapes that merely happened in the training rows, such as more
     rises than falls, then weigh less. Columns change their sign with the target, so their effect on it stays the same.
+    Each epoch has each window once, in one of the two versions
+    (``versions`` of :class:`titans_core.train.batches.Batches`).
     """
 
     def __init__(self, windows: Windows) -> None:

@@ -169,10 +169,9 @@ def _batches(
     most = EPOCH * forecaster.batch_size  # windows of one series
     step = max(1, -(-(T - h + 1 - border) * N // most))
     val = all_windows_of(table, forecaster.input_size, h, border, T, together, step)
-    whole = -(-len(windows) // size)  # batches with as many windows as there are
-    max_epochs = forecaster.max_epochs or default_epochs(whole, together)
+    max_epochs = forecaster.max_epochs or default_epochs(-(-len(windows) // size), together)
     # validation needs no gradients, so its batches can be as large as for forecasts
     many = max(size, windows_at_once(forecaster.input_size + h, N if together else 1))
     few = len(windows) * (N if together else 1) < FEW
-    batches = loader(Mirrored(windows) if few else windows, size, seed, most=min(EPOCH, whole))
+    batches = loader(Mirrored(windows) if few else windows, size, seed, most=EPOCH, versions=2 if few else 1)
     return batches, loader(val, many) if len(val) else None, max_epochs

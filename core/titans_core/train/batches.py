@@ -22,6 +22,9 @@ class Batches(Sampler[list[int]]):
     several processes train together, each gets its share of every batch; together they see the batches of a single
     process.
 
+    With ``versions``, item ``i`` is one of ``versions`` items ``i``, ``i + count``, ..., chosen at random in each epoch
+    of a shuffled order, such as a window or its mirror image.
+
     With ``lengths`` ``[count]``, a batch contains items of similar length, which reduces padding. Without shuffling,
     items go from shortest to longest. With shuffling, groups of 16 batches are sorted by length, and their batches
     shuffled.
@@ -34,8 +37,9 @@ class Batches(Sampler[list[int]]):
         seed: int | None = None,
         most: int | None = None,
         lengths: Tensor | None = None,
+        versions: int = 1,
     ) -> None:
-        self.count, self.batch_size, self.seed, self.epoch = count, int(batch_size), seed, 0
+        self.count, self.batch_size, self.seed, self.epoch, self.versions = count, int(batch_size), seed, 0, versions
         # if all lengths are equal, there is nothing to sort
         self.lengths = None if lengths is None or len(lengths.unique()) <= 1 else lengths
         self.batches = -(-count // batch_size) if most is None else min(most, -(-count // batch_size))
@@ -60,11 +64,13 @@ class Batches(Sampler[list[int]]):
             return list(order.split(self.batch_size))
         drawn = torch.Generator().manual_seed(self.seed + self.epoch)
         order = torch.randperm(self.count, generator=drawn)
+        if self.versions > 1:
+            order += self.count * torch.randint(self.versions, (self.count,), generator=drawn)
         if self.lengths is None:
             return list(order.split(self.batch_size))
         batches = []
         for some in order.split(self.batch_size * _SORTED):
-            alike = some[self.lengths[some].argsort(stable=True)].split(self.batch_size)
+            alike = some[self.lengths[some % self.count].argsort(stable=True)].split(self.batch_size)
             batches += [alike[i] for i in torch.randperm(len(alike), generator=drawn).tolist()]
         return batches
 
@@ -75,6 +81,7 @@ def loader(
     seed: int | None = None,
     most: int | None = None,
     lengths: Tensor | None = None,
+    versions: int = 1,
 ) -> DataLoader:
     """Build a DataLoader of whole batches.
 
@@ -84,7 +91,10 @@ def loader(
         seed: seed of the shuffle; None: in order.
         most: maximum number of batches per epoch; None: all.
         lengths: lengths of the items, to batch items of similar length.
+        versions: number of versions of each item in the data set: first all items in their first version, then all in
+            the second, and so on. Each epoch of a shuffled order takes one version of each.
     """
     assert isinstance(data, Sized)
+    sampler = Batches(len(data) // versions, batch_size, seed, most, lengths, versions)
     # a list of indices is one item, so that a batch takes one indexing operation
-    return DataLoader(data, batch_size=None, sampler=Batches(len(data), batch_size, seed, most, lengths))
+    return DataLoader(data, batch_size=None, sampler=sampler)

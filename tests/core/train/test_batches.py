@@ -63,6 +63,17 @@ def test_batches_of_like_lengths_hold_every_item_once_and_little_padding():
     assert list(chain(*batches(0, seed=None))) == lengths.argsort(stable=True).tolist()
 
 
+@pytest.mark.parametrize("lengths", [None, torch.arange(23)])
+def test_an_epoch_has_one_version_of_each_item(lengths):
+    epochs = [list(chain(*order(1, epoch, versions=3, lengths=lengths))) for epoch in range(2)]
+    for epoch in epochs:
+        assert sorted(i % 23 for i in epoch) == list(range(23))
+        assert {i // 23 for i in epoch} == {0, 1, 2}
+    assert set(epochs[0]) != set(epochs[1])
+    assert order(None, 0, versions=3) == order(None, 0)
+    assert [i % 23 for i in chain(*order(1, 0, versions=3))] == list(chain(*order(1, 0)))
+
+
 @pytest.mark.parametrize("seed", [None, 1])
 def test_items_of_one_length_come_as_without_lengths(seed):
     assert order(seed, 0, lengths=torch.full((23,), 70)) == order(seed, 0)
