@@ -81,11 +81,14 @@ class TitansHFConfig(PreTrainedConfig):
         return TitansConfig(**{f.name: getattr(self, f.name) for f in fields(TitansConfig)})
 
 
+# the name of the cache in calls and outputs: "cache", or "past_key_values" before transformers 5.24
+CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
+
 Parts = list[tuple[Tensor, LMState | None]]
 
 
 class TitansCache(Cache):
-    """States of a batch of texts, for ``past_key_values``. It is modified in place, as ``transformers`` expects.
+    """States of a batch of texts, for the argument :data:`CACHE`. It is modified in place, as ``transformers`` expects.
 
     A recurrent model must not read padding. So texts that have read the same number of tokens share one state, and
     there is one state per length: a padded batch continues exactly as each text would alone.
@@ -115,6 +118,11 @@ class TitansCache(Cache):
     def is_croppable(self) -> bool:
         """False: a memory cannot unlearn tokens."""
         return False
+
+    @property
+    def is_linear(self) -> list[bool]:
+        """Not so: as with key-value caches, ``generate`` cuts off the part of a prompt that was read."""
+        return [False]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "TitansCache":
         """An independent cache. It shares the states, which are immutable."""
@@ -228,7 +236,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        past_key_values: TitansCache | None = None,
+        cache: TitansCache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
@@ -237,6 +245,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         position_ids: Tensor | None = None,
+        past_key_values: TitansCache | None = None,
         **options: Any,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
         """Compute next-token logits, and with ``labels`` the loss.
@@ -244,7 +253,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         Args:
             input_ids: ``[B, T]``. Pass either this or ``inputs_embeds``, ``[B, T, dim]``.
             attention_mask: 1 for tokens, 0 for padding. Its last T columns belong to ``input_ids``.
-            past_key_values: cache to continue from; updated in place.
+            cache: cache to continue from; updated in place.
             labels: ``[B, T]``, ``input_ids`` with -100 where no loss is wanted. They are shifted internally. A token
                 right after padding counts as the first of a text, and its label is ignored. A ``Trainer`` still counts
                 such labels, so pad on the right in training.
@@ -254,6 +263,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
             logits_to_keep: number of last columns, or indices of columns, to compute logits for. 0: all.
             num_items_in_batch: divisor of the summed loss. None: the number of labels that count.
             position_ids: not used, because tokens are read in order; only checked for packed texts.
+            past_key_values: the name of ``cache`` before transformers 5.24.
             options: other arguments that ``generate`` and tokenizers pass to every model, such as ``token_type_ids``;
                 ignored.
 
@@ -272,7 +282,9 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         _tensors(labels=labels)
         if use_cache is None:
             use_cache = self.config.use_cache and not self.training and labels is None
-        cache = past_key_values
+        if cache is not None and past_key_values is not None:
+            raise ValueError("cache and past_key_values are two names of the same argument: pass one of them.")
+        cache = past_key_values if cache is None else cache
         if cache is None and use_cache:
             cache = TitansCache()
         mask = _mask(attention_mask, x)
@@ -297,14 +309,14 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
                 vocab_size=self.config.vocab_size,
                 num_items_in_batch=num_items_in_batch,
             )
-        output = CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache if use_cache else None)
+        output = CausalLMOutputWithPast(loss=loss, logits=logits, **{CACHE: cache if use_cache else None})  # type: ignore[arg-type]
         return output if (self.config.return_dict if return_dict is None else return_dict) else output.to_tuple()
 
     def _read(self, x: Tensor, tokens: Tensor | None, cache: TitansCache | None) -> Tensor:
         """Read ids ``[B, T]`` or embeddings ``[B, T, dim]`` where ``tokens`` is True -> ``[B, T, dim]``."""
         if cache is not None and not isinstance(cache, TitansCache):
             raise TypeError(
-                f"past_key_values must be a TitansCache, got {type(cache).__name__}: Titans models cannot use "
+                f"the cache must be a TitansCache, got {type(cache).__name__}: Titans models cannot use "
                 "key-value caches."
             )
         if cache is None:
@@ -312,7 +324,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         parts: Parts = cache.parts or [(torch.arange(len(x), device=x.device), None)]
         if cache.batch_size not in (-1, len(x)):
             raise ValueError(
-                f"past_key_values holds {cache.batch_size} texts, but the batch has {len(x)}: continue with the same "
+                f"the cache holds {cache.batch_size} texts, but the batch has {len(x)}: continue with the same "
                 "batch. For beam search or several answers from one cache, call its batch_repeat_interleave(n) first."
             )
         if tokens is None and len(parts) == 1:
@@ -357,7 +369,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
 
     def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any) -> Any:
         super()._prepare_cache_for_generation(generation_config, model_kwargs, *rest)  # type: ignore[misc]
-        cache, columns = model_kwargs.get("past_key_values"), model_kwargs.get("attention_mask")
+        cache, columns = model_kwargs.get(CACHE), model_kwargs.get("attention_mask")
         if columns is not None and bool((columns == 0).all(dim=1).any()):
             raise ValueError(
                 "a prompt of the batch has no token (its attention_mask is 0 everywhere): start it with a token, such "
@@ -366,11 +378,11 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         if columns is None:  # no padding
             columns = model_kwargs.get("position_ids")
         if cache is None and generation_config.use_cache is not False:
-            model_kwargs["past_key_values"] = TitansCache()
+            model_kwargs[CACHE] = TitansCache()
         # a memory cannot detect that tokens were skipped or read twice, so check here
         elif isinstance(cache, TitansCache) and columns is not None and columns.shape[1] <= cache.length:
             raise ValueError(
-                f"past_key_values has read {cache.length} tokens, but the prompt has only {columns.shape[1]}: pass the "
+                f"the cache has read {cache.length} tokens, but the prompt has only {columns.shape[1]}: pass the "
                 "whole text, with at least one new token, or only the T new tokens with an attention_mask "
                 f"[B, {cache.length} + T] for both."
             )

@@ -65,6 +65,20 @@ def test_a_book_is_read_once_for_many_questions(wrapped, random_ids):
     assert torch.equal(found, hf.generate(text, max_new_tokens=6, do_sample=False, num_beams=3))
 
 
+def test_the_cache_has_two_names(wrapped, random_ids):
+    """``transformers`` calls ``cache`` since 5.24 what was ``past_key_values``."""
+    from titans_core.huggingface import CACHE
+
+    hf, ids = wrapped(), random_ids(1, 9)
+    logits = []
+    for name in ("cache", "past_key_values"):
+        kept = hf(ids[:, :5], use_cache=True)[CACHE]
+        logits.append(hf(ids[:, 5:], **{name: kept}).logits)
+    assert torch.equal(*logits)
+    with pytest.raises(ValueError, match="cache and past_key_values are two names of the same argument"):
+        hf(ids[:, 5:], cache=kept, past_key_values=kept)
+
+
 def test_a_cache_that_was_returned_goes_on(wrapped, random_ids):
     hf, ids = wrapped(), random_ids(1, 9)
     first = hf.generate(ids, max_new_tokens=5, do_sample=False, eos_token_id=None, return_dict_in_generate=True)
