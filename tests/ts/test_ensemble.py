@@ -213,28 +213,29 @@ def test_a_saved_ensemble_gives_the_same_forecasts(fitted, long, tmp_path):
         TitansEnsemble.load(tmp_path / "both")
 
 
-@pytest.mark.parametrize("after", range(7))
-def test_an_interrupted_save_leaves_the_older_ensemble_or_the_newer(tiny, long, tmp_path, monkeypatch, after):
+def test_an_interrupted_save_leaves_the_older_ensemble_or_the_newer(tiny, long, tmp_path, monkeypatch):
     older, newer = (TitansEnsemble([tiny(max_epochs=1, random_state=n)] * 2).fit(long) for n in range(2))
-    older.save(tmp_path / "both")
-    moved, replace = [], os.replace
+    replace = os.replace
+    for after in range(7):  # of the files of two members and the ensemble, which are written before they are moved
+        folder, moved = tmp_path / str(after), []
+        older.save(folder)
 
-    def cut_off(source, target):
-        if len(moved) == after:  # of the files of two members and the ensemble, which are written before they are moved
-            raise KeyboardInterrupt
-        moved.append(target)
-        replace(source, target)
+        def cut_off(source, target, after=after, moved=moved):
+            if len(moved) == after:
+                raise KeyboardInterrupt
+            moved.append(target)
+            replace(source, target)
 
-    monkeypatch.setattr(os, "replace", cut_off)
-    with pytest.raises(KeyboardInterrupt) if after < 6 else nullcontext():
-        newer.save(tmp_path / "both")
-    monkeypatch.undo()
-    found = TitansEnsemble.load(tmp_path / "both").predict()
-    pd.testing.assert_frame_equal(found, (older if after < 4 else newer).predict())
-    for again in (newer, older, newer):
-        again.save(tmp_path / "both")
-        pd.testing.assert_frame_equal(TitansEnsemble.load(tmp_path / "both").predict(), again.predict())
-        assert len(list((tmp_path / "both").glob("*/*/model.json"))) == 2
+        monkeypatch.setattr(os, "replace", cut_off)
+        with pytest.raises(KeyboardInterrupt) if after < 6 else nullcontext():
+            newer.save(folder)
+        monkeypatch.undo()
+        found = TitansEnsemble.load(folder).predict()
+        pd.testing.assert_frame_equal(found, (older if after < 4 else newer).predict())
+        for again in (newer, older, newer):
+            again.save(folder)
+            pd.testing.assert_frame_equal(TitansEnsemble.load(folder).predict(), again.predict())
+            assert len(list(folder.glob("*/*/model.json"))) == 2
 
 
 def test_a_place_outside_of_the_folder_is_refused_and_not_deleted(fitted, tmp_path):

@@ -184,13 +184,13 @@ def test_invalid_levels_are_named(tiny, wide):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["quantile", "student_t", "normal"])
-def test_probabilistic_losses_learn_the_spread(loss, whole_memory):
+def test_probabilistic_losses_learn_the_spread(loss):
     """Noise of known deviation around a level: the 80 % interval is 2 x 1.28 of it wide."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=1500), "y": rng.normal(size=1500)})
     model = TitansForecaster(
         h=4, input_size=24, patch_size=8, dim=8, num_layers=1, dropout=0.0, loss=loss, learning_rate=1e-2,
-        max_epochs=20, batch_size=128, random_state=0, verbose=0,
+        max_epochs=10, batch_size=128, random_state=0, verbose=0,
     ).fit(frame)  # fmt: skip
     found = model.predict_insample(frame, step_size=24, level=[80])
     width = (found["Titans-hi-80"] - found["Titans-lo-80"]).mean()
@@ -295,7 +295,7 @@ def test_intervals_approach_the_spread_of_the_series_the_longer_values_are_missi
     ("loss", "missing", "least"),
     [("mae", "mask", 65), ("normal", "mask", 65), ("quantile", "mask", 65), ("mae", "interpolate", 45)],
 )
-def test_intervals_of_series_that_ended_keep_their_coverage(tiny, loss, missing, least, whole_memory):
+def test_intervals_of_series_that_ended_keep_their_coverage(tiny, loss, missing, least):
     waves = noisy_waves(404)
     model = tiny(input_size=24, loss=loss, missing=missing, max_epochs=6, batch_size=64, learning_rate=5e-3)
     model.fit(waves.iloc[:300], val_size=80)
@@ -315,7 +315,7 @@ def test_intervals_of_series_that_ended_keep_their_coverage(tiny, loss, missing,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", ["mask", "error"])
-def test_stale_lookbacks_do_not_dominate_a_likelihood(tiny, missing, whole_memory):
+def test_stale_lookbacks_do_not_dominate_a_likelihood(tiny, missing):
     waves = noisy_waves(600, series=5)
     holed = waves.copy()
     for i in range(waves.shape[1]):

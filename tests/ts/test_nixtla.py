@@ -279,13 +279,13 @@ def test_mixed_series_work_and_unsupported_options_are_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["optuna", "ray"])
-def test_settings_are_searched_by_both_backends(backend, tmp_path):
+@pytest.mark.parametrize(("backend", "samples"), [("optuna", 2), ("ray", 1)])
+def test_settings_are_searched_by_both_backends(backend, samples, tmp_path):
     config = AutoTitans.get_default_config(h=12, backend=backend, n_series=2)
     small = {"max_steps": 2, "dim": 8, "num_layers": 1, "val_check_steps": 1, **QUIET, "accelerator": "cpu"}
     space = {**config, **small} if backend == "ray" else (lambda trial: {**config(trial), **small})
     options = {"ray_options": RayOptions(cpus=1, gpus=0)} if backend == "ray" else {}
-    auto = AutoTitans(h=12, n_series=2, config=space, num_samples=2, backend=backend, **options)
+    auto = AutoTitans(h=12, n_series=2, config=space, num_samples=samples, backend=backend, **options)
     nf = NeuralForecast(models=[auto], freq="ME")
     nf.fit(TARGET, val_size=24)
     assert nf.predict()["AutoTitans"].notna().all()

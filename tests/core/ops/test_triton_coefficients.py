@@ -97,7 +97,7 @@ def close(actual, expected, name, tolerance=1e-5):
 @pytest.mark.parametrize(("forget", "momentum"), SWITCHES)
 @pytest.mark.parametrize("C", LENGTHS)
 def test_the_kernels_agree_with_the_recurrences_and_their_autograd(poisoned, C, forget, momentum):
-    gates = make_gates(*((2, 4) if C < 33 else (1, 2)), C, forget, momentum, seed=C)
+    gates = make_gates(*((2, 2) if C < 33 else (1, 2)), C, forget, momentum, seed=C)
     cotangents = make_cotangents(gates)
     outputs, grads = expected_results(gates, cotangents)
 

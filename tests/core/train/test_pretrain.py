@@ -317,7 +317,7 @@ def test_the_settings_of_the_docs_train_on_little_text(tokens, tmp_path, monkeyp
 def in_this_process(architecture, tmp_path, compile=False, **options):
     """Losses of four steps on random tokens."""
     torch.manual_seed(0)
-    batches = list(torch.randint(258, (4, 4, 33)))
+    batches = list(torch.randint(258, (4, 4, 17)))
     module = LanguageModelTraining(TitansConfig(**{**CONFIG, "architecture": architecture}), 1e-2, compile=compile)
     found = []
     module.on_train_batch_end = lambda outputs, batch, batch_idx: found.append(float(outputs["loss"]))
