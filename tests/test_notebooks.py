@@ -62,6 +62,7 @@ def test_a_dna_notebook_runs_on_generated_data_where_the_real_is_not_here(name, 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # where files fetched before would be found
     monkeypatch.chdir(tmp_path)
     mpl.use("Agg")
+    plt.close("all")
     names = {}
     # in this process, which has imported most of it already; the test above runs it as a notebook
     for cell in nbformat.read(next(p for p in NOTEBOOKS if p.stem == name), as_version=4).cells:
