@@ -30,7 +30,7 @@ class Mirrored(Dataset):
         chosen = torch.as_tensor(index)
         count = len(self.windows)
         batch = self.windows[chosen % count]
-        sign = (1 - 2 * (chosen >= count).int()).to(batch.x.dtype)
+        sign = torch.where(chosen < count, 1.0, -1.0).to(batch.x)
 
         def signed(x: Tensor) -> Tensor:
             return x * sign.view(-1, *[1] * (x.ndim - 1))

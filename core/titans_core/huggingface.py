@@ -309,7 +309,8 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
                 vocab_size=self.config.vocab_size,
                 num_items_in_batch=num_items_in_batch,
             )
-        output = CausalLMOutputWithPast(loss=loss, logits=logits, **{CACHE: cache if use_cache else None})  # type: ignore[arg-type]
+        kept: dict[str, Any] = {CACHE: cache if use_cache else None}
+        output = CausalLMOutputWithPast(loss=loss, logits=logits, **kept)
         return output if (self.config.return_dict if return_dict is None else return_dict) else output.to_tuple()
 
     def _read(self, x: Tensor, tokens: Tensor | None, cache: TitansCache | None) -> Tensor:

@@ -171,7 +171,7 @@ def test_quantiles_are_those_of_the_distribution(loss):
 
 def test_training_loss_is_in_units_of_the_network_and_validation_loss_in_units_of_the_series(tiny):
     table = Table(torch.randn(60, 2), unit=torch.tensor([0.5, 2.0]))
-    train, val, *_ = _batches(tiny(), table, 40, 0)
+    train, val, _ = _batches(tiny(), table, 40, 0)
     assert train.dataset.windows.table.unit is None  # the few windows are mirrored
     assert val.dataset.table.unit.tolist() == [0.5, 2.0]
 

@@ -25,9 +25,10 @@ KERNELS = pytest.param("triton", marks=pytest.mark.skipif(not INTERPRETED, reaso
     [
         (40, {}),  # the second part has another length, so the graph is compiled for any
         (42, {"momentum": False, "forget": False, "gates": "chunk"}),
-        (42, {"depth": 1, "chunk_size": 1, "forget_to": "start"}),
+        (42, {"forget_to": "start"}),
+        (42, {"depth": 1, "chunk_size": 1}),
     ],
-    ids=["all", "least", "online"],
+    ids=["all", "least", "forget-to-start", "online"],
 )
 def test_a_compiled_layer_is_one_graph_with_the_same_outputs_state_and_gradients(T, options):
     torch.manual_seed(0)
@@ -132,7 +133,7 @@ def assert_same(found, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"gates": "chunk", "forget_to": "start"}, {"depth": 1, "chunk_size": 1}])
+@pytest.mark.parametrize("options", [{}, {"gates": "chunk"}, {"depth": 1, "chunk_size": 1}])
 def test_graphs_are_of_any_length(options):
     torch.manual_seed(0)
     torch._dynamo.reset()
@@ -147,10 +148,11 @@ def test_graphs_are_of_any_length(options):
 
 
 @pytest.mark.slow
-def test_compiled_streams_can_be_cut_anywhere():
+@pytest.mark.parametrize("gates", ["token", "chunk"])
+def test_compiled_streams_can_be_cut_anywhere(gates):
     torch.manual_seed(0)
     torch._dynamo.reset()
-    layer = NeuralMemory(16, num_heads=2, chunk_size=8, gates="chunk", momentum=False)
+    layer = NeuralMemory(16, num_heads=2, chunk_size=8, gates=gates, momentum=False)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     x = torch.randn(1, 40, 16)
     with torch.no_grad():

@@ -1,8 +1,6 @@
 """Sequence lengths, which may be dynamic in a compiled graph."""
 
-from collections.abc import Callable
 from inspect import signature
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,10 +29,3 @@ def is_of_many_lengths(x: Tensor) -> bool:
     from torch.fx.experimental.symbolic_shapes import has_static_value  # slow import, needed only here
 
     return not has_static_value(x.shape[1])
-
-
-def between_graphs(fn: Callable[..., Any], reason: str) -> Callable[..., Any]:
-    """Exclude a function from ``torch.compile``'s graphs; functions that it calls are still compiled."""
-    why = {"reason": reason} if TOLD else {}
-    found: Callable[..., Any] = torch.compiler.disable(fn, recursive=False, **why)
-    return found
