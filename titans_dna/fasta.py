@@ -9,6 +9,7 @@ location is not writable. An index older than its file is rebuilt, with a warnin
 size and modification time of the source, so that a copy of a changed source is never used.
 """
 
+import glob
 import hashlib
 import os
 import shutil
@@ -175,7 +176,7 @@ def _unpacked(path: Path, cache_dir: Path) -> Path:
         shutil.copyfileobj(source, sink, _BLOCK)
     # remove copies of earlier versions of the source
     place = target.name.rsplit("-", 2)[0]
-    for old in cache_dir.glob(f"{place}-*"):
+    for old in cache_dir.glob(f"{glob.escape(place)}-*"):
         if not old.name.startswith(target.stem) and not old.match(UNFINISHED):
             old.unlink(missing_ok=True)
     return target

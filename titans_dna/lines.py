@@ -32,6 +32,8 @@ def is_gzip(path: Path) -> bool:
 
 def open_binary(path: Path) -> BinaryIO:
     """Open a file for reading bytes, decompressing gzip (including bgzip)."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name the file in it.")
     return gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # type: ignore[return-value]
 
 
@@ -46,7 +48,7 @@ def fields(
         until: stop at a line with this prefix (GFF3 files may end with FASTA).
 
     Raises:
-        FileNotFoundError: the file does not exist.
+        FileNotFoundError, IsADirectoryError: the file does not exist, or is a folder.
         ValueError: the file is not text, or its gzip data is truncated or damaged.
     """
     number = 0

@@ -42,14 +42,15 @@ def test_bgzip_of_many_blocks_is_read_in_place(open_genome, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_gzip_is_unpacked_once_and_again_when_it_changes(write_fasta, records, open_genome, tmp_path):
-    path = write_fasta(records, "packed.fa.gz")
+@pytest.mark.parametrize("name", ["packed.fa.gz", "cat[1].fa.gz"])
+def test_a_gzip_is_unpacked_once_and_again_when_it_changes(write_fasta, records, open_genome, tmp_path, name):
+    path = write_fasta(records, name)
     with pytest.warns(UserWarning, match="is decompressed once"):
         open_genome(path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         open_genome(path)
-    write_fasta({"other": "ACGT" * 100}, "packed.fa.gz")
+    write_fasta({"other": "ACGT" * 100}, name)
     with pytest.warns(UserWarning, match="is decompressed once"):
         assert list(open_genome(path).lengths) == ["other"]
     assert len(list((tmp_path / "cache").glob("*.fa"))) == 1

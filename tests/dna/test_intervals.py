@@ -75,6 +75,12 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
     assert (tmp_path / "a.bedgraph").read_text() == "IV\t0\t1\t2.0\n"
 
 
+@pytest.mark.parametrize("read", [read_bed, read_gff, lambda path: list(read_vcf(path))])
+def test_a_folder_is_named(tmp_path, read):
+    with pytest.raises(IsADirectoryError, match=f"{tmp_path} is a folder; name the file in it"):
+        read(tmp_path)
+
+
 def test_features_are_chosen_and_named_by_attribute(write):
     path = write(GTF)
     assert [i.name for i in read_gff(path, name="gene_name")] == ["COS7", ""]

@@ -56,9 +56,10 @@ def compiler():
             assert process.poll() is None, "the process ended at an earlier cell"
             process.stdin.write(json.dumps(cell) + "\n")
             process.stdin.flush()
-            for line in process.stdout:  # whatever else is printed comes before
-                if line.startswith('{"cell"'):
-                    return json.loads(line)
+            # before it comes what else was printed, and the answer to a test that ran out of time
+            for line in process.stdout:
+                if line.startswith('{"cell"') and (found := json.loads(line))["cell"] == cell:
+                    return found
             raise AssertionError(f"the process ended with {process.wait()}")
 
         yield compile
@@ -74,7 +75,6 @@ def test_a_kernel_fits_hopper_and_uses_its_matrix_units(
     cell = ["sm_90", direction, part, memory, tokens, width, chunk, *choice]
     found = compiler(cell)
     assert "error" not in found, found["error"]
-    assert found["cell"] == cell
     assert found["shared_bytes"] <= HOPPER
     assert found["matrix_units"]
     assert not found["special"]  # one kernel for any number of pieces and memories
