@@ -6,7 +6,7 @@ Under ``torch.compile``, ``torch.export`` and ``torch.func``, PyTorch's operator
 import functools
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from titans_core.ops.memory.dispatch import why_no_kernels
 from titans_core.ops.memory.gradient import transformed
@@ -32,6 +32,12 @@ def _launches(device: torch.device) -> bool:
     from titans_core.ops.memory.triton.room import is_older
 
     return not is_older(device)
+
+
+def untouched(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a module runs the forward of ``kind`` and nothing else: no replacement, subclass, patch or hooks."""
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return type(module) is kind and not any(hooks) and "forward" not in vars(module)
 
 
 def _eager() -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from titans_core.checks import at_least, is_number
 from titans_core.nn.convolution import CausalConv
+from titans_core.nn.eager import untouched
 from titans_core.nn.norms import RMSNorm, gated, silu_parts, unit_silu
 from titans_core.nn.state import NeuralMemoryState
 from titans_core.ops.memory import MemoryState, neural_memory, read_memory
@@ -155,9 +156,9 @@ class NeuralMemory(nn.Module):
         """
         self._check(x, state)
         queries = slice(0, self.dim)
-        if type(self.qkv) is nn.Linear and not self.qkv._forward_hooks and not self.qkv._forward_pre_hooks:
+        if untouched(self.qkv, nn.Linear):
             q = F.linear(x, self.qkv.weight[queries])
-        else:  # a replacement such as an adapter, or hooks, must see the full projection
+        else:  # an adapter in its place, a patch or a hook must see the full projection
             q = self.qkv(x)[..., queries]
         if self.conv is not None:
             tail = None if state is None or state.tail is None else state.tail[..., queries]

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from titans_core.nn.eager import eager_on_cpu, on_kernels
+from titans_core.nn.eager import eager_on_cpu, on_kernels, untouched
 
 __all__ = ["RMSNorm", "gated", "silu_parts", "unit_silu"]
 
@@ -37,9 +37,8 @@ class RMSNorm(nn.RMSNorm):
 
 def gated(norm: RMSNorm, x: Tensor, gate: Tensor) -> Tensor:
     """``norm(x) * silu(gate)`` (section 4.4): x ``[..., heads, d]``, gate and result ``[..., heads * d]``."""
-    hooks = norm._forward_hooks, norm._forward_pre_hooks, norm._backward_hooks, norm._backward_pre_hooks
-    own = type(norm) is RMSNorm and not any(hooks) and "forward" not in vars(norm)
-    if own and (on_kernels(x) or (_precise(x) and x.dtype == norm.weight.dtype == gate.dtype)):
+    fits = on_kernels(x) or (_precise(x) and x.dtype == norm.weight.dtype == gate.dtype)
+    if fits and untouched(norm, RMSNorm):
         y: Tensor = _Gated.apply(x, norm.weight, gate, norm.eps)
         return y
     return norm(x).flatten(-2) * F.silu(gate)

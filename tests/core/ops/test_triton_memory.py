@@ -384,9 +384,9 @@ def test_an_older_triton_is_refused_and_auto_says_what_runs_instead(monkeypatch)
     monkeypatch.setattr(triton, "__version__", "3.2.0")
     reason = r"the kernels need Triton 3\.6 or newer, .*found 3\.2\.0"
     with pytest.warns(UserWarning, match=f"using backend='chunk' instead: {reason}"):
-        assert dispatch.resolve_backend("auto", on_cuda, on_cuda, weights, 16) == "chunk"
+        assert dispatch.resolve_backend("auto", on_cuda, weights, 16) == "chunk"
     with pytest.raises(ValueError, match=f"backend='triton' cannot run here: {reason}"):
-        dispatch.resolve_backend("triton", on_cuda, on_cuda, weights, 16)
+        dispatch.resolve_backend("triton", on_cuda, weights, 16)
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="there is a CUDA device")
@@ -407,7 +407,7 @@ def test_on_cuda_auto_is_the_kernels_or_says_once_for_each_reason_what_runs_inst
     on_cuda = SimpleNamespace(is_cuda=True)
 
     def door():
-        return dispatch.resolve_backend("auto", on_cuda, on_cuda, (), 16)
+        return dispatch.resolve_backend("auto", on_cuda, (), 16)
 
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
@@ -428,7 +428,7 @@ def test_auto_runs_the_kernels_on_cuda_and_says_what_runs_instead():
     def run(width, backend):
         weights = (normal(1, width, 32), normal(1, 32, width))
         q, k, v = normal(1, 20, 1, width), normal(1, 20, 1, width), normal(1, 20, 1, width)
-        assert width != 16 or dispatch.resolve_backend(backend, q, v, weights, 16) == "triton"
+        assert width != 16 or dispatch.resolve_backend(backend, q, weights, 16) == "triton"
         return neural_memory(q, k, v, None, None, theta, weights, chunk_size=16, backend=backend)[0]
 
     dispatch._warn.cache_clear()

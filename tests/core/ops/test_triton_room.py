@@ -58,10 +58,10 @@ def test_a_device_runs_what_fits_it(monkeypatch, device, layers, dtype, width, c
     sizes = [width] * 2 if layers == 1 else [width, 4 * width, width]
     weights = [torch.empty(1, a, b) for a, b in itertools.pairwise(sizes)]
     if reason is None:
-        assert dispatch.resolve_backend("triton", q, q, weights, chunk_size) == "triton"
+        assert dispatch.resolve_backend("triton", q, weights, chunk_size) == "triton"
     else:
         with pytest.raises(ValueError, match=f"backend='triton' cannot run here: .*{reason}"):
-            dispatch.resolve_backend("triton", q, q, weights, chunk_size)
+            dispatch.resolve_backend("triton", q, weights, chunk_size)
 
 
 def test_rocm_is_refused(monkeypatch):

@@ -79,7 +79,7 @@ def neural_memory(
     weights = _layers("weights", weights)
     _check(q, k, v, alpha, eta, theta, weights, state, chunk_size, activation)
     check_forget_to(forget_to)
-    backend = resolve_backend(backend, q, v, weights, chunk_size)
+    backend = resolve_backend(backend, q, weights, chunk_size)
     refuse_transforms(backend)
 
     # at least float32: bf16 cannot represent the product of many (1 - alpha). Kernels read bf16, accumulate in float32.

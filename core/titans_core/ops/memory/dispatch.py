@@ -20,14 +20,14 @@ _HAS_TRITON = importlib.util.find_spec("triton") is not None
 Run = Callable[..., tuple[Tensor, MemoryState]]
 
 
-def resolve_backend(backend: str, q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str:
+def resolve_backend(backend: str, q: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str:
     """Return the backend to run. "auto" gives "triton" on CUDA where it can run, else "chunk".
 
     If "auto" cannot run the kernels on CUDA, a warning gives the reason, once per reason.
 
     Args:
         backend: "auto", or one of ``BACKENDS``.
-        q, v: queries and values, as passed to :func:`titans_core.neural_memory`.
+        q: queries, as passed to :func:`titans_core.neural_memory`.
         weights: memory weights, one tensor ``[..., d_in, d_out]`` per layer.
         chunk_size: number of tokens per chunk.
 
@@ -39,7 +39,7 @@ def resolve_backend(backend: str, q: Tensor, v: Tensor, weights: Sequence[Tensor
         return backend
     if backend == "auto" and not q.is_cuda:
         return "chunk"
-    reason = why_not_triton(q, v, weights, chunk_size)
+    reason = why_not_triton(q, weights, chunk_size)
     if reason is None:
         return "triton"
     if backend == "triton":
@@ -55,13 +55,13 @@ def _warn(reason: str) -> None:
     warnings.warn(f"The Triton kernels cannot run here; using backend='chunk' instead: {reason}.", stacklevel=4)
 
 
-def why_not_triton(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | None:
+def why_not_triton(q: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | None:
     """Return why the memory's kernels cannot run on these inputs, or None if they can."""
     if (reason := why_no_kernels(q.device)) is not None:
         return reason
     from titans_core.ops.memory.triton.launch import unsupported
 
-    return unsupported(q, v, weights, chunk_size)
+    return unsupported(q, weights, chunk_size)
 
 
 def why_no_kernels(device: torch.device) -> str | None:

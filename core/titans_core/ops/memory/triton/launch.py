@@ -68,7 +68,7 @@ def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str
     }
 
 
-def unsupported(q: Tensor, v: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | None:
+def unsupported(q: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | None:
     """Why the kernels cannot run on these arguments of :func:`titans_core.neural_memory`, or None if they can."""
     if q.dtype == torch.float64:
         return "the kernels do not support float64"
