@@ -288,8 +288,8 @@ def _members_in(folder: Path) -> list[Path]:
 
 
 def _members_of(folder: Path, content: dict[str, Any]) -> list[Path]:
-    place, digests = content.get("place", ""), content.get("members")  # older versions had no place
-    if place not in ("", *_PLACES) or not isinstance(digests, list):
+    place, digests = content.get("place"), content.get("members")
+    if place not in _PLACES or not isinstance(digests, list):
         raise ArchiveError(f"{folder} was modified: it does not say where its members are. Save the ensemble again.")
     return [folder / place / str(number) for number in range(len(digests))]
 

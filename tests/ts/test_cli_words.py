@@ -1,6 +1,7 @@
 """The command line rewords messages of Python: each phrase that it replaces is one that a message has."""
 
 import ast
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def messages():
 def holds(parts, phrase):
     if any(phrase in part for part in parts):
         return True
-    for before, after in zip(parts, parts[1:], strict=False):
+    for before, after in pairwise(parts):
         begins = max(n for n in range(len(phrase)) if before.endswith(phrase[:n]))
         ends = max(n for n in range(len(phrase) - begins + 1) if after.startswith(phrase[len(phrase) - n :]))
         if ends and begins + ends >= max(len(phrase) - LONGEST, len(phrase) // 2):

@@ -156,10 +156,9 @@ class NeuralMemory(nn.Module):
         """
         self._check(x, state)
         queries = slice(0, self.dim)
-        if untouched(self.qkv, nn.Linear):
-            q = F.linear(x, self.qkv.weight[queries])
-        else:  # an adapter in its place, a patch or a hook must see the full projection
-            q = self.qkv(x)[..., queries]
+        # an adapter in its place, a patch or a hook must see the full projection
+        own = untouched(self.qkv, nn.Linear)
+        q = F.linear(x, self.qkv.weight[queries]) if own else self.qkv(x)[..., queries]
         if self.conv is not None:
             tail = None if state is None or state.tail is None else state.tail[..., queries]
             q, _ = self.conv(q, tail, queries)
