@@ -7,7 +7,6 @@ sums, which is cheaper than storing them.
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from titans_core.ops.memory.decay import SCALE, decayed_sum, decayed_sum_gradient, scaled_back
@@ -46,7 +45,7 @@ def coefficients_forward(
     alpha: Tensor | None, eta: Tensor | None, theta: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The :class:`Coefficients` of pieces of C tokens, for gates ``[..., C]``. None means a gate of 0."""
-    E, A = _sums(alpha, eta, theta)
+    E, A = _sums(alpha, eta, theta, slice(-1, None))
     n = A.shape[-1] - theta.shape[-1]
     write, carry = A[..., -1, n:, None], A[..., -1, :n]
     if E is not None:
@@ -68,15 +67,16 @@ def coefficients_backward(
     dcarry: Tensor,
 ) -> tuple[Tensor | None, Tensor | None, Tensor]:
     """Gradients of alpha, eta and theta."""
-    E, A = _sums(alpha, eta, theta)
+    E, A = _sums(alpha, eta, theta, slice(None))
     n = A.shape[-1] - theta.shape[-1]
-    dtheta = (dG * A[..., 1:, n:]).sum(-2) + dwrite[..., 0] * A[..., -1, n:]
+    dA = torch.empty_like(A)
+    of_G = dA[..., 1:, n:]
+    dtheta = torch.mul(dG, A[..., 1:, n:], out=of_G).sum(-2) + dwrite[..., 0] * A[..., -1, n:]
     if alpha is None and eta is None:
         return None, None, dtheta
-    dA = torch.empty_like(A)
     dA[..., 0, :] = 0
     dA[..., 1:, :n] = dread
-    torch.mul(dG, theta.unsqueeze(-2), out=dA[..., 1:, n:])
+    torch.mul(dG, theta.unsqueeze(-2), out=of_G)
     dA[..., -1, :n] += dcarry[..., :n]
     dA[..., -1, n:] += dwrite[..., 0] * theta
     dkeep, dA = decayed_sum_gradient(None if alpha is None else 1 - alpha, A, dA)
@@ -90,13 +90,17 @@ def coefficients_backward(
     return None if dkeep is None else -dkeep, deta, dtheta
 
 
-def _sums(alpha: Tensor | None, eta: Tensor | None, theta: Tensor) -> tuple[Tensor | None, Tensor]:
-    """``[e | E]``, or None without momentum, and ``[a | b | A E]``, or ``[a | A]``. Row 0 is before the piece."""
+def _sums(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, rows_of_E: slice) -> tuple[Tensor | None, Tensor]:
+    """Rows of ``[e | E]``, or None without momentum, and ``[a | b | A E]``, or ``[a | A]``. Row 0 is before the piece.
+
+    The sums are as large as the largest tensors of a forward pass, so the second is computed in place of the first.
+    """
     ones = torch.eye(theta.shape[-1] + 1, dtype=theta.dtype, device=theta.device) * SCALE
     keep = None if alpha is None else 1 - alpha
     if eta is None:
         return None, scaled_back(decayed_sum(keep, ones)).expand(*theta.shape[:-1], *ones.shape)
-    E = decayed_sum(eta, ones)
-    inputs = F.pad(E, (1, 0))
-    inputs[..., 0, :2] = ones[0, :2]  # before the piece, a = 1 and b = 0
-    return scaled_back(E), scaled_back(decayed_sum(keep, inputs))
+    A = theta.new_empty(*theta.shape[:-1], len(ones), 1 + len(ones))
+    A[..., 0] = 0
+    E = decayed_sum(eta, ones, out=A[..., 1:])[..., rows_of_E, :].clone(memory_format=torch.contiguous_format)
+    A[..., 0, :2] = ones[0, :2]  # before the piece, a = 1 and b = 0
+    return scaled_back(E), scaled_back(decayed_sum(keep, A, out=A))
