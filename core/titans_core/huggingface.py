@@ -23,6 +23,7 @@ try:
     from transformers.configuration_utils import PreTrainedConfig
     from transformers.modeling_outputs import CausalLMOutputWithPast
     from transformers.modeling_utils import PreTrainedModel
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 except ImportError as error:
     raise ImportError(
         f"titans_core.huggingface needs transformers 5: pip install 'titans-suite[hf]' ({error})"
@@ -412,10 +413,12 @@ def _mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
     if mask is None:
         return None
     _tensors(attention_mask=mask)
-    if mask.ndim != 2 or len(mask) != len(x) or mask.shape[1] < x.shape[1]:
+    # the additive form has 0 for tokens
+    other = mask.is_floating_point() and not bool(((mask == 0) | (mask == 1)).all())
+    if mask.ndim != 2 or len(mask) != len(x) or mask.shape[1] < x.shape[1] or other:
         raise ValueError(
             f"attention_mask must be [B, T] with values 0 and 1, and cover the input of shape {tuple(x.shape[:2])}, "
-            f"got shape {tuple(mask.shape)}."
+            f"got shape {tuple(mask.shape)}{' with other values' if other else ''}."
         )
     tokens = mask[:, mask.shape[1] - x.shape[1] :].to(x.device).bool()
     return None if bool(tokens.all()) else tokens
@@ -460,3 +463,5 @@ def _refuse_packed(position_ids: Tensor | None, mask: Tensor | None) -> None:
 
 AutoConfig.register(TitansHFConfig.model_type, TitansHFConfig, exist_ok=True)
 AutoModelForCausalLM.register(TitansHFConfig, TitansForCausalLM, exist_ok=True)
+# with label smoothing, Trainer shifts the labels of the models listed here; registered ones are not
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[TitansHFConfig.model_type] = TitansForCausalLM.__name__

@@ -22,9 +22,11 @@ def hf_tokenizer(spec: str | Path) -> Any:
 
     Save it next to the model with ``save_pretrained``.
 
-    It has the begin and end tokens of the original tokenizer. The end token is also the padding token, and padding is
-    on the left, so that a batch can be continued. Neither token is added automatically, because pretraining begins no
-    document with one. Text that looks like a special token is encoded as ordinary text.
+    It has the begin and end tokens of the original tokenizer. Neither is added automatically, because pretraining
+    begins no document with one. Padding is on the left, so that a batch can be continued. The padding token is the
+    begin token, if there is one: ``DataCollatorForLanguageModeling`` hides the padding token from the loss wherever it
+    occurs, and a model that is never shown the end token does not learn to stop. Text that looks like a special token
+    is encoded as ordinary text.
 
     Args:
         spec: as in ``load_tokenizer``.
@@ -45,7 +47,8 @@ def hf_tokenizer(spec: str | Path) -> Any:
             f"{spec} is not a SentencePiece model of the Llama 2 kind (BPE with byte fallback, no normalisation, a "
             "space before the text), so its ids would change. Convert it to a tokenizer.json and pass that folder."
         )
-    ids = {"bos_token": known.bos_id, "eos_token": known.eos_id, "pad_token": known.eos_id}
+    padding = known.eos_id if known.bos_id is None else known.bos_id
+    ids = {"bos_token": known.bos_id, "eos_token": known.eos_id, "pad_token": padding}
     special = {name: backend.id_to_token(i) for name, i in ids.items() if i is not None}
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,

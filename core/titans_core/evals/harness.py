@@ -17,6 +17,7 @@ from torch import nn
 from titans_core.checks import at_least
 from titans_core.files import written_whole
 from titans_core.models import TitansLM
+from titans_core.models.generate import evaluating
 from titans_core.tokenizers import require
 
 __all__ = ["TABLE_1", "TASKS", "evaluate_harness", "table_1"]
@@ -90,7 +91,6 @@ def evaluate_harness(
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
 
-    was_training = model.training if isinstance(model, nn.Module) else False
     loaded = _wrapped(model)
     coder = _tokenizer(tokenizer, loaded.name_or_path)
     if len(coder) > loaded.config.vocab_size:
@@ -102,29 +102,28 @@ def evaluate_harness(
         include_path=TASKS, include_defaults=False, metadata={"data": str(data)} if data is not None else None
     )
     try:
-        results = lm_eval.evaluate(
-            HFLM(
-                loaded,
-                backend="causal",
-                tokenizer=coder,
-                batch_size=batch_size,
-                max_length=max_length,
-                softmax_dtype="float32",
-                add_bos_token=add_bos_token,
-                prefix_token_id=None if add_bos_token else coder.eos_token_id,
-            ),
-            manager.load(names),
-            limit=limit,
-            bootstrap_iters=bootstrap_iters,
-            log_samples=False,
-        )
+        with evaluating(loaded):
+            results = lm_eval.evaluate(
+                HFLM(
+                    loaded,
+                    backend="causal",
+                    tokenizer=coder,
+                    batch_size=batch_size,
+                    max_length=max_length,
+                    softmax_dtype="float32",
+                    add_bos_token=add_bos_token,
+                    prefix_token_id=None if add_bos_token else coder.eos_token_id,
+                ),
+                manager.load(names),
+                limit=limit,
+                bootstrap_iters=bootstrap_iters,
+                log_samples=False,
+            )
     except AssertionError as error:  # of lm_eval, without a message
         raise ValueError(
             f"the harness stopped, probably because max_length={max_length} is less than the tokens of an answer: "
             "give a larger one."
         ) from error
-    finally:
-        loaded.train(was_training)
     # the omitted entries hold functions and local paths
     about = {name: value for name, value in results.items() if name not in ("configs", "samples")}
     about["config"] = {

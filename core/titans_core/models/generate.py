@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from numbers import Real
 from operator import index
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from titans_core.checks import at_least
 
@@ -15,15 +16,27 @@ if TYPE_CHECKING:
     from titans_core.models.state import LMState
 
 
+@contextmanager
+def evaluating(model: "nn.Module | Generation") -> Iterator[None]:
+    """Evaluation mode; afterwards each module has its own mode again."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
 class Generation:
     """Mixin with ``read``, ``stream`` and ``generate`` for a model with ``model(ids, state) -> (logits, state)``."""
 
     if TYPE_CHECKING:
-        training: bool
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
         def hidden(self, ids: Tensor, state: "LMState | None" = None) -> "tuple[Tensor, LMState]": ...
-        def train(self, mode: bool = True) -> Any: ...
+        def eval(self) -> Any: ...
+        def modules(self) -> Iterator[nn.Module]: ...
 
     @torch.no_grad()
     def read(self, ids: Tensor, state: "LMState | None" = None, piece: int = 4096) -> "LMState":
@@ -91,12 +104,8 @@ class Generation:
             ValueError: if the prompt is empty, ids or options are out of range, or the state belongs to another model
                 or batch size.
         """
-        was_training = self.training
-        self.train(False)
-        try:
+        with evaluating(self):
             new = [token for token, _ in self.stream(ids, max_new_tokens, **options)]
-        finally:
-            self.train(was_training)
         return torch.cat((ids, torch.stack(new, dim=1)), dim=1)
 
 

@@ -1,6 +1,7 @@
 """State of a language model in a text: to continue from, to branch, and to save to disk."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +23,7 @@ from titans_core.nn.attention import AttentionState, SegmentState
 from titans_core.ops.memory import MemoryState
 from titans_core.ops.memory.state import Movable, map_state
 
-FORMAT = 1
+FORMAT = 2
 _KINDS = {
     kind.__name__: kind
     for kind in (ContextState, GatedState, LayeredState, NeuralMemoryState, MemoryState, AttentionState, SegmentState)
@@ -77,6 +78,7 @@ class LMState(Movable):
         kept: dict[str, Tensor] = {}
         tree = _pack(self.blocks, kept, {})
         about = {"format": FORMAT, "tokens": self.tokens, "config": asdict(self.config), "tree": tree}
+        about["sha256"] = _digest(kept)
         with written_whole(path) as part:  # an existing file stays intact until the new one is complete
             save_file(kept, part, metadata={"titans_state": json.dumps(about)})
 
@@ -98,14 +100,15 @@ class LMState(Movable):
                 kept = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, json.JSONDecodeError) as error:
             raise ValueError(f"{path} cannot be read as a saved state: {error}") from error
-        if about is None or about.get("format") != FORMAT:
-            raise ValueError(f"{path} is not a saved state of format {FORMAT}: compute the state again from the text.")
+        again = "compute the state again from the text"
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            raise ValueError(f"{path} is not a saved state of format {FORMAT}: {again}.")
+        if about.get("sha256") != _digest(kept):
+            raise ValueError(f"{path} is damaged: its tensors do not match their checksum. Copy it again, or {again}.")
         try:
             return cls(TitansConfig.saved(about["config"]), _unpack(about["tree"], kept), about["tokens"])
         except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"{path} is damaged or from another version ({error!r}): compute the state again from the text."
-            ) from error
+            raise ValueError(f"{path} is damaged or from another version ({error!r}): {again}.") from error
 
 
 def tensors(state: Any) -> Iterator[Tensor]:
@@ -135,6 +138,14 @@ def _pack(x: Any, kept: dict[str, Tensor], names: dict[int, str]) -> Any:
         parts = {f.name: _pack(getattr(x, f.name), kept, names) for f in dataclasses.fields(x)}
         return {"kind": type(x).__name__, "parts": parts}
     return x
+
+
+def _digest(kept: dict[str, Tensor]) -> str:
+    """Digest of the tensors' bytes, in order of their numbers."""
+    found = hashlib.sha256()
+    for name in sorted(kept, key=int):
+        found.update(kept[name].reshape(-1).view(torch.uint8).numpy())
+    return found.hexdigest()
 
 
 def _unpack(x: Any, kept: dict[str, Tensor]) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from titans_core.archive import check_kind
+from titans_core.archive import check_kind, kind_of
 from titans_core.tokenizers import require
 from titans_core.train.language import LanguageModelTraining
 from titans_core.train.token_data import TokenData
@@ -39,14 +39,21 @@ class Checkpoints(ModelCheckpoint):
     """Lightning's ModelCheckpoint, whose ``last.ckpt`` also holds the last step of a run."""
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if self._last_global_step_saved != trainer.global_step:
+        if self._last_global_step_saved != trainer.global_step and not trainer.fast_dev_run:
             self._save_last_checkpoint(trainer, self._monitor_candidates(trainer))
 
 
 def main(args: Sequence[str] | None = None) -> Any:
     """Run the command line. Returns the CLI object; its ``model.model`` is the trained model."""
     require("jsonargparse", "the pretraining command")
-    from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+    from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+
+    class Configuration(SaveConfigCallback):
+        """Saves the options of a run beside its log."""
+
+        def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+            if trainer.logger is not None:  # otherwise it would be saved as config.yaml in the working directory
+                super().setup(trainer, pl_module, stage)
 
     class PretrainCLI(LightningCLI):
         def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -82,8 +89,12 @@ def main(args: Sequence[str] | None = None) -> Any:
                     "(and --out)."
                 )
 
+            if options.ckpt_path is None and not self.trainer.fast_dev_run and kind_of(Path(options.out).expanduser()):
+                raise ValueError(f"{options.out} holds a model, which this run would replace: set another --out.")
+
         def after_fit(self) -> None:
-            self.model.export(self.config.fit.out)
+            if not self.trainer.fast_dev_run:  # a test of a few batches
+                self.model.export(self.config.fit.out)
 
         def before_validate(self) -> None:
             options = self.config.validate
@@ -98,6 +109,7 @@ def main(args: Sequence[str] | None = None) -> Any:
         TokenData,
         trainer_defaults=DEFAULTS,
         seed_everything_default=0,
+        save_config_callback=Configuration,
         save_config_kwargs={"overwrite": True},
         args=list(args) if args is not None else None,
     )
@@ -109,14 +121,23 @@ def _folder(options: Any) -> Path:
 
 
 def _check_whole(options: Any) -> None:
-    """Raise a ValueError for a truncated checkpoint, for which torch would only report "Invalid argument"."""
+    """Raise a ValueError for a truncated or damaged checkpoint: torch reports "Invalid argument", or nothing at all."""
     folder = _folder(options)
     file = folder / "last.ckpt" if options.ckpt_path == "last" else Path(options.ckpt_path or "").expanduser()
-    if file.is_file() and not zipfile.is_zipfile(file):
+    if file.is_file() and not _is_whole(file):
         others = [str(other) for other in sorted(folder.glob("*.ckpt")) if other != file]
         raise ValueError(
-            f"{file} is not a checkpoint or is truncated. Set --ckpt_path to another; this folder has {others}."
+            f"{file} is no checkpoint, or truncated or damaged. Set --ckpt_path to another; this folder has {others}."
         )
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether a file is a zip archive, as written by ``torch.save``, and its parts match their checksums."""
+    try:
+        with zipfile.ZipFile(file) as parts:
+            return parts.testzip() is None
+    except (zipfile.BadZipFile, EOFError):
+        return False
 
 
 if __name__ == "__main__":

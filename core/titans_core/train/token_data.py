@@ -61,6 +61,11 @@ class TokenData(L.LightningDataModule):
                 f"forward pass (micro_batch={self.micro_batch} x {self.trainer.world_size} processes x "
                 f"length={self.length}). Use {nearest}, or change micro_batch."
             )
+        if self.trainer.accumulate_grad_batches not in (1, accumulate):
+            raise ValueError(
+                f"accumulate_grad_batches={self.trainer.accumulate_grad_batches} does not fit batch_tokens="
+                f"{self.batch_tokens}, which takes {accumulate} forward passes per step: leave it out."
+            )
         self.trainer.accumulate_grad_batches = accumulate
         self.loader = TokenLoader(
             self.train,

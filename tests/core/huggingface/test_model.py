@@ -61,6 +61,26 @@ def test_labels_that_were_counted_and_that_nothing_predicts_are_warned_of(wrappe
                 hf(ids, num_items_in_batch=items, **options)
 
 
+def test_a_trainer_that_smooths_labels_asks_for_the_next_token(wrapped, random_ids, tmp_path):
+    hf, ids = wrapped(), random_ids(2, 9)
+    options = dict(output_dir=str(tmp_path), use_cpu=True, report_to="none")
+    losses = []
+    for factor in (0.0, 1e-6):
+        trainer = transformers.Trainer(hf, transformers.TrainingArguments(**options, label_smoothing_factor=factor))
+        losses.append(trainer.compute_loss(hf, {"input_ids": ids, "labels": ids.clone()}).detach())
+    torch.testing.assert_close(losses[1].float(), losses[0], rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("hidden", [float("-inf"), 2.0])
+def test_a_mask_with_other_values_than_0_and_1_is_refused(wrapped, random_ids, hidden):
+    hf, ids = wrapped(), random_ids(1, 6)
+    mask = torch.tensor([[1.0, 1, 1, 1, 1, 0]])
+    assert torch.equal(hf(ids, attention_mask=mask).logits, hf(ids, attention_mask=mask.long()).logits)
+    mask[0, 0] = hidden
+    with pytest.raises(ValueError, match=r"with values 0 and 1, and .* with other values"):
+        hf(ids, attention_mask=mask)
+
+
 def test_the_padding_id_may_be_outside_the_vocabulary(wrapped, random_ids):
     hf, ids = wrapped(), random_ids(1, 6)
     mask = torch.ones_like(ids)

@@ -69,5 +69,12 @@ def test_a_tokenizer_json_gives_the_ids_that_pretraining_wrote(tmp_path):
         found.save_pretrained(tmp_path / "saved")
         for tokenizer in (found, transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")):
             assert (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.padding_side) == (0, 1, "left")
+            assert tokenizer.pad_token_id == 0
             for text in [*TEXTS, "hello</s> <s>"]:
                 assert tokenizer.encode(text) == known.encode(text)
+
+
+def test_the_end_of_a_text_is_learned_with_the_usual_collator():
+    collate = transformers.DataCollatorForLanguageModeling(hf_tokenizer("bytes"), mlm=False)
+    labels = collate([{"input_ids": [72, 105, 257]}, {"input_ids": [72, 257]}])["labels"]
+    assert labels.tolist() == [[72, 105, 257], [-100, 72, 257]]

@@ -62,8 +62,10 @@ def test_stream_yields_what_generate_returns(make_model, prompt):
 
 def test_the_model_comes_back_in_the_mode_it_had(make_model, prompt):
     model = make_model("lmm").train()
+    model.blocks[0].eval()  # as of a frozen part
+    before = [module.training for module in model.modules()]
     model.generate(prompt, 1)
-    assert model.training
+    assert [module.training for module in model.modules()] == before
 
 
 def test_top_k_and_top_p_leave_out_the_rest():

@@ -1,12 +1,10 @@
 """A text may be cut anywhere and continued; later tokens do not change earlier outputs."""
 
 import gc
-import re
 import weakref
 
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from titans_core.models.state import LMState, tensors
@@ -164,16 +162,21 @@ def test_a_saved_state_is_gone_on_from_alike(make_model, name, tmp_path):
     assert torch.equal(model(ids, loaded)[0], model(ids, state)[0])
 
 
-def test_a_state_saved_before_states_knew_their_chunks_is_gone_on_from(make_model, tmp_path):
-    model, ids, path = make_model("mac"), ids_of(2, 21), tmp_path / "book.safetensors"
-    state = model.read(ids)
-    state.save(path)
-    with safe_open(path, "pt") as file:
-        metadata = file.metadata()["titans_state"]
-    old = re.sub(r', "chunk_size": 4}(?=})', "}", metadata)
-    assert old.count("offset") > old.count("chunk_size") == 1  # of the config
-    save_file(load_file(path), path, {"titans_state": old})
-    assert torch.equal(model(ids, LMState.load(path))[0], model(ids, state)[0])
+def test_a_damaged_state_is_refused(make_model, tmp_path):
+    path = tmp_path / "book.safetensors"
+    make_model("mac").read(ids_of(1, 5)).save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
+    with pytest.raises(ValueError, match=r"is damaged: its tensors do not match their checksum"):
+        LMState.load(path)
+    path.write_bytes(whole[:-5])
+    with pytest.raises(ValueError, match="cannot be read as a saved state"):
+        LMState.load(path)
+    (tmp_path / "whole").write_bytes(whole)
+    for text in ("[1]", "null", '{"format": 1}'):
+        save_file(load_file(tmp_path / "whole"), path, {"titans_state": text})
+        with pytest.raises(ValueError, match="is not a saved state of format 2"):
+            LMState.load(path)
 
 
 def test_a_state_in_use_does_not_change_when_its_file_does(make_model, tmp_path, monkeypatch):

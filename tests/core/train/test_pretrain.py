@@ -206,6 +206,7 @@ def test_two_processes_train_as_one(tokens, one_process, tmp_path, strategy):
         ({"config": {"vocab_size": 200}}, "vocabulary of 258, but the model has vocab_size=200"),
         ({"data": {"batch_tokens": 500}}, "batch_tokens=500 is not a multiple of 256"),
         ({"data": {"path": "nowhere"}}, "no packed tokens"),
+        ({"trainer": {"accumulate_grad_batches": 3}}, "does not fit batch_tokens=512, which takes 2 forward passes"),
         ({"trainer": {"max_steps": -1, "max_epochs": -1, "max_time": "00:00:01:00"}}, "set trainer.max_steps"),
     ],
 )
@@ -426,6 +427,16 @@ def test_an_earlier_run_is_not_replaced_by_a_forgotten_option(tokens, uninterrup
         monkeypatch.setenv(home, str(folder))
     with pytest.raises(ValueError, match="holds checkpoints of an earlier run"):
         main([*command(tokens, steps=4)[3:], "--checkpoint.dirpath", "~/pretraining/checkpoints"])
+    with pytest.raises(ValueError, match="pretraining/model holds a model, which this run would replace"):
+        main([*command(tokens)[3:], "--checkpoint.dirpath", "other"])
+    model = (folder / "pretraining" / "model" / "model.safetensors").read_bytes()
+    main([*command(tokens, trainer={"fast_dev_run": True})[3:], "--checkpoint.dirpath", "other"])
+    assert not list(Path().glob("other/*"))
+    assert (folder / "pretraining" / "model" / "model.safetensors").read_bytes() == model
+    Path("config.yaml").write_text("# mine")
+    short = command(tokens, steps=1, trainer={"logger": False})[3:]
+    main([*short, "--checkpoint.dirpath", "other", "--out", "other"])
+    assert Path("config.yaml").read_text() == "# mine"
     Path("file").write_text("")
     with pytest.raises(ValueError, match=r"^file is a file, but a model is saved as a folder"):
         main([*command(tokens)[3:], "--out", "file", "--ckpt_path", "last"])
@@ -433,17 +444,20 @@ def test_an_earlier_run_is_not_replaced_by_a_forgotten_option(tokens, uninterrup
 
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
 @pytest.mark.parametrize("command_of", ["fit", "validate"])
-def test_a_checkpoint_that_was_cut_short_is_named_with_those_that_are_whole(tokens, tmp_path, monkeypatch, command_of):
+def test_a_damaged_checkpoint_is_named_with_those_that_are_whole(tokens, tmp_path, monkeypatch, command_of):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["pretrain"])
     folder = tmp_path / "pretraining" / "checkpoints"
     folder.mkdir(parents=True)
     torch.save({"weights": torch.zeros(100)}, folder / "epoch=0-step=1.ckpt")
     (folder / "last.ckpt").write_bytes((folder / "epoch=0-step=1.ckpt").read_bytes()[:-100])
-    with pytest.raises(ValueError, match=r"last\.ckpt is not a checkpoint or is truncated.*epoch=0-step=1\.ckpt"):
+    said = r"is no checkpoint, or truncated or damaged.*epoch=0-step=1\.ckpt"
+    with pytest.raises(ValueError, match=rf"last\.ckpt {said}"):
         main([command_of, "--config", command(tokens)[-1], "--ckpt_path", "last"])
-    shutil.copy(folder / "last.ckpt", "mine.ckpt")
-    with pytest.raises(ValueError, match=r"^mine\.ckpt is not a checkpoint or is truncated.*epoch=0-step=1\.ckpt"):
+    whole = bytearray((folder / "epoch=0-step=1.ckpt").read_bytes())
+    whole[len(whole) // 2] ^= 1  # torch would read it
+    Path("mine.ckpt").write_bytes(whole)
+    with pytest.raises(ValueError, match=rf"^mine\.ckpt {said}"):
         main([command_of, "--config", command(tokens)[-1], "--ckpt_path", "mine.ckpt"])
 
 
