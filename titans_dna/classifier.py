@@ -460,8 +460,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         if learned["encoder"] is not None:
             encoder = Encoder(EncoderConfig(**learned["encoder"]))
         else:
-            # models saved by older versions lack "positions"
-            encoder = LanguageEncoder.of(learned["language"], learned.get("positions", False))
+            encoder = LanguageEncoder.of(learned["language"], learned["positions"])
         network = NETWORKS[learned["strand"]](encoder, len(classes), learned["dropout"], learned["kmers"])
         network.load_state_dict(tensors)
         self._set_fitted(network.eval(), classes, np.array(learned["class_weight"]), History(**learned["history"]))
