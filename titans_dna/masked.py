@@ -25,12 +25,20 @@ from titans_dna.stream import padded
 from titans_dna.tokenizer import PAD, N, encode
 from titans_dna.vcf import Variant
 
-__all__ = ["HIDDEN", "bits_of_hidden", "masked_base_loss", "scores", "variant_scores"]
+__all__ = ["BOTH_SIDES", "HIDDEN", "bits_of_hidden", "masked_base_loss", "refuse_masked", "scores", "variant_scores"]
 
 # fraction of the known bases hidden in training
 HIDDEN = 0.15
 # in evaluation every seventh base is hidden, in seven passes: about the same fraction as in training
 _EVERY = 7
+# why a masked model cannot be compared or mixed with Markov models
+BOTH_SIDES = ": a masked model sees both sides of a base, Markov models only one."
+
+
+def refuse_masked(objective: str, what: str, why: str) -> None:
+    """Raise a ValueError if ``what`` is asked of a masked model; ``why`` ends the message."""
+    if objective == "masked":
+        raise ValueError(f"{what} needs a model with objective='next'{why}")
 
 
 def scores(network: TitansLM, ids: Tensor) -> Tensor:

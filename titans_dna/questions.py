@@ -18,7 +18,7 @@ from titans_dna.embed import LAYERS, embed
 from titans_dna.generate import written
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
-from titans_dna.masked import bits_of_hidden
+from titans_dna.masked import BOTH_SIDES, bits_of_hidden, refuse_masked
 from titans_dna.scoring import scored
 from titans_dna.sources import InMemory, among, cut, intervals_of, is_source, open_source, records
 from titans_dna.stream import reading, stream
@@ -125,11 +125,7 @@ class Questions:
         from titans_dna.markov import fit_markov
 
         self._fitted()
-        if self.objective_ == "masked":
-            raise ValueError(
-                "compare needs a model with objective='next': a masked model sees both sides of a base, Markov models "
-                "only one."
-            )
+        refuse_masked(self.objective_, "compare", BOTH_SIDES)
         genome = open_source(source)
         chroms = genome.named(self.holdout_ if chroms is None else chroms)
         if not chroms:
@@ -274,11 +270,8 @@ class Questions:
                 model without a memory; or the model has ``objective="masked"``.
         """
         self._fitted()
-        if self.objective_ == "masked":
-            raise ValueError(
-                "surprise needs a model with objective='next'; this one has objective='masked'. Use bits_per_base, or "
-                "fit another model."
-            )
+        why = "; this one has objective='masked'. Use bits_per_base, or fit another model."
+        refuse_masked(self.objective_, "surprise", why)
         source = open_source(genome)
         interval = source.interval(region)
         source.check(interval)  # before anything is read
@@ -321,11 +314,8 @@ class Questions:
                 ``objective="masked"``.
         """
         self._fitted()
-        if self.objective_ == "masked":
-            raise ValueError(
-                "generate needs a model with objective='next'; this one has objective='masked' and cannot predict from "
-                "one side only. Fit another model."
-            )
+        why = "; this one has objective='masked' and cannot predict from one side only. Fit another model."
+        refuse_masked(self.objective_, "generate", why)
         at_least("n_bases", n_bases)
         if n_sequences is not None:
             at_least("n_sequences", n_sequences)
