@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from titans_core import TitansLM
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
+from titans_dna.likelihood import base_logits, of_bases
 from titans_dna.pretrain_data import IGNORE
 from titans_dna.strands import in_place, other_strand
 from titans_dna.stream import padded
@@ -78,8 +79,7 @@ def bits_of_hidden(
         for turn in range(_EVERY):
             hidden = (ids < N) & (places == turn)
             log_p = scores(network, ids.where(~hidden, N))[hidden].log_softmax(-1)
-            chosen = log_p.gather(-1, ids[hidden].unsqueeze(-1)).squeeze(-1)
-            yield chosen.double().cpu().numpy() / -math.log(2)
+            yield of_bases(log_p, ids[hidden], math.nan).double().cpu().numpy() / -math.log(2)
 
 
 @torch.no_grad()
@@ -117,7 +117,7 @@ def variant_scores(
 
 def _read(network: TitansLM, ids: Tensor) -> Tensor:
     hidden, _ = network.hidden(F.pad(ids, (1, 0), value=N))
-    return F.linear(hidden[:, 1:], network.head.weight[:N])
+    return base_logits(network, hidden[:, 1:])
 
 
 def _around(genome: Genome, chrom: str, start: int, end: int, length: int) -> Interval:
