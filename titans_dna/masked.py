@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from titans_core import TitansLM
+from titans_datasets.warn import warn_caller
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.likelihood import base_logits, of_bases
@@ -26,7 +27,16 @@ from titans_dna.stream import padded
 from titans_dna.tokenizer import PAD, N, encode
 from titans_dna.vcf import Variant
 
-__all__ = ["BOTH_SIDES", "HIDDEN", "bits_of_hidden", "masked_base_loss", "refuse_masked", "scores", "variant_scores"]
+__all__ = [
+    "BOTH_SIDES",
+    "HIDDEN",
+    "bits_of_hidden",
+    "masked_base_loss",
+    "refuse_masked",
+    "scores",
+    "variant_scores",
+    "warn_of_lengths",
+]
 
 # fraction of the known bases hidden in training
 HIDDEN = 0.15
@@ -46,6 +56,16 @@ def scores(network: TitansLM, ids: Tensor) -> Tensor:
     """Logits of A, C, G, T ``[B, T, 4]`` for ids ``[B, T]``, padded on the right, with hidden bases as N."""
     here, there = (_read(network, strand) for strand in (ids, other_strand(ids)))
     return here + in_place(there, ids != PAD).flip(-1)
+
+
+def warn_of_lengths(variants: Sequence[Variant]) -> None:
+    """Warn of insertions and deletions, which have no score."""
+    lengths = sum(len(variant.ref) != len(variant.alt) for variant in variants)
+    if lengths:
+        warn_caller(
+            f"{lengths} of {len(variants)} variants are not scored: they are insertions or deletions, which need a "
+            "model with objective='next'."
+        )
 
 
 def masked_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
