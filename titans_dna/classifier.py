@@ -358,6 +358,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         return EncoderConfig(
             dim=int(self.dim),  # values from a parameter grid may be numpy integers
             num_layers=int(self.num_layers),
+            chunk_size=8,
             kernel_size=int(self.kernel_size),
             pool=int(self.pool),
             dropout=self.dropout,
