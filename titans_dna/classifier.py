@@ -358,6 +358,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         return EncoderConfig(
             dim=int(self.dim),  # values from a parameter grid may be numpy integers
             num_layers=int(self.num_layers),
+            chunk_size=8,
             kernel_size=int(self.kernel_size),
             pool=int(self.pool),
             dropout=self.dropout,
@@ -460,8 +461,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         if learned["encoder"] is not None:
             encoder = Encoder(EncoderConfig(**learned["encoder"]))
         else:
-            # models saved by older versions lack "positions"
-            encoder = LanguageEncoder.of(learned["language"], learned.get("positions", False))
+            encoder = LanguageEncoder.of(learned["language"], learned["positions"])
         network = NETWORKS[learned["strand"]](encoder, len(classes), learned["dropout"], learned["kmers"])
         network.load_state_dict(tensors)
         self._set_fitted(network.eval(), classes, np.array(learned["class_weight"]), History(**learned["history"]))

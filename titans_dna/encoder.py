@@ -55,14 +55,14 @@ class EncoderConfig:
         positions: whether the network sees the distance of each base from both ends of the sequence.
     """
 
-    dim: int = 64
-    num_layers: int = 2
-    chunk_size: int = 8
-    kernel_size: int = 9
-    pool: int = 2
-    dropout: float = 0.2
-    memory_depth: int = 2
-    positions: bool = False
+    dim: int
+    num_layers: int
+    chunk_size: int
+    kernel_size: int
+    pool: int
+    dropout: float
+    memory_depth: int
+    positions: bool
 
     def memory(self) -> TitansConfig:
         """Configuration of the memory blocks."""

@@ -25,8 +25,8 @@ import numpy as np
 
 from titans_core.files import UNFINISHED, written_whole
 from titans_datasets.cache import user_cache
+from titans_datasets.gzipped import DAMAGED, is_gzip, open_binary
 from titans_datasets.warn import warn_caller
-from titans_dna.lines import DAMAGED, is_gzip, open_binary
 
 if TYPE_CHECKING:
     import pyfaidx

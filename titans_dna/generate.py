@@ -9,7 +9,7 @@ from torch import Tensor
 
 from titans_core import LMState, TitansLM
 from titans_core.models.generate import Generation
-from titans_dna.stream import log_probabilities
+from titans_dna.likelihood import log_probabilities
 from titans_dna.tokenizer import N, decode
 
 __all__ = ["written"]

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from titans_core.checks import at_least
 from titans_dna.fasta import FastaFiles, named_if_damaged, prepare
 from titans_dna.intervals import Interval, only_intervals
 from titans_dna.tokenizer import encode, reverse_complement, reverse_complement_ids
@@ -155,8 +156,8 @@ class Genome:
                 nothing is left.
         """
         stride = length if stride is None else stride
-        if length < 1 or stride < 1:
-            raise ValueError(f"length and stride must be at least 1, got length={length}, stride={stride}.")
+        at_least("length", length)
+        at_least("stride", stride)
         if not 0 <= max_n_fraction <= 1:
             raise ValueError(f"max_n_fraction must be between 0 and 1, got {max_n_fraction}.")
         index, of = shard

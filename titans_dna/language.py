@@ -26,6 +26,7 @@ from titans_core.train import (
 )
 from titans_datasets.warn import warn_caller
 from titans_dna.genome import Genome
+from titans_dna.likelihood import base_logits
 from titans_dna.masked import masked_base_loss
 from titans_dna.pretrain_data import IGNORE, loaders, plan
 from titans_dna.questions import Questions
@@ -303,7 +304,7 @@ def next_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Te
     """Mean cross-entropy over A, C, G and T at the known bases of ``(tokens, targets)``, in nats; and their number."""
     tokens, targets = batch
     assert isinstance(network, TitansLM)
-    logits = F.linear(network.hidden(tokens)[0], network.head.weight[:4]).float()
+    logits = base_logits(network, network.hidden(tokens)[0]).float()
     total = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
     count = max(1, int((targets != IGNORE).sum()))
     return total / count, count

@@ -1,16 +1,11 @@
 """Reading tab-separated genome files line by line, plain or gzip; errors name file and line."""
 
-import gzip
-import struct
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
-__all__ = ["DAMAGED", "BadLineError", "fields", "is_gzip", "open_binary"]
+from titans_datasets.gzipped import DAMAGED, open_binary
 
-# exceptions raised when reading a truncated or damaged gzip or bgzip file
-DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, struct.error)
+__all__ = ["BadLineError", "fields"]
 
 
 class BadLineError(ValueError):
@@ -22,19 +17,6 @@ class BadLineError(ValueError):
 
     def __reduce__(self) -> tuple[type["BadLineError"], tuple[Path, int, str]]:
         return type(self), (self.path, self.number, self.what)
-
-
-def is_gzip(path: Path) -> bool:
-    """Whether the content of the file is gzip, whatever its name."""
-    with path.open("rb") as stream:
-        return stream.read(2) == b"\x1f\x8b"
-
-
-def open_binary(path: Path) -> BinaryIO:
-    """Open a file for reading bytes, decompressing gzip (including bgzip)."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; name the file in it.")
-    return gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # type: ignore[return-value]
 
 
 def fields(

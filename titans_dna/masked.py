@@ -17,26 +17,55 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from titans_core import TitansLM
+from titans_datasets.warn import warn_caller
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
+from titans_dna.likelihood import base_logits, of_bases
 from titans_dna.pretrain_data import IGNORE
 from titans_dna.strands import in_place, other_strand
 from titans_dna.stream import padded
 from titans_dna.tokenizer import PAD, N, encode
 from titans_dna.vcf import Variant
 
-__all__ = ["HIDDEN", "bits_of_hidden", "masked_base_loss", "scores", "variant_scores"]
+__all__ = [
+    "BOTH_SIDES",
+    "HIDDEN",
+    "bits_of_hidden",
+    "masked_base_loss",
+    "refuse_masked",
+    "scores",
+    "variant_scores",
+    "warn_of_lengths",
+]
 
 # fraction of the known bases hidden in training
 HIDDEN = 0.15
 # in evaluation every seventh base is hidden, in seven passes: about the same fraction as in training
 _EVERY = 7
+# why a masked model cannot be compared or mixed with Markov models
+BOTH_SIDES = ": a masked model sees both sides of a base, Markov models only one."
+
+
+def refuse_masked(objective: str, what: str, why: str) -> None:
+    """Raise a ValueError if ``what`` is asked of a masked model; ``why`` ends the message."""
+    if objective == "masked":
+        raise ValueError(f"{what} needs a model with objective='next'{why}")
 
 
 def scores(network: TitansLM, ids: Tensor) -> Tensor:
     """Logits of A, C, G, T ``[B, T, 4]`` for ids ``[B, T]``, padded on the right, with hidden bases as N."""
     here, there = (_read(network, strand) for strand in (ids, other_strand(ids)))
     return here + in_place(there, ids != PAD).flip(-1)
+
+
+def warn_of_lengths(variants: Sequence[Variant]) -> None:
+    """Warn of insertions and deletions, which have no score."""
+    lengths = sum(len(variant.ref) != len(variant.alt) for variant in variants)
+    if lengths:
+        warn_caller(
+            f"{lengths} of {len(variants)} variants are not scored: they are insertions or deletions, which need a "
+            "model with objective='next'."
+        )
 
 
 def masked_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
@@ -70,8 +99,7 @@ def bits_of_hidden(
         for turn in range(_EVERY):
             hidden = (ids < N) & (places == turn)
             log_p = scores(network, ids.where(~hidden, N))[hidden].log_softmax(-1)
-            chosen = log_p.gather(-1, ids[hidden].unsqueeze(-1)).squeeze(-1)
-            yield chosen.double().cpu().numpy() / -math.log(2)
+            yield of_bases(log_p, ids[hidden], math.nan).double().cpu().numpy() / -math.log(2)
 
 
 @torch.no_grad()
@@ -109,7 +137,7 @@ def variant_scores(
 
 def _read(network: TitansLM, ids: Tensor) -> Tensor:
     hidden, _ = network.hidden(F.pad(ids, (1, 0), value=N))
-    return F.linear(hidden[:, 1:], network.head.weight[:N])
+    return base_logits(network, hidden[:, 1:])
 
 
 def _around(genome: Genome, chrom: str, start: int, end: int, length: int) -> Interval:

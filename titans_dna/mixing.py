@@ -36,10 +36,12 @@ from titans_datasets.warn import warn_caller
 from titans_dna import saved_mixture
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
+from titans_dna.likelihood import log_probabilities
 from titans_dna.markov import MOST, MarkovModels, fit_markov
+from titans_dna.masked import BOTH_SIDES, refuse_masked
 from titans_dna.pretrain_data import plan
 from titans_dna.sources import cut, intervals_of, marks_of, merged, open_source, read_regions, without
-from titans_dna.stream import log_probabilities, reading, stream
+from titans_dna.stream import reading, stream
 from titans_dna.tokenizer import N
 
 if TYPE_CHECKING:
@@ -198,11 +200,7 @@ def fit_mixture(
     source, regions, length = open_source(genome), read_regions(bed), _LENGTH
     if model is not None:
         check_is_fitted(model, "model_")
-        if model.objective_ == "masked":
-            raise ValueError(
-                "fit_mixture needs a model with objective='next': a masked model sees both sides of a base, Markov "
-                "models only one."
-            )
+        refuse_masked(model.objective_, "fit_mixture", BOTH_SIDES)
         if holdout is not None:
             raise ValueError(f"holdout cannot be given with a model; the model held out {model.holdout_}. Remove it.")
         length, holdout = model.length_, model.holdout_

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,13 +19,14 @@ from titans_dna.embed import LAYERS, embed
 from titans_dna.generate import written
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
-from titans_dna.masked import bits_of_hidden
-from titans_dna.scoring import scored
+from titans_dna.masked import BOTH_SIDES, bits_of_hidden, refuse_masked, warn_of_lengths
+from titans_dna.masked import variant_scores as masked_scores
+from titans_dna.scoring import identity_of, scored
 from titans_dna.sources import InMemory, among, cut, intervals_of, is_source, open_source, records
 from titans_dna.stream import reading, stream
 from titans_dna.surprise import bits_of, surprise_of
 from titans_dna.tokenizer import encode
-from titans_dna.variants import checked
+from titans_dna.variants import checked, variant_scores
 from titans_dna.vcf import Variants, as_variants
 
 if TYPE_CHECKING:
@@ -125,11 +127,7 @@ class Questions:
         from titans_dna.markov import fit_markov
 
         self._fitted()
-        if self.objective_ == "masked":
-            raise ValueError(
-                "compare needs a model with objective='next': a masked model sees both sides of a base, Markov models "
-                "only one."
-            )
+        refuse_masked(self.objective_, "compare", BOTH_SIDES)
         genome = open_source(source)
         chroms = genome.named(self.holdout_ if chroms is None else chroms)
         if not chroms:
@@ -245,8 +243,27 @@ class Questions:
         source = open_source(genome)
         given, good = checked(as_variants(variants), source, mismatch)
         columns = {name: [getattr(v, name) for v in given] for name in ("chrom", "start", "ref", "alt", "id")}
+        some = [variant for variant, fits in zip(given, good, strict=True) if fits]
+        scores = np.full(len(given), np.nan)
         with self._reading() as network:
-            scores = scored(self, network, source, given, good, context, context_after, checkpoint)
+            if self.objective_ == "masked":
+                warn_of_lengths(some)
+                scores_of = partial(masked_scores, network, source, length=self.length_, batch_size=self.batch_size)
+            else:
+                scores_of = partial(
+                    variant_scores,
+                    network,
+                    source,
+                    context=context,
+                    context_after=context_after,
+                    batch_size=self.batch_size,
+                )
+            identity = {}
+            if checkpoint is not None:
+                settings = {"objective": self.objective_, "length": self.length_}
+                settings |= {"context": context, "context_after": context_after}
+                identity = identity_of(network, source, some, settings)
+            scores[good] = scored(some, scores_of, checkpoint, identity, progress=self.verbose > 0)
         return pd.DataFrame({**columns, "score": scores})
 
     def surprise(self, genome: Any, region: Interval | str, *, memory: bool = False) -> pd.DataFrame:
@@ -274,11 +291,8 @@ class Questions:
                 model without a memory; or the model has ``objective="masked"``.
         """
         self._fitted()
-        if self.objective_ == "masked":
-            raise ValueError(
-                "surprise needs a model with objective='next'; this one has objective='masked'. Use bits_per_base, or "
-                "fit another model."
-            )
+        why = "; this one has objective='masked'. Use bits_per_base, or fit another model."
+        refuse_masked(self.objective_, "surprise", why)
         source = open_source(genome)
         interval = source.interval(region)
         source.check(interval)  # before anything is read
@@ -321,11 +335,8 @@ class Questions:
                 ``objective="masked"``.
         """
         self._fitted()
-        if self.objective_ == "masked":
-            raise ValueError(
-                "generate needs a model with objective='next'; this one has objective='masked' and cannot predict from "
-                "one side only. Fit another model."
-            )
+        why = "; this one has objective='masked' and cannot predict from one side only. Fit another model."
+        refuse_masked(self.objective_, "generate", why)
         at_least("n_bases", n_bases)
         if n_sequences is not None:
             at_least("n_sequences", n_sequences)

@@ -25,7 +25,7 @@ from titans_dna.intervals import Interval
 from titans_dna.sources import part_of
 from titans_dna.tokenizer import PAD, N
 
-__all__ = ["PIECE", "Piece", "hooked", "log_probabilities", "reading", "stream"]
+__all__ = ["PIECE", "Piece", "hooked", "reading", "stream"]
 
 PIECE = 4096
 
@@ -66,11 +66,6 @@ def stream(
             tokens, following = (padded([pair[k] for pair in pairs]).to(device) for k in (0, 1))
             hidden, state = network.hidden(tokens, state)
             yield Piece(rows, first, tokens, following, hidden)
-
-
-def log_probabilities(network: TitansLM, hidden: Tensor) -> Tensor:
-    """Natural log-probabilities of A, C, G and T, ``[..., dim] -> [..., 4]``; N is never predicted."""
-    return torch.nn.functional.linear(hidden, network.head.weight[:4]).log_softmax(-1)
 
 
 @contextmanager

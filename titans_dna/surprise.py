@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 from titans_core import TitansLM
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
+from titans_dna.likelihood import log_probabilities, of_bases
 from titans_dna.memory_surprise import listening
-from titans_dna.stream import PIECE, log_probabilities, stream
-from titans_dna.tokenizer import N
+from titans_dna.stream import PIECE, stream
 
 __all__ = ["bits_of", "surprise_of"]
 
 
 def bits_of(network: TitansLM, hidden: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
     """Bits of each base, ``-log2 P``, float32 [B, P]; NaN where no base is known (at N, or after the end)."""
-    log_p = log_probabilities(network, hidden).gather(-1, following.clamp(max=3).unsqueeze(-1)).squeeze(-1)
-    return torch.where(following < N, log_p / -math.log(2), math.nan)
+    return of_bases(log_probabilities(network, hidden), following, math.nan) / -math.log(2)
 
 
 def surprise_of(

@@ -30,9 +30,10 @@ from titans_core import LMState, TitansLM
 from titans_datasets.warn import warn_caller
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
+from titans_dna.likelihood import log_probabilities, of_bases
 from titans_dna.reference import compare, summary
 from titans_dna.sources import part_of
-from titans_dna.stream import log_probabilities, padded
+from titans_dna.stream import padded
 from titans_dna.tokenizer import N, encode, reverse_complement
 from titans_dna.vcf import Variant, is_sequence
 
@@ -205,7 +206,7 @@ def _read(
         pieces = [_tokens(genome, block, start, min(stop, block.tokens) + 1) for block in blocks]
         ids = padded(pieces).to(network.embedding.weight.device)
         hidden, state = network.hidden(ids[:, :-1], state)
-        log_p = _of_bases(network, hidden, ids[:, 1:])
+        log_p = _likelihoods(network, hidden, ids[:, 1:])
         for row, (block, piece) in enumerate(zip(blocks, pieces, strict=True)):
             references[row].add(block.first + start, log_p[row, : len(piece) - 1])
         for row, site, alt in [found for found in waiting if found[1].stop <= references[found[0]].reached]:
@@ -276,14 +277,13 @@ def _branch(
             counted.append(len(lead))
     ids = padded(sequences).to(network.embedding.weight.device)
     hidden, _ = network.hidden(ids[:, :-1], None if state is None else state.select(torch.tensor(rows)))
-    log_p = _of_bases(network, hidden, ids[:, 1:])
+    log_p = _likelihoods(network, hidden, ids[:, 1:])
     # column j of ``log_p`` scores token j + 1
     sums = iter([float(row[begin - 1 :].sum()) for row, begin in zip(log_p, counted, strict=True)])
     for (row, site), alone in zip(sites, own, strict=True):
         yield row, site, next(sums), next(sums) if alone else None
 
 
-def _of_bases(network: TitansLM, hidden: Tensor, following: Tensor) -> NDArray[np.float64]:
+def _likelihoods(network: TitansLM, hidden: Tensor, following: Tensor) -> NDArray[np.float64]:
     """Log-likelihoods of the tokens ``following`` [B, T]; 0 for N and padding."""
-    log_p = log_probabilities(network, hidden).gather(-1, following.clamp(max=N - 1).unsqueeze(-1)).squeeze(-1)
-    return log_p.double().where(following < N, 0.0).cpu().numpy()
+    return of_bases(log_probabilities(network, hidden), following, 0.0).double().cpu().numpy()

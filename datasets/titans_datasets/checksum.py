@@ -2,11 +2,11 @@
 
 import gzip
 import hashlib
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from titans_datasets.errors import ChecksumError
+from titans_datasets.gzipped import DAMAGED
 
 __all__ = ["digest", "is_packed", "verify"]
 
@@ -36,7 +36,7 @@ def digest(path: Path, kind: str, *, unpack: bool = False) -> str:
 
     Raises:
         ValueError: for another ``kind``.
-        EOFError, gzip.BadGzipFile, zlib.error: for ``unpack`` on a damaged gzip.
+        one of ``gzipped.DAMAGED``: for ``unpack`` on a damaged gzip.
     """
     if kind == "sha256":
         state = hashlib.sha256()
@@ -70,7 +70,7 @@ def verify(path: Path, file: str, checksum: str, what_to_do: str = "Delete the f
     unpack = is_packed(path, file)
     try:
         found = digest(path, checksum.partition(":")[0], unpack=unpack)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except DAMAGED as error:
         found = f"none, the gzip is truncated or damaged ({error})"
     if found != checksum:
         what = "decompressed bytes" if unpack else "bytes"

@@ -89,15 +89,6 @@ def test_a_model_that_learns_gets_positions_and_a_frozen_one_does_not(tmp_path):
     )
 
 
-def test_a_classifier_saved_before_there_were_positions_is_read(tmp_path):
-    model = classifier(Pretrained().fit(), positions=False).fit(X, Y)
-    learned, tensors = model._pack()
-    del learned["positions"]
-    older = classifier(None)
-    older._unpack(learned, tensors)
-    np.testing.assert_array_equal(older.predict_proba(X), model.predict_proba(X))
-
-
 def test_gradual_fine_tuning_begins_with_the_last_block_and_ends_with_all():
     encoder = LanguageEncoder(Pretrained().fit().model_, "gradual", steps=16, positions=True)
     ids = torch.zeros(1, 4, dtype=torch.long)

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from encoders import encoder_of
 
-from titans_dna.encoder import Encoder, EncoderConfig, one_hot, within
+from titans_dna.encoder import one_hot, within
 from titans_dna.pooling import mean_and_max
 from titans_dna.tokenizer import encode_batch
 
@@ -14,7 +15,7 @@ def ids_of(sequences, length=None):
 
 def encoder(**changes):
     torch.manual_seed(0)
-    return Encoder(EncoderConfig(**{"dim": 16, "num_layers": 2, "chunk_size": 2} | changes)).double().eval()
+    return encoder_of(**{"num_layers": 2, "chunk_size": 2} | changes).double().eval()
 
 
 @pytest.mark.parametrize("positions", [True, False])

@@ -6,7 +6,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from titans_dna import DNALanguageModel, encode
-from titans_dna.stream import log_probabilities
+from titans_dna.likelihood import log_probabilities
 from titans_dna.tokenizer import N
 
 SMALL = dict(dim=16, num_layers=1, num_heads=2, window=16, length=64, batch_size=8, device="cpu", verbose=0)

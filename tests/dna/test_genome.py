@@ -178,8 +178,9 @@ def test_shards_hold_every_window_once(genome, of):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"length": 0}, "must be at least 1"),
-        ({"length": 5, "stride": 0}, "must be at least 1"),
+        ({"length": 0}, "length must be an integer >= 1, got 0"),
+        ({"length": 5, "stride": 0}, "stride must be an integer >= 1, got 0"),
+        ({"length": 5.0}, "length must be an integer >= 1, got 5.0"),
         ({"length": 5, "max_n_fraction": 2}, "between 0 and 1"),
         ({"length": 5, "shard": (2, 2)}, "0 <= i < n"),
     ],

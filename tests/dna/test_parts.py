@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from encoders import encoder_of
 
 from titans_dna import DNALanguageModel, TitansDNAClassifier, parts
-from titans_dna.encoder import Encoder, EncoderConfig
 from titans_dna.parts import in_parts
 from titans_dna.strands import NETWORKS, SequenceNetwork
 from titans_dna.tokenizer import encode_batch
@@ -63,7 +63,7 @@ def test_a_batch_without_long_sequences_is_read_as_one(read):
 @pytest.mark.parametrize("strand", NETWORKS)
 def test_scores_and_gradients_are_those_of_the_whole_batch(small, strand, kept):
     torch.manual_seed(0)
-    network = NETWORKS[strand](Encoder(EncoderConfig(dim=16, num_layers=1, dropout=0.0)), 2, 0.0, kmers=3).double()
+    network = NETWORKS[strand](encoder_of(dropout=0.0), 2, 0.0, kmers=3).double()
     torch.nn.init.normal_(network.kmers.table.weight[1:])  # the first row is of what does not count
     network.eval()  # no strand at random
     ids = torch.from_numpy(encode_batch(X).ids).long()

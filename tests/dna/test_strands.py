@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from encoders import encoder_of
 
-from titans_dna.encoder import Encoder, EncoderConfig
 from titans_dna.strands import NETWORKS, other_strand
 from titans_dna.tokenizer import encode_batch, reverse_complement
 
@@ -18,7 +18,7 @@ def ids_of(sequences):
 @pytest.fixture
 def network(request):
     torch.manual_seed(0)
-    encoder = Encoder(EncoderConfig(dim=16, num_layers=1, chunk_size=2))
+    encoder = encoder_of(chunk_size=2)
     return NETWORKS[request.param](encoder, 3, 0.2).double().eval()
 
 
@@ -54,7 +54,7 @@ def test_the_given_strand_alone_is_not_symmetric(network):
 
 def test_the_average_is_the_mean_of_both_strands_scores():
     torch.manual_seed(0)
-    given = NETWORKS["none"](Encoder(EncoderConfig(dim=16, num_layers=1)), 2, 0.0).eval()
+    given = NETWORKS["none"](encoder_of(), 2, 0.0).eval()
     average = NETWORKS["average"](given.encoder, 2, 0.0).eval()
     average.load_state_dict(given.state_dict())
     ids = ids_of(SEQUENCES)
@@ -64,7 +64,7 @@ def test_the_average_is_the_mean_of_both_strands_scores():
 @pytest.mark.parametrize("name", ["augment", "average"])
 def test_in_training_both_strands_are_read(name):
     torch.manual_seed(0)
-    network = NETWORKS[name](Encoder(EncoderConfig(dim=16, num_layers=1, dropout=0.0)), 2, 0.0)
+    network = NETWORKS[name](encoder_of(dropout=0.0), 2, 0.0)
     ids = ids_of(["ACGTTGCAACC"])
     scores = {round(float(network(ids)[0, 0].detach()), 4) for _ in range(20)}
     given = NETWORKS["none"](network.encoder, 2, 0.0)
@@ -84,7 +84,7 @@ def test_padding_never_changes_a_score(network):
 
 def test_in_training_each_sequence_of_a_batch_draws_its_own_strand():
     torch.manual_seed(0)
-    network = NETWORKS["augment"](Encoder(EncoderConfig(dim=16, num_layers=1, dropout=0.0)), 2, 0.0)
+    network = NETWORKS["augment"](encoder_of(dropout=0.0), 2, 0.0)
     ids = torch.from_numpy(encode_batch(["ACGTTGCAACC"] * 32).ids).long()
     scores = network(ids)[:, 0].detach().numpy().round(4)
     assert len(np.unique(scores)) == 2

@@ -10,7 +10,7 @@ import pytest
 import torch
 from random_dna import chain
 
-from titans_dna import Variant, reverse_complement, scoring, sources
+from titans_dna import Variant, questions, reverse_complement, sources
 from titans_dna import variants as module
 from titans_dna.kept_scores import kept_scores
 from titans_dna.language import DNALanguageModel
@@ -345,10 +345,10 @@ def interrupted(models, monkeypatch, at, variants, **more):
         yield from itertools.islice(given(*args, **kwargs), at)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(scoring, "variant_scores", breaks)
+    monkeypatch.setattr(questions, "variant_scores", breaks)
     with pytest.raises(KeyboardInterrupt) as caught:
         models().score_variants(variants, InMemory([TEXT]), context=50, **more)
-    monkeypatch.setattr(scoring, "variant_scores", given)
+    monkeypatch.setattr(questions, "variant_scores", given)
     return str(caught.value)
 
 
@@ -368,7 +368,7 @@ def test_an_interrupted_call_resumes_from_its_checkpoint(models, monkeypatch, tm
 
     path.write_text(path.read_text() + "3\t0\t1")  # killed while it wrote a line
     scored, given = [], module.variant_scores
-    monkeypatch.setattr(scoring, "variant_scores", lambda *a, **k: scored.append(a[2]) or given(*a, **k))
+    monkeypatch.setattr(questions, "variant_scores", lambda *a, **k: scored.append(a[2]) or given(*a, **k))
     for left in (6, 0):  # and once more when all is there
         found = model.score_variants(variants, InMemory([TEXT]), context=50, checkpoint=path)
         pd.testing.assert_frame_equal(found, expected, atol=1e-9)

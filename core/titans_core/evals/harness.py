@@ -59,8 +59,9 @@ def evaluate_harness(
             :class:`~titans_core.TitansLM` or causal language model of ``transformers``. A model object stays on its
             device, and its training mode is restored.
         tasks: names of the files in ``tasks``. None: all of Table 1.
-        data: folder that contains ``commonsense`` and ``wikitext2``. None: ``$TITANS_DATA_HOME/lm``, or if that is not
-            set, ``titans_datasets/lm`` in the user's cache (``$XDG_CACHE_HOME`` or ``~/.cache``).
+        data: folder that contains ``commonsense`` and ``wikitext2``. None: where ``titans_datasets`` stores downloads,
+            ``$TITANS_DATA_HOME/lm``, or ``titans_datasets/lm`` in the user's cache (``$XDG_CACHE_HOME`` or
+            ``~/.cache``).
         limit: maximum number of examples per task; the first ones are used.
         tokenizer: a spec for :func:`titans_core.huggingface.hf_tokenizer` ("bytes", a ``.model`` file, a folder), or a
             tokenizer of ``transformers``. None: the one in the model's folder.

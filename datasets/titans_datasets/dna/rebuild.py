@@ -1,14 +1,13 @@
 """Sequences cut from a genome at official coordinates."""
 
-import gzip
 import os
-import zlib
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from titans_datasets.gzipped import DAMAGED, open_binary
 from titans_datasets.sources.dna import REFERENCES
 from titans_datasets.sources.entries import SequenceInfo
 from titans_datasets.strands import reverse_complement
@@ -104,10 +103,8 @@ def _chromosomes(path: Path, wanted: Collection[str], names: list[str]) -> Itera
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as stream:
-        packed = stream.read(2) == b"\x1f\x8b"
     try:
-        with gzip.open(path, "rb") if packed else path.open("rb") as stream:
+        with open_binary(path) as stream:
             yield from stream
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except DAMAGED as error:
         raise ValueError(f"{path} is not a complete gzip ({error}). Download it again.") from error

@@ -1,5 +1,6 @@
 """The tasks of Table 1 in lm-evaluation-harness: same prompts as in the harness, same scores as by hand."""
 
+import gzip
 import importlib.util
 import json
 import math
@@ -19,6 +20,7 @@ from transformers.modeling_outputs import CausalLMOutput
 from titans_core import TitansConfig, TitansLM
 from titans_core.evals import harness
 from titans_core.evals.harness import TABLE_1, TASKS, evaluate_harness, table_1
+from titans_core.evals.tasks.local import lines
 from titans_core.huggingface import TitansForCausalLM, hf_tokenizer
 
 NAMES = sorted(path.stem for path in TASKS.glob("*.yaml"))
@@ -376,6 +378,21 @@ def test_the_data_home_is_found_where_the_loaders_have_theirs(model, made, tmp_p
     (tmp_path / home).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / home).symlink_to(made)
     assert evaluate(model, ["titans_siqa"], None)["n-samples"]["titans_siqa"]["original"] == 1
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_downloads_in_the_users_cache_are_found_plain_or_gzip(made, tmp_path, monkeypatch, suffix):
+    monkeypatch.setenv("TITANS_DATA_HOME", str(tmp_path / "read-only"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    text = (made / "commonsense" / "piqa.jsonl").read_bytes()
+    path = tmp_path / "titans_datasets" / "lm" / "commonsense" / f"piqa.jsonl{suffix}"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(gzip.compress(text) if suffix else text)
+    assert list(lines("commonsense/piqa.jsonl")["test"]) == MADE["piqa"]
+    with pytest.raises(
+        FileNotFoundError, match=r"no such file: .*read-only/lm/.* or .*/titans_datasets/lm/.*siqa\.jsonl"
+    ):
+        lines("commonsense/siqa.jsonl")
 
 
 def test_a_tokenizer_that_does_not_fit_is_refused(model, made, tmp_path, monkeypatch):

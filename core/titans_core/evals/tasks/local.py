@@ -1,9 +1,11 @@
 """Local files as data sets of lm-evaluation-harness: the ``custom_dataset`` functions of the task files in this folder.
 
-Files are read from the folder ``data`` of the harness's metadata, else from ``$TITANS_DATA_HOME/lm``, else from
-``titans_datasets/lm`` in the user's cache, where ``titans_datasets`` stores downloads.
+Files, plain or gzip (``<file>.gz``), are read from the folder ``data`` of the harness's metadata. Without one, they are
+read from where ``titans_datasets`` stores downloads: ``$TITANS_DATA_HOME/lm``, or ``titans_datasets/lm`` in the user's
+cache.
 """
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -33,15 +35,22 @@ def pages(file: str, data: str | None = None, **about: Any) -> dict[str, dataset
 
 
 def _read(file: str, data: str | None) -> str:
-    home = os.environ.get("TITANS_DATA_HOME")
-    if not home:
-        home = str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "titans_datasets")
-    path = (Path(data) if data else Path(home) / "lm").expanduser() / file
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"no such file: {path}. Download it with titans_datasets.load(...), or check data and TITANS_DATA_HOME."
-        )
-    return path.read_text(encoding="utf-8")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "titans_datasets"
+    # downloads are in the cache too, if the data home is not writable
+    homes = dict.fromkeys([Path(os.environ.get("TITANS_DATA_HOME") or cache), cache])
+    folders = [Path(data)] if data else [home / "lm" for home in homes]
+    paths = [folder.expanduser() / file for folder in folders]
+    for path in paths:
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+        packed = path.with_name(f"{path.name}.gz")
+        if packed.is_file():
+            with gzip.open(packed, "rt", encoding="utf-8") as stream:
+                return stream.read()
+    raise FileNotFoundError(
+        f"no such file: {' or '.join(map(str, paths))}. Download it with titans_datasets.load(...), or check data and "
+        "TITANS_DATA_HOME."
+    )
 
 
 def _test(documents: list[dict[str, Any]]) -> dict[str, datasets.Dataset]:
