@@ -20,6 +20,7 @@ except ImportError as error:
 from sqlalchemy.exc import SQLAlchemyError  # raised by optuna's databases
 
 from titans_core.checks import at_least
+from titans_core.train.fingerprint import differing
 
 Estimator = TypeVar("Estimator", bound=Any)
 
@@ -81,10 +82,9 @@ def open_study(
     there = study.user_attrs.get("identity")
     if there is None:
         study.set_user_attr("identity", dict(identity))
-    elif there != dict(identity):
-        differences = sorted(k for k in {*there, *identity} if there.get(k) != identity.get(k))
+    elif differ := differing(there, identity):
         raise ValueError(
-            f"the study {name!r} in {storage} belongs to another search (different: {', '.join(differences)}). "
+            f"the study {name!r} in {storage} belongs to another search (different: {', '.join(differ)}). "
             "Give another study_name or storage."
         )
     if space is not None:
