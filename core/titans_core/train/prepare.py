@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from titans_core.tokenizers import Tokenizer, load_tokenizer, require
+from titans_core.extras import require
+from titans_core.tokenizers import Tokenizer, load_tokenizer
 from titans_core.train.tokens import DESCRIPTION, DTYPES, FORMAT, VERSION
 
 __all__ = ["prepare"]
@@ -81,7 +82,7 @@ def prepare(
     if hold_out not in HOLD_OUT:
         raise ValueError(f"hold_out must be one of {HOLD_OUT}, got {hold_out!r}.")
     files = _files(sources)
-    require("datasets", "preparing text")
+    require("datasets", "preparing text", "lm")
     if isinstance(tokenizer, (str, Path)):
         tokenizer = load_tokenizer(tokenizer)
     out = Path(out).expanduser()
@@ -335,7 +336,7 @@ def _publish(unfinished: Path, out: Path, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    require("jsonargparse", "this command")
+    require("jsonargparse", "this command", "lm")
     from jsonargparse import auto_cli
 
     try:
