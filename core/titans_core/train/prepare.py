@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from titans_core.checks import below_one
 from titans_core.extras import require
 from titans_core.tokenizers import Tokenizer, load_tokenizer
 from titans_core.train.tokens import DESCRIPTION, DTYPES, FORMAT, VERSION
@@ -77,8 +78,7 @@ def prepare(
         ImportError: if a package is missing; the message has the install command.
         ValueError: if a source cannot be read (the message names file and line), or a part would be empty.
     """
-    if not 0 <= val_fraction < 1:
-        raise ValueError(f"val_fraction must be in [0, 1), got {val_fraction}.")
+    below_one("val_fraction", val_fraction)
     if hold_out not in HOLD_OUT:
         raise ValueError(f"hold_out must be one of {HOLD_OUT}, got {hold_out!r}.")
     files = _files(sources)
