@@ -57,8 +57,9 @@ def test_labels_that_were_counted_and_that_nothing_predicts_are_warned_of(wrappe
         else:
             hf(ids, **options)
             assert not recwarn
-            with pytest.warns(UserWarning, match="pad on the right"):
+            with pytest.warns(UserWarning, match="pad on the right") as warned:
                 hf(ids, num_items_in_batch=items, **options)
+            assert warned[0].filename == __file__
 
 
 def test_the_padding_id_may_be_outside_the_vocabulary(wrapped, random_ids):
