@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from titans_core.extras import require
 from titans_core.files import UNFINISHED, written_whole
 from titans_datasets.cache import user_cache
 from titans_datasets.gzipped import DAMAGED, is_gzip, open_binary
@@ -78,8 +79,7 @@ def prepare(path: Path, cache_dir: Path | None) -> FastaFiles:
         ValueError: the file is empty, is not FASTA or contains intervals; it has lines of unequal length, trailing
             blanks or too many blank lines; or two sequences have the same name.
     """
-    if find_spec("pyfaidx") is None:
-        raise ImportError("reading FASTA needs pyfaidx: pip install 'titans-suite[dna]'")
+    require("pyfaidx", "reading FASTA", "dna")
     if path.name.lower().removesuffix(".gz").endswith(_INTERVALS):
         raise ValueError(
             f"{path} contains intervals: give their FASTA file as well, for example embed(intervals, genome=fasta), "

@@ -19,7 +19,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from titans_core.checks import at_least
-from titans_core.tokenizers import require
+from titans_core.extras import require
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import Reads, reads_of
 from titans_dna.encoder import BASES, one_hot

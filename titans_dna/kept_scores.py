@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from titans_core.train.fingerprint import differences
 from titans_datasets.locks import hold
 from titans_dna.vcf import Variant
 
@@ -83,15 +84,8 @@ def _check(path: Path, lines: list[str], identity: Mapping[str, Any]) -> None:
         there = json.loads(lines[0].removeprefix(_ABOUT))
     except (ValueError, IndexError):
         raise ValueError(f"{path} was not written by score_variants: give another file.") from None
-    differ = [name for name in sorted({*there, *identity}) if there.get(name) != identity.get(name)]
-    if differ:
-        differences = [
-            f"the {name} differs"
-            if str(identity.get(name)).startswith("sha256:")
-            else f"{name} is {there.get(name)} in the file and {identity.get(name)} in this call"
-            for name in differ
-        ]
-        raise ValueError(f"{path} holds scores of another call: {'; '.join(differences)}. {_advice(path)}")
+    if differ := differences(there, identity):
+        raise ValueError(f"{path} holds scores of another call: {differ}. {_advice(path)}")
 
 
 def _place(number: int, variant: Variant) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from titans_core.tokenizers import require
+from titans_core.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
-from titans_core.train.processes import processes
+from titans_core.train.batches import EpochBatches
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.sources import merged
@@ -151,30 +151,19 @@ def batch_of(sequences: Sequence[NDArray[np.uint8]]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(tokens), torch.from_numpy(targets)
 
 
-class Draws(Sampler[list[Drawn]]):
+class Draws(EpochBatches[Drawn]):
     """Sampler of batches of windows: ``batches`` random ones per epoch, or all tiles in order with ``seed=None``.
 
-    An epoch visits all tiles in random order, repeatedly if there are few. Lightning calls :meth:`set_epoch`. In
-    distributed training, each process gets its part of every batch.
+    An epoch visits all tiles in random order, repeatedly if there are few.
     """
 
     def __init__(self, tiles: int, length: int, batch_size: int, batches: int | None = None, seed: int | None = None):
-        self.tiles, self.length, self.batch_size, self.seed, self.epoch = tiles, length, batch_size, seed, 0
-        self.batches = -(-tiles // batch_size) if batches is None else batches
+        super().__init__(-(-tiles // batch_size) if batches is None else batches, seed)
+        self.tiles, self.length, self.batch_size = tiles, length, batch_size
 
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return self.batches
-
-    def __iter__(self) -> Iterator[list[Drawn]]:
-        # a generator, because a resumed run sets the epoch after it has asked for the iterator
+    def _order(self) -> Iterator[list[Drawn]]:
         drawn = self._drawn()
-        rank, world = processes()
-        for i in range(self.batches):
-            batch = drawn[i * self.batch_size : (i + 1) * self.batch_size]
-            yield batch[rank::world] if len(batch) >= world else batch
+        return (drawn[i : i + self.batch_size] for i in range(0, len(drawn), self.batch_size))
 
     def _drawn(self) -> list[Drawn]:
         if self.seed is None:

@@ -7,7 +7,6 @@ Importing this module registers the classes. They wrap a :class:`~titans_core.Ti
 """
 
 import copy
-import warnings
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from titans_core.huggingface_tokenizer import hf_tokenizer
 from titans_core.models import LMState, TitansConfig, TitansLM
+from titans_core.warn import warn_caller
 
 try:
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin
@@ -439,11 +439,10 @@ def _predicted(labels: Tensor, mask: Tensor, counted: bool) -> Tensor:
     unpredicted = torch.zeros_like(mask)
     unpredicted[:, 1:] = ~mask[:, :-1]
     if counted and bool((unpredicted & (labels != -100)).any()):
-        warnings.warn(
+        warn_caller(
             "num_items_in_batch counts labels of padding or of the first token of a text, which are not predicted, so "
             "the loss is too small. In training, pad on the right (tokenizer.padding_side = 'right') and set labels to "
-            "-100 at padding.",
-            stacklevel=3,
+            "-100 at padding."
         )
     return labels.masked_fill(unpredicted, -100)
 

@@ -6,10 +6,11 @@ Heavy packages are imported only when a tokenizer is created.
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import metadata
 from operator import index
 from pathlib import Path
 from typing import Any, Protocol
+
+from titans_core.extras import require
 
 __all__ = [
     "ByteTokenizer",
@@ -106,7 +107,7 @@ class SentencePieceTokenizer:
     """
 
     def __init__(self, path: str | Path) -> None:
-        require("sentencepiece", "a SentencePiece model")
+        require("sentencepiece", "a SentencePiece model", "lm")
         from sentencepiece import SentencePieceProcessor
 
         path = Path(path).expanduser()
@@ -158,7 +159,7 @@ class HuggingFaceTokenizer:
     """
 
     def __init__(self, path_or_name: str | Path) -> None:
-        require("tokenizers", "a Hugging Face tokenizer")
+        require("tokenizers", "a Hugging Face tokenizer", "lm")
         from tokenizers import Tokenizer as Backend
 
         path = _tokenizer_json(path_or_name)
@@ -235,17 +236,6 @@ def load_tokenizer(spec: str | Path) -> Tokenizer:
     if path.is_file() and path.suffix != ".json":
         raise ValueError(f'tokenizer must be "bytes", a .model file, a tokenizer.json or a folder, got {path}.')
     return HuggingFaceTokenizer(spec)
-
-
-def require(package: str, what: str, extra: str = "lm") -> None:
-    """Raise an ImportError if a package of an extra is not installed.
-
-    Checks the installed packages instead of ``import``, because a local folder named ``datasets`` can be imported too.
-    """
-    try:
-        metadata.version(package)
-    except metadata.PackageNotFoundError as error:
-        raise ImportError(f"{what} needs the package {package}: pip install 'titans-suite[{extra}]'") from error
 
 
 def _framed(tokenizer: Tokenizer, ids: list[int], bos: bool, eos: bool) -> list[int]:
@@ -329,7 +319,7 @@ def _tokenizer_json(path_or_name: str | Path) -> Path:
 
 
 def _from_hub(name: str) -> Path:
-    require("huggingface_hub", "a tokenizer of the Hugging Face Hub")
+    require("huggingface_hub", "a tokenizer of the Hugging Face Hub", "lm")
     import huggingface_hub
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 

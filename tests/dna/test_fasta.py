@@ -6,6 +6,7 @@ import random
 import shutil
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -342,8 +343,11 @@ def test_without_biopython_a_bgzip_is_unpacked_like_a_gzip(write_fasta, records,
 
 
 def test_without_pyfaidx_the_error_says_how_to_install_it(write_fasta, records, open_genome, monkeypatch):
+    def version(name):
+        raise metadata.PackageNotFoundError(name)
+
     path = write_fasta(records)
-    monkeypatch.setattr("titans_dna.fasta.find_spec", lambda name: None)
+    monkeypatch.setattr(metadata, "version", version)
     with pytest.raises(ImportError, match=r"pip install 'titans-suite\[dna\]'"):
         open_genome(path)
 

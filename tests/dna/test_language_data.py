@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from torch.utils.data import DataLoader
 
-from titans_dna import Genome, Interval, encode, pretrain_data, reverse_complement
+from titans_core.train import batches as module
+from titans_dna import Genome, Interval, encode, reverse_complement
 from titans_dna.pretrain_data import IGNORE, Draws, Windows, batch_of, plan
 from titans_dna.sources import InMemory, merged, open_source, read_regions
 
@@ -176,6 +177,6 @@ def test_processes_share_each_batch(monkeypatch):
     whole = list(Draws(40, 50, 8, 10, seed=0))
     parts = []
     for rank in range(2):
-        monkeypatch.setattr(pretrain_data, "processes", lambda rank=rank: (rank, 2))
+        monkeypatch.setattr(module, "processes", lambda rank=rank: (rank, 2))
         parts.append(list(Draws(40, 50, 8, 10, seed=0)))
     assert [sorted(a + b) for a, b in zip(*parts, strict=True)] == [sorted(batch) for batch in whole]

@@ -419,7 +419,7 @@ def test_scores_of_another_call_are_refused_and_kept(models, tmp_path):
     before = path.read_text()
     changed = InMemory([TEXT[:600] + chain(400, seed=9)])
     for says, variants, genome, more in (
-        ("context is 50 in the file and 60 in this call", some(), source, {"context": 60}),
+        ("context is 50 there and 60 here", some(), source, {"context": 60}),
         ("the list of variants differs", some()[1:], source, {"context": 50}),
         ("the genome differs", some()[:-2], changed, {"context": 50}),
         ("the model differs", some(), source, {"context": 50}),

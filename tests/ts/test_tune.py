@@ -99,8 +99,9 @@ def test_settings_that_do_not_fit_the_data_count_as_bad_and_do_not_end_the_searc
 
     sampler = optuna.samplers.GridSampler({"input_size": [12, 110]}, seed=0)
     says = r"trial \d with {'input_size': 110}: .*input_size \+ h = 114.* It counts as a bad choice\."
-    with pytest.warns(UserWarning, match=says):
+    with pytest.warns(UserWarning, match=says) as warned:
         found = tune(wide, tiny(), n_trials=2, space=some, verbose=0, sampler=sampler)
+    assert {w.filename for w in warned if "bad choice" in str(w.message)} == {__file__}
     assert found.input_size == 12
     with (
         pytest.warns(UserWarning, match="bad choice"),
@@ -134,8 +135,9 @@ def test_a_study_may_continue_with_another_space(tiny, wide, tmp_path):
     options = {"storage": tmp_path / "study.journal", "random_state": 0, "verbose": 0}
     found = tune(wide, tiny(), n_trials=3, space=small, **options)
     assert found.learning_rate == 3e-2
-    with pytest.warns(UserWarning, match=r"best trial, number \d, is from another space than this one: {'"):
+    with pytest.warns(UserWarning, match=r"best trial, number \d, is from another space than this one: {'") as warned:
         again = tune(wide, tiny(), n_trials=4, space=narrower, **options)
+    assert warned[0].filename == __file__
     assert len(again.study_.trials) == 4
     assert again.learning_rate == 3e-2  # of the first space still
 
@@ -432,10 +434,11 @@ def test_a_search_is_not_lost_for_one_training_that_diverges(tiny, wide, monkeyp
 
     monkeypatch.setattr(forecaster.TitansForecaster, "fit", diverges)
     with (
-        pytest.warns(UserWarning, match="fitted once more: training diverged"),
+        pytest.warns(UserWarning, match="fitted once more: training diverged") as warned,
         nullcontext() if times == 1 else pytest.raises(FloatingPointError, match="training diverged"),
     ):
         found = tune(wide, tiny(), n_trials=1, space=lambda trial, facts: {}, verbose=0)
+    assert warned[0].filename == __file__
     assert len(calls) == 2
     assert times == 2 or np.isfinite(found.predict().to_numpy()).all()
 

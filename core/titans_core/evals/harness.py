@@ -15,10 +15,10 @@ import torch
 from torch import nn
 
 from titans_core.checks import at_least
+from titans_core.extras import require
 from titans_core.files import written_whole
 from titans_core.models import TitansLM
 from titans_core.models.generate import evaluating
-from titans_core.tokenizers import require
 
 __all__ = ["TABLE_1", "TASKS", "evaluate_harness", "table_1"]
 

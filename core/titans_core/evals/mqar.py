@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from titans_core.checks import at_least
+
 IGNORE = -100
 BLANK = 0
 
@@ -85,9 +87,8 @@ def recall(logits: Tensor, labels: Tensor) -> float:
 
 
 def _check(num_examples: int, length: int, num_pairs: int, vocab_size: int, gap_power: float) -> None:
-    for name, value in (("num_examples", num_examples), ("num_pairs", num_pairs)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}.")
+    at_least("num_examples", num_examples)
+    at_least("num_pairs", num_pairs)
     if length < 4 * num_pairs:
         raise ValueError(
             f"length must be at least 4 * num_pairs = {4 * num_pairs} to show each pair and query each key, got "

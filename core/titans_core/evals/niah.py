@@ -18,6 +18,7 @@ from uuid import UUID
 
 import numpy as np
 
+from titans_core.checks import at_least
 from titans_core.evals.haystack import Encode, Haystack, Window, most_that_fit, sentences
 from titans_core.evals.needles import RULER, SHORT, Template
 from titans_core.evals.words import word
@@ -81,10 +82,8 @@ def samples(
         ValueError: if arguments are out of range, the text has no sentence, the length leaves no room for a haystack,
             or the haystack already contains every value drawn.
     """
-    if num_samples < 1:
-        raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
-    if length < 1:
-        raise ValueError(f"length must be at least 1 token, got {length}.")
+    at_least("num_samples", num_samples)
+    at_least("length", length)
     if value not in VALUES:
         raise ValueError(f"value must be one of {VALUES}, got {value!r}.")
     if not 1 <= digits <= 18:

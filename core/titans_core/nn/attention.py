@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from titans_core.checks import at_least
 from titans_core.nn.convolution import CausalConv
 from titans_core.nn.rotary import rotate
 from titans_core.ops.memory.lengths import at_most
@@ -124,8 +125,8 @@ class Attention(_Projections):
         base: float = 10_000.0,
     ) -> None:
         super().__init__(dim, num_heads, num_persistent, conv_size, base)
-        if window is not None and window < 1:
-            raise ValueError(f"window must be at least 1 or None, got {window}.")
+        if window is not None:
+            at_least("window", window)
         self.window = window
 
     def forward(self, x: Tensor, state: AttentionState | None = None) -> tuple[Tensor, AttentionState]:

@@ -1,6 +1,9 @@
 """Batches of a data set whose items are whole batches, in order or in a resumable shuffled order."""
 
-from collections.abc import Iterator, Sized
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from itertools import islice
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -8,19 +11,50 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from titans_core.train.processes import processes
 
-__all__ = ["Batches", "loader"]
+__all__ = ["Batches", "EpochBatches", "loader"]
+
+Item = TypeVar("Item")
 
 # number of batches whose items are sorted by length together
 _SORTED = 16
 
 
-class Batches(Sampler[list[int]]):
-    """Batches of indices, in order or reshuffled in each epoch. The shuffle depends only on the seed and the epoch.
+class EpochBatches(Sampler[list[Item]]):
+    """Batches that depend only on the seed and the epoch, so a resumed run sees those of an uninterrupted one.
 
-    A run resumed at an epoch therefore sees the same batches as an uninterrupted one. Lightning calls
-    :meth:`set_epoch`. If there are more than ``most`` batches, an epoch uses the first ``most`` of its order. If
-    several processes train together, each gets its share of every batch; together they see the batches of a single
-    process.
+    Lightning calls :meth:`set_epoch`. If several processes train together, each gets its share of every batch; together
+    they see the batches of a single process.
+
+    Args:
+        batches: number of batches per epoch.
+        seed: seed of the order; None: the same order in each epoch.
+    """
+
+    def __init__(self, batches: int, seed: int | None) -> None:
+        self.batches, self.seed, self.epoch = batches, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def __iter__(self) -> Iterator[list[Item]]:
+        # a generator: the order is drawn at the first batch, because a resumed run sets the epoch after calling iter()
+        rank, world = processes()
+        for batch in islice(self._order(), self.batches):
+            # a batch too small to share goes to every process
+            yield batch[rank::world] if len(batch) >= world else batch
+
+    @abstractmethod
+    def _order(self) -> Iterable[list[Item]]:
+        """The batches of this epoch, at least ``batches`` of them."""
+
+
+class Batches(EpochBatches[int]):
+    """Batches of indices, in order or reshuffled in each epoch.
+
+    If there are more than ``most`` batches, an epoch uses the first ``most`` of its order.
 
     With ``versions``, item ``i`` is one of ``versions`` items ``i``, ``i + count``, ..., chosen at random in each epoch
     of a shuffled order, such as a window or its mirror image.
@@ -39,35 +73,25 @@ class Batches(Sampler[list[int]]):
         lengths: Tensor | None = None,
         versions: int = 1,
     ) -> None:
-        self.count, self.batch_size, self.seed, self.epoch, self.versions = count, int(batch_size), seed, 0, versions
+        batches = -(-count // batch_size)
+        super().__init__(batches if most is None else min(most, batches), seed)
+        self.count, self.batch_size, self.versions = count, int(batch_size), versions
         # if all lengths are equal, there is nothing to sort
         self.lengths = None if lengths is None or len(lengths.unique()) <= 1 else lengths
-        self.batches = -(-count // batch_size) if most is None else min(most, -(-count // batch_size))
 
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
+    def _order(self) -> Iterator[list[int]]:
+        return (batch.tolist() for batch in self._drawn())
 
-    def __len__(self) -> int:
-        return self.batches
-
-    def __iter__(self) -> Iterator[list[int]]:
-        # a generator: the order is drawn at the first batch, because a resumed run sets the epoch after calling iter()
-        rank, world = processes()
-        for batch in self._order()[: self.batches]:
-            # a batch too small to share goes to every process
-            yield (batch[rank::world] if len(batch) >= world else batch).tolist()
-
-    def _order(self) -> list[Tensor]:
-        """The batches of this epoch."""
+    def _drawn(self) -> Sequence[Tensor]:
         if self.seed is None:
             order = torch.arange(self.count) if self.lengths is None else self.lengths.argsort(stable=True)
-            return list(order.split(self.batch_size))
+            return order.split(self.batch_size)
         drawn = torch.Generator().manual_seed(self.seed + self.epoch)
         order = torch.randperm(self.count, generator=drawn)
         if self.versions > 1:
             order += self.count * torch.randint(self.versions, (self.count,), generator=drawn)
         if self.lengths is None:
-            return list(order.split(self.batch_size))
+            return order.split(self.batch_size)
         batches = []
         for some in order.split(self.batch_size * _SORTED):
             alike = some[self.lengths[some % self.count].argsort(stable=True)].split(self.batch_size)

@@ -27,6 +27,22 @@ def text_of(value: Any) -> str:
     return str(dict(sorted(value.items(), key=str)) if isinstance(value, Mapping) else value)
 
 
+def differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Names of the values in which two runs, studies or calls differ, sorted."""
+    return sorted(name for name in {*there, *here} if there.get(name) != here.get(name))
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Describe the values that differ, without the text of fingerprints; empty if none does."""
+
+    def described(name: str) -> str:
+        values = there.get(name), here.get(name)
+        hashed = any(str(value).startswith("sha256:") for value in values)
+        return f"the {name} differs" if hashed else f"{name} is {values[0]} there and {values[1]} here"
+
+    return "; ".join(described(name) for name in differing(there, here))
+
+
 def shapes(network: nn.Module) -> str:
     """Fingerprint of a network: the names and shapes of its parameters."""
     text = ", ".join(f"{name} {tuple(p.shape)}" for name, p in network.named_parameters())

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from titans_core.tokenizers import Tokenizer, load_tokenizer, require
+from titans_core.checks import below_one
+from titans_core.extras import require
+from titans_core.tokenizers import Tokenizer, load_tokenizer
 from titans_core.train.tokens import DESCRIPTION, DTYPES, FORMAT, VERSION
 
 __all__ = ["prepare"]
@@ -76,12 +78,11 @@ def prepare(
         ImportError: if a package is missing; the message has the install command.
         ValueError: if a source cannot be read (the message names file and line), or a part would be empty.
     """
-    if not 0 <= val_fraction < 1:
-        raise ValueError(f"val_fraction must be in [0, 1), got {val_fraction}.")
+    below_one("val_fraction", val_fraction)
     if hold_out not in HOLD_OUT:
         raise ValueError(f"hold_out must be one of {HOLD_OUT}, got {hold_out!r}.")
     files = _files(sources)
-    require("datasets", "preparing text")
+    require("datasets", "preparing text", "lm")
     if isinstance(tokenizer, (str, Path)):
         tokenizer = load_tokenizer(tokenizer)
     out = Path(out).expanduser()
@@ -335,7 +336,7 @@ def _publish(unfinished: Path, out: Path, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    require("jsonargparse", "this command")
+    require("jsonargparse", "this command", "lm")
     from jsonargparse import auto_cli
 
     try:

@@ -18,7 +18,7 @@ import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from titans_core.archive import check_kind, kind_of
-from titans_core.tokenizers import require
+from titans_core.extras import require
 from titans_core.train.language import LanguageModelTraining
 from titans_core.train.token_data import TokenData
 
@@ -45,7 +45,7 @@ class Checkpoints(ModelCheckpoint):
 
 def main(args: Sequence[str] | None = None) -> Any:
     """Run the command line. Returns the CLI object; its ``model.model`` is the trained model."""
-    require("jsonargparse", "the pretraining command")
+    require("jsonargparse", "the pretraining command", "lm")
     from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
     class Configuration(SaveConfigCallback):

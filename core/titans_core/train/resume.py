@@ -8,6 +8,8 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 
+from titans_core.train.fingerprint import differences
+
 KEY = "titans_fingerprint"
 
 
@@ -36,11 +38,5 @@ def check_resumable(path: Path, fingerprint: Mapping[str, str]) -> None:
         raise ValueError(f"{path} cannot be read: it is damaged or not a checkpoint ({error}). {instead}") from error
     if found is None:
         raise ValueError(f"{path} was not written by this library. {instead}")
-    differences = []
-    for name in sorted({*found, *fingerprint}):
-        there, here = found.get(name), fingerprint.get(name)
-        if there != here:
-            hashed = any(str(value).startswith("sha256:") for value in (there, here))
-            differences.append(f"the {name} differs" if hashed else f"{name} is {there} there and {here} here")
-    if differences:
-        raise ValueError(f"{path} is the checkpoint of another run: {'; '.join(differences)}. {instead}")
+    if differ := differences(found, fingerprint):
+        raise ValueError(f"{path} is the checkpoint of another run: {differ}. {instead}")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
+from titans_core.checks import at_least
 from titans_core.train.processes import processes
 from titans_core.train.tokens import PackedTokens
 
@@ -36,10 +37,8 @@ class ResumableBatches(Sampler[list[int]]):
     """
 
     def __init__(self, windows: int, batch_size: int, seed: int = 0, together: int = 1) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
-        if seed < 0:
-            raise ValueError(f"seed must be at least 0, got {seed}.")
+        for name, value, least in (("batch_size", batch_size, 1), ("seed", seed, 0), ("together", together, 1)):
+            at_least(name, value, least)
         if windows < batch_size * together:
             step = f"batch_size={batch_size}" if together == 1 else f"a step of {together} batches of {batch_size}"
             raise ValueError(
@@ -125,8 +124,8 @@ class OrderedBatches(Sampler[list[int]]):
     """
 
     def __init__(self, windows: int, batch_size: int) -> None:
-        if windows < 1 or batch_size < 1:
-            raise ValueError(f"windows and batch_size must be at least 1, got {windows} and {batch_size}.")
+        at_least("windows", windows)
+        at_least("batch_size", batch_size)
         self.windows, self.batch_size = windows, batch_size
 
     def __len__(self) -> int:

@@ -8,6 +8,7 @@ import torch
 from lightning.pytorch.trainer.states import TrainerFn
 from torch.utils.data import DataLoader
 
+from titans_core.checks import at_least
 from titans_core.train.token_batches import OrderedBatches, TokenLoader
 from titans_core.train.tokens import PackedTokens
 
@@ -44,8 +45,7 @@ class TokenData(L.LightningDataModule):
         """Open the files, and set the trainer's number of batches per step."""
         assert self.trainer is not None
         for name in ("length", "batch_tokens", "micro_batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+            at_least(name, getattr(self, name))
         if stage == TrainerFn.VALIDATING:  # the training part is not needed, and may be shorter than one window
             self.val: PackedTokens | None = PackedTokens(self.path, "val", self.length, verify=self.verify)
             return

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from titans_core.checks import at_least
 from titans_core.tokenizers import Tokenizer
 
 __all__ = ["PackedTokens"]
@@ -61,8 +62,7 @@ class PackedTokens(Dataset[Tensor]):
         tokenizer: Tokenizer | None = None,
         verify: bool = False,
     ) -> None:
-        if length < 1:
-            raise ValueError(f"length must be at least 1, got {length}.")
+        at_least("length", length)
         folder = Path(path).expanduser()
         self.description = _read_description(folder)
         parts = self.description["parts"]

@@ -20,6 +20,8 @@ except ImportError as error:
 from sqlalchemy.exc import SQLAlchemyError  # raised by optuna's databases
 
 from titans_core.checks import at_least
+from titans_core.train.fingerprint import differing
+from titans_core.warn import warn_caller
 
 Estimator = TypeVar("Estimator", bound=Any)
 
@@ -81,10 +83,9 @@ def open_study(
     there = study.user_attrs.get("identity")
     if there is None:
         study.set_user_attr("identity", dict(identity))
-    elif there != dict(identity):
-        differences = sorted(k for k in {*there, *identity} if there.get(k) != identity.get(k))
+    elif differ := differing(there, identity):
         raise ValueError(
-            f"the study {name!r} in {storage} belongs to another search (different: {', '.join(differences)}). "
+            f"the study {name!r} in {storage} belongs to another search (different: {', '.join(differ)}). "
             "Give another study_name or storage."
         )
     if space is not None:
@@ -213,7 +214,7 @@ def best_of(
     try:
         fit(best)
     except FloatingPointError as error:  # another seed may succeed; do not lose the whole search
-        warnings.warn(f"The best settings diverged and are fitted once more: {error}", stacklevel=3)
+        warn_caller(f"The best settings diverged and are fitted once more: {error}")
         fit(best)
     best.study_ = study
     return best
@@ -249,7 +250,7 @@ def _run_trial(objective: Callable[[optuna.Trial], float], trial: optuna.Trial, 
         any_complete = any(t.state == optuna.trial.TrialState.COMPLETE for t in before)
         if not any_complete and len(unfit) >= UNFIT:
             raise ValueError(f"{len(unfit)} trials failed and none succeeded. The last: {summary}") from error.__cause__
-        warnings.warn(f"{summary} It counts as a bad choice.", stacklevel=2)
+        warn_caller(f"{summary} It counts as a bad choice.")
         raise optuna.TrialPruned(str(error.__cause__)) from error
 
 
@@ -297,10 +298,9 @@ def _warn_of_other_space(study: optuna.Study, settings_of: Callable[[Any], dict[
         except Exception:  # a space that needs more than the parameters of a trial, or remembers its own
             outside = False
     if outside:
-        warnings.warn(
+        warn_caller(
             f"The best trial, number {best.number}, is from another space than this one: {best.params}. "
-            "Give another study_name or storage to use this space alone.",
-            stacklevel=4,
+            "Give another study_name or storage to use this space alone."
         )
 
 

@@ -113,8 +113,8 @@ def test_a_training_set_is_made_in_seconds():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, 32, 4, 64), "num_examples must be at least 1, got 0"),
-        ((8, 32, 0, 64), "num_pairs must be at least 1, got 0"),
+        ((0, 32, 4, 64), "num_examples must be an integer >= 1, got 0"),
+        ((8, 32, 0, 64), "num_pairs must be an integer >= 1, got 0"),
         ((8, 15, 4, 64), r"length must be at least 4 \* num_pairs = 16 .* got 15.*fewer pairs"),
         ((8, 32, 4, 9), "vocab_size must be at least 10 for 4 distinct keys .* got 9"),
     ],

@@ -162,8 +162,8 @@ def test_the_score_is_the_share_of_answers_found():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_samples": 0}, "num_samples must be at least 1, got 0"),
-        ({"length": 0}, "length must be at least 1 token, got 0"),
+        ({"num_samples": 0}, "num_samples must be an integer >= 1, got 0"),
+        ({"length": 800.5}, r"length must be an integer >= 1, got 800\.5"),
         ({"length": 100}, "length 100 leaves no room for a haystack: .* take 3.. tokens.* template=SHORT"),
         ({"length": 400}, "length 400 leaves no room for a haystack: .* first piece 90 more"),
         ({"value": "numbers"}, r"value must be one of .*, got 'numbers'"),

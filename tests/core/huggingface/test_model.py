@@ -57,8 +57,9 @@ def test_labels_that_were_counted_and_that_nothing_predicts_are_warned_of(wrappe
         else:
             hf(ids, **options)
             assert not recwarn
-            with pytest.warns(UserWarning, match="pad on the right"):
+            with pytest.warns(UserWarning, match="pad on the right") as warned:
                 hf(ids, num_items_in_batch=items, **options)
+            assert warned[0].filename == __file__
 
 
 def test_a_trainer_that_smooths_labels_asks_for_the_next_token(wrapped, random_ids, tmp_path):

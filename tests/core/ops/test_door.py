@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import titans_core.ops.memory
-from titans_core.ops.memory import read_memory
+from titans_core.ops.memory import dispatch, read_memory
 
 
 def test_the_public_names_are_these():
@@ -19,6 +19,16 @@ def test_without_a_choice_the_fast_form_runs(make_inputs):
     assert torch.equal(out, inputs.run(chunk_size=4, backend="auto")[0])
     assert torch.equal(out, inputs.run(chunk_size=4, backend="chunk")[0])
     assert not torch.equal(out, inputs.run(chunk_size=4, backend="naive")[0])  # equal up to rounding only
+
+
+def test_a_warning_about_the_choice_names_the_line_that_called_the_model(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    monkeypatch.setattr(dispatch, "why_not_triton", lambda *given: "too wide")
+    dispatch._warn.cache_clear()
+    model = torch.nn.Sequential(titans_core.NeuralMemory(8, num_heads=1)).double()
+    with pytest.warns(UserWarning, match="using backend='chunk' instead: too wide") as warned:
+        model(torch.zeros(1, 3, 8).double())
+    assert warned[0].filename == __file__
 
 
 def test_without_a_choice_a_chunk_has_64_tokens_and_the_activation_is_silu(make_inputs):

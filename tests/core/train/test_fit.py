@@ -1,40 +1,20 @@
-"""The outer loop: best weights, early stopping, exact resumption, and no side effects."""
+"""The outer loop: best weights, early stopping, and no side effects."""
 
+import logging
+import random
 from types import SimpleNamespace
 
 import lightning as L
+import numpy as np
 import pytest
 import torch
+from lightning.fabric.utilities.rank_zero import rank_zero_module
+from small_training import OPTIONS, data, network, squared_error, val_loss
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 from titans_core.train import TrainingOptions, train_network
 from titans_core.train.callbacks import Averaged
-
-OPTIONS = {"learning_rate": 1e-2, "max_epochs": 4, "patience": 10, "progress": False, "device": "cpu", "seed": 3}
-
-
-def data(n=64, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(n, 4, generator=generator)
-    return DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=16)
-
-
-def network():
-    torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.ReLU(), nn.Linear(8, 1))
-
-
-def squared_error(net, batch):
-    x, y = batch
-    error = (net(x) - y).square()
-    return error.mean(), error.numel()
-
-
-def val_loss(net):
-    x, y = (torch.cat(parts) for parts in zip(*data(seed=5), strict=True))
-    with torch.no_grad():
-        return (net(x) - y).square().mean().item()
 
 
 @pytest.mark.parametrize("average", [0, 2])
@@ -99,32 +79,6 @@ def test_averaging_changes_no_step_and_keeps_the_moving_average_of_the_weights()
         assert not torch.allclose(found, last, atol=1e-4)
 
 
-def test_a_run_that_was_cut_and_resumed_is_the_run_that_was_not(tmp_path):
-    unbroken = network()
-    expected = train_network(unbroken, squared_error, data(), data(seed=5), TrainingOptions(**OPTIONS))
-
-    class PowerCutError(Exception):
-        pass
-
-    calls = {"n": 0}
-
-    def cut_in_the_third_epoch(net, batch):
-        calls["n"] += net.training
-        if calls["n"] > 10:
-            raise PowerCutError
-        return squared_error(net, batch)
-
-    options = TrainingOptions(**OPTIONS, checkpoint_dir=tmp_path / "run")
-    with pytest.raises(PowerCutError):
-        train_network(network(), cut_in_the_third_epoch, data(), data(seed=5), options)
-    torch.manual_seed(99)  # another process has another random state
-    resumed = network()
-    history = train_network(resumed, squared_error, data(), data(seed=5), options)
-    assert history == expected
-    for a, b in zip(resumed.parameters(), unbroken.parameters(), strict=True):
-        assert torch.equal(a, b)
-
-
 def test_the_callers_random_state_and_folder_are_left_alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(7)
@@ -135,21 +89,89 @@ def test_the_callers_random_state_and_folder_are_left_alone(tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_loss_that_is_not_finite_is_an_error_that_says_what_to_do():
-    def nan(net, batch):
-        return squared_error(net, batch)[0] * float("nan"), 1
+@pytest.mark.parametrize("with_val", [True, False], ids=["val", "no-val"])
+@pytest.mark.parametrize(("spoil", "good"), [(float("nan"), 0), (float("nan"), 8), (float("inf"), 8)])
+def test_a_loss_that_is_not_finite_is_an_error_that_says_what_to_do_in_every_epoch(spoil, good, with_val):
+    done = 0
 
-    with pytest.raises(FloatingPointError, match="Lower learning_rate"):
-        train_network(network(), nan, data(), data(), TrainingOptions(**OPTIONS))
+    def spoiled(net, batch):
+        nonlocal done
+        done += net.training
+        loss, count = squared_error(net, batch)
+        return loss * (spoil if done > good else 1), count
+
+    with pytest.raises(FloatingPointError, match=r"epoch.*Lower learning_rate"):
+        train_network(network(), spoiled, data(), data(seed=5) if with_val else None, TrainingOptions(**OPTIONS))
+
+
+def test_the_validation_loss_is_the_mean_over_all_values_whatever_the_batch():
+    losses = [
+        train_network(
+            network(), squared_error, data(), data(50, seed=5, batch_size=b), TrainingOptions(**OPTIONS)
+        ).epochs[0]["val_loss"]
+        for b in (50, 7, 1)
+    ]
+    assert losses[1:] == [pytest.approx(losses[0], rel=1e-5)] * 2
+
+
+def test_weight_decay_is_for_matrices_only():
+    def nothing(net, batch):
+        return 0 * squared_error(net, batch)[0], 1
+
+    net, start = network(), network().state_dict()
+    train_network(net, nothing, data(), None, TrainingOptions(**OPTIONS, weight_decay=0.5))
+    for name, p in net.state_dict().items():
+        ratio = p.norm() / start[name].norm()
+        assert 0.8 < ratio < 0.99 if name.endswith("weight") else ratio == 1
+
+
+def test_another_seed_is_another_run_and_the_same_seed_the_same():
+    runs = []
+    for seed, noise in ((3, 0), (3, 1), (4, 0)):
+        net = network()
+        torch.manual_seed(noise)  # the state of the caller plays no part
+        train_network(net, squared_error, data(), None, TrainingOptions(**{**OPTIONS, "seed": seed}))
+        runs.append(net[0].weight)
+    assert torch.equal(runs[0], runs[1])
+    assert not torch.equal(runs[0], runs[2])
+
+
+def test_a_run_is_silent_and_gives_back_random_states_and_loggers(capfd):
+    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    net = network()
+    before = random.getstate(), logger.level
+    numpy_state = np.random.get_state()[1].copy()  # noqa: NPY002 (the global state is what must not move)
+    train_network(net, squared_error, data(), data(), TrainingOptions(**OPTIONS))
+    assert (random.getstate(), logger.level) == before
+    assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_run_is_silent_where_pytorch_lightning_is_imported_too(caplog, monkeypatch):
+    logger = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    monkeypatch.setattr(rank_zero_module, "log", logger)  # as that package does, which neuralforecast and darts import
+    with caplog.at_level(logging.INFO, logger=logger.name):
+        train_network(network(), squared_error, data(), data(), TrainingOptions(**OPTIONS))
+        assert logger.level == logging.INFO
+    assert not caplog.records
+
+
+def test_a_device_may_have_a_number():
+    history = train_network(network(), squared_error, data(), None, TrainingOptions(**{**OPTIONS, "device": "cpu:0"}))
+    assert history.epochs
 
 
 @pytest.mark.parametrize(
-    ("device", "says"), [("cuda:7", "is not available on this machine"), ("tpu", "device must be 'auto' or one of")]
+    ("device", "says"),
+    [
+        ("mps" if torch.cuda.is_available() else "cuda:7", "device='{}' is not available on this machine"),
+        ("cpu:1", "device='{}': there is only one cpu device"),
+        ("gpu", "device must be 'auto' or one of .*, got '{}'"),
+        ("", "device must be 'auto' or one of .*, got '{}'"),
+    ],
 )
 def test_a_device_that_is_not_there_is_named(device, says):
-    if device.startswith("cuda") and torch.cuda.is_available():
-        device = "mps"
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=says.format(device)):
         train_network(network(), squared_error, data(), None, TrainingOptions(**{**OPTIONS, "device": device}))
 
 

@@ -1,35 +1,14 @@
 """An interrupted run resumes exactly, wherever it was interrupted; and the files that a run leaves."""
 
-import logging
-import random
-
 import numpy as np
 import pytest
 import torch
-from lightning.fabric.utilities.rank_zero import rank_zero_module
+from small_training import OPTIONS, data, network, squared_error, val_loss
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
 from titans_core.train import TrainingOptions, digest, train_network
 
-OPTIONS = {"learning_rate": 1e-2, "max_epochs": 4, "patience": 10, "progress": False, "device": "cpu", "seed": 3}
 STEPS = 4  # batches in an epoch
-
-
-def data(n=64, seed=0, batch_size=16):
-    x = torch.randn(n, 4, generator=torch.Generator().manual_seed(seed))
-    return DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=batch_size)
-
-
-def network():
-    torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.ReLU(), nn.Linear(8, 1))
-
-
-def squared_error(net, batch):
-    x, y = batch
-    error = (net(x) - y).square()
-    return error.mean(), error.numel()
 
 
 class PowerCutError(Exception):
@@ -57,16 +36,16 @@ def test_resuming_is_exact_wherever_the_run_was_cut(tmp_path, steps, with_val, a
     val = data(seed=5) if with_val else None
     unbroken = network()
     expected = train_network(unbroken, squared_error, data(), val, TrainingOptions(**OPTIONS, average=average))
-    options = TrainingOptions(**OPTIONS, average=average, checkpoint_dir=tmp_path)
+    options = TrainingOptions(**OPTIONS, average=average, checkpoint_dir=tmp_path / "run")
     with pytest.raises(PowerCutError):
         train_network(network(), cut_after(steps, PowerCutError), data(), val, options)
-    torch.manual_seed(99)
+    torch.manual_seed(99)  # another process has another random state
     resumed = network()
     assert train_network(resumed, squared_error, data(), val, options) == expected
     assert len(expected.epochs) == 4
     for a, b in zip(resumed.state_dict().values(), unbroken.state_dict().values(), strict=True):
         assert torch.equal(a, b)
-    assert [f.name for f in tmp_path.iterdir()] == ["last.ckpt"]
+    assert [f.name for f in (tmp_path / "run").iterdir()] == ["last.ckpt"]
 
 
 @pytest.mark.parametrize("average", [0, 5], ids=["as-is", "averaged"])
@@ -128,10 +107,8 @@ def test_the_best_weights_may_be_those_of_before_the_cut(tmp_path):
     history = train_network(resumed, wrong, data(), data(seed=5), options)
     losses = [epoch["val_loss"] for epoch in history.epochs]
     assert history.best_epoch == 0
-    with torch.no_grad():
-        found = squared_error(resumed, next(iter(data(seed=5, batch_size=64))))[0].item()
-    assert found == pytest.approx(losses[0], rel=1e-5)
-    assert found < min(losses[1:])
+    assert val_loss(resumed) == pytest.approx(losses[0], rel=1e-5)
+    assert val_loss(resumed) < min(losses[1:])
 
 
 def test_a_keyboard_interrupt_reaches_the_caller_and_the_run_can_be_resumed(tmp_path):
@@ -156,84 +133,6 @@ def test_a_keyboard_interrupt_says_what_was_kept_and_how_to_keep_it(tmp_path, st
     with pytest.raises(KeyboardInterrupt, match=says) as caught:
         train_network(network(), cut_after(steps, KeyboardInterrupt), data(), None, options)
     assert ("to resume from" in str(caught.value)) == (tmp_path / "last.ckpt").exists() == (steps > STEPS)
-
-
-@pytest.mark.parametrize("with_val", [True, False], ids=["val", "no-val"])
-@pytest.mark.parametrize("spoil", [float("nan"), float("inf")])
-def test_a_loss_that_stops_being_finite_is_an_error_also_in_a_later_epoch(spoil, with_val):
-    done = 0
-
-    def spoiled(net, batch):
-        nonlocal done
-        done += net.training
-        loss, count = squared_error(net, batch)
-        return loss * (spoil if done > 2 * STEPS else 1), count
-
-    with pytest.raises(FloatingPointError, match=r"epoch.*Lower learning_rate"):
-        train_network(network(), spoiled, data(), data(seed=5) if with_val else None, TrainingOptions(**OPTIONS))
-
-
-def test_the_validation_loss_is_the_mean_over_all_values_whatever_the_batch():
-    losses = [
-        train_network(
-            network(), squared_error, data(), data(50, seed=5, batch_size=b), TrainingOptions(**OPTIONS)
-        ).epochs[0]["val_loss"]
-        for b in (50, 7, 1)
-    ]
-    assert losses[1:] == [pytest.approx(losses[0], rel=1e-5)] * 2
-
-
-def test_weight_decay_is_for_matrices_only():
-    def nothing(net, batch):
-        return 0 * squared_error(net, batch)[0], 1
-
-    net, start = network(), network().state_dict()
-    train_network(net, nothing, data(), None, TrainingOptions(**OPTIONS, weight_decay=0.5))
-    for name, p in net.state_dict().items():
-        ratio = p.norm() / start[name].norm()
-        assert 0.8 < ratio < 0.99 if name.endswith("weight") else ratio == 1
-
-
-def test_another_seed_is_another_run_and_the_same_seed_the_same():
-    runs = []
-    for seed, noise in ((3, 0), (3, 1), (4, 0)):
-        net = network()
-        torch.manual_seed(noise)  # the state of the caller plays no part
-        train_network(net, squared_error, data(), None, TrainingOptions(**{**OPTIONS, "seed": seed}))
-        runs.append(net[0].weight)
-    assert torch.equal(runs[0], runs[1])
-    assert not torch.equal(runs[0], runs[2])
-
-
-def test_a_run_is_silent_and_gives_back_random_states_and_loggers(capfd):
-    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
-    net = network()
-    before = random.getstate(), logger.level
-    numpy_state = np.random.get_state()[1].copy()  # noqa: NPY002 (the global state is what must not move)
-    train_network(net, squared_error, data(), data(), TrainingOptions(**OPTIONS))
-    assert (random.getstate(), logger.level) == before
-    assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_run_is_silent_where_pytorch_lightning_is_imported_too(caplog, monkeypatch):
-    logger = logging.getLogger("pytorch_lightning.utilities.rank_zero")
-    monkeypatch.setattr(rank_zero_module, "log", logger)  # as that package does, which neuralforecast and darts import
-    with caplog.at_level(logging.INFO, logger=logger.name):
-        train_network(network(), squared_error, data(), data(), TrainingOptions(**OPTIONS))
-        assert logger.level == logging.INFO
-    assert not caplog.records
-
-
-def test_a_device_may_have_a_number():
-    history = train_network(network(), squared_error, data(), None, TrainingOptions(**{**OPTIONS, "device": "cpu:0"}))
-    assert history.epochs
-
-
-@pytest.mark.parametrize("device", ["cpu:1", "gpu", ""])
-def test_a_device_that_is_not_there_is_named(device):
-    with pytest.raises(ValueError, match=f"device.*'{device}'"):
-        train_network(network(), squared_error, data(), None, TrainingOptions(**{**OPTIONS, "device": device}))
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,12 @@ def test_a_batch_that_cannot_be_shared_is_an_error(monkeypatch, windows):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((60, 0), "batch_size"), ((60, 61), "at least that many windows, but there are only 60"), ((60, 6, -1), "seed")],
+    [
+        ((60, 0), "batch_size"),
+        ((60, 2.5), "batch_size"),
+        ((60, 61), "at least that many windows, but there are only 60"),
+        ((60, 6, -1), "seed"),
+    ],
 )
 def test_batches_out_of_range_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):

@@ -135,5 +135,6 @@ def test_windows_must_fit(prepared):
     assert len(PackedTokens(prepared, length=tokens - 1)) == 1
     with pytest.raises(ValueError, match=f"has {tokens} tokens, but one window of length={tokens} needs {tokens + 1}"):
         PackedTokens(prepared, length=tokens)
-    with pytest.raises(ValueError, match="length must be at least 1"):
-        PackedTokens(prepared, length=0)
+    for length in (0, 1.5):
+        with pytest.raises(ValueError, match=f"length must be an integer >= 1, got {length}"):
+            PackedTokens(prepared, length=length)

@@ -3,7 +3,6 @@
 import functools
 import importlib.util
 import os
-import warnings
 from collections.abc import Callable, Sequence
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 from titans_core.ops.memory.chunk import chunk_memory
 from titans_core.ops.memory.naive import naive_memory
 from titans_core.ops.memory.state import MemoryState
+from titans_core.warn import warn_caller
 
 BACKENDS = ("naive", "chunk", "triton")
 
@@ -51,8 +51,7 @@ def resolve_backend(backend: str, q: Tensor, weights: Sequence[Tensor], chunk_si
 
 @functools.cache
 def _warn(reason: str) -> None:
-    # stacklevel 4 points to the caller of neural_memory
-    warnings.warn(f"The Triton kernels cannot run here; using backend='chunk' instead: {reason}.", stacklevel=4)
+    warn_caller(f"The Triton kernels cannot run here; using backend='chunk' instead: {reason}.")
 
 
 def why_not_triton(q: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | None:
