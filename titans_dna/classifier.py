@@ -33,7 +33,7 @@ from titans_core.train import (
 )
 from titans_core.train.batches import loader
 from titans_core.train.fit import torch_device
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_dna.classifier_data import Examples, Reads, reads_of
 from titans_dna.encoder import Encoder, EncoderConfig
 from titans_dna.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, network_of

@@ -25,9 +25,9 @@ import numpy as np
 
 from titans_core.extras import require
 from titans_core.files import UNFINISHED, written_whole
+from titans_core.warn import warn_caller
 from titans_datasets.cache import user_cache
 from titans_datasets.gzipped import DAMAGED, is_gzip, open_binary
-from titans_datasets.warn import warn_caller
 
 if TYPE_CHECKING:
     import pyfaidx

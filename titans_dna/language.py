@@ -24,7 +24,7 @@ from titans_core.train import (
     digest_of,
     train_network,
 )
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_dna.genome import Genome
 from titans_dna.likelihood import base_logits
 from titans_dna.masked import masked_base_loss

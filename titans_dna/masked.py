@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from titans_core import TitansLM
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.likelihood import base_logits, of_bases

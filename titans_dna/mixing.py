@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from titans_core.checks import at_least
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_dna import saved_mixture
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval

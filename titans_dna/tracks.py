@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from titans_core.files import written_whole
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_dna.sources import read_regions
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from titans_core import LMState, TitansLM
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
 from titans_dna.likelihood import log_probabilities, of_bases

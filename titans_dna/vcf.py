@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union
 
+from titans_core.warn import warn_caller
 from titans_datasets.gzipped import DAMAGED, open_binary
-from titans_datasets.warn import warn_caller
 from titans_dna.intervals import check_place, is_missing, is_whole
 from titans_dna.lines import BadLineError, fields
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from titans_core.checks import at_least
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_ts.panel import Panel, beyond
 
 if TYPE_CHECKING:

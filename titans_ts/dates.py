@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_ts.libraries import is_stamps
 from titans_ts.stamps import FORM_OF, form_of
 

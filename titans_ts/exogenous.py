@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_ts.libraries import LARGEST, holds_numbers, to_pandas, unusable
 from titans_ts.stamps import check_kind, in_zone, stamps_of
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_ts.exogenous import Columns
 from titans_ts.libraries import LARGEST, holds_numbers, is_time, to_pandas, unusable
 from titans_ts.panel import Panel

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from titans_core.checks import is_number
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_ts.ranks import SharedScores, reached_by_own
 
 VALUES = 1 << 25  # forecast values held at once for scoring

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_ts import online
 from titans_ts.intervals import NO_SCORES, Calibration, scoring_step
 from titans_ts.objective import Objective, normal_end

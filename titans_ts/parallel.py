@@ -10,7 +10,7 @@ from typing import TypeVar
 from joblib import Parallel, delayed, effective_n_jobs
 from tqdm.auto import tqdm
 
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 
 Result = TypeVar("Result")
 WATCHED = 1.0  # seconds between two looks at the parent process

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_array, validate_data
 
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_ts.exogenous import Columns, read_future, read_static
 from titans_ts.frame import LONG_COLUMNS, read_frame
 from titans_ts.panel import Panel, beyond, interpolated

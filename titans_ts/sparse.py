@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_ts.panel import Panel
 
 SEVERAL = 10  # rows from which on a regular spacing in a series is no coincidence

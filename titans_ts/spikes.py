@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_ts.panel import Panel
 
 FAR = 10.0  # a series with spikes has more than FAR times the deviation without them

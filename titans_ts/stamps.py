@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_ts.libraries import is_stamps
 
 Freq = str | int | pd.offsets.BaseOffset | timedelta | np.timedelta64

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from titans_datasets.warn import warn_caller
+from titans_core.warn import warn_caller
 from titans_ts.libraries import from_pandas
 from titans_ts.model import Model
 from titans_ts.panel import Panel, beyond, long_frame

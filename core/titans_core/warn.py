@@ -4,11 +4,21 @@ import sys
 import warnings
 
 # this library, and the packages through which it calls itself
-_BETWEEN = ("titans_core", "titans_dna", "titans_ts", "torch", "lightning", "transformers", "accelerate", "optuna")
+_BETWEEN = (
+    "titans_core",
+    "titans_datasets",
+    "titans_dna",
+    "titans_ts",
+    "torch",
+    "lightning",
+    "transformers",
+    "accelerate",
+    "optuna",
+)
 
 
-def warn_caller(message: str) -> None:
-    """Issue a UserWarning at the innermost line outside these packages."""
+def warn_caller(message: str | Warning) -> None:
+    """Issue a warning at the innermost line outside these packages; text is a UserWarning."""
     depth, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _BETWEEN:
         depth, frame = depth + 1, frame.f_back

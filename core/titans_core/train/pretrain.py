@@ -9,7 +9,6 @@ Lightning's Trainer, including strategies (``ddp``, and FSDP2 as ``ModelParallel
 """
 
 import sys
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from titans_core.archive import check_kind, kind_of
 from titans_core.extras import require
 from titans_core.train.language import LanguageModelTraining
+from titans_core.train.resume import is_whole
 from titans_core.train.token_data import TokenData
 
 DEFAULTS: dict[str, Any] = {
@@ -124,20 +124,11 @@ def _check_whole(options: Any) -> None:
     """Raise a ValueError for a truncated or damaged checkpoint: torch reports "Invalid argument", or nothing at all."""
     folder = _folder(options)
     file = folder / "last.ckpt" if options.ckpt_path == "last" else Path(options.ckpt_path or "").expanduser()
-    if file.is_file() and not _is_whole(file):
+    if file.is_file() and not is_whole(file):
         others = [str(other) for other in sorted(folder.glob("*.ckpt")) if other != file]
         raise ValueError(
             f"{file} is no checkpoint, or truncated or damaged. Set --ckpt_path to another; this folder has {others}."
         )
-
-
-def _is_whole(file: Path) -> bool:
-    """Whether a file is a zip archive, as written by ``torch.save``, and its parts match their checksums."""
-    try:
-        with zipfile.ZipFile(file) as parts:
-            return parts.testzip() is None
-    except (zipfile.BadZipFile, EOFError):
-        return False
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """An interrupted run resumes exactly, wherever it was interrupted; and the files that a run leaves."""
 
+import zipfile
+
 import numpy as np
 import pytest
 import torch
@@ -167,9 +169,14 @@ def test_a_damaged_checkpoint_is_refused_with_advice(tmp_path):
     options = TrainingOptions(**OPTIONS, checkpoint_dir=tmp_path)
     train_network(network(), squared_error, data(), None, options)
     checkpoint = tmp_path / "last.ckpt"
-    checkpoint.write_bytes(checkpoint.read_bytes()[:500])
-    with pytest.raises(ValueError, match=r"last.ckpt cannot be read: it is damaged.*or delete"):
-        train_network(network(), squared_error, data(), None, options)
+    whole = checkpoint.read_bytes()
+    with zipfile.ZipFile(checkpoint) as parts:
+        at = whole.index(parts.read(max(parts.infolist(), key=lambda part: part.file_size)))
+    # torch would read the second, with another number in it
+    for damaged in (whole[:500], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
+        checkpoint.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"last.ckpt cannot be read: it is damaged.*or delete"):
+            train_network(network(), squared_error, data(), None, options)
     torch.save({"state_dict": {}}, checkpoint)
     with pytest.raises(ValueError, match="was not written by this library"):
         train_network(network(), squared_error, data(), None, options)
