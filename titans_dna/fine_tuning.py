@@ -81,7 +81,7 @@ class LanguageEncoder(nn.Module):
     def __init__(self, model: TitansLM, finetune: str, steps: int, positions: bool) -> None:
         super().__init__()
         self.model = copy.deepcopy(model).train()
-        self.model.head = nn.Identity()
+        self.model.add_module("head", nn.Identity())
         self.dim, self.finetune, self.steps = model.config.dim, finetune, steps
         self.places = Places(self.dim) if positions and finetune != "frozen" else None
         if self.places is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def evaluating(model: "nn.Module | Generation") -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode; afterwards each module has its own mode again."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -35,8 +35,6 @@ class Generation:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
         def hidden(self, ids: Tensor, state: "LMState | None" = None) -> "tuple[Tensor, LMState]": ...
-        def eval(self) -> Any: ...
-        def modules(self) -> Iterator[nn.Module]: ...
 
     @torch.no_grad()
     def read(self, ids: Tensor, state: "LMState | None" = None, piece: int = 4096) -> "LMState":
@@ -104,6 +102,7 @@ class Generation:
             ValueError: if the prompt is empty, ids or options are out of range, or the state belongs to another model
                 or batch size.
         """
+        assert isinstance(self, nn.Module)
         with evaluating(self):
             new = [token for token, _ in self.stream(ids, max_new_tokens, **options)]
         return torch.cat((ids, torch.stack(new, dim=1)), dim=1)

@@ -144,7 +144,7 @@ def _digest(kept: dict[str, Tensor]) -> str:
     """Digest of the tensors' bytes, in order of their numbers."""
     found = hashlib.sha256()
     for name in sorted(kept, key=int):
-        found.update(kept[name].reshape(-1).view(torch.uint8).numpy())
+        found.update(kept[name].reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 

@@ -39,7 +39,7 @@ class Checkpoints(ModelCheckpoint):
     """Lightning's ModelCheckpoint, whose ``last.ckpt`` also holds the last step of a run."""
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if self._last_global_step_saved != trainer.global_step and not trainer.fast_dev_run:
+        if not self._should_skip_saving_checkpoint(trainer):
             self._save_last_checkpoint(trainer, self._monitor_candidates(trainer))
 
 
@@ -89,11 +89,11 @@ def main(args: Sequence[str] | None = None) -> Any:
                     "(and --out)."
                 )
 
-            if options.ckpt_path is None and not self.trainer.fast_dev_run and kind_of(Path(options.out).expanduser()):
+            if options.ckpt_path is None and not options.trainer.fast_dev_run and kind_of(Path(options.out).expanduser()):
                 raise ValueError(f"{options.out} holds a model, which this run would replace: set another --out.")
 
         def after_fit(self) -> None:
-            if not self.trainer.fast_dev_run:  # a test of a few batches
+            if not self.config.fit.trainer.fast_dev_run:  # a test of a few batches
                 self.model.export(self.config.fit.out)
 
         def before_validate(self) -> None:
