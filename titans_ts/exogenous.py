@@ -112,7 +112,10 @@ def calendar_features(index: pd.Index, cycles: tuple[str, ...], finer: int = 1) 
     if not cycles:
         return np.empty((len(index), 0))
     if not isinstance(index, pd.DatetimeIndex):
-        raise ValueError(f"exogenous calendar={list(cycles)} needs datetime time stamps, got {index.dtype}.")
+        raise ValueError(
+            f"the model has a calendar or a profile ({', '.join(cycles)}), which needs datetime time stamps, got "
+            f"{index.dtype}."
+        )
     # local time, in which daily patterns repeat
     wall = index.tz_localize(None).as_unit("s").asi8.astype(np.float64)
     waves = []
@@ -158,16 +161,18 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...], gaps: bo
 
 
 def read_future(
-    futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str, ...], gaps: bool = False
+    futr_df: Any, ids: list[Any], index: pd.Index, names: tuple[str, ...], missing: str = "error"
 ) -> np.ndarray:
     """The future columns of each series at each time stamp of the horizon, ``[h, N, F]``.
 
-    With ``gaps``, unknown values and missing rows are NaN. Without a column ``unique_id``, rows hold for all series.
+    Unless ``missing`` is "error", unknown values and missing rows are NaN. Without a column ``unique_id``, rows hold
+    for all series.
 
     Raises:
         ValueError: a frame without declared columns, or the reverse; missing columns, series, time stamps or values;
             time stamps of another type than those of the horizon.
     """
+    gaps = missing != "error"
     if not names and futr_df is not None:
         raise ValueError("futr_df is given, but exogenous declares no future columns: add {'futr': [...]}.")
     if not names:
@@ -214,9 +219,10 @@ def read_future(
     left_out = int((~wanted.isin(there)).sum())
     if left_out:
         each = len(ids) if shared else 1
+        then = "are interpolated" if missing == "interpolate" else "count as unknown"
         warn_caller(
             f"futr_df lacks {left_out // each} of the {len(wanted) // each} rows of the horizon from {index[0]} to "
-            f"{index[-1]}; it covers {ds.min()} to {ds.max()}. In these rows {list(names)} count as unknown."
+            f"{index[-1]}; it covers {ds.min()} to {ds.max()}. In these rows {list(names)} {then}."
         )
     return values.reshape(len(ids), len(index), len(names)).transpose(1, 0, 2)
 
@@ -240,9 +246,13 @@ def _advice(value: float) -> str:
 def _need_columns(df: Any, names: tuple[str, ...], where: str) -> None:
     if not isinstance(df, pd.DataFrame):
         raise TypeError(f"{where} must be a pandas or polars DataFrame, got {type(df).__name__}.")
+    twice = [n for n in names if list(df.columns).count(n) > 1]
+    if twice:
+        raise ValueError(f"{where} has more than one column named {twice}. Drop or rename all but one.")
     missing = [n for n in names if n not in df.columns]
     if missing:
-        raise ValueError(f"{where} lacks the columns {missing}. Got {list(df.columns)[:8]}.")
+        indexed = f" They are in the index: {where}.reset_index()." if set(missing) & set(df.index.names) else ""
+        raise ValueError(f"{where} lacks the columns {missing}. Got {list(df.columns)[:8]}.{indexed}")
 
 
 def _numbers(table: pd.DataFrame, where: str, gaps: bool) -> np.ndarray:

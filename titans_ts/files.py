@@ -70,7 +70,8 @@ def read_series(
     if len(wide) >= 2 * wide.index.nunique():
         raise ValueError(
             f"{path} has each time stamp in several rows, like a long file: give its column of series names as --id "
-            f"and of values as --target, from {list(wide.columns)[:8]}."
+            f"and of values as --target, from {list(wide.columns)[:8]}. If date and time of day have a column each, "
+            "join them into one."
         )
     return wide
 
@@ -183,11 +184,18 @@ def _read(path: Path, id: str) -> pd.DataFrame:
     with _parquet(path):
         table = pd.read_parquet(path)
     index = table.index
-    if isinstance(index, pd.DatetimeIndex) and index.name is None:
+    if index.name is None and (isinstance(index, pd.DatetimeIndex) or _is_axis(index, table, id)):
         index.name = "ds"
     if None in index.names or set(index.names) & set(table.columns):
         return table.reset_index(drop=True)
     return table.reset_index()
+
+
+def _is_axis(index: pd.Index, table: pd.DataFrame, id: str) -> bool:
+    """Whether an index without a name is the time of a wide frame: whole numbers that do not just count the rows, and
+    no column of the frame can be the time."""
+    whole = pd.api.types.is_integer_dtype(index.dtype) and not _counts(index)
+    return whole and id not in table and all(pd.api.types.is_numeric_dtype(table[name]) for name in table)
 
 
 @contextmanager

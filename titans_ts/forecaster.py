@@ -34,6 +34,7 @@ from titans_ts.reading import (
     read_known,
     read_newer,
     read_scored,
+    warn_of_empty_end,
 )
 from titans_ts.scoring import rolling_error
 from titans_ts.simba import Simba, SimbaConfig
@@ -403,6 +404,8 @@ class TitansForecaster(Answering, TitansEstimator):
         if df is None and static_df is not None:
             raise ValueError("static_df needs df: without df, the series of fit keep their static columns.")
         past = self.context_ if df is None else read_known(self, df, static_df=static_df)
+        if df is not None:
+            warn_of_empty_end(past)
         if config.together:
             self._check_series(past, "a multivariate model")
         padded = past.padded_to(config.input_size) if config.masked else past

@@ -17,7 +17,7 @@ def to_pandas(df: Any) -> Any:
         return df
     columns = {}
     for column in df.get_columns():
-        if column.dtype.is_decimal():
+        if column.dtype.is_decimal() or (str(column.dtype) == "Boolean" and column.null_count()):
             column = column.cast(float)
         values = column.to_numpy()
         zone = getattr(column.dtype, "time_zone", None)

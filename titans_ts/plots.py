@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from titans_core.checks import at_least, below_one
 from titans_core.train.picture import Picture
-from titans_ts.frame import read_frame
+from titans_ts.frame import Freq, read_frame
 from titans_ts.intervals import level_text
 from titans_ts.libraries import to_pandas
 from titans_ts.panel import Panel
@@ -139,7 +139,12 @@ def plot_residuals(frame: Any, model: str = "Titans") -> Figure:
 
 
 def plot_surprise(
-    surprise: Any, df: Any = None, series: list[Any] | None = None, quantile: float = 0.99, warm_up: int = WARM_UP
+    surprise: Any,
+    df: Any = None,
+    series: list[Any] | None = None,
+    quantile: float = 0.99,
+    warm_up: int = WARM_UP,
+    freq: Freq | None = None,
 ) -> Figure:
     """Plot the surprise of the online memory over time and mark its highest values as possible anomalies.
 
@@ -154,6 +159,7 @@ def plot_surprise(
         warm_up: the first values of each series, at most a quarter of them. The memory is still nearly empty there, so
             they are plotted but neither marked nor counted in the quantile. The default suits ``step_size=1``;
             ``16 * memory_.stride // step_size`` values (16 writes) are enough.
+        freq: step of the time axis of ``df``, as in the forecaster; None infers it.
     """
     below_one("quantile", quantile)
     at_least("warm_up", warm_up, 0)
@@ -161,7 +167,7 @@ def plot_surprise(
     chosen = _chosen(surprise["unique_id"].unique().tolist(), series)
     truth = None
     if df is not None:
-        truth = read_frame(of_values(df), missing="mask", fill=False, known=pd.Index(surprise["ds"]))
+        truth = read_frame(of_values(df), freq, missing="mask", fill=False, known=pd.Index(surprise["ds"]))
         _chosen(truth.ids, chosen)
     figure, panels = _panels(len(chosen), *([] if truth is None else [1.2]))
     panels = panels.reshape(len(chosen), -1)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -65,13 +65,15 @@ def read_given(
         panel = read_frame(df, forecaster.freq, columns, missing, fill=fill)
     else:  # sklearn's own checks and messages for matrices
         _check_dimensions(df)
-        given = check_array(
-            df, dtype=np.float64, ensure_all_finite=_finite(missing), estimator=forecaster, input_name="X"
-        )
+        # NaN is checked as in a frame
+        given = check_array(df, dtype=np.float64, ensure_all_finite="allow-nan", estimator=forecaster, input_name="X")
         panel = read_frame(given, columns=columns, missing=missing, fill=fill)
     first = int(panel.first_rows.min(initial=len(panel.values)))
-    if 0 < first < len(panel.values):  # rows before the first value of any series would count as history
+    if first == len(panel.values):
+        raise ValueError("df has no values: all are NaN.")
+    if first > 0:  # rows before the first value of any series would count as history
         panel = panel.rows(first)
+    warn_of_empty_end(panel)
     return with_static(panel, columns.stat, static_df, None, missing)
 
 
@@ -91,7 +93,7 @@ def read_known(
         panel = read_frame(df, freq, columns, missing, fill=fill, known=stamps)
     else:
         _check_dimensions(df)
-        given = validate_data(forecaster, df, reset=False, dtype=np.float64, ensure_all_finite=_finite(missing))
+        given = validate_data(forecaster, df, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         panel = read_frame(given, columns=columns, missing=missing, fill=fill)
         panel = replace(panel, ids=context.ids)  # a matrix has no series names, but as many series as that of fit
     panel = with_static(panel, columns.stat, static_df, context, missing)
@@ -118,6 +120,17 @@ def read_actual(forecaster: "TitansForecaster", actual: Any, past: Panel) -> Pan
     return panel if is_frame(actual) else replace(panel, index=past.future(len(panel.values)))
 
 
+def warn_of_empty_end(panel: Panel) -> None:
+    """Warn if a panel ends in rows without any value, as a table that was prepared for later values does."""
+    known = np.flatnonzero(np.isfinite(panel.measured).any(axis=1))
+    empty = len(panel.values) - 1 - int(known[-1]) if len(known) else 0
+    if empty:
+        warn_caller(
+            f"the last {empty} rows of df, from {panel.index[-empty]} on, have no value in any series. Forecasts begin "
+            "after them; if they are still to come, cut them off."
+        )
+
+
 def check_policy(forecaster: "TitansForecaster") -> None:
     """Reject ``missing="mask"`` if it was set after ``fit`` and the network was not trained for gaps."""
     if not forecaster._fitted().masked and forecaster.missing == "mask":
@@ -133,10 +146,6 @@ def _check_dimensions(X: Any) -> None:
             "df has one dimension. Reshape your data to [T, N], with time in rows: a Series with series.to_frame(), "
             "an array with x.reshape(-1, 1). (To pass levels, use the keyword: level=[80].)"
         )
-
-
-def _finite(missing: str) -> bool | Literal["allow-nan"]:
-    return True if missing == "error" else "allow-nan"
 
 
 def read_newer(forecaster: "TitansForecaster", new_df: Any) -> Panel:
@@ -192,7 +201,7 @@ def _frame_of(series: pd.Series, context: Panel) -> pd.DataFrame:
 
 def ahead_of(panel: Panel, futr_df: Any, h: int, names: tuple[str, ...], missing: str) -> np.ndarray:
     """The future columns in the h steps after a panel, ``[h, N, F]``; "interpolate" starts from its last row."""
-    futr = read_future(futr_df, panel.ids, panel.future(h), names, gaps=missing != "error")
+    futr = read_future(futr_df, panel.ids, panel.future(h), names, missing)
     return interpolated(np.concatenate((panel.futr[-1:], futr)))[1:] if missing == "interpolate" else futr
 
 

@@ -8,11 +8,12 @@ import pandas as pd
 from sklearn.model_selection import TimeSeriesSplit
 
 from titans_core.checks import at_least
+from titans_core.warn import warn_caller
 from titans_ts.cut import Cut, warn_of_skipped
 from titans_ts.frame import Freq, read_frame
 from titans_ts.libraries import to_pandas
 from titans_ts.reading import of_values
-from titans_ts.stamps import stamps_of
+from titans_ts.stamps import name_of, stamps_of
 
 
 class TimeSplit:
@@ -29,7 +30,7 @@ class TimeSplit:
         lookback: the forecaster's ``input_size``. A forecaster with a smaller one would also be scored on training
             rows, so do not use this splitter to search over ``input_size``.
         max_train_size: maximum number of training steps, the last ones; None: all.
-        freq: step of the time axis, as in the forecaster; None infers it.
+        freq: step of the time axis, as in the forecaster; None infers it, with a warning if time stamps are missing.
 
     Raises:
         ValueError: arguments out of range; when splitting, a bad frame or too few steps.
@@ -93,5 +94,13 @@ def _rows_of(X: Any, freq: Freq | None) -> tuple[np.ndarray, int, np.ndarray]:
         return np.arange(len(X)), len(X), np.zeros(len(X))
     frame = to_pandas(X)
     stamps = stamps_of(pd.Index(frame["ds"] if "ds" in frame.columns else frame.index))
+    rows = stamps.nunique()
+    if freq is None and rows < len(panel.index):
+        step = name_of(panel.freq)
+        warn_caller(
+            f"TimeSplit counts the {rows} time stamps of the data as {len(panel.index)} steps of {step!r}, some of "
+            f"them missing. If none is, give TimeSplit the freq of the forecaster; else pass freq={step!r} to silence "
+            "this warning."
+        )
     name = frame["unique_id"].to_numpy() if panel.layout == "long" else np.zeros(len(frame))
     return panel.index.get_indexer(stamps), len(panel.index), name

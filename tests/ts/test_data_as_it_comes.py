@@ -249,6 +249,41 @@ def test_a_masked_model_accepts_a_lookback_that_begins_with_missing_rows(tiny, w
         model.predict(lookback)
 
 
+@pytest.mark.parametrize("missing", ["mask", "interpolate"])
+def test_rows_that_are_still_to_come_are_told(tiny, wide, missing):
+    model = tiny(missing=missing).fit(wide.iloc[:115])
+    open_end = wide.copy()
+    open_end.iloc[115:] = np.nan
+    says = f"the last 5 rows of df, from {wide.index[115]} on, have no value in any series"
+    for use in (model.predict, tiny(missing=missing).fit):
+        with pytest.warns(UserWarning, match=says):
+            use(open_end)
+
+
+@pytest.mark.parametrize("missing", ["mask", "interpolate"])
+def test_series_without_a_value_are_said_to_have_none(tiny, wide, missing):
+    with pytest.warns(UserWarning, match=r"^1 series have no value and are skipped: \['dead'\]"):
+        model = tiny(missing=missing).fit(wide.assign(dead=np.nan))
+    assert list(model.predict()) == list(wide)
+    with pytest.raises(ValueError, match="df has no values: all are NaN"):
+        tiny(missing=missing).fit(wide * np.nan)
+
+
+def test_nan_in_a_matrix_is_told_as_in_a_frame(tiny, wide):
+    values = wide.to_numpy().copy()
+    values[3, 0] = np.nan
+    for use in (tiny().fit, tiny().fit(wide.to_numpy()).predict):
+        with pytest.raises(ValueError, match=r"first: NaN in series 0 at 3\. .*missing='interpolate'"):
+            use(values)
+
+
+def test_booleans_of_polars_may_have_nulls(tiny):
+    frame = pl.from_pandas(long())
+    frame = frame.with_columns(pl.when(pl.int_range(pl.len()) != 3).then(pl.col("y") > 0).alias("promo"))
+    model = tiny(missing="mask", exogenous={"hist": ["promo"]}).fit(frame)
+    assert np.isfinite(model.predict()["Titans"].to_numpy()).all()
+
+
 def test_an_empty_frame_is_refused_with_a_plain_message(tiny, wide):
     model = tiny().fit(wide.to_numpy())
     with pytest.raises(ValueError, match="the matrix has no rows"):

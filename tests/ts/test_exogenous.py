@@ -170,9 +170,8 @@ def test_future_and_static_columns_may_have_gaps_where_the_frame_may(tiny, long,
         ValueError, match=r"futr_df has no rows for series 'b'.*call predict\(df\) with their rows alone"
     ):
         model.predict(long, future[future["unique_id"] != "b"], static_df=static)
-    with pytest.warns(
-        UserWarning, match=r"futr_df lacks 2 of the \d+ rows of the horizon.* \['price'\] count as unknown"
-    ):
+    then = "are interpolated" if missing == "interpolate" else "count as unknown"
+    with pytest.warns(UserWarning, match=rf"futr_df lacks 2 of the \d+ rows of the horizon.* \['price'\] {then}"):
         model.predict(long, future.drop(future.index[[0, -1]]), static_df=static)
     with pytest.raises(ValueError, match=r"futr_df has no finite 'price' for series 'a'"):
         model.predict(long, future.assign(price=np.inf), static_df=static)
@@ -219,7 +218,21 @@ def test_future_columns_of_all_series_are_checked_as_strictly():
     with pytest.raises(ValueError, match=r"lacks the columns \['unique_id'\]"):
         read(frame.set_index(pd.Index(["a"] * 3, name="unique_id")))
     with pytest.warns(UserWarning, match="futr_df lacks 1 of the 3 rows of the horizon"):
-        assert np.isnan(read(frame.drop(index=1), gaps=True)[1]).all()
+        assert np.isnan(read(frame.drop(index=1), missing="mask")[1]).all()
+
+
+def test_repeated_and_indexed_columns_of_the_other_frames_are_named():
+    index = pd.date_range("2024-03-01", periods=2, freq="h")
+    futr = pd.DataFrame({"unique_id": "a", "ds": index, "price": 1.0})
+    static = pd.DataFrame({"unique_id": ["a"], "size": 1.0})
+    for name in futr:
+        with pytest.raises(ValueError, match=rf"futr_df has more than one column named \['{name}'\]"):
+            read_future(pd.concat([futr, futr[[name]]], axis=1), ["a"], index, ("price",))
+    for name in static:
+        with pytest.raises(ValueError, match=rf"static_df has more than one column named \['{name}'\]"):
+            read_static(pd.concat([static, static[[name]]], axis=1), ["a"], ("size",))
+    with pytest.raises(ValueError, match=r"lacks the columns \['ds'\]\. .*in the index: futr_df\.reset_index\(\)"):
+        read_future(futr.set_index(["unique_id", "ds"]), ["a"], index, ("price",))
 
 
 def test_future_columns_are_read_like_the_frame():

@@ -36,6 +36,15 @@ def test_the_index_of_a_parquet_file_is_its_time(tmp_path, name):
     same(read_series(stored(WIDE.rename_axis(name), tmp_path)), WIDE)
 
 
+def test_the_index_of_a_parquet_file_may_count_from_any_number(tmp_path):
+    wide = pd.DataFrame({"a": np.arange(40), "b": np.arange(40) / 8}, index=pd.RangeIndex(1000, 1040))
+    found = read_series(stored(wide, tmp_path))
+    assert (found.index.name, list(found.index), list(found)) == ("ds", list(wide.index), ["a", "b"])
+    # row numbers left over from a selection are not a time, where there is another
+    for frame in (LONG, WIDE.reset_index()):
+        same(read_series(stored(frame.set_index(np.arange(7, 7 + len(frame))), tmp_path)), frame.reset_index(drop=True))
+
+
 @pytest.mark.parametrize("index", [["ds"], ["unique_id", "ds"], []])
 def test_a_long_parquet_file_may_have_an_index(tmp_path, index):
     frame = LONG.set_index(index) if index else LONG

@@ -156,6 +156,14 @@ def test_a_series_is_plotted_above_its_surprise_with_the_same_marks():
         plot_surprise(surprise, wide[["a"]])
 
 
+def test_the_step_of_a_series_above_its_surprise_can_be_given():
+    mondays = pd.date_range("2024-01-01", periods=30, freq=pd.offsets.CustomBusinessDay(weekmask="Mon Tue Wed Thu"))
+    wide = pd.DataFrame({"a": np.arange(30.0)}, index=mondays)
+    surprise = pd.DataFrame({"unique_id": "a", "ds": mondays[9::10], "surprise": 1.0})
+    above, _ = plot_surprise(surprise, wide, freq=mondays.freq).axes
+    assert above.get_lines()[0].get_ydata().tolist() == wide["a"].tolist()
+
+
 def test_date_labels_do_not_overlap():
     ds = pd.date_range("2017-09-26", "2017-10-24", freq="h")  # with ticks on the 29th and on the 1st
     figure = plot_backtest(pd.DataFrame({"unique_id": "a", "ds": ds, "cutoff": ds[0], "y": 1.0, "Titans": 2.0}))

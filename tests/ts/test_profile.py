@@ -204,4 +204,6 @@ def test_requirements_of_a_profile_are_named(tiny, wide, fitted):
         tiny(exogenous=DAY).fit(wide.reset_index(drop=True))
     with pytest.raises(ValueError, match="a calendar or a profile needs origins: the time stamp of each window"):
         fitted.predict_windows(wide.to_numpy()[None, : fitted.input_size])
+    with pytest.raises(ValueError, match=r"has a calendar or a profile \(day\), which needs datetime time stamps"):
+        fitted.predict(wide.to_numpy())
     assert tiny(exogenous={"profile": "auto"}, max_epochs=1).fit(wide).scaling_.columns.profile == ("day",)

@@ -1,11 +1,13 @@
 """scikit-learn's own checks, on a matrix forecaster."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from pandas.tseries.offsets import CustomBusinessDay
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -100,6 +102,20 @@ def test_splits_of_series_that_end_early_or_begin_late(wide, to_long, tiny):
             tiny(missing="mask", input_size=7), {"dropout": [0.1, 0.5]}, cv=TimeSplit(2, 10, 7), error_score="raise"
         ).fit(frame)
     assert np.isfinite(search.best_score_)
+
+
+def test_a_time_axis_that_a_split_guesses_with_gaps_is_told():
+    days = pd.date_range("2024-01-01", periods=120, freq="C", name="ds")
+    frame = pd.DataFrame({"a": np.arange(118.0)}, index=days.delete([40, 73]))
+    with pytest.warns(UserWarning, match=r"counts the 118 time stamps of the data as 120 steps of 'B', some .*missing"):
+        guessed = list(TimeSplit(2, test_size=10, lookback=7).split(frame))
+    holidays = CustomBusinessDay(holidays=days[[40, 73]].to_list())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (*_, (_, given)) = TimeSplit(2, test_size=10, lookback=7, freq=holidays).split(frame)
+        (*_, (_, known)) = TimeSplit(2, test_size=10, lookback=7, freq="B").split(frame)
+    assert len(given) == 17
+    assert len(known) == len(guessed[1][1])
 
 
 def test_a_search_over_a_frame_with_a_short_series_works(wide, to_long, tiny):

@@ -88,8 +88,8 @@ def main(args: Sequence[str] | None = None) -> Any:
                     "replace. Resume that run with --ckpt_path last, or set another folder with --checkpoint.dirpath "
                     "(and --out)."
                 )
-
-            if options.ckpt_path is None and not options.trainer.fast_dev_run and kind_of(Path(options.out).expanduser()):
+            fresh = options.ckpt_path is None and not options.trainer.fast_dev_run
+            if fresh and kind_of(Path(options.out).expanduser()):
                 raise ValueError(f"{options.out} holds a model, which this run would replace: set another --out.")
 
         def after_fit(self) -> None:
