@@ -147,11 +147,11 @@ def trained_on(panel: Panel, forecaster: "TitansForecaster", val_size: int | Non
 def without_skipped(panel: Panel, forecaster: "TitansForecaster", val_size: int | None) -> Panel:
     """As :func:`trained_on`, with a warning about skipped series."""
     found = trained_on(panel, forecaster, val_size)
-    skipped = beyond(panel.ids, found.ids)
-    empty = [name for name, at in zip(panel.ids, panel.first_rows, strict=True) if at == len(panel.values)]
-    if none := beyond(skipped, beyond(skipped, empty)):
-        warn_caller(f"{len(none)} series have no value and are skipped: {none[:8]}.")
-    if skipped := beyond(skipped, empty):
+    left_out = panel.named(beyond(panel.ids, found.ids))
+    empty = [left_out.ids[i] for i in np.flatnonzero(left_out.first_rows == len(panel.values))]
+    if empty:
+        warn_caller(f"{len(empty)} series have no value and are skipped: {empty[:8]}.")
+    if skipped := beyond(left_out.ids, empty):
         advice = Cut.of(forecaster, val_size).advice(panel.named(skipped))
         if len(found.values) < len(panel.values):
             advice += f"The others end at {found.index[-1]}, and forecasts begin there. "
