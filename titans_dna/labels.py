@@ -35,6 +35,8 @@ def read_labels(y: Any, n: int, what: str) -> NDArray[Any]:
     if any(isinstance(label, str) and isinstance(label, Enum) for label in given):
         # NumPy would take the names of the members, cut off at the length of their values
         y = given = np.array([getattr(label, "value", label) for label in given], dtype=object)
+    if getattr(getattr(y, "dtype", None), "kind", "") == "T":  # scikit-learn does not know NumPy's StringDType
+        y = given.astype(str)
     kind = _KINDS.get(pd.api.types.infer_dtype(given))
     boxed = hasattr(y, "dtype") and (pd.api.types.is_extension_array_dtype(y) or pd.api.types.is_object_dtype(y))
     names = column_or_1d(np.asarray(y, dtype=kind) if boxed and kind else y, warn=True)
@@ -66,8 +68,10 @@ def read_groups(groups: Any, n: int) -> NDArray[np.int64]:
 def sample_weights(given: Any, n: int) -> NDArray[np.float64]:
     if given is None:
         return np.ones(n)
-    if np.ndim(given) == 0:
-        raise ValueError(f"sample_weight must be {n} numbers, one for each sequence; got {given!r:.40}.")
+    shape = np.shape(given)
+    if len(shape) != 1 and shape[1:] != (1,):
+        got = f"shape {list(shape)}" if shape else f"{given!r:.40}"
+        raise ValueError(f"sample_weight must be {n} numbers, one for each sequence; got {got}.")
     weights = column_or_1d(given).astype(np.float64)
     bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
     if len(weights) != n or len(bad) or not weights.any():

@@ -229,9 +229,12 @@ def test_bad_sample_weights_are_refused(weights, got):
         classifier().fit(X, Y, sample_weight=weights)
 
 
-@pytest.mark.parametrize("weights", [2.0, np.float64(2), "balanced"])
-def test_a_single_sample_weight_is_refused(weights):
-    with pytest.raises(ValueError, match="sample_weight must be 20 numbers, one for each sequence; got "):
+@pytest.mark.parametrize(
+    ("weights", "got"),
+    [(2.0, "2.0"), (np.float64(2), r"np\.float64"), ("balanced", "'bal"), (np.ones((20, 2)), "shape")],
+)
+def test_sample_weights_that_are_not_one_for_each_sequence_are_refused(weights, got):
+    with pytest.raises(ValueError, match=f"sample_weight must be 20 numbers, one for each sequence; got {got}"):
         classifier().fit(X, Y, sample_weight=weights)
 
 
@@ -307,9 +310,10 @@ def test_missing_labels_of_every_kind_are_refused(labels):
         (pd.Series([3, 1] * 10, dtype=object), [1, 3]),
         (pd.Series(["b", "a"] * 10, dtype="category"), ["a", "b"]),
         (pd.Series(["b", "a"] * 10, dtype="string"), ["a", "b"]),
+        (np.array(["b", "a"] * 10, dtype=getattr(np.dtypes, "StringDType", lambda: object)()), ["a", "b"]),  # NumPy 2
     ],
 )
-def test_labels_keep_their_type_in_pandas_dtypes(labels, classes):
+def test_labels_keep_their_type_in_other_dtypes(labels, classes):
     model = classifier().fit(X, labels)
     assert model.classes_.tolist() == classes
     assert [type(name) for name in model.classes_.tolist()] == [type(name) for name in classes]
