@@ -380,7 +380,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             seed=seed,
             device=self.device,
             precision=self.precision,
-            progress=self.verbose > 0,
+            progress=bool(self.verbose),
             checkpoint_dir=checkpoint_dir,
         )
 

@@ -176,7 +176,9 @@ def from_frame(frame: "pd.DataFrame") -> list[Interval]:
             if empty:
                 raise ValueError(f"{empty[0]} is missing. Drop the row.")
             if not (is_whole(start) and is_whole(end)):
-                raise ValueError(f"start {start} and end {end} must be whole numbers.")
+                raise ValueError(
+                    f"start {start!r} and end {end!r} must be whole numbers. Convert text with astype(int)."
+                )
             named, labelled = ("" if is_missing(name) else str(name) for name in (chrom, label))
             found.append(Interval(named, int(start), int(end), "." if is_missing(strand) else strand, labelled))
         except (ValueError, TypeError) as error:
@@ -193,7 +195,7 @@ def is_whole(value: Any) -> bool:
     """Whether a number of any type is whole."""
     try:
         return bool(int(value) == value)
-    except OverflowError:  # infinite
+    except (OverflowError, TypeError, ValueError):  # infinite, or no number
         return False
 
 

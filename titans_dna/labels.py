@@ -72,7 +72,10 @@ def sample_weights(given: Any, n: int) -> NDArray[np.float64]:
     if len(shape) != 1 and shape[1:] != (1,):
         got = f"shape {list(shape)}" if shape else f"{given!r:.40}"
         raise ValueError(f"sample_weight must be {n} numbers, one for each sequence; got {got}.")
-    weights = column_or_1d(given).astype(np.float64)
+    try:
+        weights = column_or_1d(given).astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must be {n} numbers, one for each sequence: {error}.") from error
     bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
     if len(weights) != n or len(bad) or not weights.any():
         got = f"{len(weights)} of them" if len(weights) != n else f"{weights[bad[0]]} at {bad[0]}" if len(bad) else "0s"
@@ -106,7 +109,10 @@ def class_weights(
     unknown = [name for name in given if name not in known]
     if unknown:
         raise ValueError(f"class_weight has the unknown classes {unknown}; y has the classes {known}.")
-    weights = np.array([given.get(name, 1.0) for name in known], dtype=np.float64)
+    try:
+        weights = np.array([given.get(name, 1.0) for name in known], dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"class_weight must have numbers as values, got {dict(given)}.") from error
     if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
         raise ValueError(f"class_weight must be at least 0 for each class, and not 0 for all; got {dict(given)}.")
     return weights

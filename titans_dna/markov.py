@@ -136,7 +136,7 @@ def fit_markov(
     genome, given = open_source(source), read_regions(bed)
     regions = genome.regions(None, holdout, None if given is None else merged(given))
     top = np.zeros((4**order, 4), dtype=_integers(order))
-    kept: list[NDArray[np.uint8]] = []
+    kept: list[tuple[NDArray[np.uint8], int]] = []
     # small enough that some parts are for validation
     size = min(_PART, max(1, sum(map(len, regions)) // (2 * _VALIDATION_EVERY)))
     position = 0
@@ -145,15 +145,15 @@ def fit_markov(
         position += len(part)
         held = np.concatenate((np.zeros(fresh, dtype=bool), part % _VALIDATION_EVERY == _VALIDATION_EVERY // 2))
         _count(ids, fresh, ~held, top)
-        # keep each validation part with the bases before it
-        edges = np.flatnonzero(np.diff(held, prepend=False, append=False)).reshape(-1, 2)
-        kept.extend(ids[max(0, start - order) : end] for start, end in edges)
+        # keep each validation part with the bases before it, and their number
+        edges = np.flatnonzero(np.diff(held, prepend=False, append=False)).reshape(-1, 2).tolist()
+        kept += [(ids[max(0, start - order) : end], min(start, order)) for start, end in edges]
     if not top.any():
         raise ValueError(f"{genome.path.name} has no base with {order} known bases before it to count; lower order.")
     tables = all_orders(top)
-    spread = kept[:: max(1, sum(map(len, kept)) // _ENOUGH)]
+    spread = kept[:: max(1, sum(len(ids) for ids, _ in kept) // _ENOUGH)]
     additive, interpolated = _strengths(spread, tables) if kept else ((1.0,) * (order + 1),) * 2
-    for ids in kept:
+    for ids, _ in kept:
         _count(ids, 0, np.ones(len(ids), dtype=bool), top)
     return MarkovModels(all_orders(top) if kept else tables, additive, interpolated)
 
@@ -234,12 +234,13 @@ def _integers(order: int) -> type[np.signedinteger[Any]]:
 
 
 def _lookups(
-    ids: NDArray[np.uint8], fresh: int, tables: Sequence[Counts]
+    ids: NDArray[np.uint8], wanted: NDArray[np.bool_], tables: Sequence[Counts]
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """Yield, for each order and all known bases: counts of the base and of its context, and if the context is known."""
+    """Yield, for each order and the known ``wanted`` bases: counts of the base and of its context, and if that is
+    known."""
     order = len(tables) - 1
     code, known = _contexts(ids, order)
-    scored = (ids < N) & (np.arange(len(ids)) >= fresh)
+    scored = (ids < N) & wanted
     code, known, base = code[scored], known[scored], ids[scored]
     for k, table in enumerate(tables):
         rows = table[code & (4**k - 1)]
@@ -258,7 +259,7 @@ def _bits(
     plain: Any = 0.25
     mixed: Any = 0.25
     n = 0
-    for k, (c, of, known) in enumerate(_lookups(ids, fresh, tables)):
+    for k, (c, of, known) in enumerate(_lookups(ids, np.arange(len(ids)) >= fresh, tables)):
         plain = np.where(known, _additive(c, of, additive[k]), plain)
         mixed = np.where(known, _mixed(c, of, mixed, interpolated[k]), mixed)
         bits[k] = -np.log2(plain).sum(), -np.log2(mixed).sum()
@@ -267,15 +268,20 @@ def _bits(
 
 
 def _strengths(
-    parts: Iterable[NDArray[np.uint8]], tables: Sequence[Counts]
+    parts: Sequence[tuple[NDArray[np.uint8], int]], tables: Sequence[Counts]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Strengths that minimise the bits on ``parts``, chosen order by order, from the lowest."""
-    ids = np.concatenate([x for part in parts for x in (part, np.array([N], dtype=np.uint8))])
+    """Strengths that minimise the bits on ``parts``, chosen order by order, from the lowest; of equals, the largest.
+
+    A part is ids, and the number of those at its begin that are only the context of the others.
+    """
+    ids = np.concatenate([x for part, _ in parts for x in (part, np.array([N], dtype=np.uint8))])
+    wanted = np.concatenate([np.arange(len(part) + 1) >= lead for part, lead in parts])
+    choices = _STRENGTHS[::-1]
     additive, interpolated = [], []
     mixed: Any = 0.25
-    for c, of, known in _lookups(ids, 0, tables):
-        additive.append(min(_STRENGTHS, key=lambda a: -np.log2(_additive(c, of, a)[known]).sum()))
-        best = min(_STRENGTHS, key=lambda t: -np.log2(_mixed(c, of, mixed, t)[known]).sum())
+    for c, of, known in _lookups(ids, wanted, tables):
+        additive.append(min(choices, key=lambda a: -np.log2(_additive(c, of, a)[known]).sum()))
+        best = min(choices, key=lambda t: -np.log2(_mixed(c, of, mixed, t)[known]).sum())
         mixed = np.where(known, _mixed(c, of, mixed, best), mixed)
         interpolated.append(best)
     return tuple(additive), tuple(interpolated)

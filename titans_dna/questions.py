@@ -113,7 +113,8 @@ class Questions:
             chroms: names of held-out chromosomes to compare on. Default: all held-out chromosomes.
             bed: the regions passed to ``fit``, if any; the Markov models then only count these regions.
             max_order: highest order of the Markov models, which are counted on all chromosomes not held out.
-            markov: fitted Markov models to use instead.
+            markov: fitted Markov models to use instead. Fit them with the same ``holdout``, so that they have not
+                counted what they are scored on.
             context: window length for this model, as in :meth:`bits_per_base`.
 
         Returns:
@@ -263,7 +264,7 @@ class Questions:
                 settings = {"objective": self.objective_, "length": self.length_}
                 settings |= {"context": context, "context_after": context_after}
                 identity = identity_of(network, source, some, settings)
-            scores[good] = scored(some, scores_of, checkpoint, identity, progress=self.verbose > 0)
+            scores[good] = scored(some, scores_of, checkpoint, identity, progress=bool(self.verbose))
         return pd.DataFrame({**columns, "score": scores})
 
     def surprise(self, genome: Any, region: Interval | str, *, memory: bool = False) -> pd.DataFrame:

@@ -46,6 +46,8 @@ def write_bedgraph(
         ValueError: the column does not exist, or intervals overlap.
         FileNotFoundError: the folder does not exist.
     """
+    if not isinstance(track, pd.DataFrame) and hasattr(track, "to_pandas"):  # a frame of polars
+        track = track.to_pandas()
     column = _column(track, column)
     frame = track[track[column].notna()]
     # text, because categories would be sorted in their own order

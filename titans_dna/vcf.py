@@ -104,7 +104,7 @@ def variants_of(frame: Any) -> list[Variant]:
             if empty:
                 raise ValueError(f"{empty[0]} is missing. Drop the row.")
             if not is_whole(start):
-                raise ValueError(f"start {start} must be a whole number.")
+                raise ValueError(f"start {start!r} must be a whole number. Convert text with astype(int).")
             if not is_sequence(str(ref), str(alt)):
                 raise ValueError(f"ref {ref!r} and alt {alt!r} must consist of A, C, G, T and N, one allele per row.")
             found.append(Variant(str(chrom), int(start), str(ref), str(alt), "" if is_missing(label) else str(label)))
@@ -171,7 +171,10 @@ def _read(path: Path, symbolic: str) -> Iterator[Variant]:
 
 def _begins_as_vcf(path: Path) -> bool:
     with suppress(*DAMAGED), open_binary(path) as stream:
-        return stream.readline(80).removeprefix(b"\xef\xbb\xbf").startswith(b"##fileformat=VCF")
+        first = stream.readline(80)
+        if first.startswith(b"BCF"):
+            raise ValueError(f"{path} is BCF, the binary form of VCF: convert it with `bcftools view -O z`.")
+        return first.removeprefix(b"\xef\xbb\xbf").startswith(b"##fileformat=VCF")
     return True  # reading a damaged file raises its own error
 
 

@@ -238,6 +238,18 @@ def test_sample_weights_that_are_not_one_for_each_sequence_are_refused(weights, 
         classifier().fit(X, Y, sample_weight=weights)
 
 
+def test_weights_that_are_no_numbers_are_named():
+    with pytest.raises(ValueError, match="sample_weight must be 20 numbers, one for each sequence: could not convert"):
+        classifier().fit(X, Y, sample_weight=["a"] * 20)
+    with pytest.raises(ValueError, match="class_weight must have numbers as values, got"):
+        classifier(class_weight={Y[0]: "x"}).fit(X, Y)
+
+
+def test_validation_losses_are_not_promised_without_validation_data():
+    with pytest.raises(ValueError, match="on_epoch gets the validation loss of each epoch, but there are no valid"):
+        classifier(validation_fraction=0).fit(X, Y, on_epoch=print)
+
+
 @pytest.mark.parametrize("method", ["predict", "predict_proba"])
 def test_predicting_before_fit_is_refused(method):
     with pytest.raises(NotFittedError):

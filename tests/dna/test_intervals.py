@@ -222,6 +222,7 @@ def test_a_header_line_is_recognised(tmp_path):
         ({"chrom": None}, "row 0 of the frame: chrom is empty"),
         ({"start": float("nan")}, r"row 0 of the frame: start is missing\. Drop the row"),
         ({"end": None}, r"row 0 of the frame: end is missing\. Drop the row"),
+        ({"start": "x"}, r"row 0 of the frame: start 'x' and end 20 must be whole .*astype\(int\)"),
         ({"end": float("inf")}, "row 0 of the frame: start 10 and end inf must be whole numbers"),
     ],
 )

@@ -63,6 +63,17 @@ def test_longer_contexts_never_harm_if_interpolated_with_shorter_ones():
     assert bits.loc[9, "additive"] > bits.loc[1, "additive"] + 0.05
 
 
+def test_strengths_are_chosen_on_bases_that_were_not_counted():
+    rng = np.random.default_rng(0)
+
+    def random(n):
+        return ["".join(rng.choice(list("ACGT"), n))]
+
+    found = fit_markov(random(2000), 10).bits_per_base(random(50_000))
+    assert found["additive"].iloc[8] < 2.01  # 2 is the entropy; chosen on counted bases: 2.05
+    assert found["interpolated"].iloc[10] < 2.06  # 2.13
+
+
 def test_a_probability_sums_to_one():
     """The probabilities of all continuations of a context add up to 1."""
     model = fit_markov([bases(5000)], 3)

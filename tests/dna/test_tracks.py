@@ -220,6 +220,13 @@ def test_a_bedgraph_named_gz_is_compressed(tmp_path):
     assert gzip.decompress((tmp_path / "packed.bedgraph.gz").read_bytes()) == (tmp_path / "plain.bedgraph").read_bytes()
 
 
+def test_a_track_may_be_a_frame_of_polars(tmp_path):
+    polars = pytest.importorskip("polars")
+    write_bedgraph(polars.from_pandas(frame([1.0, 2.0])), tmp_path / "polars")
+    write_bedgraph(frame([1.0, 2.0]), tmp_path / "pandas")
+    assert (tmp_path / "polars").read_bytes() == (tmp_path / "pandas").read_bytes()
+
+
 def test_a_bedgraph_is_sorted_and_does_not_join_chromosomes(tmp_path):
     track = pd.DataFrame({"chrom": ["d", "c", "c"], "start": [3, 2, 0], "end": [4, 3, 1], "bits": [1.0, 1.0, 2.0]})
     write_bedgraph(track, tmp_path / "t", header=False)

@@ -326,7 +326,11 @@ def test_a_frame_of_variants_is_scored_as_they_are(models):
         model.score_variants(expected.drop(columns="alt"), source)
     with pytest.raises(ValueError, match=r"row 1 of the frame: start 7.5 must be a whole number"):
         model.score_variants(expected.assign(start=[7.0, 7.5, *expected["start"][2:]]), source)
-    for start, says in ((np.nan, r"start is missing\. Drop the row"), (np.inf, "start inf must be a whole number")):
+    for start, says in (
+        (np.nan, r"start is missing\. Drop the row"),
+        (np.inf, "start inf must be a whole number"),
+        ("9", r"start '9' must be .*astype\(int\)"),
+    ):
         with pytest.raises(ValueError, match=rf"row 1 of the frame: {says}"):
             model.score_variants(expected.assign(start=[7.0, start, *expected["start"][2:]]), source)
     for alt, says in ((np.nan, "row 0 of the frame: alt is missing"), ("G,T", "row 0 .* one allele per row")):

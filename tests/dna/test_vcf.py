@@ -114,3 +114,9 @@ def test_a_variant_must_have_a_chromosome_name_and_an_integer_position():
         Variant(4, 0, "A", "C")
     with pytest.raises(TypeError, match=r"IV: positions must be integers, got 1\.0"):
         Variant("IV", 1.0, "A", "C")
+
+
+def test_the_binary_form_is_named(tmp_path):
+    (tmp_path / "calls.bcf").write_bytes(gzip.compress(b"BCF\x02\x02" + bytes(40)))
+    with pytest.raises(ValueError, match=r"calls\.bcf is BCF, the binary form of VCF: convert it with `bcftools view"):
+        list(read_vcf(tmp_path / "calls.bcf"))

@@ -61,6 +61,8 @@ def train_network(
     """
     if torch.is_inference_mode_enabled():
         raise RuntimeError("a model cannot be trained under torch.inference_mode(): call fit outside of it.")
+    if on_epoch is not None and val is None:
+        raise ValueError("on_epoch gets the validation loss of each epoch, but there are no validation data.")
     # importing Lightning takes seconds; a loaded model that does not train should not wait for it
     import lightning as L
     from lightning.pytorch.callbacks import ModelCheckpoint
