@@ -403,8 +403,10 @@ class TitansForecaster(Answering, TitansEstimator):
         config, levels = self._fitted(), check_levels(level)
         if df is None and static_df is not None:
             raise ValueError("static_df needs df: without df, the series of fit keep their static columns.")
-        past = self.context_ if df is None else read_known(self, df, static_df=static_df)
-        if df is not None:
+        if df is None:
+            past = self.context_
+        else:
+            past = read_known(self, df, static_df=static_df)
             warn_of_empty_end(past)
         if config.together:
             self._check_series(past, "a multivariate model")

@@ -3,8 +3,8 @@
 import gzip
 import struct
 import zlib
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 __all__ = ["DAMAGED", "is_gzip", "open_binary"]
 
@@ -18,8 +18,8 @@ def is_gzip(path: Path) -> bool:
         return stream.read(2) == b"\x1f\x8b"
 
 
-def open_binary(path: Path) -> BinaryIO:
+def open_binary(path: Path) -> gzip.GzipFile | BufferedReader:
     """Open a file for reading bytes, decompressing gzip."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name the file in it.")
-    return gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # type: ignore[return-value]
+    return gzip.open(path, "rb") if is_gzip(path) else path.open("rb")

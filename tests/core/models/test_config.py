@@ -170,6 +170,9 @@ def test_a_model_saved_by_another_version_is_reported(make_model, tmp_path):
     with safe_open(path, "pt") as file:
         kept = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         about = json.loads(file.metadata()["titans_state"])
+    save_file(dict(list(kept.items())[1:]), path, metadata={"titans_state": json.dumps(about)})
+    with pytest.raises(ValueError, match="is damaged"):
+        LMState.load(path)
     known = about["tree"]
     about["tree"] = [{"kind": "AnotherState", "parts": {}}]
     save_file(kept, path, metadata={"titans_state": json.dumps(about)})
