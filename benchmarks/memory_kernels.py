@@ -49,6 +49,7 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
+    from titans_core.ops.memory.triton.launch import without_wgmma
     from titans_core.ops.memory.triton.widths import tile_size
 
     target, direction, part, memory, tokens, width, chunk, block, warps, *_ = key
@@ -73,11 +74,12 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
     begin = time.perf_counter()
     gpu = GPUTarget("cuda", int(target.removeprefix("sm_")), 32)
-    found = triton.compile(source, target=gpu, options={"num_warps": warps, "num_stages": 1})
+    with without_wgmma():
+        found = triton.compile(source, target=gpu, options={"num_warps": warps, "num_stages": 1})
     seconds = time.perf_counter() - begin
     return {
         "shared_bytes": found.metadata.shared,
-        "matrix_units": ("wgmma" if target == HOPPER else "mma.sync") in found.asm["ptx"],
+        "matrix_units": "mma.sync" in found.asm["ptx"],
         **_registers(found.asm["cubin"]),
         "compile_seconds": round(seconds, 1),
     }

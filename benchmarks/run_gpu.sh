@@ -6,8 +6,7 @@
 # Needs torch with CUDA and triton; pytest and hypothesis for the tests; and gpu_peers.txt for the peers, which are
 # recorded as unavailable otherwise. With lightning, pandas and scikit-learn the forecaster's epochs are timed too.
 # Results go to benchmarks/results/*_gpu.jsonl, and are copied with the test log to the folder, even if the run fails.
-# Without a git history, set TITANS_COMMIT to the commit of the files. If kernels fail with illegal memory accesses, try
-# DISABLE_MMA_V3=1: Triton 3.6 and 3.7 compile some kernels of Hopper wrongly, which then do without its instructions.
+# Without a git history, set TITANS_COMMIT to the commit of the files.
 set -uo pipefail
 folder="${1:-$(mktemp -d)}"
 mkdir -p "$folder"
@@ -24,7 +23,7 @@ failed=0
 FLA_CACHE_RESULTS=0 timeout -k 5 150 "$python" benchmarks/memory_gpu.py --warm >"$folder/warm.log" 2>&1 &
 if "$python" -c 'import pytest' 2>/dev/null; then
   # most of their time is compiling, so they are shared out among processes
-  run=("$python" -m pytest -q -rf -p no:cacheprovider -o addopts=--import-mode=importlib -o timeout=)
+  run=("$python" -m pytest -q -rf -p no:cacheprovider -o addopts=--import-mode=importlib -o timeout=0)
   parts="$(mktemp -d)"
   "${run[@]}" --collect-only tests/core/nn/test_triton_layers.py \
     tests/core/ops/test_triton_{coefficients,decode,memory}.py >"$parts/all" 2>&1 || failed=1

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from titans_core.ops.memory.pieces import Inputs
-from titans_core.ops.memory.triton.launch import COUNTS, settings, tuned
+from titans_core.ops.memory.triton.launch import COUNTS, launch, settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, load, load_all, save, save_all
 
 
@@ -75,9 +75,9 @@ def read_backward(
     with torch.cuda.device_of(q):
         if deep:
             inputs = (dy, q, k, G, read, *WS, *anchor, *(base or (None, None)), delta, seen)
-            _read_deep[(N * P,)](*inputs, *to, found.ddelta1, found.dX2, *found.dWS, H=h, **common)
+            launch(_read_deep, (N * P,), *inputs, *to, found.ddelta1, found.dX2, *found.dWS, H=h, **common)
         else:
-            _read_linear[(N * P,)](*(dy, q, k, G, read, WS[0], delta), *to, found.dWS[0], **common)
+            launch(_read_linear, (N * P,), *(dy, q, k, G, read, WS[0], delta), *to, found.dWS[0], **common)
     return found
 
 
@@ -119,10 +119,10 @@ def store_backward(
     gradients = (delta, read.dk, read.ddelta)
     with torch.cuda.device_of(k):
         if len(WS) == 1:
-            _store_linear[(P,)](*inputs, *gradients, read.dWS[0], flow[0], *to, **common)
+            launch(_store_linear, (P,), *inputs, *gradients, read.dWS[0], flow[0], *to, **common)
         else:
             gradients = (*(base or (None, None)), *gradients, read.ddelta1, read.dX2, *read.dWS, *flow)
-            _store_deep[(P,)](*inputs, *gradients, *to, H=h, **common)
+            launch(_store_deep, (P,), *inputs, *gradients, *to, H=h, **common)
     return found
 
 

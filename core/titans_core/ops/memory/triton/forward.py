@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from titans_core.ops.memory.triton.launch import COUNTS, settings, tuned
+from titans_core.ops.memory.triton.launch import COUNTS, launch, settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, load, load_all, save, save_all
 
 
@@ -48,10 +48,21 @@ def store_forward(
     common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation, P)}
     with torch.cuda.device_of(k):
         if len(start) == 1:
-            _store_linear[lambda meta: (P, V // meta["BLOCK"])](k, v, write, carry, WS[0], anchor[0], delta, **common)
+            launch(
+                _store_linear,
+                lambda meta: (P, V // meta["BLOCK"]),
+                k,
+                v,
+                write,
+                carry,
+                WS[0],
+                anchor[0],
+                delta,
+                **common,
+            )
         else:
             to = base or (None, None)
-            _store_deep[(P,)](k, v, write, carry, *WS, *anchor, *to, delta, H=WS[0].shape[-1], **common)
+            launch(_store_deep, (P,), k, v, write, carry, *WS, *anchor, *to, delta, H=WS[0].shape[-1], **common)
     return WS, delta
 
 
@@ -80,10 +91,10 @@ def read_forward(
     common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, q, activation, N * P)}
     with torch.cuda.device_of(q):
         if len(WS) == 1:
-            _read_linear[(N * P,)](q, k, G, read, WS[0], delta, y, **common)
+            launch(_read_linear, (N * P,), q, k, G, read, WS[0], delta, y, **common)
         else:
             to = base or (None, None)
-            _read_deep[(N * P,)](q, k, G, read, *WS, *anchor, *to, delta, y, seen, H=WS[0].shape[-1], **common)
+            launch(_read_deep, (N * P,), q, k, G, read, *WS, *anchor, *to, delta, y, seen, H=WS[0].shape[-1], **common)
     return seen
 
 

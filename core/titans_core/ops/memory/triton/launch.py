@@ -1,6 +1,9 @@
 """Kernel launches: block sizes, precision, tuning, and which inputs are unsupported."""
 
-from collections.abc import Callable, Sequence
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -25,6 +28,42 @@ CHOICES = ((32, 8), (16, 8), (16, 4))
 # Numbers of pieces and memories differ from call to call, so kernels specialised for 1 and for multiples of 16 would be
 # compiled needlessly. The number of tokens in a piece is specialised, because it determines memory alignment.
 COUNTS = ("N", "P", "CROWD")
+
+
+_SWITCH = "DISABLE_MMA_V3"
+_lock = threading.Lock()
+_inside: list[str | None] = []  # one entry per thread inside; the first is the switch before
+
+
+@contextmanager
+def without_wgmma() -> Iterator[None]:
+    """Let Triton compile products for ``mma.sync`` inside the block, on Hopper too, as on every other GPU.
+
+    Hopper's asynchronous products give wrong sums and illegal memory accesses in kernels like these. The assembler in
+    Triton 3.6 and 3.7 may reuse registers that such a product still reads (triton-lang/triton#11781), and operands
+    narrower than a swizzled row are read past their end (#11366). Triton has no option per kernel, only an environment
+    variable, which is part of the key of its disk cache.
+    """
+    with _lock:
+        _inside.append(os.environ.get(_SWITCH) if not _inside else None)
+        os.environ[_SWITCH] = "1"
+    try:
+        yield
+    finally:
+        with _lock:
+            before = _inside[0]
+            _inside.pop()
+            if not _inside:
+                if before is None:
+                    del os.environ[_SWITCH]
+                else:
+                    os.environ[_SWITCH] = before
+
+
+def launch(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
+    """Run a kernel with products. A launch without :func:`without_wgmma` would compile them wrongly."""
+    with without_wgmma():
+        kernel[grid](*arguments, **constants)
 
 
 def tuned(*changed: str) -> Callable[[Any], Any]:
