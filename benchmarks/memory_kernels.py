@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from cells import work
@@ -63,11 +64,12 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
         "BLOCK": block,
         "ACTIVATION": "silu",
         "BF16": tokens == "bfloat16",
+        "TURN": 0,
         **({} if memory == DEEP_WITH_START else {"B1": None, "B2": None}),
     }
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
     types = {name: "*bf16" if tokens == "bfloat16" else "*fp32" for name in ("q_", "k_", "v_")}
-    types |= dict.fromkeys(("N", "P", "C", "CROWD"), "i32")
+    types |= {"arrived": "*i32", **dict.fromkeys(("N", "P", "C", "CROWD", "first", "last"), "i32")}
     signature = {name: "constexpr" if name in constants else types.get(name, "*fp32") for name in kernel.arg_names}
     # torch aligns its allocations
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
@@ -100,23 +102,32 @@ def _registers(cubin: bytes) -> dict[str, int]:
     }
 
 
+def choices(direction: str, part: str, memory: str, tokens: str, width: int, chunk: int) -> list[tuple[int, int]]:
+    """The choices of slices and warps among which the first call on a GPU chooses."""
+    from titans_core.ops.memory.triton.launch import CHOICES, HELD, worth_holding, worth_trying
+
+    held = part == "store" and (direction == "backward" or memory != LINEAR)
+    given = {"K": width, "V": width, "H": width if memory == LINEAR else EXPANSION * width}
+    given |= {"BF16": tokens == "bfloat16", "BLOCK_C": chunk}
+    tried = [SimpleNamespace(kwargs={"BLOCK": block}, num_warps=warps) for block, warps in (HELD if held else CHOICES)]
+    found = (worth_holding if held else worth_trying)(tried, given)
+    return [(choice.kwargs["BLOCK"], choice.num_warps) for choice in found]
+
+
 def cells(target: str) -> list[tuple[Any, ...]]:
     import triton
 
-    from titans_core.ops.memory.triton.launch import CHOICES
-
-    memories, chunks, choices = MEMORIES, CHUNKS, CHOICES
-    if target == AMPERE:
-        memories, chunks, choices = (LINEAR, DEEP), (*SHORTER, *CHUNKS), CHOICES[-1:]
+    memories, chunks = (MEMORIES, CHUNKS) if target == HOPPER else ((LINEAR, DEEP), (*SHORTER, *CHUNKS))
     return [
-        (target, direction, part, memory, tokens, width, chunk, *choice, triton.__version__)
+        (target, *kind, *choice, triton.__version__)
         for tokens in TOKENS
         for memory in memories
         for width in WIDTHS
         for chunk in chunks
         for direction in PASSES
         for part in KERNELS
-        for choice in choices
+        for kind in [(direction, part, memory, tokens, width, chunk)]
+        for choice in choices(*kind)[0 if target == HOPPER else -1 :]
     ]
 
 

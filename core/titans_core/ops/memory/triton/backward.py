@@ -6,6 +6,7 @@ formulas: writes enter the memory with a minus.
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -14,8 +15,9 @@ import triton.language as tl
 from torch import Tensor
 
 from titans_core.ops.memory.pieces import Inputs
-from titans_core.ops.memory.triton.launch import COUNTS, launch, settings, tuned
-from titans_core.ops.memory.triton.tiles import activate, column, dot, load, load_all, save, save_all
+from titans_core.ops.memory.triton.exchange import collected, in_turns, meeting, publish
+from titans_core.ops.memory.triton.launch import COUNTS, launch, settings, slices_of, tuned
+from titans_core.ops.memory.triton.tiles import activate, column, dot, factor, load, load_all, save, save_all
 
 
 class ReadGradient(NamedTuple):
@@ -104,25 +106,37 @@ def store_backward(
     """
     N, P, C, K = k.shape
     V, n, h = delta.shape[-1], write.shape[-1], WS[0].shape[-1]
+    deep = len(WS) > 1
+    kernel, sliced = (_store_deep, h) if deep else (_store_linear, V)
+    most = slices_of(kernel, sliced)
 
     def new(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.float32, device=k.device)
 
-    # gradients passed from piece to piece: read from one half, written to the other
-    flow = [new(2, *d.shape) for d in dend]
-    for f, d in zip(flow, dend, strict=True):
-        f[N % 2].copy_(d)
-    found = StoreGradient([f[0] for f in flow], [new(*A.shape) for A in anchor])
-    to = (grads.k, grads.v, grads.c.write, grads.c.carry, *found.danchor)
+    found = StoreGradient([d.clone() for d in dend], [new(*A.shape) for A in anchor])
+    # what each slice contributes
+    parts = [new(N * P * most * size) for size in (C * K, C * n, carry.shape[-1])]
+    dk, dwrite, dcarry = parts
     common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation, P)}
     inputs = (k, write, carry, *WS, *anchor)
     gradients = (delta, read.dk, read.ddelta)
+    to = (dk, grads.v, dwrite, dcarry, *found.danchor)
+    chosen = []
+
+    def grid(choice: dict[str, int]) -> tuple[int]:
+        chosen.append(sliced // choice["BLOCK"])
+        return (P * chosen[-1],)
+
     with torch.cuda.device_of(k):
-        if len(WS) == 1:
-            launch(_store_linear, (P,), *inputs, *gradients, read.dWS[0], flow[0], *to, **common)
+        if deep:
+            gradients = (*(base or (None, None)), *gradients, read.ddelta1, read.dX2, *read.dWS, *found.dstart)
+            room = meeting(P, most, common["BLOCK_C"], V, k.device)
+            in_turns(partial(launch, kernel, grid, *inputs, *gradients, *to, *room, H=h, **common), N)
         else:
-            gradients = (*(base or (None, None)), *gradients, read.ddelta1, read.dX2, *read.dWS, *flow)
-            launch(_store_deep, (P,), *inputs, *gradients, *to, H=h, **common)
+            launch(kernel, grid, *inputs, *gradients, read.dWS[0], found.dstart[0], *to, **common)
+    slices = chosen[-1]  # the tuner's last call is the launch itself
+    for part, whole in zip(parts, (grads.k, grads.c.write, grads.c.carry), strict=True):
+        whole.copy_(part[: whole.numel() * slices].view(N, P, slices, *whole.shape[2:]).sum(2))
     return found
 
 
@@ -280,7 +294,7 @@ def _read_deep(
         tl.store(dread_ + (piece * C + rows) * m + n, drest, mask=mask)
 
 
-@tuned("flow")
+@tuned("flow", held=True)
 @triton.jit(do_not_specialize=COUNTS)
 def _store_linear(
     k_, write_, carry_, WS, A, delta_, dk_read, ddelta_read, dWS_read, flow,
@@ -289,9 +303,15 @@ def _store_linear(
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
-    p = tl.program_id(0).to(tl.int64)
-    rows, ks = tl.arange(0, BLOCK_C), tl.arange(0, K)
+    SLICES: tl.constexpr = V // BLOCK
+    p, own = (tl.program_id(0) // SLICES).to(tl.int64), tl.program_id(0) % SLICES
+    rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), own * BLOCK + tl.arange(0, BLOCK)
     mask = rows < C
+    flow += p * n * K * V
+    dW = load_all(flow, ks, vs, V)
+    dS = dW
+    if n == 2:
+        dS = load_all(flow + K * V, ks, vs, V)
     for back in tl.range(0, N, num_stages=1):
         i = N - 1 - back
         piece = i * P + p
@@ -303,181 +323,157 @@ def _store_linear(
         at_A = start
         if i == 0:
             at_A = A + p * K * V
-        old, new = flow + (((i + 1) % 2) * P + p) * n * K * V, flow + ((i % 2) * P + p) * n * K * V
-        dk = load(dk_read + piece * C * K, rows, ks, K, mask)
-        dg = tl.zeros((BLOCK_C,), tl.float32)
-        ds = tl.zeros((BLOCK_C,), tl.float32)
-        da = 0.0
-        db = 0.0
-        de = 0.0
-        for first in range(0, V, BLOCK):
-            vs = first + tl.arange(0, BLOCK)
-            delta = load(delta_ + piece * C * V, rows, vs, V, mask)
-            ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask)
-            dW = load_all(old, ks, vs, V)
-            ddelta -= dot(k * g, dW, BF16)
-            at = dot(delta, tl.trans(dW), BF16)
-            dg -= tl.sum(at * k, axis=1)
-            dk -= g * at
-            da += tl.sum(dW * load_all(start, ks, vs, V))
-            dW_new = a * dW + load_all(dWS_read + piece * n * K * V, ks, vs, V)
-            if n == 2:
-                s = column(write_ + piece * C * n + 1, rows, n, mask)
-                b, e = tl.load(carry + 1), tl.load(carry + 2)
-                dS = load_all(old + K * V, ks, vs, V)
-                ddelta -= dot(k * s, dS, BF16)
-                at = dot(delta, tl.trans(dS), BF16)
-                ds -= tl.sum(at * k, axis=1)
-                dk -= s * at
-                S = load_all(start + K * V, ks, vs, V)
-                db += tl.sum(dW * S)
-                de += tl.sum(dS * S)
-                dS_new = b * dW + e * dS + load_all(dWS_read + (piece * n + 1) * K * V, ks, vs, V)
-                save_all(new + K * V, ks, vs, V, dS_new)
-            save(dv_ + piece * C * V, rows, vs, V, -ddelta, mask)
-            dk += dot(ddelta, tl.trans(load_all(at_A, ks, vs, V)), BF16)
-            at_anchor = dot(tl.trans(k), ddelta, BF16)
-            if i == 0:
-                save_all(dA + p * K * V, ks, vs, V, at_anchor)
-            else:
-                dW_new += at_anchor
-            save_all(new, ks, vs, V, dW_new)
-        save(dk_ + piece * C * K, rows, ks, K, dk, mask)
-        tl.store(dwrite_ + (piece * C + rows) * n, dg, mask=mask)
-        dcarry = dcarry_ + piece * (2 * n - 1)
-        tl.store(dcarry, da)
+        delta = load(delta_ + piece * C * V, rows, vs, V, mask)
+        ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask) - dot(k * g, dW, BF16)
+        at = dot(delta, tl.trans(dW), BF16)
+        dg = -tl.sum(at * k, axis=1)
+        dk = load(dk_read + piece * C * K, rows, ks, K, mask & (own == 0)) - g * at
+        da = tl.sum(dW * load_all(start, ks, vs, V))
+        dW_new = a * dW + load_all(dWS_read + piece * n * K * V, ks, vs, V)
+        part = piece * SLICES + own
         if n == 2:
-            tl.store(dwrite_ + (piece * C + rows) * n + 1, ds, mask=mask)
-            tl.store(dcarry + 1, db)
-            tl.store(dcarry + 2, de)
-        tl.debug_barrier()  # the previous piece reads what other threads wrote here
+            s = column(write_ + piece * C * n + 1, rows, n, mask)
+            b, e = tl.load(carry + 1), tl.load(carry + 2)
+            ddelta -= dot(k * s, dS, BF16)
+            at = dot(delta, tl.trans(dS), BF16)
+            tl.store(dwrite_ + (part * C + rows) * n + 1, -tl.sum(at * k, axis=1), mask=mask)
+            dk -= s * at
+            S = load_all(start + K * V, ks, vs, V)
+            tl.store(dcarry_ + part * 3 + 1, tl.sum(dW * S))
+            tl.store(dcarry_ + part * 3 + 2, tl.sum(dS * S))
+            dS = b * dW + e * dS + load_all(dWS_read + (piece * n + 1) * K * V, ks, vs, V)
+        save(dv_ + piece * C * V, rows, vs, V, -ddelta, mask)
+        dk += dot(ddelta, tl.trans(load_all(at_A, ks, vs, V)), BF16)
+        at_anchor = dot(tl.trans(k), ddelta, BF16)
+        if i == 0:
+            save_all(dA + p * K * V, ks, vs, V, at_anchor)
+        dW = dW_new + tl.where(i > 0, at_anchor, 0.0)
+        save(dk_ + part * C * K, rows, ks, K, dk, mask)
+        tl.store(dwrite_ + (part * C + rows) * n, dg, mask=mask)
+        tl.store(dcarry_ + part * (2 * n - 1), da)
+    save_all(flow, ks, vs, V, dW)
+    if n == 2:
+        save_all(flow + K * V, ks, vs, V, dS)
 
 
-@tuned("flow1", "flow2")
-@triton.jit(do_not_specialize=COUNTS)
+@tuned("flow1", "flow2", counters=["arrived"], held=True)
+@triton.jit(do_not_specialize=(*COUNTS, "first", "last"))
 def _store_deep(
     k_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_, dk_read, ddelta_read,
     ddelta1_read, dX2_read, dWS1_read, dWS2_read, flow1, flow2,
-    dk_, dv_, dwrite_, dcarry_, dA1, dA2,
-    N, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    dk_, dv_, dwrite_, dcarry_, dA1, dA2, parts, arrived,
+    first, last, N, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
-    p = tl.program_id(0).to(tl.int64)
-    rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
+    SLICES: tl.constexpr = H // BLOCK
+    p, own = (tl.program_id(0) // SLICES).to(tl.int64), tl.program_id(0) % SLICES
+    rows, ks, vs, hs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V), own * BLOCK + tl.arange(0, BLOCK)
     mask = rows < C
     m: tl.constexpr = n if B1 is None else n + 1
-    WIDE: tl.constexpr = not BF16 and BLOCK_C * (K if K > V else V) > 128 * 64
-    for back in tl.range(0, N, num_stages=1):
+    carries: tl.constexpr = 2 * n - 1 if B1 is None else 2 * n
+    flow1, flow2 = flow1 + p * m * K * H, flow2 + p * m * H * V
+    dW1, dW2 = load_all(flow1, ks, hs, H), load_all(flow2, hs, vs, V)
+    dS1, dS2 = dW1, dW2
+    if n == 2:
+        dS1, dS2 = load_all(flow1 + K * H, ks, hs, H), load_all(flow2 + H * V, hs, vs, V)
+    for back in tl.range(first, last, num_stages=1):
         i = N - 1 - back
         piece = i * P + p
-        k = load(k_ + piece * C * K, rows, ks, K, mask)
-        delta = load(delta_ + piece * C * V, rows, vs, V, mask)
-        g = column(write_ + piece * C * n, rows, n, mask)
-        carry = carry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
-        a = tl.load(carry)
         start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
         at1, at2 = start1, start2
         if i == 0:
             at1, at2 = A1 + p * K * H, A2 + p * H * V
-        old1, new1 = flow1 + (((i + 1) % 2) * P + p) * m * K * H, flow1 + ((i % 2) * P + p) * m * K * H
-        old2, new2 = flow2 + (((i + 1) % 2) * P + p) * m * H * V, flow2 + ((i % 2) * P + p) * m * H * V
 
         # the errors; the one at the output sums over all slices
-        ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask)
-        for first in range(0, H, BLOCK):
-            hs = first + tl.arange(0, BLOCK)
-            if WIDE:  # reload: keeping tiles across all slices would exceed the shared memory
-                k = load(k_ + piece * C * K, rows, ks, K, mask)
-            x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
-            ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask)
-            ddelta1 -= dot(k * g, load_all(old1, ks, hs, H), BF16)
-            ddelta -= dot(x * g, load_all(old2, hs, vs, V), BF16)
-            if n == 2:
-                s = column(write_ + piece * C * n + 1, rows, n, mask)
-                ddelta1 -= dot(k * s, load_all(old1 + K * H, ks, hs, H), BF16)
-                ddelta -= dot(x * s, load_all(old2 + H * V, hs, vs, V), BF16)
-            ddelta += dot(ddelta1 * slope, load_all(at2, hs, vs, V), BF16)
-        save(dv_ + piece * C * V, rows, vs, V, -ddelta, mask)
+        k = load(k_ + piece * C * K, rows, ks, K, mask)
+        g = column(write_ + piece * C * n, rows, n, mask)
+        x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
+        ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask) - dot(k * g, dW1, BF16)
+        ddelta = -dot(x * g, dW2, BF16)
+        if n == 2:
+            s = column(write_ + piece * C * n + 1, rows, n, mask)
+            ddelta1 -= dot(k * s, dS1, BF16)
+            ddelta -= dot(x * s, dS2, BF16)
+        ddelta += dot(ddelta1 * slope, load_all(at2, hs, vs, V), BF16)
+        if TURN != 2:
+            publish(ddelta, parts, arrived, back, p, P, own, SLICES, BLOCK_C, V)
+        if TURN != 1:
+            ddelta = collected(ddelta, parts, arrived, back, p, P, SLICES, BLOCK_C, V)
+            ddelta += load(ddelta_read + piece * C * V, rows, vs, V, mask)
+            save(dv_ + piece * C * V, rows, vs, V, -ddelta, mask & (own == 0))
 
-        # the activations, writing and carrying
-        dk = load(dk_read + piece * C * K, rows, ks, K, mask)
-        dg = tl.zeros((BLOCK_C,), tl.float32)
-        ds = tl.zeros((BLOCK_C,), tl.float32)
-        da = 0.0
-        db = 0.0
-        de = 0.0
-        drest = 0.0
-        for first in range(0, H, BLOCK):
-            hs = first + tl.arange(0, BLOCK)
-            if WIDE:
-                k = load(k_ + piece * C * K, rows, ks, K, mask)
-                delta = load(delta_ + piece * C * V, rows, vs, V, mask)
-            A1_s, A2_s = load_all(at1, ks, hs, H), load_all(at2, hs, vs, V)
-            x, slope, bend = activate(dot(k, A1_s, BF16), ACTIVATION)
+            # The second layer, then the first. Between the two, and after waiting, what enters again is loaded again:
+            # kept, it would exceed the registers.
+            carry = carry_ + piece * carries
+            a = tl.load(carry)
+            part = piece * SLICES + own
+            k = load(k_ + piece * C * K, rows, ks, K, mask)
+            x, slope, bend = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
+            delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
+            ddelta = factor(ddelta, BF16)
+            A2_s = factor(load_all(at2, hs, vs, V), BF16)
             error = dot(delta, tl.trans(A2_s), BF16)
-            dW1, dW2 = load_all(old1, ks, hs, H), load_all(old2, hs, vs, V)
-            ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask) - dot(k * g, dW1, BF16)
             dx = load(dX2_read + piece * C * H, rows, hs, H, mask) + dot(ddelta, tl.trans(A2_s), BF16)
-
             at = dot(delta, tl.trans(dW2), BF16)
-            dg -= tl.sum(at * x, axis=1)
+            dg = -tl.sum(at * x, axis=1)
             dx -= g * at
-            at = dot(error * slope, tl.trans(dW1), BF16)
-            dg -= tl.sum(at * k, axis=1)
-            dk -= g * at
-            da += tl.sum(dW1 * load_all(start1, ks, hs, H)) + tl.sum(dW2 * load_all(start2, hs, vs, V))
-            dW1_new = a * dW1 + load_all(dWS1_read + piece * m * K * H, ks, hs, H)
-            dW2_new = a * dW2 + load_all(dWS2_read + piece * m * H * V, hs, vs, V)
-            if n == 2:
-                s = column(write_ + piece * C * n + 1, rows, n, mask)
-                b, e = tl.load(carry + 1), tl.load(carry + 2)
-                dS1, dS2 = load_all(old1 + K * H, ks, hs, H), load_all(old2 + H * V, hs, vs, V)
-                ddelta1 -= dot(k * s, dS1, BF16)
-                at = dot(delta, tl.trans(dS2), BF16)
-                ds -= tl.sum(at * x, axis=1)
-                dx -= s * at
-                at = dot(error * slope, tl.trans(dS1), BF16)
-                ds -= tl.sum(at * k, axis=1)
-                dk -= s * at
-                S1, S2 = load_all(start1 + K * H, ks, hs, H), load_all(start2 + H * V, hs, vs, V)
-                db += tl.sum(dW1 * S1) + tl.sum(dW2 * S2)
-                de += tl.sum(dS1 * S1) + tl.sum(dS2 * S2)
-                dS1 = b * dW1 + e * dS1 + load_all(dWS1_read + (piece * m + 1) * K * H, ks, hs, H)
-                dS2 = b * dW2 + e * dS2 + load_all(dWS2_read + (piece * m + 1) * H * V, hs, vs, V)
-                save_all(new1 + K * H, ks, hs, H, dS1)
-                save_all(new2 + H * V, hs, vs, V, dS2)
+            da = tl.sum(dW2 * load_all(start2, hs, vs, V))
             if B1 is not None:
                 rest = tl.load(carry + 2 * n - 1)
-                drest += tl.sum(dW1 * load_all(B1 + p * K * H, ks, hs, H))
-                drest += tl.sum(dW2 * load_all(B2 + p * H * V, hs, vs, V))
-                dB1 = load_all(old1 + n * K * H, ks, hs, H) + rest * dW1
-                dB2 = load_all(old2 + n * H * V, hs, vs, V) + rest * dW2
-                dB1 += load_all(dWS1_read + (piece * m + n) * K * H, ks, hs, H)
-                dB2 += load_all(dWS2_read + (piece * m + n) * H * V, hs, vs, V)
-                save_all(new1 + n * K * H, ks, hs, H, dB1)
-                save_all(new2 + n * H * V, hs, vs, V, dB2)
-            dz = dx * slope + ddelta1 * error * bend
-            dk += dot(dz, tl.trans(A1_s), BF16)
-            at_A1 = dot(tl.trans(k), dz, BF16)
-            at_A2 = dot(tl.trans(ddelta1 * slope), delta, BF16)
-            at_A2 += dot(tl.trans(x), ddelta, BF16)
+                drest = tl.sum(dW2 * load_all(B2 + p * H * V, hs, vs, V))
+                dB = load_all(flow2 + n * H * V, hs, vs, V) + rest * dW2
+                dB += load_all(dWS2_read + (piece * m + n) * H * V, hs, vs, V)
+                save_all(flow2 + n * H * V, hs, vs, V, dB)
+            new = a * dW2 + load_all(dWS2_read + piece * m * H * V, hs, vs, V)
+            if n == 2:
+                b, e = tl.load(carry + 1), tl.load(carry + 2)
+                at = dot(delta, tl.trans(dS2), BF16)
+                ds = -tl.sum(at * x, axis=1)
+                dx -= s * at
+                S = load_all(start2 + H * V, hs, vs, V)
+                db, de = tl.sum(dW2 * S), tl.sum(dS2 * S)
+                dS2 = b * dW2 + e * dS2 + load_all(dWS2_read + (piece * m + 1) * H * V, hs, vs, V)
+            of_anchor = dot(tl.trans(ddelta1 * slope), delta, BF16) + dot(tl.trans(x), ddelta, BF16)
             if i == 0:
-                save_all(dA1 + p * K * H, ks, hs, H, at_A1)
-                save_all(dA2 + p * H * V, hs, vs, V, at_A2)
-            else:
-                dW1_new += at_A1
-                dW2_new += at_A2
-            save_all(new1, ks, hs, H, dW1_new)
-            save_all(new2, hs, vs, V, dW2_new)
-        save(dk_ + piece * C * K, rows, ks, K, dk, mask)
-        tl.store(dwrite_ + (piece * C + rows) * n, dg, mask=mask)
-        dcarry = dcarry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
-        tl.store(dcarry, da)
+                save_all(dA2 + p * H * V, hs, vs, V, of_anchor)
+            dW2 = new + tl.where(i > 0, of_anchor, 0.0)
+            dz = factor(dx * slope + ddelta1 * error * bend, BF16)
+            error = factor(error * slope, BF16)
+            tl.debug_barrier()
+
+            k = load(k_ + piece * C * K, rows, ks, K, mask)
+            at = dot(error, tl.trans(dW1), BF16)
+            dg -= tl.sum(at * k, axis=1)
+            tl.store(dwrite_ + (part * C + rows) * n, dg, mask=mask)
+            dk = load(dk_read + piece * C * K, rows, ks, K, mask & (own == 0)) - g * at
+            da += tl.sum(dW1 * load_all(start1, ks, hs, H))
+            tl.store(dcarry_ + part * carries, da)
+            if B1 is not None:
+                drest += tl.sum(dW1 * load_all(B1 + p * K * H, ks, hs, H))
+                tl.store(dcarry_ + part * carries + 2 * n - 1, drest)
+                dB = load_all(flow1 + n * K * H, ks, hs, H) + rest * dW1
+                dB += load_all(dWS1_read + (piece * m + n) * K * H, ks, hs, H)
+                save_all(flow1 + n * K * H, ks, hs, H, dB)
+            new = a * dW1 + load_all(dWS1_read + piece * m * K * H, ks, hs, H)
+            if n == 2:
+                at = dot(error, tl.trans(dS1), BF16)
+                ds -= tl.sum(at * k, axis=1)
+                tl.store(dwrite_ + (part * C + rows) * n + 1, ds, mask=mask)
+                dk -= s * at
+                S = load_all(start1 + K * H, ks, hs, H)
+                tl.store(dcarry_ + part * carries + 1, db + tl.sum(dW1 * S))
+                tl.store(dcarry_ + part * carries + 2, de + tl.sum(dS1 * S))
+                dS1 = b * dW1 + e * dS1 + load_all(dWS1_read + (piece * m + 1) * K * H, ks, hs, H)
+            dk += dot(dz, tl.trans(load_all(at1, ks, hs, H)), BF16)
+            save(dk_ + part * C * K, rows, ks, K, dk, mask)
+            of_anchor = dot(tl.trans(k), dz, BF16)
+            if i == 0:
+                save_all(dA1 + p * K * H, ks, hs, H, of_anchor)
+            dW1 = new + tl.where(i > 0, of_anchor, 0.0)
+    if TURN != 1:
+        save_all(flow1, ks, hs, H, dW1)
+        save_all(flow2, hs, vs, V, dW2)
         if n == 2:
-            tl.store(dwrite_ + (piece * C + rows) * n + 1, ds, mask=mask)
-            tl.store(dcarry + 1, db)
-            tl.store(dcarry + 2, de)
-        if B1 is not None:
-            tl.store(dcarry + 2 * n - 1, drest)
-        tl.debug_barrier()  # the previous piece reads what other threads wrote here
+            save_all(flow1 + K * H, ks, hs, H, dS1)
+            save_all(flow2 + H * V, hs, vs, V, dS2)

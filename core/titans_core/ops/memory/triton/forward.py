@@ -7,13 +7,16 @@ slices of V. Weights of single tokens are never formed.
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from titans_core.ops.memory.triton.launch import COUNTS, launch, settings, tuned
-from titans_core.ops.memory.triton.tiles import activate, column, dot, load, load_all, save, save_all
+from titans_core.ops.memory.triton.exchange import collected, in_turns, meeting, publish
+from titans_core.ops.memory.triton.launch import COUNTS, launch, settings, slices_of, tuned
+from titans_core.ops.memory.triton.tiles import activate, column, dot, factor, load, load_all, save, save_all
 
 
 def store_forward(
@@ -45,24 +48,17 @@ def store_forward(
     for ws, s in zip(WS, start, strict=True):
         ws[0].copy_(s)
     delta = torch.empty((N, P, C, V), dtype=torch.float32, device=k.device)
-    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation, P)}
+    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation, P)}
     with torch.cuda.device_of(k):
         if len(start) == 1:
-            launch(
-                _store_linear,
-                lambda meta: (P, V // meta["BLOCK"]),
-                k,
-                v,
-                write,
-                carry,
-                WS[0],
-                anchor[0],
-                delta,
-                **common,
-            )
+            inputs = (k, v, write, carry, WS[0], anchor[0], delta)
+            launch(_store_linear, lambda chosen: (P, V // chosen["BLOCK"]), *inputs, N=N, **common)
         else:
-            to = base or (None, None)
-            launch(_store_deep, (P,), k, v, write, carry, *WS, *anchor, *to, delta, H=WS[0].shape[-1], **common)
+            H = WS[0].shape[-1]
+            room = meeting(P, slices_of(_store_deep, H), common["BLOCK_C"], V, k.device)
+            inputs = (k, v, write, carry, *WS, *anchor, *(base or (None, None)), delta, *room)
+            grid = lambda chosen: (P * (H // chosen["BLOCK"]),)  # noqa: E731
+            in_turns(partial(launch, _store_deep, grid, *inputs, H=H, **common), N)
     return WS, delta
 
 
@@ -133,43 +129,49 @@ def _store_linear(
         at = W
 
 
-@tuned()
-@triton.jit(do_not_specialize=COUNTS)
+@tuned(counters=["arrived"], held=True)
+@triton.jit(do_not_specialize=(*COUNTS, "first", "last"))
 def _store_deep(
-    k_, v_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_,
-    N, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    k_, v_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_, parts, arrived,
+    first, last, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
-    p = tl.program_id(0).to(tl.int64)
-    rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
+    SLICES: tl.constexpr = H // BLOCK
+    p, own = (tl.program_id(0) // SLICES).to(tl.int64), tl.program_id(0) % SLICES
+    rows, ks, vs, hs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V), own * BLOCK + tl.arange(0, BLOCK)
     mask = rows < C
-    at1, at2 = A1 + p * K * H, A2 + p * H * V  # where this piece takes its gradients
-    for i in tl.range(0, N, num_stages=1):
+    start1, start2 = WS1 + (first * P + p) * n * K * H, WS2 + (first * P + p) * n * H * V
+    W1, W2 = load_all(start1, ks, hs, H), load_all(start2, hs, vs, V)
+    S1, S2 = W1, W2
+    if n == 2:
+        S1, S2 = load_all(start1 + K * H, ks, hs, H), load_all(start2 + H * V, hs, vs, V)
+    if first == 0:
+        start1, start2 = A1 + p * K * H, A2 + p * H * V
+    # where this piece takes its gradients
+    at1, at2 = factor(load_all(start1, ks, hs, H), BF16), factor(load_all(start2, hs, vs, V), BF16)
+    for i in tl.range(first, last, num_stages=1):
         piece = i * P + p
         k = load(k_ + piece * C * K, rows, ks, K, mask)
-        delta = -load(v_ + piece * C * V, rows, vs, V, mask)
-        for first in range(0, H, BLOCK):
-            hs = first + tl.arange(0, BLOCK)
-            x, _, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
-            delta += dot(x, load_all(at2, hs, vs, V), BF16)
-        save(delta_ + piece * C * V, rows, vs, V, delta, mask)
-
-        g = column(write_ + piece * C * n, rows, n, mask)
-        carry = carry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
-        a = tl.load(carry)
-        start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
-        end1, end2 = WS1 + (piece + P) * n * K * H, WS2 + (piece + P) * n * H * V  # 32-bit offsets could overflow
-        for first in range(0, H, BLOCK):
-            hs = first + tl.arange(0, BLOCK)
-            x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
-            delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16) * slope
-            W1 = a * load_all(start1, ks, hs, H) - dot(tl.trans(k * g), delta1, BF16)
-            W2 = a * load_all(start2, hs, vs, V) - dot(tl.trans(x * g), delta, BF16)
+        x, slope, _ = activate(dot(k, at1, BF16), ACTIVATION)
+        delta = dot(x, at2, BF16)
+        if TURN != 2:
+            publish(delta, parts, arrived, i, p, P, own, SLICES, BLOCK_C, V)
+        if TURN != 1:
+            delta = collected(delta, parts, arrived, i, p, P, SLICES, BLOCK_C, V)
+            delta -= load(v_ + piece * C * V, rows, vs, V, mask)
+            save(delta_ + piece * C * V, rows, vs, V, delta, mask & (own == 0))
+            delta1 = dot(delta, tl.trans(at2), BF16) * slope
+            k = load(k_ + piece * C * K, rows, ks, K, mask)  # again: kept, it would take registers while waiting
+            g = column(write_ + piece * C * n, rows, n, mask)
+            carry = carry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
+            a = tl.load(carry)
+            W1 = a * W1 - dot(tl.trans(k * g), delta1, BF16)
+            W2 = a * W2 - dot(tl.trans(x * g), delta, BF16)
+            end1, end2 = WS1 + (piece + P) * n * K * H, WS2 + (piece + P) * n * H * V  # 32-bit offsets could overflow
             if n == 2:
                 s = column(write_ + piece * C * n + 1, rows, n, mask)
                 b, e = tl.load(carry + 1), tl.load(carry + 2)
-                S1, S2 = load_all(start1 + K * H, ks, hs, H), load_all(start2 + H * V, hs, vs, V)
                 W1 += b * S1
                 W2 += b * S2
                 S1 = e * S1 - dot(tl.trans(k * s), delta1, BF16)
@@ -182,8 +184,7 @@ def _store_deep(
                 W2 += rest * load_all(B2 + p * H * V, hs, vs, V)
             save_all(end1, ks, hs, H, W1)
             save_all(end2, hs, vs, V, W2)
-        at1, at2 = end1, end2
-        tl.debug_barrier()  # the next piece reads what other threads wrote here
+            at1, at2 = factor(W1, BF16), factor(W2, BF16)
 
 
 @tuned()

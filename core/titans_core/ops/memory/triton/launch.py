@@ -25,6 +25,11 @@ FULL = 256  # number of programs that fills a device; larger launches reuse the 
 # ahead of time (benchmarks/memory_kernels.py), eight warps mostly spill least.
 CHOICES = ((32, 8), (16, 8), (16, 4))
 
+# The same for kernels whose programs hold a slice of a memory from piece to piece, in the order of preference: at most
+# HELD_NUMBERS of a weight tile per thread, which leaves registers for the rest, and at most HELD_CHOICES of these
+HELD = ((64, 8), (32, 4), (32, 8), (16, 4))
+HELD_NUMBERS, HELD_CHOICES = 16, 3
+
 # Numbers of pieces and memories differ from call to call, so kernels specialised for 1 and for multiples of 16 would be
 # compiled needlessly. The number of tokens in a piece is specialised, because it determines memory alignment.
 COUNTS = ("N", "P", "CROWD")
@@ -66,31 +71,52 @@ def launch(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
         kernel[grid](*arguments, **constants)
 
 
-def tuned(*changed: str) -> Callable[[Any], Any]:
-    """Autotune a kernel's ``BLOCK`` and number of warps. ``changed`` names arguments that it both reads and writes."""
+def tuned(*changed: str, counters: Sequence[str] = (), held: bool = False) -> Callable[[Any], Any]:
+    """Autotune a kernel's ``BLOCK`` and number of warps.
+
+    Args:
+        changed: names of arguments that it both reads and writes.
+        counters: names of arguments that it expects to be zero.
+        held: whether its programs hold their slice of a memory.
+    """
 
     def decorate(kernel: Any) -> Any:
         # nothing to tune in the interpreter; the narrowest slices fit every layer
-        choices = ((16, 4),) if INTERPRETED.value else CHOICES
+        choices = ((16, 4),) if INTERPRETED.value else HELD if held else CHOICES
         constants = ("CROWD", "K", "V", "H", "n", "BLOCK_C", "ACTIVATION", "BF16")
         return triton.autotune(
             [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=1) for block, warps in choices],
             key=[name for name in constants if name in kernel.arg_names],
             restore_value=list(changed),
-            prune_configs_by={"early_config_prune": _worth_trying},
+            reset_to_zero=list(counters),
+            prune_configs_by={"early_config_prune": worth_holding if held else worth_trying},
             cache_results=True,
         )(kernel)
 
     return decorate
 
 
-def _worth_trying(configs: list[Any], arguments: dict[str, Any], **constants: Any) -> list[Any]:
+def worth_trying(configs: list[Any], arguments: dict[str, Any], **constants: Any) -> list[Any]:
     """Without slices wider than the layer; and for wide float32 tiles without four warps, which spill most there and
     compile for more than a minute."""
     given = {**arguments, **constants}
     wide = not given["BF16"] and given["BLOCK_C"] * max(given["K"], given["V"]) >= LARGE_TILE
     found = [config for config in configs if config.kwargs["BLOCK"] <= given.get("H", given["V"])]
     return [config for config in found if config.num_warps > 4] or found if wide else found
+
+
+def worth_holding(configs: list[Any], arguments: dict[str, Any], **constants: Any) -> list[Any]:
+    """Without slices wider than the layer, or too wide to be held."""
+    given = {**arguments, **constants}
+    widest, sliced = max(given["K"], given["V"]), given.get("H", given["V"])
+    found = [config for config in configs if config.kwargs["BLOCK"] <= sliced]
+    fitting = [c for c in found if c.kwargs["BLOCK"] * widest <= HELD_NUMBERS * 32 * c.num_warps]
+    return (fitting or found)[:HELD_CHOICES]
+
+
+def slices_of(kernel: Any, sliced: int) -> int:
+    """The largest number of slices of a layer that a kernel with ``held`` slices may be given."""
+    return sliced // min(*(config.kwargs["BLOCK"] for config in kernel.configs), sliced)
 
 
 def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str, Any]:

@@ -45,6 +45,21 @@ def column(base, rows, n, mask):
 
 
 @triton.jit
+def factor(tile, BF16: tl.constexpr):
+    """A tile as it enters products.
+
+    Left alone, Triton orders a tile for ``mma.sync`` as soon as it is loaded, in float32, with a copy for every warp,
+    which takes more registers than there are. It does not look behind an assembler instruction, so it orders the
+    rounded tile.
+    """
+    if not INTERPRETED and tile.dtype == tl.float32:
+        tile = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [tile], tl.float32, is_pure=False, pack=1)
+    if BF16:
+        tile = tile.to(tl.bfloat16)
+    return tile
+
+
+@triton.jit
 def dot(a, b, BF16: tl.constexpr):
     """``a @ b`` of bf16 or float32 numbers, accumulated in float32.
 
@@ -52,8 +67,7 @@ def dot(a, b, BF16: tl.constexpr):
     instead computed as three bf16 products of the upper and lower halves of the numbers. This keeps 16 bits, uses half
     the shared memory of three tf32 products, and is twice as fast.
     """
-    if BF16:
-        a, b = a.to(tl.bfloat16), b.to(tl.bfloat16)
+    a, b = factor(a, BF16), factor(b, BF16)
     if INTERPRETED:
         return tl.dot(a.to(tl.float32), b.to(tl.float32))
     elif BF16:

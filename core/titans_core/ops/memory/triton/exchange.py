@@ -1,0 +1,66 @@
+"""Programs that share a memory: each holds a slice of the hidden layer, and at every piece they sum what all found.
+
+The programs of a memory have consecutive numbers. A GPU starts programs in the order of their numbers, so those of a
+memory wait at most for programs that are running or next in line. Sums are taken in the order of the slices, so two
+runs give the same.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs
+
+from collections.abc import Callable
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from titans_core.ops.memory.triton.tiles import INTERPRETED
+
+WHOLE, PUBLISH, FINISH = 0, 1, 2  # what a launch does of a turn
+
+
+def in_turns(run: Callable[..., None], N: int) -> None:
+    """Launch ``run(first, last, TURN=...)`` for turns 0 to N, in one launch.
+
+    Triton's interpreter runs programs one after another, so there each turn has a launch in which all publish what
+    they found, and one in which all finish it.
+    """
+    if INTERPRETED.value:
+        for i in range(N):
+            run(i, i + 1, TURN=PUBLISH)
+            run(i, i + 1, TURN=FINISH)
+    else:
+        run(0, N, TURN=WHOLE)
+
+
+def meeting(P: int, slices: int, rows: int, columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Room for what each of P memories' slices publishes, and how many have; the latter starts at zero."""
+    # turn by turn, one half is written while the other may still be read
+    parts = torch.empty(2 * P * slices * rows * columns if slices > 1 else 0, dtype=torch.float32, device=device)
+    return parts, torch.zeros(P, dtype=torch.int32, device=device)
+
+
+@triton.jit
+def publish(tile, parts, arrived, turn, p, P, own, SLICES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Leave a tile for the other slices."""
+    if SLICES > 1:
+        to = parts + ((turn % 2 * P + p) * SLICES + own) * ROWS * COLUMNS
+        at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+        tl.store(to + at, tile, cache_modifier=".cg")
+        tl.debug_barrier()  # all threads have stored
+        tl.atomic_add(arrived + p, 1, sem="release", scope="gpu")
+
+
+@triton.jit
+def collected(tile, parts, arrived, turn, p, P, SLICES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Wait for all slices of this turn, and return the sum of their tiles."""
+    if SLICES > 1:
+        while tl.atomic_add(arrived + p, 0, sem="acquire", scope="gpu") < (turn + 1) * SLICES:
+            pass
+        tl.debug_barrier()
+        of = parts + (turn % 2 * P + p) * SLICES * ROWS * COLUMNS
+        at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+        tile = tl.load(of + at, cache_modifier=".cg")
+        for other in tl.static_range(1, SLICES):
+            tile += tl.load(of + other * ROWS * COLUMNS + at, cache_modifier=".cg")
+    return tile
