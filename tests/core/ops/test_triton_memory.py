@@ -143,7 +143,7 @@ def test_choices_that_are_too_wide_or_compile_for_a_minute_are_not_tried(sizes, 
     ],
 )
 def test_choices_that_are_too_wide_to_be_held_are_not_tried(sizes, kept):
-    found = worth_holding(as_configs(HELD), {"V": sizes["V"]}, **{k: x for k, x in sizes.items() if k != "V"})
+    found = worth_holding(as_configs(HELD), sizes)
     assert [(config.kwargs["BLOCK"], config.num_warps) for config in found] == kept
 
 

@@ -17,6 +17,8 @@ from titans_core.ops.memory.pair import weights
 
 Layers = list[Tensor]
 
+READING = 4  # without a gradient, a segment that does not stream takes at most this fraction of an engine's tape_bytes
+
 
 class Inputs(NamedTuple):
     """A number of pieces: q, k, v ``[N, P, C, d]`` and their coefficients. Also used for their gradients."""
@@ -136,9 +138,13 @@ def run_pieces(
     start_bytes = sum(ws.nbytes for ws in WS)
     tape_bytes = WS[0].element_size() * P * C * engine.tape_width(C, [A.shape[-1] for A in anchor])
     keep = needs_grad and N * (start_bytes + tape_bytes) <= engine.tape_bytes
-    # the segment length that minimises stored segment starts plus the weights and tape of one segment
-    whole = keep or (engine.streams and not needs_grad)
-    length = N if whole else math.ceil(math.sqrt(N * start_bytes / (start_bytes + tape_bytes)))
+    if keep or (engine.streams and not needs_grad):
+        length = N
+    elif needs_grad:
+        # minimises stored segment starts plus the weights and tape of one segment
+        length = math.ceil(math.sqrt(N * start_bytes / (start_bytes + tape_bytes)))
+    else:
+        length = max(1, engine.tape_bytes // READING // (start_bytes + tape_bytes))
 
     y = torch.empty(inputs.v.shape, dtype=WS[0].dtype, device=WS[0].device)
     segments = []
