@@ -237,7 +237,7 @@ found = []
 for token in ("*bf16", "*fp16", "*fp32"):
     sizes = {"warps": convolution.WARPS, "SIZE": 4, "BLOCK_T": convolution.BLOCK_T, "BLOCK_C": convolution.BLOCK_C}
     found.append(check(convolution._forward_kernel, token, **sizes))
-    found.append(check(convolution._backward_kernel, token, SUMS=8, **sizes))
+    found.append(check(convolution._backward_kernel, token, **sizes))
     for kernel in (rows._silu_forward_kernel, rows._silu_backward_kernel):
         found.append(check(kernel, token, PARTS=3, UNIT=2, ROWS=32, WIDTH=64))
     for kernel in (rows._gated_forward_kernel, rows._gated_backward_kernel):

@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK_T, BLOCK_C, WARPS = 32, 64, 8  # rows and channels of a block, and the warps of a program
-PROGRAMS = 1024  # backward, at most this many programs for the same channels, which bounds the memory for their sums
+PROGRAMS = 128  # backward, at most this many programs for the same channels, which bounds the memory for their sums
 
 
 def convolve(x: Tensor, tail: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -41,7 +41,6 @@ def convolve_backward(dy: Tensor, x: Tensor, tail: Tensor, weight: Tensor) -> tu
             *_contiguous(dy, x, tail, weight.mT),
             *(dx, dtail, sums),
             *(B * blocks, T, C, blocks),
-            SUMS=triton.next_power_of_2(size + 1),
             **_sizes(weight),
         )
     total = sums.sum(0)
@@ -101,12 +100,14 @@ def _forward_kernel(
 @triton.jit(do_not_specialize=["total", "T", "blocks"])
 def _backward_kernel(
     dy_, x_, tail_, taps, dx_, dtail_, sums,
-    total, T, C, blocks, SUMS: tl.constexpr, SIZE: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_C: tl.constexpr,
+    total, T, C, blocks, SIZE: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Row r of x or, below 0, of the tail was read by rows r to r + size - 1 of the output."""
     columns = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
-    which = tl.arange(0, SUMS)[:, None]
-    found = tl.zeros([SUMS, BLOCK_C], dtype=tl.float32)
+    # Of each tap, newest first, and of the bias, for each row of a block. They are added up over rows once, at the end.
+    found = ()
+    for _ in tl.static_range(SIZE + 1):
+        found = found + (tl.zeros([BLOCK_T, BLOCK_C], dtype=tl.float32),)  # noqa: RUF005
     for block in tl.range(tl.program_id(0), total, tl.num_programs(0), num_stages=1):
         sequence, first = (block // blocks).to(tl.int64), block % blocks * BLOCK_T - (SIZE - 1)
         of_sequence, of_tail = sequence * T * C, sequence * (SIZE - 1) * C
@@ -116,14 +117,17 @@ def _backward_kernel(
         if first < 0:
             row += _load(tail_ + of_tail, rows + SIZE - 1, columns, SIZE - 1, C)
         gradient = tl.zeros([BLOCK_T, BLOCK_C], dtype=tl.float32)
+        more = ()
         for s in tl.static_range(SIZE):
             after = _load(dy_ + of_sequence, rows + s, columns, T, C)
             gradient += _tap(taps, columns, s, C, SIZE) * after
-            found += tl.where(which == s, tl.sum(row * after, axis=0)[None, :], 0.0)
+            more = more + (found[s] + row * after,)  # noqa: RUF005
             if s == 0:
-                found += tl.where(which == SIZE, tl.sum(after, axis=0)[None, :], 0.0)
+                bias = found[SIZE] + after
+        found = more + (bias,)  # noqa: RUF005
         _save(dx_ + of_sequence, rows, columns, T, C, gradient)
         if first < 0:
             _save(dtail_ + of_tail, rows + SIZE - 1, columns, SIZE - 1, C, gradient)
-    at = (tl.program_id(0) * (SIZE + 1) + which) * C + columns[None, :]
-    tl.store(sums + at, found, mask=(which <= SIZE) & (columns < C)[None, :])
+    to = sums + tl.program_id(0) * (SIZE + 1) * C + columns
+    for s in tl.static_range(SIZE + 1):
+        tl.store(to + s * C, tl.sum(found[s], axis=0), mask=columns < C)

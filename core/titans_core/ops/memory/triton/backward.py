@@ -155,7 +155,7 @@ def _read_linear(
     square = mask[:, None] & mask[None, :]
     at_square = piece * C * C + rows[:, None] * C + rows[None, :]
     q = load(q_ + piece * C * K, rows, ks, K, mask)
-    k = load(k_ + piece * C * K, rows, ks, K, mask)
+    k = factor(load(k_ + piece * C * K, rows, ks, K, mask), BF16)
     G = tl.load(G_ + at_square, mask=square, other=0.0)
     seen = dot(q, tl.trans(k), BF16)
     a = column(read_ + piece * C * n, rows, n, mask)
@@ -166,7 +166,7 @@ def _read_linear(
     W, dW = WS + piece * n * K * V, dWS + piece * n * K * V
     for first in range(0, V, BLOCK):
         vs = first + tl.arange(0, BLOCK)
-        dy = load(dy_ + piece * C * V, rows, vs, V, mask)
+        dy = factor(load(dy_ + piece * C * V, rows, vs, V, mask), BF16)
         delta = load(delta_ + piece * C * V, rows, vs, V, mask)
         to_read += dot(dy, tl.trans(delta), BF16)
         save(ddelta_ + piece * C * V, rows, vs, V, -dot(tl.trans(G * seen), dy, BF16), mask)
@@ -181,7 +181,7 @@ def _read_linear(
             db += tl.sum(at * q, axis=1)
             save_all(dW + K * V, ks, vs, V, dot(tl.trans(q * b), dy, BF16))
     tl.store(dG_ + at_square, -to_read * seen, mask=square)
-    dseen = -to_read * G
+    dseen = factor(-to_read * G, BF16)
     save(dq_ + piece * C * K, rows, ks, K, dq + dot(dseen, k, BF16), mask)
     save(dk_ + piece * C * K, rows, ks, K, dot(tl.trans(dseen), q, BF16), mask)
     tl.store(dread_ + (piece * C + rows) * n, da, mask=mask)
@@ -205,13 +205,14 @@ def _read_deep(
     at_square = piece * C * C + rows[:, None] * C + rows[None, :]
     G = tl.load(G_ + at_square, mask=square, other=0.0)
     q, k = load(q_ + piece * C * K, rows, ks, K, mask), load(k_ + piece * C * K, rows, ks, K, mask)
-    seen1 = G * dot(q, tl.trans(k), BF16)
-    dy, delta = load(dy_ + piece * C * V, rows, vs, V, mask), load(delta_ + piece * C * V, rows, vs, V, mask)
+    seen1 = factor(G * dot(q, tl.trans(k), BF16), BF16)
+    dy = factor(load(dy_ + piece * C * V, rows, vs, V, mask), BF16)
+    delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
     seen2 = tl.load(seen_ + at_square, mask=square, other=0.0)
     save(ddelta_ + piece * C * V, rows, vs, V, -dot(tl.trans(G * seen2), dy, BF16), mask)
     dseen2 = -dot(dy, tl.trans(delta), BF16)
     tl.store(dG_ + at_square, dseen2 * seen2, mask=square)
-    dseen2 *= G
+    dseen2 = factor(dseen2 * G, BF16)
     m: tl.constexpr = n if B1 is None else n + 1
 
     start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
@@ -228,16 +229,19 @@ def _read_deep(
         hs = first + tl.arange(0, BLOCK)
         # recompute the forward pass; inputs are reloaded per slice, because keeping them would exceed the registers
         q, k = load(q_ + piece * C * K, rows, ks, K, mask), load(k_ + piece * C * K, rows, ks, K, mask)
-        dy, delta = load(dy_ + piece * C * V, rows, vs, V, mask), load(delta_ + piece * C * V, rows, vs, V, mask)
+        dy = factor(load(dy_ + piece * C * V, rows, vs, V, mask), BF16)
+        delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
         a = column(read_ + piece * C * m, rows, m, mask)
         x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
-        delta1 = dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16) * slope
-        W1 = load_all(start1, ks, hs, H)
-        z = dot(q * a, W1, BF16) - dot(seen1, delta1, BF16)
+        delta1 = factor(dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16) * slope, BF16)
+        W1 = factor(load_all(start1, ks, hs, H), BF16)
+        qa = factor(q * a, BF16)
+        z = dot(qa, W1, BF16) - dot(seen1, delta1, BF16)
         if n == 2:
             b = column(read_ + piece * C * m + 1, rows, m, mask)
-            S1 = load_all(start1 + K * H, ks, hs, H)
-            z += dot(q * b, S1, BF16)
+            S1 = factor(load_all(start1 + K * H, ks, hs, H), BF16)
+            qb = factor(q * b, BF16)
+            z += dot(qb, S1, BF16)
         if B1 is not None:
             rest = column(read_ + piece * C * m + n, rows, m, mask)
             base1, base2 = load_all(B1 + piece % P * K * H, ks, hs, H), load_all(B2 + piece % P * H * V, hs, vs, V)
@@ -262,18 +266,18 @@ def _read_deep(
         save(dX2_ + piece * C * H, rows, hs, H, dot(tl.trans(dseen2), hidden, BF16), mask)
 
         # first layer
-        dz = dhidden * read_slope
+        dz = factor(dhidden * read_slope, BF16)
         to_read1 += dot(dz, tl.trans(delta1), BF16)
         save(ddelta1_ + piece * C * H, rows, hs, H, -dot(tl.trans(seen1), dz, BF16), mask)
         at = dot(dz, tl.trans(W1), BF16)
         da += tl.sum(at * q, axis=1)
         dq += a * at
-        save_all(dstart1, ks, hs, H, dot(tl.trans(q * a), dz, BF16))
+        save_all(dstart1, ks, hs, H, dot(tl.trans(qa), dz, BF16))
         if n == 2:
             at = dot(dz, tl.trans(S1), BF16)
             db += tl.sum(at * q, axis=1)
             dq += b * at
-            save_all(dstart1 + K * H, ks, hs, H, dot(tl.trans(q * b), dz, BF16))
+            save_all(dstart1 + K * H, ks, hs, H, dot(tl.trans(qb), dz, BF16))
         if B1 is not None:
             at = dot(dz, tl.trans(base1), BF16)
             drest += tl.sum(at * q, axis=1)
@@ -323,9 +327,11 @@ def _store_linear(
         at_A = start
         if i == 0:
             at_A = A + p * K * V
-        delta = load(delta_ + piece * C * V, rows, vs, V, mask)
-        ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask) - dot(k * g, dW, BF16)
-        at = dot(delta, tl.trans(dW), BF16)
+        delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
+        ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask)
+        held = factor(dW, BF16)
+        ddelta -= dot(k * g, held, BF16)
+        at = dot(delta, tl.trans(held), BF16)
         dg = -tl.sum(at * k, axis=1)
         dk = load(dk_read + piece * C * K, rows, ks, K, mask & (own == 0)) - g * at
         da = tl.sum(dW * load_all(start, ks, vs, V))
@@ -334,8 +340,9 @@ def _store_linear(
         if n == 2:
             s = column(write_ + piece * C * n + 1, rows, n, mask)
             b, e = tl.load(carry + 1), tl.load(carry + 2)
-            ddelta -= dot(k * s, dS, BF16)
-            at = dot(delta, tl.trans(dS), BF16)
+            held = factor(dS, BF16)
+            ddelta -= dot(k * s, held, BF16)
+            at = dot(delta, tl.trans(held), BF16)
             tl.store(dwrite_ + (part * C + rows) * n + 1, -tl.sum(at * k, axis=1), mask=mask)
             dk -= s * at
             S = load_all(start + K * V, ks, vs, V)
@@ -343,6 +350,7 @@ def _store_linear(
             tl.store(dcarry_ + part * 3 + 2, tl.sum(dS * S))
             dS = b * dW + e * dS + load_all(dWS_read + (piece * n + 1) * K * V, ks, vs, V)
         save(dv_ + piece * C * V, rows, vs, V, -ddelta, mask)
+        ddelta = factor(ddelta, BF16)
         dk += dot(ddelta, tl.trans(load_all(at_A, ks, vs, V)), BF16)
         at_anchor = dot(tl.trans(k), ddelta, BF16)
         if i == 0:

@@ -115,6 +115,7 @@ def _store_linear(
         k = load(k_ + piece * C * K, rows, ks, K, mask)
         delta = dot(k, at, BF16) - load(v_ + piece * C * V, rows, vs, V, mask)
         save(delta_ + piece * C * V, rows, vs, V, delta, mask)
+        delta = factor(delta, BF16)
         g = column(write_ + piece * C * n, rows, n, mask)
         carry = carry_ + piece * (2 * n - 1)
         W = tl.load(carry) * W - dot(tl.trans(k * g), delta, BF16)
@@ -161,7 +162,8 @@ def _store_deep(
             delta = collected(delta, parts, arrived, i, p, P, SLICES, BLOCK_C, V)
             delta -= load(v_ + piece * C * V, rows, vs, V, mask)
             save(delta_ + piece * C * V, rows, vs, V, delta, mask & (own == 0))
-            delta1 = dot(delta, tl.trans(at2), BF16) * slope
+            delta = factor(delta, BF16)
+            delta1 = factor(dot(delta, tl.trans(at2), BF16) * slope, BF16)
             k = load(k_ + piece * C * K, rows, ks, K, mask)  # again: kept, it would take registers while waiting
             g = column(write_ + piece * C * n, rows, n, mask)
             carry = carry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
@@ -226,10 +228,10 @@ def _read_deep(
     mask = rows < C
     square = mask[:, None] & mask[None, :]
     q = load(q_ + piece * C * K, rows, ks, K, mask)
-    k = load(k_ + piece * C * K, rows, ks, K, mask)
-    delta = load(delta_ + piece * C * V, rows, vs, V, mask)
+    k = factor(load(k_ + piece * C * K, rows, ks, K, mask), BF16)
+    delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
     G = tl.load(G_ + piece * C * C + rows[:, None] * C + rows[None, :], mask=square, other=0.0)
-    seen1 = G * dot(q, tl.trans(k), BF16)
+    seen1 = factor(G * dot(q, tl.trans(k), BF16), BF16)
     m: tl.constexpr = n if B1 is None else n + 1
     a = column(read_ + piece * C * m, rows, m, mask)
     at1, at2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
