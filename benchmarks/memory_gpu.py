@@ -171,9 +171,9 @@ def groups(s: Shapes) -> dict[str, list[Case]]:
         "first": first,
         "Gated DeltaNet": peer("layer", "Gated DeltaNet (fla)", gated_delta_layer),
         "titans-pytorch": peer("layer", "titans-pytorch", peer_layer),
-        "rest": [case for case in rest if case[0] != first[0][0]],
         "gated delta rule": peer("operator", "gated delta rule (fla)", gated_delta_operator),
         "attention": peer("operator", "attention (SDPA)", attention_operator),
+        "rest": [case for case in rest if case[0] != first[0][0]],
         "Mamba2": peer("layer", "Mamba2 (fla)", mamba2_layer),
     }
 

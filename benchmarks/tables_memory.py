@@ -101,6 +101,66 @@ def memory_scaling(place: Any) -> str:
     return "\n".join([*lines, "", f"Width 128, 4 heads, chunks of 64; {place(rows)}, 1 thread."])
 
 
+def memory_gpu(place: Any) -> str:
+    """Tokens/s of layers and operators by the length of the sequences."""
+    rows = [row for row in read(RESULTS / "memory_gpu.jsonl") if row["case"]["part"] in ("layer", "operator")]
+    found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["case"]["part"], _name(row["case"])), {})[row["case"]["T"]] = row
+    lengths = sorted({row["case"]["T"] for row in rows})
+    lines = [
+        "| part | " + " | ".join(f"{T:,}" for T in lengths) + " |",
+        "|---|" + "---|" * len(lengths),
+    ]
+    for (part, name), of_length in sorted(found.items(), key=lambda item: item[0][0]):
+        cells = [_millions(of_length.get(T)) for T in lengths]
+        lines.append(f"| {name}, {part} | {' | '.join(cells)} |")
+    note = (
+        "Millions of tokens/s, forward / forward and backward, by the length of a sequence, at 65,536 tokens per step; "
+        "width 1024, 16 heads of 64, chunks of 64, bfloat16"
+    )
+    return "\n".join([*lines, "", f"{note}; {_device(rows)}; {place(rows)}."])
+
+
+def memory_gpu_length(place: Any) -> str:
+    """Speed of one long sequence, and of single tokens after contexts of different lengths."""
+    rows = [row for row in read(RESULTS / "memory_gpu.jsonl") if row["case"]["part"] in ("one sequence", "decoding")]
+    lines = ["| tokens | reading, tokens/s | microseconds per step behind them | state, KB |", "|---|---|---|---|"]
+    for T in sorted({row["case"]["T"] for row in rows}):
+        cells = {"forward": "", "step": "", "state_bytes": ""}
+        for row in rows:
+            if row["case"]["T"] == T and "unavailable" not in row:
+                if "forward" in row:
+                    cells["forward"] = f"{row['forward']['median']:,.0f}"
+                else:
+                    cells["step"] = f"{1e6 / row['step']['median']:,.0f}"
+                    cells["state_bytes"] = f"{row['state_bytes'] / 1024:,.0f}"
+        lines.append(f"| {T:,} | {' | '.join(cells.values())} |")
+    note = "Two layers, expansion 2, width 1024, 16 heads of 64, chunks of 64, bfloat16, one sequence without gradients"
+    return "\n".join([*lines, "", f"{note}; {_device(rows)}; {place(rows)}."])
+
+
+def _name(case: dict[str, Any]) -> str:
+    if case["side"] != "ours":
+        return str(case["side"])
+    memory = (
+        "linear memory" if case["depth"] == 1 else f"memory of depth {case['depth']}, expansion {case['expansion']}"
+    )
+    return f"{memory} ({case['backend']})"
+
+
+def _millions(row: dict[str, Any] | None) -> str:
+    if row is None or "forward" not in row:
+        return "-"
+    both = f"{row['forward+backward']['median'] / 1e6:.2f}" if "forward+backward" in row else "-"
+    return f"{row['forward']['median'] / 1e6:.2f} / {both}"
+
+
+def _device(rows: list[dict[str, Any]]) -> str:
+    tritons = dict.fromkeys(str(row["versions"].get("triton")) for row in rows)
+    return f"{' and '.join(dict.fromkeys(row['device'] for row in rows))}, Triton {' and '.join(tritons)}"
+
+
 def memory_kernels(place: Any) -> str:
     every = [row for row in read(RESULTS / "memory_kernels.jsonl") if row["target"] == HOPPER]
     tritons = list(dict.fromkeys(row["triton"] for row in every))
@@ -134,5 +194,11 @@ def _needs(rows: list[dict[str, Any]]) -> str:
     return f"{shared / 1024:.0f} KB, {spilled:,} B, {seconds:.0f} s"
 
 
-TABLES = {"memory-cpu": memory_cpu, "memory-gates": memory_gates, "memory-scaling": memory_scaling}
+TABLES = {
+    "memory-cpu": memory_cpu,
+    "memory-gates": memory_gates,
+    "memory-scaling": memory_scaling,
+    "memory-gpu": memory_gpu,
+    "memory-gpu-length": memory_gpu_length,
+}
 KERNELS = {"memory-kernels": memory_kernels}  # in the README of the kernels

@@ -91,11 +91,14 @@ SHAPES = {"K": 16, "V": 16, "hidden": 32}
 # each choice by itself, and the search among them; in the interpreter warps are nothing, nor is there a search
 if DEVICE == "cuda":
     LARGE, EXPANSIONS = {"B": 2, "T": 256, "H": 16, "K": 64, "V": 64}, (1, 2, 4)
-    SEARCHED = [(dtype, CHOICES, HELD) for dtype in (torch.float32, torch.bfloat16)]
-    SEARCHED += [(torch.bfloat16, CHOICES[i : i + 1] or CHOICES[:1], [held]) for i, held in enumerate(HELD)]
+    # float32 compiles for a minute if it is searched in one test
+    SEARCHED = [(torch.bfloat16, CHOICES, HELD)]
+    SEARCHED += [
+        (dtype, [c], [h]) for dtype in (torch.float32, torch.bfloat16) for c, h in zip(CHOICES, HELD, strict=True)
+    ]
 else:
     LARGE, EXPANSIONS = {"B": 1, "T": 40, "H": 1, "K": 32, "V": 32}, (2,)
-    SEARCHED = [(dtype, CHOICES[:1], HELD[1:2]) for dtype in (torch.float32, torch.bfloat16)]
+    SEARCHED = [(dtype, CHOICES[:1], HELD[:1]) for dtype in (torch.float32, torch.bfloat16)]
 
 
 @pytest.mark.parametrize(("dtype", "choices", "held"), SEARCHED, ids=str)
@@ -136,7 +139,7 @@ def test_choices_that_are_too_wide_or_compile_for_a_minute_are_not_tried(sizes, 
 @pytest.mark.parametrize(
     ("sizes", "kept"),
     [
-        ({"K": 64, "V": 64, "H": 256}, [(64, 8), (32, 4), (32, 8)]),
+        ({"K": 64, "V": 64, "H": 256}, [(32, 4), (32, 8), (16, 4)]),
         ({"K": 64, "V": 32}, [(32, 4), (32, 8), (16, 4)]),
         ({"K": 32, "V": 128, "H": 64}, [(32, 8), (16, 4)]),
         ({"K": 128, "V": 128, "H": 16}, [(16, 4)]),

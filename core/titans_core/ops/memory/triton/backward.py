@@ -395,34 +395,39 @@ def _store_deep(
 
         # the errors; the one at the output sums over all slices
         k = load(k_ + piece * C * K, rows, ks, K, mask)
+        A1_s = load_all(at1, ks, hs, H)
+        A2_s = load_all(at2, hs, vs, V)
+        ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask)
         g = column(write_ + piece * C * n, rows, n, mask)
-        x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
-        ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask) - dot(k * g, dW1, BF16)
+        x, slope, _ = activate(dot(k, A1_s, BF16), ACTIVATION)
+        ddelta1 -= dot(k * g, dW1, BF16)
         ddelta = -dot(x * g, dW2, BF16)
         if n == 2:
             s = column(write_ + piece * C * n + 1, rows, n, mask)
             ddelta1 -= dot(k * s, dS1, BF16)
             ddelta -= dot(x * s, dS2, BF16)
-        ddelta += dot(ddelta1 * slope, load_all(at2, hs, vs, V), BF16)
+        ddelta += dot(ddelta1 * slope, A2_s, BF16)
         if TURN != 2:
             publish(ddelta, parts, arrived, back, p, P, own, SLICES, BLOCK_C, V)
         if TURN != 1:
+            # loaded while waiting; kept from before, they would take registers
+            k = load(k_ + piece * C * K, rows, ks, K, mask)
+            A1_s = load_all(at1, ks, hs, H)
+            A2_s = load_all(at2, hs, vs, V)
+            delta = load(delta_ + piece * C * V, rows, vs, V, mask)
             ddelta = collected(ddelta, parts, arrived, back, p, P, SLICES, BLOCK_C, V)
             ddelta += load(ddelta_read + piece * C * V, rows, vs, V, mask)
             save(dv_ + piece * C * V, rows, vs, V, -ddelta, mask & (own == 0))
 
-            # The second layer, then the first. Between the two, and after waiting, what enters again is loaded again:
-            # kept, it would exceed the registers.
+            # the second layer, then the first
             carry = carry_ + piece * carries
             a = tl.load(carry)
             part = piece * SLICES + own
-            k = load(k_ + piece * C * K, rows, ks, K, mask)
-            x, slope, bend = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
-            delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
-            ddelta = factor(ddelta, BF16)
-            A2_s = factor(load_all(at2, hs, vs, V), BF16)
+            dx = load(dX2_read + piece * C * H, rows, hs, H, mask)
+            x, slope, bend = activate(dot(k, A1_s, BF16), ACTIVATION)
+            delta, ddelta, A2_s = factor(delta, BF16), factor(ddelta, BF16), factor(A2_s, BF16)
             error = dot(delta, tl.trans(A2_s), BF16)
-            dx = load(dX2_read + piece * C * H, rows, hs, H, mask) + dot(ddelta, tl.trans(A2_s), BF16)
+            dx += dot(ddelta, tl.trans(A2_s), BF16)
             at = dot(delta, tl.trans(dW2), BF16)
             dg = -tl.sum(at * x, axis=1)
             dx -= g * at

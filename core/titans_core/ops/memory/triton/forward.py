@@ -159,12 +159,13 @@ def _store_deep(
         if TURN != 2:
             publish(delta, parts, arrived, i, p, P, own, SLICES, BLOCK_C, V)
         if TURN != 1:
-            delta = collected(delta, parts, arrived, i, p, P, SLICES, BLOCK_C, V)
-            delta -= load(v_ + piece * C * V, rows, vs, V, mask)
+            # loaded while waiting; kept from before, the keys would take registers
+            k = load(k_ + piece * C * K, rows, ks, K, mask)
+            v = load(v_ + piece * C * V, rows, vs, V, mask)
+            delta = collected(delta, parts, arrived, i, p, P, SLICES, BLOCK_C, V) - v
             save(delta_ + piece * C * V, rows, vs, V, delta, mask & (own == 0))
             delta = factor(delta, BF16)
             delta1 = factor(dot(delta, tl.trans(at2), BF16) * slope, BF16)
-            k = load(k_ + piece * C * K, rows, ks, K, mask)  # again: kept, it would take registers while waiting
             g = column(write_ + piece * C * n, rows, n, mask)
             carry = carry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
             a = tl.load(carry)

@@ -25,10 +25,10 @@ FULL = 256  # number of programs that fills a device; larger launches reuse the 
 # ahead of time (benchmarks/memory_kernels.py), eight warps mostly spill least.
 CHOICES = ((32, 8), (16, 8), (16, 4))
 
-# The same for kernels whose programs hold a slice of a memory from piece to piece, in the order of preference: at most
-# HELD_NUMBERS of a weight tile per thread, which leaves registers for the rest, and at most HELD_CHOICES of these
-HELD = ((64, 8), (32, 4), (32, 8), (16, 4))
-HELD_NUMBERS, HELD_CHOICES = 16, 3
+# The same for kernels whose programs hold a slice of a memory from piece to piece: those with at most HELD_NUMBERS of a
+# weight tile per thread, which leaves registers for the rest
+HELD = ((32, 4), (32, 8), (16, 4))
+HELD_NUMBERS = 16
 
 # Numbers of pieces and memories differ from call to call, so kernels specialised for 1 and for multiples of 16 would be
 # compiled needlessly. The number of tokens in a piece is specialised, because it determines memory alignment.
@@ -111,7 +111,7 @@ def worth_holding(configs: list[Any], arguments: dict[str, Any], **constants: An
     widest, sliced = max(given["K"], given["V"]), given.get("H", given["V"])
     found = [config for config in configs if config.kwargs["BLOCK"] <= sliced]
     fitting = [c for c in found if c.kwargs["BLOCK"] * widest <= HELD_NUMBERS * 32 * c.num_warps]
-    return (fitting or found)[:HELD_CHOICES]
+    return fitting or found
 
 
 def slices_of(kernel: Any, sliced: int) -> int:
