@@ -37,7 +37,7 @@ from titans_core.models.state import tensors
 from titans_core.train.flops import memory_flops, peak_flops
 
 FILE = RESULTS / "memory_gpu.jsonl"
-REPEATS, LEAST, SECONDS = 7, 5, 2  # repetitions of a case: at most, at least, and no more after this many seconds
+REPEATS, LEAST, SECONDS = 7, 3, 1  # repetitions of a case: at most, at least, and no more after this many seconds
 PEER_SECONDS = 90  # time limit of a peer
 HEADS, HEAD, CHUNK, TOKENS = 16, 64, 64, 65536
 
@@ -158,22 +158,21 @@ def groups(s: Shapes) -> dict[str, list[Case]]:
     def peer(part: str, side: str, build: Callable[[int, Shapes], Callable[[], Tensor]]) -> list[Case]:
         return [({"part": part, "side": side, "T": T}, lambda T=T: throughput(lambda: build(T, s), s)) for T in lengths]
 
-    first = [ours("layer", *s.memories[0], lengths[0])]
+    def all_of(T: int, memories: list[tuple[int, int]]) -> list[Case]:
+        return [ours(part, *memory, T) for memory in memories for part in ("layer", "operator")]
+
+    first = all_of(lengths[0], s.memories[:4])
     first += [streamed("decoding", decoding, T) for T in s.long[:3]]
     first += [streamed("one sequence", long_sequence, T) for T in reversed(s.long)]
-    rest = [
-        ours(part, *memory, T)
-        for T in lengths
-        for memory in (s.memories if lengths[0] == T else s.memories[:4])
-        for part in ("operator", "layer")
-    ]
+    rest = [case for T in reversed(lengths[1:]) for case in all_of(T, s.memories[:4])]
+    rest += all_of(lengths[0], s.memories[4:])
     return {
         "first": first,
         "Gated DeltaNet": peer("layer", "Gated DeltaNet (fla)", gated_delta_layer),
+        "rest": rest,
         "titans-pytorch": peer("layer", "titans-pytorch", peer_layer),
         "gated delta rule": peer("operator", "gated delta rule (fla)", gated_delta_operator),
         "attention": peer("operator", "attention (SDPA)", attention_operator),
-        "rest": [case for case in rest if case[0] != first[0][0]],
         "Mamba2": peer("layer", "Mamba2 (fla)", mamba2_layer),
     }
 

@@ -81,7 +81,7 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
     return {
         "shared_bytes": found.metadata.shared,
-        "matrix_units": "mma.sync" in found.asm["ptx"],
+        "matrix_units": "mma.sync" in found.asm["ptx"] and "wgmma" not in found.asm["ptx"],
         **_registers(found.asm["cubin"]),
         "compile_seconds": round(seconds, 1),
     }

@@ -78,9 +78,11 @@ def _commit() -> str:
     def git(*args: str) -> str:
         return subprocess.run(["git", *args], capture_output=True, text=True, cwd=RESULTS.parent, check=False).stdout
 
+    if "TITANS_COMMIT" in os.environ:  # files that were copied, without their history or with an older one
+        return os.environ["TITANS_COMMIT"]
     head = git("rev-parse", "--short", "HEAD").strip() if shutil.which("git") else ""
-    if not head:  # not a git checkout: the caller sets the commit
-        return os.environ.get("TITANS_COMMIT", "unknown")
+    if not head:
+        return "unknown"
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude)results")
     return head + ("+changes" if changed else "")
 

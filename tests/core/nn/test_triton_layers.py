@@ -49,13 +49,13 @@ def wide(*tensors):
     return [x.detach().double().requires_grad_() for x in tensors]
 
 
-def close(found, expected, tolerance):
+def close(found, expected, tolerance, least=1e-3):
     for i, (a, b) in enumerate(zip(found, expected, strict=True)):
         assert a.shape == b.shape, i
         if not b.numel():  # the tail of a convolution of size 1
             continue
         error, scale = (a.double() - b).abs().max().item(), b.abs().max().item()
-        assert error <= tolerance * max(scale, 1e-3), f"{i}: error {error:.2e}, largest entry {scale:.2e}"  # NaN too
+        assert error <= tolerance * max(scale, least), f"{i}: error {error:.2e}, largest entry {scale:.2e}"  # NaN too
 
 
 def gradients(outputs, inputs, seed=9):
@@ -130,7 +130,8 @@ def test_silu_of_narrow_and_wide_rows_of_a_view(d):
     (x64,) = wide(x)
     y, expected = unit_silu(x.mT), plain_parts(x64.mT.unsqueeze(-2), 1, 1)[0].squeeze(-2)
     close([y], [expected], 1e-5)
-    close(gradients([y], [x]), gradients([expected], [x64]), 1e-5)
+    # the gradient of a single number is 0, the difference of two numbers of the size of the incoming gradient
+    close(gradients([y], [x]), gradients([expected], [x64]), 1e-5, least=0.1)
 
 
 @pytest.mark.parametrize("value", [0.0, 2e-5])

@@ -74,6 +74,11 @@ def _tap(taps, columns, s, C, SIZE: tl.constexpr):
     return tl.load(taps + (SIZE - 1 - s) * C + columns, mask=columns < C, other=0.0).to(tl.float32)[None, :]
 
 
+@triton.jit
+def _appended(tiles, tile):
+    return tiles + (tile,)  # noqa: RUF005
+
+
 @triton.jit(do_not_specialize=["T", "blocks"])
 def _forward_kernel(
     x, tail, taps, bias, y,
@@ -107,7 +112,7 @@ def _backward_kernel(
     # Of each tap, newest first, and of the bias, for each row of a block. They are added up over rows once, at the end.
     found = ()
     for _ in tl.static_range(SIZE + 1):
-        found = found + (tl.zeros([BLOCK_T, BLOCK_C], dtype=tl.float32),)  # noqa: RUF005
+        found = _appended(found, tl.zeros([BLOCK_T, BLOCK_C], dtype=tl.float32))
     for block in tl.range(tl.program_id(0), total, tl.num_programs(0), num_stages=1):
         sequence, first = (block // blocks).to(tl.int64), block % blocks * BLOCK_T - (SIZE - 1)
         of_sequence, of_tail = sequence * T * C, sequence * (SIZE - 1) * C
@@ -121,10 +126,10 @@ def _backward_kernel(
         for s in tl.static_range(SIZE):
             after = _load(dy_ + of_sequence, rows + s, columns, T, C)
             gradient += _tap(taps, columns, s, C, SIZE) * after
-            more = more + (found[s] + row * after,)  # noqa: RUF005
+            more = _appended(more, found[s] + row * after)
             if s == 0:
                 bias = found[SIZE] + after
-        found = more + (bias,)  # noqa: RUF005
+        found = _appended(more, bias)
         _save(dx_ + of_sequence, rows, columns, T, C, gradient)
         if first < 0:
             _save(dtail_ + of_tail, rows + SIZE - 1, columns, SIZE - 1, C, gradient)

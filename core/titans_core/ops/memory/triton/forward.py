@@ -1,8 +1,8 @@
 """Forward kernels: one stores pieces in order and saves the starting WS of each; one reads all pieces at once.
 
-Shapes: N pieces, P = batch * heads, C tokens in a piece, n = 2 (1 without momentum). A deep memory is K -> h -> V and
-is processed in slices of h, so that no program holds a whole layer. A linear memory is K -> V and is processed in
-slices of V. Weights of single tokens are never formed.
+Shapes: N pieces, P = batch * heads, C tokens in a piece, n = 2 (1 without momentum). A deep memory is K -> h -> V. When
+storing, a program holds a slice of h in registers; when reading, it goes through h in slices, so no program holds a
+whole layer. A linear memory is K -> V, in slices of V. Weights of single tokens are never formed.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -57,7 +57,10 @@ def store_forward(
             H = WS[0].shape[-1]
             room = meeting(P, slices_of(_store_deep, H), common["BLOCK_C"], V, k.device)
             inputs = (k, v, write, carry, *WS, *anchor, *(base or (None, None)), delta, *room)
-            grid = lambda chosen: (P * (H // chosen["BLOCK"]),)  # noqa: E731
+
+            def grid(choice: dict[str, int]) -> tuple[int]:
+                return (P * (H // choice["BLOCK"]),)
+
             in_turns(partial(launch, _store_deep, grid, *inputs, H=H, **common), N)
     return WS, delta
 
