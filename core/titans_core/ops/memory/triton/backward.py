@@ -16,7 +16,7 @@ from torch import Tensor
 
 from titans_core.ops.memory.pieces import Inputs
 from titans_core.ops.memory.triton.exchange import collected, in_turns, meeting, publish
-from titans_core.ops.memory.triton.launch import COUNTS, launch, settings, slices_of, tuned
+from titans_core.ops.memory.triton.launch import COUNTS, launch, most_slices, settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, factor, load, load_all, save, save_all
 
 
@@ -108,7 +108,7 @@ def store_backward(
     V, n, h = delta.shape[-1], write.shape[-1], WS[0].shape[-1]
     deep = len(WS) > 1
     kernel, sliced = (_store_deep, h) if deep else (_store_linear, V)
-    most = slices_of(kernel, sliced)
+    most = most_slices(kernel, K, V, h if deep else None)
 
     def new(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.float32, device=k.device)

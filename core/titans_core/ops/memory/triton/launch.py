@@ -25,8 +25,9 @@ FULL = 256  # number of programs that fills a device; larger launches reuse the 
 # ahead of time (benchmarks/memory_kernels.py), eight warps mostly spill least.
 CHOICES = ((32, 8), (16, 8), (16, 4))
 
-# The same for kernels whose programs hold a slice of a memory from piece to piece: those with at most HELD_NUMBERS of a
-# weight tile per thread, which leaves registers for the rest
+# The same for kernels whose programs hold a slice of a memory from piece to piece: the first two that have at most
+# HELD_NUMBERS of a weight tile per thread, which leaves registers for the rest. Narrower slices would take more room
+# for their parts.
 HELD = ((32, 4), (32, 8), (16, 4))
 HELD_NUMBERS = 16
 
@@ -111,12 +112,13 @@ def worth_holding(configs: list[Any], arguments: dict[str, Any], **constants: An
     widest, sliced = max(given["K"], given["V"]), given.get("H", given["V"])
     found = [config for config in configs if config.kwargs["BLOCK"] <= sliced]
     fitting = [c for c in found if c.kwargs["BLOCK"] * widest <= HELD_NUMBERS * 32 * c.num_warps]
-    return fitting or found
+    return (fitting or found)[:2]
 
 
-def slices_of(kernel: Any, sliced: int) -> int:
-    """The largest number of slices of a layer that a kernel with ``held`` slices may be given."""
-    return sliced // min(*(config.kwargs["BLOCK"] for config in kernel.configs), sliced)
+def most_slices(kernel: Any, K: int, V: int, H: int | None = None) -> int:
+    """The largest number of slices of a layer among which a kernel with ``held`` slices chooses."""
+    sizes = {"K": K, "V": V, **({} if H is None else {"H": H})}
+    return (H or V) // min(config.kwargs["BLOCK"] for config in worth_holding(kernel.configs, sizes))
 
 
 def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str, Any]:
