@@ -135,5 +135,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=TARGETS)
     os.environ.pop("TRITON_INTERPRET", None)
-    for target in parser.parse_args().targets:
-        work(FILE, cells(target), FIELDS, compiled)
+    with tempfile.TemporaryDirectory() as cache:  # what was compiled before would take no time
+        os.environ["TRITON_CACHE_DIR"] = cache
+        for target in parser.parse_args().targets:
+            work(FILE, cells(target), FIELDS, compiled)
