@@ -12,6 +12,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import EngFormatter, NullLocator
 from pictures_models import forecast_table3, gue, lm_niah, lm_stream
 from records import RESULTS, read
 
@@ -53,8 +54,9 @@ def memory_gpu() -> plt.Figure | None:
     if not rows:
         return None
     rows = [row for row in rows if all(row[name] == rows[-1][name] for name in ("device", "commit"))]
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
-    for axis, part in zip(axes, ("operator", "layer"), strict=True):
+    parts = [part for part in ("operator", "layer") if any(row["case"]["part"] == part for row in rows)]
+    figure, axes = plt.subplots(1, len(parts), figsize=(5.5 * len(parts), 4.5), layout="constrained", squeeze=False)
+    for axis, part in zip(axes[0], parts, strict=True):
         curves: dict[str, list[tuple[int, float]]] = {}
         for row in rows:
             case = row["case"]
@@ -65,7 +67,12 @@ def memory_gpu() -> plt.Figure | None:
         axis.set(
             title=f"{part}, {MODES[1]}", xlabel="length of a sequence", ylabel="tokens/s", xscale="log", yscale="log"
         )
-        axis.legend(fontsize="small")
+        lengths = sorted({row["case"]["T"] for row in rows})
+        axis.set_xticks(lengths, [f"{T // 1024}K" for T in lengths], minor=False)
+        axis.xaxis.set_minor_locator(NullLocator())
+        for formatter in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+            formatter(EngFormatter(sep=""))
+        axis.legend(fontsize="small", loc="best")
     return figure
 
 
