@@ -8,13 +8,13 @@ protocol of iTransformer (arXiv:2310.06625) and Time-Series-Library, but without
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from titans_datasets import Split, info, load, protocol_split
+from titans_datasets import Split, info, load, n_windows, protocol_split
 from titans_ts.windows import all_windows
 
 Predictor = Callable[..., np.ndarray]
@@ -66,6 +66,8 @@ class ProtocolData:
         """The same data one block earlier: the val rows become test rows, and as many rows before them val rows. As in
         the protocol, the scored rows are not those used for early stopping."""
         border = self.split.val.start
+        if border <= self.val_size:
+            raise ValueError(f"only {border} rows precede the {self.val_size} val rows: too few for a rehearsal.")
         split = Split(slice(0, border - self.val_size), slice(border - self.val_size, border), self.split.val)
         return replace(self, split=split)
 
@@ -132,9 +134,11 @@ def evaluate_protocol(
         ``parameters``. All values are JSON-serialisable.
 
     Raises:
-        ValueError: an unknown set or model, a baseline without ``input_size``, or an ensemble with members that differ
-            only in what is set here.
+        ValueError: an unknown set, model or part, no window of this lookback and horizon in the part, a baseline
+            without ``input_size``, or an ensemble with members that differ only in what is set here.
     """
+    if part not in get_args(Part):
+        raise ValueError(f"part must be one of {', '.join(map(repr, get_args(Part)))}, got {part!r}.")
     data = load_protocol(name)
     stamps = None
     about: dict[str, Any] = {"dataset": data.name, "h": h, "seed": seed, "part": part}
@@ -145,11 +149,14 @@ def evaluate_protocol(
         about["model"] = model
         if input_size is None:
             raise ValueError(f"{model!r} has no lookback of its own: give input_size.")
+        n_windows(data.split.rows(scored, input_size), h, input_size)  # raises if there is none
         predict = naive_predictor(model, h, data.season_length)
     else:
         about["model"] = type(model).__name__
         sizes = {} if input_size is None else {"input_size": input_size}
         estimator = _for(model, **sizes, h=h, random_state=seed)
+        longest = max(each.input_size for each in getattr(estimator, "forecasters", (estimator,)))
+        n_windows(data.split.rows(scored, longest), h, longest)
         begin = time.perf_counter()
         estimator.fit(data.training, val_size=data.val_size)
         about["seconds"] = round(time.perf_counter() - begin, 1)

@@ -8,13 +8,21 @@ from titans_datasets.download import advice, download
 from titans_datasets.sources.entries import PublishedFile
 from titans_datasets.warn import warn_caller
 
-__all__ = ["data_home", "obtain", "user_cache", "writable"]
+__all__ = ["data_home", "obtain", "user_cache", "with_cache", "writable"]
 
 
 def user_cache() -> Path:
     """``$XDG_CACHE_HOME/titans_datasets``, or ``~/.cache/titans_datasets`` if that is not set."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "titans_datasets"
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return _expanded(base, "set XDG_CACHE_HOME or TITANS_DATA_HOME") / "titans_datasets"
+
+
+def _expanded(path: str | os.PathLike[str], remedy: str) -> Path:
+    """Absolute path with ``~`` expanded."""
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError as error:  # no such user, or a user without a home
+        raise ValueError(f"{path} has no meaning here ({error}): {remedy}.") from None
 
 
 def data_home(path: str | os.PathLike[str] | None = None) -> Path:
@@ -28,7 +36,7 @@ def data_home(path: str | os.PathLike[str] | None = None) -> Path:
         Absolute path with ``~`` expanded. It need not exist; nothing is created.
     """
     chosen = path if path is not None else os.environ.get("TITANS_DATA_HOME") or user_cache()
-    return Path(chosen).expanduser().absolute()
+    return _expanded(chosen, "give a path without ~")
 
 
 def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> Path:
@@ -46,7 +54,7 @@ def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> P
     # stored under its published name: weather.csv.gz contains weather.csv
     packed = file.url is not None and file.url.endswith(f"{file.file}.gz")
     published = f"{file.file}.gz" if packed else file.file
-    homes = [home] if writable(home / file.folder) else [home, user_cache()]
+    homes = [home] if writable(home / file.folder) else with_cache(home)
     for place in homes:
         for name in (file.file, f"{file.file}.gz"):
             path = place / file.folder / name
@@ -66,6 +74,14 @@ def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> P
     target = place_for(file, homes) / file.folder / published
     download(file, target)
     return target
+
+
+def with_cache(home: Path) -> list[Path]:
+    """The home, and the user's cache if the user has one."""
+    try:
+        return list(dict.fromkeys([home, user_cache()]))
+    except ValueError:
+        return [home]
 
 
 def place_for(file: PublishedFile, homes: list[Path]) -> Path:

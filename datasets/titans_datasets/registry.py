@@ -3,17 +3,17 @@
 from difflib import get_close_matches
 from typing import Any
 
-from titans_datasets.sources.dna import ALIASES, SEQUENCES
+from titans_datasets.sources import dna, ts
 from titans_datasets.sources.entries import DatasetInfo, GenomeInfo, Kind, SequenceInfo, SeriesInfo, TextInfo
 from titans_datasets.sources.genomes import GENOMES
 from titans_datasets.sources.text import TEXTS
-from titans_datasets.sources.ts import SERIES
 
 __all__ = ["DatasetInfo", "genome_info", "info", "list_datasets", "sequence_info", "series_info", "text_info"]
 
 _REGISTRY: dict[str, DatasetInfo] = {
-    entry.name.lower(): entry for entry in (*SERIES, *SEQUENCES.values(), *GENOMES.values(), *TEXTS)
+    entry.name.lower(): entry for entry in (*ts.SERIES, *dna.SEQUENCES.values(), *GENOMES.values(), *TEXTS)
 }
+_ALIASES = {**dna.ALIASES, **ts.ALIASES}
 _KINDS: dict[Kind, str] = {"ts": "time-series set", "dna": "DNA set", "genome": "genome", "text": "text set"}
 
 
@@ -79,14 +79,14 @@ def _find(name: str, kind: Kind | None = None) -> DatasetInfo:
     if not isinstance(name, str):
         raise TypeError(f"name must be a string, one of {', '.join(list_datasets(kind))}; got {name!r}.")
     key = name.lower()
-    entry = _REGISTRY.get(ALIASES.get(key, key))
+    entry = _REGISTRY.get(_ALIASES.get(key, key))
     if entry is not None and kind in (None, entry.kind):
         return entry
     what, known = _KINDS[kind] if kind else "data set", list_datasets(kind)
     if entry is not None:
         raise ValueError(f"{entry.name!r} is a {_KINDS[entry.kind]}, not a {what}; known are {', '.join(known)}.")
     names = {of_kind.lower(): of_kind for of_kind in known}
-    names |= {alias: alias for alias, full in ALIASES.items() if full in names}
+    names |= {alias: alias for alias, full in _ALIASES.items() if full in names}
     close = get_close_matches(key, names, n=1)
     hint = f" Did you mean {names[close[0]]!r}?" if close else ""
     raise ValueError(f"Unknown {what} {name!r}; known are {', '.join(known)}.{hint}")

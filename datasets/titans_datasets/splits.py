@@ -8,8 +8,9 @@ Source: the protocol of Time-Series-Library and iTransformer (arXiv:2310.06625).
 exclusive, windows have stride 1, and every window is scored.
 """
 
+import operator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from titans_datasets import registry
 
@@ -41,7 +42,7 @@ class Split:
         if part not in ("val", "test"):
             raise ValueError(f"part must be 'train', 'val' or 'test', got {part!r}.")
         targets: slice = getattr(self, part)
-        if not 0 <= input_size <= targets.start:
+        if not 0 <= _integer("input_size", input_size) <= targets.start:
             raise ValueError(
                 f"input_size={input_size}, but only rows 0:{targets.start} precede {part}; "
                 f"use an input_size of 0 to {targets.start}."
@@ -60,7 +61,7 @@ def protocol_split(name: str, n_rows: int | None = None) -> Split:
         ValueError: if the name is unknown, or there are too few rows for three parts.
     """
     info = registry.series_info(name)
-    n = info.shape[0] if n_rows is None else n_rows
+    n = info.shape[0] if n_rows is None else _integer("n_rows", n_rows)
     per_hour = _ETT_ROWS_PER_HOUR.get(info.name.lower())
     if per_hour is not None:
         train_end, val_end, test_end = (per_hour * border for border in _ETT_HOURLY)
@@ -84,14 +85,28 @@ def n_windows(rows: slice | int, h: int, input_size: int = 0) -> int:
             it.
 
     Raises:
-        ValueError: if no window fits, ``h`` is below 1, or ``input_size`` is negative.
+        TypeError: if a number is not an integer, or the slice has no start or stop.
+        ValueError: if no window fits, ``h`` is below 1, ``input_size`` is negative, or the slice has a step.
     """
+    h, input_size = _integer("h", h), _integer("input_size", input_size)
     if h < 1 or input_size < 0:
         raise ValueError(f"h must be at least 1 and input_size at least 0, got h={h}, input_size={input_size}.")
-    n = rows.stop - rows.start if isinstance(rows, slice) else rows
+    if isinstance(rows, slice):
+        if rows.step not in (None, 1):
+            raise ValueError(f"windows are of adjacent rows; rows must have no step, got {rows}.")
+        n = _integer("rows.stop", rows.stop) - _integer("rows.start", rows.start)
+    else:
+        n = _integer("rows", rows)
     count = n - input_size - h + 1
     if count < 1:
         raise ValueError(
             f"{n} rows are too few for a window of input_size={input_size} and h={h}; {input_size + h} are needed."
         )
     return int(count)
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}.") from None

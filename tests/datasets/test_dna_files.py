@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from titans_datasets import ChecksumError
-from titans_datasets.dna import load_dna, load_genome
+from titans_datasets.dna import files, load_dna, load_genome
 
 PARTS = ("train", "dev", "test")
 
@@ -143,3 +143,32 @@ def test_a_parquet_file_that_is_cut_off_is_named(tmp_path):
     (folder / "human_enhancers_cohn.parquet").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"cohn\.parquet is not a complete Parquet file"):
         load_dna("human_enhancers_cohn", data_home=tmp_path, download=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "not a complete table"),
+        ("seq,label\nAC,0,1,2\nAC,0\n,,,,,,\n", "lacks a|not a complete"),
+        ("seq,label\n", "no rows"),
+    ],
+)
+def test_a_damaged_or_empty_table_is_named(home, put, text, says):
+    put("gb/human_enhancers_cohn/test.csv", text)
+    with pytest.raises(ValueError, match=rf"test\.csv.*({says})"):
+        load_dna("human_enhancers_cohn", data_home=home, download=False)
+
+
+def test_more_sequences_than_there_are_is_an_error(home, put):
+    put("gb/human_enhancers_cohn/test.csv", "seq,label\n" + "AC,0\n" * 6949)
+    with pytest.raises(
+        ValueError, match="has 6949 test sequences of human_enhancers_cohn, but the official set has 6948"
+    ):
+        load_dna("human_enhancers_cohn", data_home=home, download=False)
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
+def test_a_table_with_tabs_is_read_plain_or_gzip(put, home, unchecked, monkeypatch, suffix):
+    path = put(f"gb/human_enhancers_cohn/test{suffix}", "sequence\tlabel\nACGT\t1\n")
+    monkeypatch.setattr(files, "local", lambda relative, home, name=None: path if ".tsv" in relative else None)
+    assert files.labelled("gb/human_enhancers_cohn/test", home, False).to_numpy().tolist() == [["ACGT", 1]]

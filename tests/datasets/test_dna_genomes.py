@@ -228,3 +228,34 @@ def test_drosophila_is_cut_at_all_official_coordinates_from_a_generated_genome_o
 def test_the_other_strand_of_a_code_is_the_code_of_the_other_bases():
     letters = "ACGTNRYSWKMBDHV"
     assert other_strand(letters) == reverse_complement(letters)
+
+
+@pytest.mark.filterwarnings("ignore:.*from another assembly", "ignore:.* intervals; ")
+def test_coordinates_with_repeated_index_are_cut_in_their_order(home, tmp_path, chromosomes):
+    frame = made_intervals(home, "human_enhancers_cohn", SIZES, ["negative", "positive"])
+    path = home / "dna" / "gb_intervals" / "human_enhancers_cohn.parquet"
+    frame.set_axis(np.arange(len(frame)) // 2).to_parquet(path)
+    genome = write_genome(tmp_path / "g.fa", chromosomes)
+    data = load_dna("human_enhancers_cohn", genome=genome, data_home=home)
+    rows = pd.concat([frame[frame["split"] == part] for part in ("train", "test")])
+    assert data.sequences == [cut(chromosomes, row) for row in rows.itertuples()]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda frame: frame.drop(columns="strand"), r"lacks the columns \['strand'\]"),
+        (lambda frame: frame.assign(start=frame["start"] + 0.5), "start has the type float64"),
+        (lambda frame: frame.assign(split="dev"), "split 'dev' is not one of"),
+        (lambda frame: frame.assign(**{"class": "other"}), "class 'other' is not one of"),
+        (lambda frame: frame.assign(strand="-1"), "strand '-1' is not one of"),
+        (lambda frame: frame.assign(end=frame["start"]), r"row 0 \(0-based\) is empty"),
+    ],
+    ids=["columns", "floats", "split", "class", "strand", "empty"],
+)
+def test_coordinates_that_are_not_the_official_ones_are_refused(home, tmp_path, chromosomes, change, says):
+    frame = made_intervals(home, "human_enhancers_cohn", SIZES, ["negative", "positive"])
+    change(frame).to_parquet(home / "dna" / "gb_intervals" / "human_enhancers_cohn.parquet")
+    genome = write_genome(tmp_path / "g.fa", chromosomes)
+    with pytest.raises(ValueError, match=rf"human_enhancers_cohn\.parquet does not have the official .*{says}"):
+        load_dna("human_enhancers_cohn", genome=genome, data_home=home)

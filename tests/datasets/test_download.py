@@ -134,6 +134,25 @@ def test_the_data_home_is_the_argument_then_the_environment_then_the_user_cache(
     assert list(tmp_path.iterdir()) == [], "asking creates nothing"
 
 
+def test_a_cache_below_the_home_folder_is_found_from_everywhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "~/.cache")
+    assert cache.user_cache() == tmp_path / ".cache" / "titans_datasets"
+
+
+def test_without_a_home_folder_a_given_data_home_is_searched(tmp_path, monkeypatch):
+    def lost(path):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "expanduser", lambda path: lost(path) if str(path)[0] == "~" else path)
+    assert cache.with_cache(tmp_path) == [tmp_path]
+    with pytest.raises(ValueError, match="set XDG_CACHE_HOME or TITANS_DATA_HOME"):
+        cache.user_cache()
+    with pytest.raises(ValueError, match="give a path without ~"):
+        cache.data_home("~nobody/data")
+
+
 def test_without_an_xdg_cache_the_user_cache_is_below_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))

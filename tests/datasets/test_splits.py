@@ -105,3 +105,16 @@ def test_impossible_windows_are_refused_with_the_numbers():
         protocol_split("AirPassengers").rows("val", 101)
     with pytest.raises(ValueError, match="'train', 'val' or 'test', got 'valid'"):
         protocol_split("ETTh1").rows("valid", 96)
+
+
+def test_rows_and_steps_are_integers():
+    for call in (
+        lambda: n_windows(100, 10.5),
+        lambda: n_windows(slice(None, 100), 10),
+        lambda: protocol_split("weather", 52696.0),
+        lambda: protocol_split("ETTh1").rows("test", 96.0),
+    ):
+        with pytest.raises(TypeError, match="must be an integer, got"):
+            call()
+    with pytest.raises(ValueError, match="must have no step"):
+        n_windows(slice(0, 100, 2), 10)

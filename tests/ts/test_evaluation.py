@@ -73,6 +73,25 @@ def test_unknown_names_are_listed_in_the_error(real_data):
         evaluate_protocol("last-value", "ETTh7")
 
 
+def test_a_part_that_does_not_exist_is_refused(real_data):
+    """It would be scored on the test rows."""
+    with pytest.raises(ValueError, match="part must be one of 'val', 'test', 'rehearsal', got 'validation'"):
+        evaluate_protocol("last-value", "ETTh1", part="validation")
+
+
+@pytest.mark.parametrize("model", ["last-value", TitansForecaster()])
+@pytest.mark.parametrize(("h", "says"), [(0, "h=0"), (5000, "2976 rows are too few for a window")])
+def test_a_horizon_without_a_window_is_refused_before_training(real_data, model, h, says):
+    with pytest.raises(ValueError, match=says):
+        evaluate_protocol(model, "ETTh1", h=h)
+
+
+def test_a_rehearsal_needs_rows_before_it(real_data):
+    data = load_protocol("ETTh1").rehearsal.rehearsal
+    with pytest.raises(ValueError, match="only 2880 rows precede the 2880 val rows: too few for a rehearsal"):
+        _ = data.rehearsal
+
+
 @pytest.mark.slow
 def test_a_small_forecaster_beats_the_naive_ones_and_is_not_changed(real_data):
     model = TitansForecaster(dim=8, num_layers=1, max_epochs=1, batch_size=1792, learning_rate=1e-2, verbose=0)

@@ -222,6 +222,8 @@ def _strings(name: str, sequences: Sequence[str]) -> list[str]:
     """Convert any sequence of strings to a list. A single string would be read as sequences of one letter."""
     if isinstance(sequences, str):
         raise TypeError(f"{name} is a single string: pass a list of sequences.")
+    if isinstance(sequences, Mapping) or hasattr(sequences, "columns"):
+        raise TypeError(f"{name} is a {type(sequences).__name__}: pass a list of sequences, or one column.")
     found = list(sequences)  # indexing a Series looks up labels, not positions
     other = next((i for i, sequence in enumerate(found) if not isinstance(sequence, str)), None)
     if other is not None:

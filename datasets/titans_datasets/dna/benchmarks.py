@@ -51,6 +51,12 @@ def load_benchmark(entry: SequenceInfo, genome: GenomePaths | None, home: Path, 
     if not frames:
         raise FileNotFoundError(f"no sequences of {name} in {home / 'dna' / 'gb' / name}. {how_to_rebuild(name)}")
     official = {part: sum(counts[part == "test"] for counts in entry.counts.values()) for part in ("train", "test")}
+    for part, found in frames.items():
+        if len(found) > official[part]:
+            raise ValueError(
+                f"{home / 'dna' / 'gb' / name} has {len(found)} {part} sequences of {name}, but the official set has "
+                f"{official[part]}. Replace the file."
+            )
     missing = {part: n - len(frames.get(part, ())) for part, n in official.items() if n != len(frames.get(part, ()))}
     if missing:
         if intervals is None and download:  # small, and they show the overlap even if train sequences are missing
@@ -68,7 +74,9 @@ def official_intervals(entry: SequenceInfo, home: Path, download: bool) -> "pd.D
     columns = ["region", "start", "end", "strand", "split", "class"]
     at_hand = local(f"gb_intervals/{entry.name}.parquet", home)
     if at_hand is not None:
-        frame = read_parquet(at_hand)[columns]
+        frame = read_parquet(at_hand).reset_index(drop=True)
+        _check_intervals(frame, columns, entry, at_hand)
+        frame = frame[columns]
     else:
         pieces = []
         for part in ("train", "test"):
@@ -81,3 +89,26 @@ def official_intervals(entry: SequenceInfo, home: Path, download: bool) -> "pd.D
     # without a strand (human_ensembl_regulatory), the published sequences are on the forward strand
     text = frame[["region", "strand", "split", "class"]].astype(object).where(frame.notna(), "+").astype(str)
     return frame.assign(**{column: text[column] for column in text})
+
+
+def _check_intervals(frame: "pd.DataFrame", columns: list[str], entry: SequenceInfo, path: Path) -> None:
+    """Raise a ValueError unless a table can be the official coordinates; warn if it has another number of rows."""
+
+    def refuse(what: str) -> None:
+        raise ValueError(f"{path} does not have the official coordinates of {entry.name}: {what}. Replace it.")
+
+    if lacking := [column for column in columns if column not in frame]:
+        refuse(f"it lacks the columns {lacking}")
+    for column in ("start", "end"):
+        if frame[column].dtype.kind not in "iu":
+            refuse(f"{column} has the type {frame[column].dtype}, not integers")
+    for column, allowed in {"split": ["train", "test"], "class": list(entry.classes), "strand": ["+", "-"]}.items():
+        known = frame[column].isin(allowed) | (frame[column].isna() if column == "strand" else False)
+        if not known.all():
+            refuse(f"{column} {frame[column][~known].iloc[0]!r} is not one of {allowed}")
+    reversed_ = (frame["start"] < 0) | (frame["end"] <= frame["start"])
+    if reversed_.any():
+        refuse(f"row {int(reversed_.to_numpy().argmax())} (0-based) is empty or begins before its chromosome")
+    expected = sum(map(sum, entry.counts.values()))
+    if len(frame) != expected:
+        warn_caller(f"{path} has {len(frame)} intervals; {entry.name} has {expected}.")

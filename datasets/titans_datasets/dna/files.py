@@ -48,11 +48,16 @@ def labelled(stem: str, home: Path, download: bool, published_as: str | None = N
     if path.suffix == ".parquet":
         frame = read_parquet(path)
     else:
-        frame = pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",")
+        try:
+            frame = pd.read_csv(path, sep="\t" if ".tsv" in path.suffixes else ",")
+        except (ValueError, EOFError, OSError) as error:  # pandas's errors are ValueErrors, those of gzip the others
+            raise ValueError(f"{path} is not a complete table ({error}). Replace it.") from error
     columns = {new: next((c for c in names if c in frame), None) for new, names in _COLUMNS.items()}
     if None in columns.values():
         raise ValueError(f"{path} has the columns {list(frame)}; expected seq or sequence, and label or target.")
     frame = frame.rename(columns={old: new for new, old in columns.items()})[["seq", "label"]]
+    if frame.empty:
+        raise ValueError(f"{path} has no rows. Replace it.")
     if frame.isna().any(axis=None):
         row = int(frame.isna().any(axis=1).to_numpy().argmax())
         raise ValueError(f"{path} lacks a sequence or a label in row {row} (0-based, without the header).")
@@ -73,7 +78,7 @@ def read_parquet(path: Path) -> "pd.DataFrame":
 
 def homes(home: Path) -> list[Path]:
     """Folders searched for DNA files, in this order."""
-    return list(dict.fromkeys([home, cache.user_cache()]))
+    return cache.with_cache(home)
 
 
 def local(relative: str, home: Path, published_as: str | None = None) -> Path | None:

@@ -2,7 +2,7 @@
 
 from titans_datasets.sources.entries import SeriesInfo
 
-__all__ = ["SERIES"]
+__all__ = ["ALIASES", "SERIES"]
 
 _GITHUB = "https://raw.githubusercontent.com"
 _ETT = f"{_GITHUB}/zhouhaoyi/ETDataset/1d16c8f4f943005d613b5bc962e9eeb06058cf07/ETT-small"
@@ -158,3 +158,5 @@ SERIES = (
         note="Passengers of international airlines per month, in thousands. Not part of the benchmark; for examples.",
     ),
 )
+
+ALIASES = {"electricity": "ecl"}  # its name in Time-Series-Library

@@ -22,6 +22,8 @@ from titans_core.evals import harness
 from titans_core.evals.harness import TABLE_1, TASKS, evaluate_harness, table_1
 from titans_core.evals.tasks.local import lines
 from titans_core.huggingface import TitansForCausalLM, hf_tokenizer
+from titans_datasets import list_datasets
+from titans_datasets.registry import text_info
 
 NAMES = sorted(path.stem for path in TASKS.glob("*.yaml"))
 CHOICES = [name for name in NAMES if name not in ("titans_lambada_openai", "titans_wikitext")]
@@ -370,14 +372,38 @@ def test_missing_data_is_named(model, tmp_path, monkeypatch):
         (".cache/titans_datasets/lm", {"HOME": "{here}"}),
     ],
 )
-def test_the_data_home_is_found_where_the_loaders_have_theirs(model, made, tmp_path, monkeypatch, home, variables):
+def test_the_data_home_is_found_where_the_loaders_have_theirs(made, tmp_path, monkeypatch, home, variables):
     for name in ("TITANS_DATA_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value.format(here=tmp_path))
     (tmp_path / home).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / home).symlink_to(made)
-    assert evaluate(model, ["titans_siqa"], None)["n-samples"]["titans_siqa"]["original"] == 1
+    assert list(lines("commonsense/siqa.jsonl")["test"]) == MADE["siqa"]
+
+
+def test_without_a_folder_of_ones_own_files_must_be_the_published_ones(model, made, tmp_path, monkeypatch):
+    """A file that was cut off at a line would be scored without a word."""
+    monkeypatch.setenv("TITANS_DATA_HOME", str(tmp_path))
+    (tmp_path / "lm").symlink_to(made)
+    with pytest.raises(ValueError, match=r"siqa\.jsonl is not the published file.*its sha256 is \w{64}, expected"):
+        evaluate(model, ["titans_siqa"], None)
+
+
+def test_every_task_has_the_checksum_of_the_loaders():
+    published = [file for name in list_datasets("text") for file in text_info(name).files.values()]
+    checksums = {file.place.removeprefix("lm/"): file.checksum for file in published}
+    for path in TASKS.glob("*.yaml"):
+        given = yaml.load(path.read_text().replace("!function", ""), Loader=yaml.SafeLoader)["dataset_kwargs"]
+        assert f"sha256:{given['sha256']}" == checksums[given["file"]], path.stem
+
+
+@pytest.mark.parametrize("content", [b'{"a": 1}\n{"a"', gzip.compress(b'{"a": 1}\n' * 99)[:-20]])
+def test_a_damaged_file_is_named(tmp_path, content):
+    path = tmp_path / ("file.jsonl.gz" if content[:2] == b"\x1f\x8b" else "file.jsonl")
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"file\.jsonl.* is not a complete"):
+        lines("file.jsonl", str(tmp_path))
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
