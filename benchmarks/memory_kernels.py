@@ -69,7 +69,7 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     }
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
     types = {name: "*bf16" if tokens == "bfloat16" else "*fp32" for name in ("q_", "k_", "v_")}
-    types |= {"arrived": "*i32", **dict.fromkeys(("N", "P", "C", "CROWD", "first", "last"), "i32")}
+    types |= {"arrived": "*i32", **dict.fromkeys(("N", "P", "C", "CROWD", "first", "last", "lowest"), "i32")}
     signature = {name: "constexpr" if name in constants else types.get(name, "*fp32") for name in kernel.arg_names}
     # torch aligns its allocations
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_datasets import ChecksumError, OfflineError, data_home, info, load, registry
+from titans_datasets import ChecksumError, OfflineError, cache, data_home, info, load, registry
 from titans_datasets import download as download_module
 from titans_datasets.checksum import digest, verify
 

@@ -23,7 +23,7 @@ import json, sys, traceback
 sys.path.insert(0, sys.argv[1])
 from memory_kernels import compiled, kernel_of
 
-counts = {"N", "P", "CROWD", "first", "last"}
+counts = {"N", "P", "CROWD", "first", "last", "lowest"}
 for line in sys.stdin:
     cell = json.loads(line)
     try:

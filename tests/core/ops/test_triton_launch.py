@@ -10,6 +10,7 @@ pytest.importorskip("triton")
 from titans_core.ops.memory.triton.launch import launch, without_wgmma
 
 SWITCH = "DISABLE_MMA_V3"
+SWITCHES = (SWITCH, "DISABLE_MMA_V5")
 
 
 class Kernel:
@@ -19,19 +20,22 @@ class Kernel:
         self.seen = []
 
     def __getitem__(self, grid):
-        return lambda *arguments, **constants: self.seen.append((grid, arguments, constants, os.environ.get(SWITCH)))
+        return lambda *arguments, **constants: self.seen.append(
+            (grid, arguments, constants, [*map(os.environ.get, SWITCHES)])
+        )
 
 
 @pytest.mark.parametrize("before", [None, "0"])
 def test_a_kernel_is_launched_with_the_switch_and_the_environment_is_as_before(monkeypatch, before):
-    if before is None:
-        monkeypatch.delenv(SWITCH, raising=False)
-    else:
-        monkeypatch.setenv(SWITCH, before)
+    for name in SWITCHES:
+        if before is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, before)
     kernel = Kernel()
     launch(kernel, (3,), 1, 2, BLOCK=16)
-    assert kernel.seen == [((3,), (1, 2), {"BLOCK": 16}, "1")]
-    assert os.environ.get(SWITCH) == before
+    assert kernel.seen == [((3,), (1, 2), {"BLOCK": 16}, ["1", "1"])]
+    assert [*map(os.environ.get, SWITCHES)] == [before, before]
 
 
 def test_the_switch_is_back_after_an_error(monkeypatch):

@@ -15,7 +15,9 @@ from titans_core.ops.memory import dispatch
 from titans_core.ops.memory.triton import room
 
 COMPILED = Path(__file__).resolve().parents[3] / "benchmarks" / "results" / "memory_kernels.jsonl"
-H100, A100, RTX_4090, T4 = (9, 232_448), (8, 166_912), (8, 101_376), (7, 65_536)
+# compute capability, bytes of shared memory, multiprocessors
+H100, A100, RTX_4090, T4 = (9, 232_448, 132), (8, 166_912, 108), (8, 101_376, 128), (7, 65_536, 40)
+SLICE_OF_AN_A100 = (8, 166_912, 14)
 
 
 def test_the_table_is_what_the_compiler_says():
@@ -49,6 +51,15 @@ def test_the_table_is_what_the_compiler_says():
         (RTX_4090, 2, torch.float32, 48, 32, None),
         (RTX_4090, 1, torch.bfloat16, 128, 128, "has 99; smaller chunks need less"),
         (RTX_4090, 1, torch.float32, 64, 128, "smaller chunks or bfloat16 tokens need less"),
+        (
+            SLICE_OF_AN_A100,
+            2,
+            torch.bfloat16,
+            128,
+            16,
+            "512 is stored by 16 programs at once, and this device has 14 proc",
+        ),
+        (SLICE_OF_AN_A100, 2, torch.bfloat16, 64, 16, None),
         (T4, 1, torch.bfloat16, 16, 16, r"compute capability 8.0 \(Ampere\) or newer"),
     ],
 )
@@ -65,7 +76,7 @@ def test_a_device_runs_what_fits_it(monkeypatch, device, layers, dtype, width, c
 
 
 def test_rocm_is_refused(monkeypatch):
-    properties = SimpleNamespace(major=9, shared_memory_per_block=65_536)
+    properties = SimpleNamespace(major=9, shared_memory_per_block=65_536, multi_processor_count=104)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(torch.version, "hip", "6.2")
     assert "NVIDIA GPU" in room.lacking(torch.device("cuda"), 1, True, 16, 16)

@@ -19,6 +19,8 @@ from titans_core.ops.memory.triton.exchange import collected, in_turns, meeting,
 from titans_core.ops.memory.triton.launch import COUNTS, launch, most_slices, settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, factor, load, load_all, save, save_all
 
+PARTS_BYTES = 256 * 2**20  # at most for gradients per slice, unless those of one piece take more
+
 
 class ReadGradient(NamedTuple):
     """What reading contributes to gradients that are complete after :func:`store_backward`; all float32.
@@ -108,14 +110,16 @@ def store_backward(
     V, n, h = delta.shape[-1], write.shape[-1], WS[0].shape[-1]
     deep = len(WS) > 1
     kernel, sliced = (_store_deep, h) if deep else (_store_linear, V)
-    most = most_slices(kernel, K, V, h if deep else None)
+    most = most_slices(kernel.configs, K, V, h if deep else None)
 
     def new(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.float32, device=k.device)
 
     found = StoreGradient([d.clone() for d in dend], [new(*A.shape) for A in anchor])
-    # what each slice contributes
-    parts = [new(N * P * most * size) for size in (C * K, C * n, carry.shape[-1])]
+    # what each slice contributes, for some pieces at a time
+    sizes = (C * K, C * n, carry.shape[-1])
+    turns = min(N, max(1, PARTS_BYTES // (4 * P * most * sum(sizes))))
+    parts = [new(turns * P * most * size) for size in sizes]
     dk, dwrite, dcarry = parts
     common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation, P)}
     inputs = (k, write, carry, *WS, *anchor)
@@ -130,13 +134,20 @@ def store_backward(
     with torch.cuda.device_of(k):
         if deep:
             gradients = (*(base or (None, None)), *gradients, read.ddelta1, read.dX2, *read.dWS, *found.dstart)
-            room = meeting(P, most, common["BLOCK_C"], V, k.device)
-            in_turns(partial(launch, kernel, grid, *inputs, *gradients, *to, *room, H=h, **common), N)
+            room = meeting(N, P, most, common["BLOCK_C"], V, k.device)
+            run = partial(launch, kernel, grid, *inputs, *gradients, *to, *room, H=h, **common)
         else:
-            launch(kernel, grid, *inputs, *gradients, read.dWS[0], found.dstart[0], *to, **common)
-    slices = chosen[-1]  # the tuner's last call is the launch itself
-    for part, whole in zip(parts, (grads.k, grads.c.write, grads.c.carry), strict=True):
-        whole.copy_(part[: whole.numel() * slices].view(N, P, slices, *whole.shape[2:]).sum(2))
+            run = partial(launch, kernel, grid, *inputs, *gradients, read.dWS[0], found.dstart[0], *to, **common)
+        for first in range(0, N, turns):
+            last = min(N, first + turns)
+            if deep:
+                in_turns(partial(run, lowest=N - last), first, last)
+            else:
+                run(first, last, lowest=N - last)
+            slices = chosen[-1]  # the tuner's last call is the launch itself
+            done = slice(N - last, N - first)
+            for part, whole in zip(parts, (grads.k[done], grads.c.write[done], grads.c.carry[done]), strict=True):
+                whole.copy_(part[: whole.numel() * slices].view(len(whole), P, slices, *whole.shape[2:]).sum(2))
     return found
 
 
@@ -299,11 +310,11 @@ def _read_deep(
 
 
 @tuned("flow", held=True)
-@triton.jit(do_not_specialize=COUNTS)
+@triton.jit(do_not_specialize=(*COUNTS, "first", "last", "lowest"))
 def _store_linear(
     k_, write_, carry_, WS, A, delta_, dk_read, ddelta_read, dWS_read, flow,
     dk_, dv_, dwrite_, dcarry_, dA,
-    N, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    first, last, lowest, N, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
@@ -316,7 +327,7 @@ def _store_linear(
     dS = dW
     if n == 2:
         dS = load_all(flow + K * V, ks, vs, V)
-    for back in tl.range(0, N, num_stages=1):
+    for back in tl.range(first, last, num_stages=1):
         i = N - 1 - back
         piece = i * P + p
         k = load(k_ + piece * C * K, rows, ks, K, mask)
@@ -336,7 +347,7 @@ def _store_linear(
         dk = load(dk_read + piece * C * K, rows, ks, K, mask & (own == 0)) - g * at
         da = tl.sum(dW * load_all(start, ks, vs, V))
         dW_new = a * dW + load_all(dWS_read + piece * n * K * V, ks, vs, V)
-        part = piece * SLICES + own
+        part = (piece - lowest * P) * SLICES + own
         if n == 2:
             s = column(write_ + piece * C * n + 1, rows, n, mask)
             b, e = tl.load(carry + 1), tl.load(carry + 2)
@@ -365,12 +376,12 @@ def _store_linear(
 
 
 @tuned("flow1", "flow2", counters=["arrived"], held=True)
-@triton.jit(do_not_specialize=(*COUNTS, "first", "last"))
+@triton.jit(do_not_specialize=(*COUNTS, "first", "last", "lowest"))
 def _store_deep(
     k_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_, dk_read, ddelta_read,
     ddelta1_read, dX2_read, dWS1_read, dWS2_read, flow1, flow2,
     dk_, dv_, dwrite_, dcarry_, dA1, dA2, parts, arrived,
-    first, last, N, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    first, last, lowest, N, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
@@ -422,7 +433,7 @@ def _store_deep(
             # the second layer, then the first
             carry = carry_ + piece * carries
             a = tl.load(carry)
-            part = piece * SLICES + own
+            part = (piece - lowest * P) * SLICES + own
             dx = load(dX2_read + piece * C * H, rows, hs, H, mask)
             x, slope, bend = activate(dot(k, A1_s, BF16), ACTIVATION)
             delta, ddelta, A2_s = factor(delta, BF16), factor(ddelta, BF16), factor(A2_s, BF16)

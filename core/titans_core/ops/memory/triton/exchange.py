@@ -1,8 +1,9 @@
 """Programs that share a memory: each holds a slice of the hidden layer, and at every piece they sum what all found.
 
-The programs of a memory have consecutive numbers. A GPU starts programs in the order of their numbers, so those of a
-memory wait at most for programs that are running or next in line. Sums are taken in the order of the slices, so two
-runs give the same.
+The programs of a memory have consecutive numbers. GPUs start programs in the order of their numbers (which NVIDIA does
+not promise), so those of a memory wait at most for programs that are running or next in line, if the device can run as
+many at once as a memory has slices (:func:`titans_core.ops.memory.triton.launch.unsupported`). Sums are taken in the
+order of the slices, so two runs with the same slices give the same.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -19,25 +20,25 @@ from titans_core.ops.memory.triton.tiles import INTERPRETED
 WHOLE, PUBLISH, FINISH = 0, 1, 2  # what a launch does of a turn
 
 
-def in_turns(run: Callable[..., None], N: int) -> None:
-    """Launch ``run(first, last, TURN=...)`` for turns 0 to N, in one launch.
+def in_turns(run: Callable[..., None], first: int, last: int) -> None:
+    """Launch ``run(first, last, TURN=...)`` for turns first to last, in one launch.
 
     Triton's interpreter runs programs one after another, so there each turn has a launch in which all publish what
     they found, and one in which all finish it.
     """
     if INTERPRETED.value:
-        for i in range(N):
+        for i in range(first, last):
             run(i, i + 1, TURN=PUBLISH)
             run(i, i + 1, TURN=FINISH)
     else:
-        run(0, N, TURN=WHOLE)
+        run(first, last, TURN=WHOLE)
 
 
-def meeting(P: int, slices: int, rows: int, columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def meeting(turns: int, P: int, slices: int, rows: int, columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Room for what each of P memories' slices publishes, and how many have; the latter starts at zero."""
     # turn by turn, one half is written while the other may still be read
-    parts = torch.empty(2 * P * slices * rows * columns if slices > 1 else 0, dtype=torch.float32, device=device)
-    return parts, torch.zeros(P, dtype=torch.int32, device=device)
+    size = min(2, turns) * P * slices * rows * columns if slices > 1 else 0
+    return torch.empty(size, dtype=torch.float32, device=device), torch.zeros(P, dtype=torch.int32, device=device)
 
 
 @triton.jit
@@ -55,10 +56,11 @@ def publish(tile, parts, arrived, turn, p, P, own, SLICES: tl.constexpr, ROWS: t
 def collected(tile, parts, arrived, turn, p, P, SLICES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Wait for all slices of this turn, and return the sum of their tiles."""
     if SLICES > 1:
-        # each acquire empties the L1 cache, which the other program on the processor needs, so only the last one is
+        # An acquire empties the L1 cache, which another program on the processor may need: one is enough. It is a
+        # compare-and-swap, as the compiler leaves out an addition of zero whose result is not used.
         while tl.atomic_add(arrived + p, 0, sem="relaxed", scope="gpu") < (turn + 1) * SLICES:
             pass
-        tl.atomic_add(arrived + p, 0, sem="acquire", scope="gpu")
+        tl.atomic_cas(arrived + p, 0, 0, sem="acquire", scope="gpu")
         tl.debug_barrier()
         of = parts + (turn % 2 * P + p) * SLICES * ROWS * COLUMNS
         at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]

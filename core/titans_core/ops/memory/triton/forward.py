@@ -55,13 +55,13 @@ def store_forward(
             launch(_store_linear, lambda chosen: (P, V // chosen["BLOCK"]), *inputs, N=N, **common)
         else:
             H = WS[0].shape[-1]
-            room = meeting(P, most_slices(_store_deep, K, V, H), common["BLOCK_C"], V, k.device)
+            room = meeting(N, P, most_slices(_store_deep.configs, K, V, H), common["BLOCK_C"], V, k.device)
             inputs = (k, v, write, carry, *WS, *anchor, *(base or (None, None)), delta, *room)
 
             def grid(choice: dict[str, int]) -> tuple[int]:
                 return (P * (H // choice["BLOCK"]),)
 
-            in_turns(partial(launch, _store_deep, grid, *inputs, H=H, **common), N)
+            in_turns(partial(launch, _store_deep, grid, *inputs, H=H, **common), 0, N)
     return WS, delta
 
 

@@ -10,7 +10,7 @@ import torch
 import triton
 from torch import Tensor
 
-from titans_core.ops.memory.triton.room import lacking
+from titans_core.ops.memory.triton.room import lacking, processors
 from titans_core.ops.memory.triton.tiles import INTERPRETED
 from titans_core.ops.memory.triton.widths import tile_size
 
@@ -36,14 +36,14 @@ HELD_NUMBERS = 16
 COUNTS = ("N", "P", "CROWD")
 
 
-_SWITCH = "DISABLE_MMA_V3"
+_SWITCHES = ("DISABLE_MMA_V3", "DISABLE_MMA_V5")  # of Hopper, and of data centre GPUs after it
 _lock = threading.Lock()
-_inside: list[str | None] = []  # one entry per thread inside; the first is the switch before
+_inside: list[dict[str, str | None]] = []  # one entry per thread inside; the first has the switches before
 
 
 @contextmanager
 def without_wgmma() -> Iterator[None]:
-    """Let Triton compile products for ``mma.sync`` inside the block, on Hopper too, as on every other GPU.
+    """Let Triton compile products for ``mma.sync`` inside the block, also on GPUs that have other ones.
 
     Hopper's asynchronous products give wrong sums and illegal memory accesses in kernels like these. The assembler in
     Triton 3.6 and 3.7 may reuse registers that such a product still reads (triton-lang/triton#11781), and operands
@@ -51,8 +51,8 @@ def without_wgmma() -> Iterator[None]:
     variable, which is part of the key of its disk cache.
     """
     with _lock:
-        _inside.append(os.environ.get(_SWITCH) if not _inside else None)
-        os.environ[_SWITCH] = "1"
+        _inside.append({name: os.environ.get(name) for name in _SWITCHES} if not _inside else {})
+        os.environ.update(dict.fromkeys(_SWITCHES, "1"))
     try:
         yield
     finally:
@@ -60,10 +60,11 @@ def without_wgmma() -> Iterator[None]:
             before = _inside[0]
             _inside.pop()
             if not _inside:
-                if before is None:
-                    del os.environ[_SWITCH]
-                else:
-                    os.environ[_SWITCH] = before
+                for name, value in before.items():
+                    if value is None:
+                        del os.environ[name]
+                    else:
+                        os.environ[name] = value
 
 
 def launch(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
@@ -86,7 +87,7 @@ def tuned(*changed: str, counters: Sequence[str] = (), held: bool = False) -> Ca
         choices = ((16, 4),) if INTERPRETED.value else HELD if held else CHOICES
         constants = ("CROWD", "K", "V", "H", "n", "BLOCK_C", "ACTIVATION", "BF16")
         return triton.autotune(
-            [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=1) for block, warps in choices],
+            as_configs(choices),
             key=[name for name in constants if name in kernel.arg_names],
             restore_value=list(changed),
             reset_to_zero=list(counters),
@@ -107,18 +108,28 @@ def worth_trying(configs: list[Any], arguments: dict[str, Any], **constants: Any
 
 
 def worth_holding(configs: list[Any], arguments: dict[str, Any], **constants: Any) -> list[Any]:
-    """Without slices wider than the layer, or too wide to be held."""
+    """Without slices wider than the layer, or too wide to be held; of the widest layers, four warps cannot hold any."""
     given = {**arguments, **constants}
     widest, sliced = max(given["K"], given["V"]), given.get("H", given["V"])
     found = [config for config in configs if config.kwargs["BLOCK"] <= sliced]
-    fitting = [c for c in found if c.kwargs["BLOCK"] * widest <= HELD_NUMBERS * 32 * c.num_warps]
+    fitting = [
+        config
+        for config in found
+        if config.kwargs["BLOCK"] * widest <= HELD_NUMBERS * 32 * config.num_warps
+        and (config.num_warps > 4 or widest < MAX_WIDTH)
+    ]
     return (fitting or found)[:2]
 
 
-def most_slices(kernel: Any, K: int, V: int, H: int | None = None) -> int:
+def most_slices(configs: list[Any], K: int, V: int, H: int | None = None) -> int:
     """The largest number of slices of a layer among which a kernel with ``held`` slices chooses."""
     sizes = {"K": K, "V": V, **({} if H is None else {"H": H})}
-    return (H or V) // min(config.kwargs["BLOCK"] for config in worth_holding(kernel.configs, sizes))
+    return (H or V) // min(config.kwargs["BLOCK"] for config in worth_holding(configs, sizes))
+
+
+def as_configs(choices: Sequence[tuple[int, int]]) -> list[Any]:
+    """Triton's form of pairs of slice width and warps."""
+    return [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=1) for block, warps in choices]
 
 
 def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str, Any]:
@@ -148,4 +159,8 @@ def unsupported(q: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | 
         return f"the kernels support keys and values of at most width {MAX_WIDTH}, got {K} and {V}"
     if depth == 2 and h > MAX_HIDDEN:
         return f"the kernels support a hidden width of at most {MAX_HIDDEN}, got {h}"
-    return lacking(q.device, depth, q.dtype == torch.bfloat16, max(K, V), chunk_size) if q.is_cuda else None
+    if not q.is_cuda:
+        return None
+    if depth == 2 and (has := processors(q.device)) < (slices := most_slices(as_configs(HELD), K, V, tile_size(h))):
+        return f"a hidden width of {h} is stored by {slices} programs at once, and this device has {has} processors"
+    return lacking(q.device, depth, q.dtype == torch.bfloat16, max(K, V), chunk_size)

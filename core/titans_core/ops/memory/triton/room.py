@@ -31,7 +31,7 @@ def lacking(device: torch.device, layers: int, bf16: bool, width: int, chunk_siz
     """What a device lacks to run a supported shape, or None."""
     if is_older(device):
         return f"the kernels need an NVIDIA GPU of compute capability {OLDEST}.0 (Ampere) or newer"
-    _, has = _device(device)
+    _, has, _ = _device(device)
     needs = kilobytes(layers, bf16, width, chunk_size)
     if has < 1024 * needs:
         tokens, less = ("bfloat16", "smaller chunks") if bf16 else ("float32", "smaller chunks or bfloat16 tokens")
@@ -47,10 +47,16 @@ def is_older(device: torch.device) -> bool:
     return _device(device)[0] < OLDEST
 
 
+def processors(device: torch.device) -> int:
+    """The number of multiprocessors of a GPU."""
+    return _device(device)[2]
+
+
 @torch.compiler.assume_constant_result  # the device query cannot be traced
-def _device(device: torch.device) -> tuple[int, int]:
-    """Major compute capability, 0 with ROCm, and bytes of shared memory that a block can request."""
+def _device(device: torch.device) -> tuple[int, int, int]:
+    """Major compute capability, 0 with ROCm, bytes of shared memory that a block can request, and multiprocessors."""
     found = torch.cuda.get_device_properties(device)
     if torch.version.hip:
-        return 0, 0
-    return found.major, found.shared_memory_per_block_optin  # type: ignore[attr-defined]
+        return 0, 0, found.multi_processor_count
+    memory: int = found.shared_memory_per_block_optin  # type: ignore[attr-defined]
+    return found.major, memory, found.multi_processor_count
