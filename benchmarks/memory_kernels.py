@@ -81,6 +81,7 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
     return {
         "shared_bytes": found.metadata.shared,
+        "acquires": ".acquire" in found.asm["ptx"],  # what other programs left
         "matrix_units": "mma.sync" in found.asm["ptx"] and "wgmma" not in found.asm["ptx"],
         **_registers(found.asm["cubin"]),
         "compile_seconds": round(seconds, 1),

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from titans_core.ops.memory.pieces import Inputs
-from titans_core.ops.memory.triton.exchange import collected, in_turns, meeting, publish
+from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, in_turns, meeting, publish
 from titans_core.ops.memory.triton.launch import COUNTS, launch, most_slices, settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, factor, load, load_all, save, save_all
 
@@ -418,9 +418,9 @@ def _store_deep(
             ddelta1 -= dot(k * s, dS1, BF16)
             ddelta -= dot(x * s, dS2, BF16)
         ddelta += dot(ddelta1 * slope, A2_s, BF16)
-        if TURN != 2:
+        if TURN != FINISH:
             publish(ddelta, parts, arrived, back, p, P, own, SLICES, BLOCK_C, V)
-        if TURN != 1:
+        if TURN != PUBLISH:
             # loaded while waiting; kept from before, they would take registers
             k = load(k_ + piece * C * K, rows, ks, K, mask)
             A1_s = load_all(at1, ks, hs, H)
@@ -495,7 +495,7 @@ def _store_deep(
             if i == 0:
                 save_all(dA1 + p * K * H, ks, hs, H, of_anchor)
             dW1 = new + tl.where(i > 0, of_anchor, 0.0)
-    if TURN != 1:
+    if TURN != PUBLISH:
         save_all(flow1, ks, hs, H, dW1)
         save_all(flow2, hs, vs, V, dW2)
         if n == 2:

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from titans_core.ops.memory.triton.tiles import INTERPRETED
 
-WHOLE, PUBLISH, FINISH = 0, 1, 2  # what a launch does of a turn
+# what a launch does of a turn; kernels can read constants of this type only
+WHOLE, PUBLISH, FINISH = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
 def in_turns(run: Callable[..., None], first: int, last: int) -> None:
@@ -28,10 +29,10 @@ def in_turns(run: Callable[..., None], first: int, last: int) -> None:
     """
     if INTERPRETED.value:
         for i in range(first, last):
-            run(i, i + 1, TURN=PUBLISH)
-            run(i, i + 1, TURN=FINISH)
+            run(i, i + 1, TURN=PUBLISH.value)
+            run(i, i + 1, TURN=FINISH.value)
     else:
-        run(first, last, TURN=WHOLE)
+        run(first, last, TURN=WHOLE.value)
 
 
 def meeting(turns: int, P: int, slices: int, rows: int, columns: int, device: torch.device) -> tuple[Tensor, Tensor]:

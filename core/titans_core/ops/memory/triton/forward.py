@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from titans_core.ops.memory.triton.exchange import collected, in_turns, meeting, publish
+from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, in_turns, meeting, publish
 from titans_core.ops.memory.triton.launch import COUNTS, launch, most_slices, settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, factor, load, load_all, save, save_all
 
@@ -159,9 +159,9 @@ def _store_deep(
         k = load(k_ + piece * C * K, rows, ks, K, mask)
         x, slope, _ = activate(dot(k, at1, BF16), ACTIVATION)
         delta = dot(x, at2, BF16)
-        if TURN != 2:
+        if TURN != FINISH:
             publish(delta, parts, arrived, i, p, P, own, SLICES, BLOCK_C, V)
-        if TURN != 1:
+        if TURN != PUBLISH:
             # loaded while waiting; kept from before, the keys would take registers
             k = load(k_ + piece * C * K, rows, ks, K, mask)
             v = load(v_ + piece * C * V, rows, vs, V, mask)
