@@ -13,10 +13,10 @@ OLDEST = 8  # major compute capability of Ampere: earlier GPUs have no bfloat16 
 # the four kernels takes with its smallest choice, on Hopper or Ampere, whichever needs more. Compiled ahead of time by
 # benchmarks/memory_kernels.py.
 KILOBYTES = {
-    (1, True): {32: (6, 8, 24, 80), 64: (12, 16, 32, 96), 128: (20, 28, 50, 128)},
-    (1, False): {32: (10, 16, 28, 80), 64: (20, 32, 56, 108), 128: (36, 60, 108, 208)},
-    (2, True): {32: (7, 10, 28, 88), 64: (14, 24, 46, 112), 128: (28, 48, 88, 172)},
-    (2, False): {32: (16, 28, 54, 106), 64: (32, 56, 104, 204), 128: (60, 108, 208, 208)},
+    (1, True): {32: (4, 8, 20, 72), 64: (8, 10, 32, 80), 128: (16, 18, 32, 96)},
+    (1, False): {32: (6, 8, 24, 80), 64: (12, 16, 32, 96), 128: (24, 32, 64, 128)},
+    (2, True): {32: (8, 14, 34, 112), 64: (14, 23, 48, 128), 128: (26, 41, 78, 176)},
+    (2, False): {32: (6, 8, 24, 80), 64: (12, 16, 32, 96), 128: (24, 32, 64, 128)},
 }
 
 
@@ -34,10 +34,9 @@ def lacking(device: torch.device, layers: int, bf16: bool, width: int, chunk_siz
     _, has, _ = _device(device)
     needs = kilobytes(layers, bf16, width, chunk_size)
     if has < 1024 * needs:
-        tokens, less = ("bfloat16", "smaller chunks") if bf16 else ("float32", "smaller chunks or bfloat16 tokens")
         return (
-            f"chunks of {chunk_size} {tokens} tokens of width {width} need {needs} KB of shared memory, and this "
-            f"device has {has // 1024}; {less} need less"
+            f"chunks of {chunk_size} {'bfloat16' if bf16 else 'float32'} tokens of width {width} need {needs} KB of "
+            f"shared memory, and this device has {has // 1024}; smaller chunks need less"
         )
     return None
 
