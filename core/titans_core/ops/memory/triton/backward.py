@@ -16,7 +16,7 @@ from torch import Tensor
 
 from titans_core.ops.memory.pieces import Inputs
 from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, in_turns, meeting, publish
-from titans_core.ops.memory.triton.launch import COUNTS, launch, most_slices, settings, tuned
+from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, most_slices, settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, factor, load, load_all, save, save_all
 
 PARTS_BYTES = 256 * 2**20  # at most for gradients per slice, unless those of one piece take more
@@ -110,7 +110,7 @@ def store_backward(
     V, n, h = delta.shape[-1], write.shape[-1], WS[0].shape[-1]
     deep = len(WS) > 1
     kernel, sliced = (_store_deep, h) if deep else (_store_linear, V)
-    most = most_slices(kernel.configs, K, V, h if deep else None)
+    most = most_slices(choices_of(kernel.configs), K, V, h if deep else None)
 
     def new(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.float32, device=k.device)

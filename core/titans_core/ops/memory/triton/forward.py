@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, in_turns, meeting, publish
-from titans_core.ops.memory.triton.launch import COUNTS, launch, most_slices, settings, tuned
+from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, most_slices, settings, tuned
 from titans_core.ops.memory.triton.tiles import activate, column, dot, factor, load, load_all, save, save_all
 
 
@@ -55,7 +55,7 @@ def store_forward(
             launch(_store_linear, lambda chosen: (P, V // chosen["BLOCK"]), *inputs, N=N, **common)
         else:
             H = WS[0].shape[-1]
-            room = meeting(N, P, most_slices(_store_deep.configs, K, V, H), common["BLOCK_C"], V, k.device)
+            room = meeting(N, P, most_slices(choices_of(_store_deep.configs), K, V, H), common["BLOCK_C"], V, k.device)
             inputs = (k, v, write, carry, *WS, *anchor, *(base or (None, None)), delta, *room)
 
             def grid(choice: dict[str, int]) -> tuple[int]:

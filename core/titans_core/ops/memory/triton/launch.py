@@ -35,7 +35,6 @@ HELD_NUMBERS = 16
 # compiled needlessly. The number of tokens in a piece is specialised, because it determines memory alignment.
 COUNTS = ("N", "P", "CROWD")
 
-
 _SWITCHES = ("DISABLE_MMA_V3", "DISABLE_MMA_V5")  # of Hopper, and of data centre GPUs after it
 _lock = threading.Lock()
 _inside: list[dict[str, str | None]] = []  # one entry per thread inside; the first has the switches before
@@ -47,8 +46,8 @@ def without_wgmma() -> Iterator[None]:
 
     Hopper's asynchronous products give wrong sums and illegal memory accesses in kernels like these. The assembler in
     Triton 3.6 and 3.7 may reuse registers that such a product still reads (triton-lang/triton#11781), and operands
-    narrower than a swizzled row are read past their end (#11366). Triton has no option per kernel, only an environment
-    variable, which is part of the key of its disk cache.
+    narrower than a swizzled row are read past their end (#11366). Triton has no option per kernel, only environment
+    variables, which are part of the key of its disk cache.
     """
     with _lock:
         _inside.append({name: os.environ.get(name) for name in _SWITCHES} if not _inside else {})
@@ -108,27 +107,36 @@ def worth_trying(configs: list[Any], arguments: dict[str, Any], **constants: Any
 
 
 def worth_holding(configs: list[Any], arguments: dict[str, Any], **constants: Any) -> list[Any]:
-    """Without slices wider than the layer, or too wide to be held; of the widest layers, four warps cannot hold any."""
+    """Those of :func:`holding`."""
     given = {**arguments, **constants}
-    widest, sliced = max(given["K"], given["V"]), given.get("H", given["V"])
-    found = [config for config in configs if config.kwargs["BLOCK"] <= sliced]
+    kept = holding(choices_of(configs), max(given["K"], given["V"]), given.get("H", given["V"]))
+    return [config for config, choice in zip(configs, choices_of(configs), strict=True) if choice in kept]
+
+
+def holding(choices: Sequence[tuple[int, int]], widest: int, sliced: int) -> list[tuple[int, int]]:
+    """Without slices wider than the layer, or too wide to be held; of the widest layers, four warps cannot hold any."""
+    found = [(block, warps) for block, warps in choices if block <= sliced]
     fitting = [
-        config
-        for config in found
-        if config.kwargs["BLOCK"] * widest <= HELD_NUMBERS * 32 * config.num_warps
-        and (config.num_warps > 4 or widest < MAX_WIDTH)
+        (block, warps)
+        for block, warps in found
+        if block * widest <= HELD_NUMBERS * 32 * warps and (warps > 4 or widest < MAX_WIDTH)
     ]
     return (fitting or found)[:2]
 
 
-def most_slices(configs: list[Any], K: int, V: int, H: int | None = None) -> int:
-    """The largest number of slices of a layer among which a kernel with ``held`` slices chooses."""
-    sizes = {"K": K, "V": V, **({} if H is None else {"H": H})}
-    return (H or V) // min(config.kwargs["BLOCK"] for config in worth_holding(configs, sizes))
+def most_slices(choices: Sequence[tuple[int, int]], K: int, V: int, H: int | None = None) -> int:
+    """The largest number of slices of a layer that is held in one of these choices."""
+    sliced = V if H is None else H
+    return sliced // min(block for block, _ in holding(choices, max(K, V), sliced))
+
+
+def choices_of(configs: Sequence[Any]) -> list[tuple[int, int]]:
+    """Pairs of slice width and warps of Triton's configurations."""
+    return [(config.kwargs["BLOCK"], config.num_warps) for config in configs]
 
 
 def as_configs(choices: Sequence[tuple[int, int]]) -> list[Any]:
-    """Triton's form of pairs of slice width and warps."""
+    """Triton's configurations for pairs of slice width and warps."""
     return [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=1) for block, warps in choices]
 
 
@@ -161,6 +169,6 @@ def unsupported(q: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | 
         return f"the kernels support a hidden width of at most {MAX_HIDDEN}, got {h}"
     if not q.is_cuda:
         return None
-    if depth == 2 and (has := processors(q.device)) < (slices := most_slices(as_configs(HELD), K, V, tile_size(h))):
+    if depth == 2 and (has := processors(q.device)) < (slices := most_slices(HELD, K, V, tile_size(h))):
         return f"a hidden width of {h} is stored by {slices} programs at once, and this device has {has} processors"
     return lacking(q.device, depth, q.dtype == torch.bfloat16, max(K, V), chunk_size)
