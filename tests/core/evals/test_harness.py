@@ -398,11 +398,11 @@ def test_every_task_has_the_checksum_of_the_loaders():
         assert f"sha256:{given['sha256']}" == checksums[given["file"]], path.stem
 
 
-@pytest.mark.parametrize("content", [b'{"a": 1}\n{"a"', gzip.compress(b'{"a": 1}\n' * 99)[:-20]])
-def test_a_damaged_file_is_named(tmp_path, content):
-    path = tmp_path / ("file.jsonl.gz" if content[:2] == b"\x1f\x8b" else "file.jsonl")
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"file\.jsonl.* is not a complete"):
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_damaged_file_is_named(tmp_path, suffix):
+    text = b'{"a": 1}\n' * 99
+    (tmp_path / f"file.jsonl{suffix}").write_bytes((gzip.compress(text) if suffix else text)[:-4])
+    with pytest.raises(ValueError, match=rf"file\.jsonl{suffix} is not a complete"):
         lines("file.jsonl", str(tmp_path))
 
 
