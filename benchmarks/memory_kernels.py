@@ -16,7 +16,6 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from cells import work
@@ -33,12 +32,17 @@ HOPPER, AMPERE = TARGETS = ("sm_90", "sm_80")
 EXPANSION = 4  # hidden layers are processed in slices, so a narrower one does not need less
 
 
-def kernel_of(direction: str, part: str, memory: str) -> Any:
-    """The decorated kernel without the autotuner."""
+def tuner_of(direction: str, part: str, memory: str) -> Any:
+    """The autotuner of a kernel."""
     from titans_core.ops.memory.triton import backward, forward
 
     module = {"forward": forward, "backward": backward}[direction]
-    return getattr(module, f"_{part}_{'linear' if memory == LINEAR else 'deep'}").fn
+    return getattr(module, f"_{part}_{'linear' if memory == LINEAR else 'deep'}")
+
+
+def kernel_of(direction: str, part: str, memory: str) -> Any:
+    """The decorated kernel without the autotuner."""
+    return tuner_of(direction, part, memory).fn
 
 
 def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
@@ -104,15 +108,16 @@ def _registers(cubin: bytes) -> dict[str, int]:
 
 
 def choices(direction: str, part: str, memory: str, tokens: str, width: int, chunk: int) -> list[tuple[int, int]]:
-    """The choices of slices and warps among which the first call on a GPU chooses."""
-    from titans_core.ops.memory.triton.launch import CHOICES, HELD, worth_holding, worth_trying
+    """The choices of slices and warps among which the first call on a GPU chooses.
 
-    held = part == "store" and (direction == "backward" or memory != LINEAR)
+    Triton's interpreter must be off in this process.
+    """
+    from titans_core.ops.memory.triton.launch import choices_of
+
     given = {"K": width, "V": width, "H": width if memory == LINEAR else EXPANSION * width}
     given |= {"BF16": tokens == "bfloat16", "BLOCK_C": chunk}
-    tried = [SimpleNamespace(kwargs={"BLOCK": block}, num_warps=warps) for block, warps in (HELD if held else CHOICES)]
-    found = (worth_holding if held else worth_trying)(tried, given)
-    return [(choice.kwargs["BLOCK"], choice.num_warps) for choice in found]
+    tuner = tuner_of(direction, part, memory)
+    return choices_of(tuner.early_config_prune(tuner.configs, given))
 
 
 def cells(target: str) -> list[tuple[Any, ...]]:

@@ -6,7 +6,6 @@ python benchmarks/pictures.py
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 
@@ -15,6 +14,7 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import EngFormatter, NullLocator
 from pictures_models import forecast_table3, gue, lm_niah, lm_stream
 from records import RESULTS, read
+from tables_memory import layer_name
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 MODES = ("forward", "forward+backward")
@@ -61,7 +61,7 @@ def memory_gpu() -> plt.Figure | None:
         for row in rows:
             case = row["case"]
             if case["part"] == part:
-                curves.setdefault(_label(case), []).append((case["T"], row[MODES[1]]["median"]))
+                curves.setdefault(layer_name(case), []).append((case["T"], row[MODES[1]]["median"]))
         for label, points in curves.items():
             axis.plot(*zip(*sorted(points), strict=True), marker="o", label=label)
         axis.set(
@@ -74,10 +74,6 @@ def memory_gpu() -> plt.Figure | None:
             formatter(EngFormatter(sep=""))
         axis.legend(fontsize="small", loc="best")
     return figure
-
-
-def _label(case: dict[str, Any]) -> str:
-    return f"ours, depth {case['depth']}, expansion {case['expansion']}" if case["side"] == "ours" else case["side"]
 
 
 def main() -> None:

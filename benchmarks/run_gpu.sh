@@ -6,7 +6,7 @@
 # Needs torch with CUDA and triton; pytest and hypothesis for the tests; and gpu_peers.txt for the peers, which are
 # recorded as unavailable otherwise. With lightning, pandas and scikit-learn the forecaster's epochs are timed too.
 # Results go to benchmarks/results/*_gpu.jsonl, and are copied with the test log to the folder, even if the run fails.
-# Without a git history, set TITANS_COMMIT to the commit of the files.
+# If the git history is missing or older than the files, set TITANS_COMMIT to their commit.
 set -uo pipefail
 folder="${1:-$(mktemp -d)}"
 mkdir -p "$folder"

@@ -106,7 +106,7 @@ def memory_gpu(place: Any) -> str:
     rows = [row for row in read(RESULTS / "memory_gpu.jsonl") if row["case"]["part"] in ("layer", "operator")]
     found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
     for row in rows:
-        found.setdefault((row["case"]["part"], _name(row["case"])), {})[row["case"]["T"]] = row
+        found.setdefault((row["case"]["part"], layer_name(row["case"])), {})[row["case"]["T"]] = row
     lengths = sorted({row["case"]["T"] for row in rows})
     lines = [
         "| part | " + " | ".join(f"{T:,}" for T in lengths) + " |",
@@ -140,7 +140,8 @@ def memory_gpu_length(place: Any) -> str:
     return "\n".join([*lines, "", f"{note}; {_device(rows)}; {place(rows)}."])
 
 
-def _name(case: dict[str, Any]) -> str:
+def layer_name(case: dict[str, Any]) -> str:
+    """What a case of memory_gpu.py measures."""
     if case["side"] != "ours":
         return str(case["side"])
     memory = (

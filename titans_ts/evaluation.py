@@ -44,8 +44,14 @@ class ProtocolData:
     season_length: int
 
     def windows(self, part: Literal["val", "test"], input_size: int, h: int) -> tuple[np.ndarray, np.ndarray]:
-        """All windows of a part: inputs ``[W, input_size, N]``, targets ``[W, h, N]``."""
-        return all_windows(self.values[self.split.rows(part, input_size)], input_size, h)
+        """All windows of a part, as views: inputs ``[W, input_size, N]``, targets ``[W, h, N]``.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        rows = self.split.rows(part, input_size)
+        n_windows(rows, h, input_size)
+        return all_windows(self.values[rows], input_size, h)
 
     def origins(self, part: Literal["val", "test"], input_size: int, h: int) -> pd.DatetimeIndex:
         """The time stamp of the first forecast step of each window of :meth:`windows`."""
@@ -149,26 +155,25 @@ def evaluate_protocol(
         about["model"] = model
         if input_size is None:
             raise ValueError(f"{model!r} has no lookback of its own: give input_size.")
-        n_windows(data.split.rows(scored, input_size), h, input_size)  # raises if there is none
+        windows = data.windows(scored, input_size, h)
         predict = naive_predictor(model, h, data.season_length)
     else:
         about["model"] = type(model).__name__
         sizes = {} if input_size is None else {"input_size": input_size}
         estimator = _for(model, **sizes, h=h, random_state=seed)
-        longest = max(each.input_size for each in getattr(estimator, "forecasters", (estimator,)))
-        n_windows(data.split.rows(scored, longest), h, longest)
+        input_size = max(each.input_size for each in getattr(estimator, "forecasters", (estimator,)))
+        windows = data.windows(scored, input_size, h)
         begin = time.perf_counter()
         estimator.fit(data.training, val_size=data.val_size)
         about["seconds"] = round(time.perf_counter() - begin, 1)
         members = getattr(estimator, "forecasters_", (estimator,))
-        input_size = max(each.input_size for each in members)
         about["epochs"] = sum(len(each.history_.epochs) for each in members)
         about["parameters"] = sum(p.numel() for each in members for p in each.network_.parameters())
         predict = estimator.predict_windows
         if getattr(estimator, "has_calendar_", False):
             stamps = data.origins(scored, input_size, h)
     about["input_size"] = input_size
-    return {**about, **score_windows(predict, *data.windows(scored, input_size, h), origins=stamps)}
+    return {**about, **score_windows(predict, *windows, origins=stamps)}
 
 
 def _for(model: Any, **params: Any) -> Any:

@@ -76,7 +76,7 @@ def _tap(taps, columns, s, C, SIZE: tl.constexpr):
 
 @triton.jit
 def _appended(tiles, tile):
-    return tiles + (tile,)  # noqa: RUF005
+    return tiles + (tile,)  # noqa: RUF005  Triton cannot unpack a tuple
 
 
 @triton.jit(do_not_specialize=["T", "blocks"])

@@ -464,7 +464,7 @@ def _store_deep(
             dW2 = new + tl.where(i > 0, of_anchor, 0.0)
             dz = factor(dx * slope + ddelta1 * error * bend, BF16)
             error = factor(error * slope, BF16)
-            tl.debug_barrier()
+            tl.debug_barrier()  # of the base's gradient, a piece may load what other threads saved for the next one
 
             k = load(k_ + piece * C * K, rows, ks, K, mask)
             at = dot(error, tl.trans(dW1), BF16)
