@@ -14,7 +14,7 @@ import triton
 from triton.runtime import interpreter
 
 from titans_core.ops.memory import dispatch
-from titans_core.ops.memory.triton import backward, forward
+from titans_core.ops.memory.triton import forward, read_backward, store_backward
 from titans_core.ops.memory.triton.engine import Kernels
 from titans_core.ops.memory.triton.launch import (
     CHOICES,
@@ -50,13 +50,16 @@ def rounded_as_on_a_gpu(monkeypatch):
     monkeypatch.setattr(interpreter, "_convert_float", rounding)
 
 
+PARTS = [(forward, "store"), (forward, "read"), (read_backward, "read"), (store_backward, "flow")]
+PARTS.append((store_backward, "write"))
+HOLDING = (forward._store_deep, store_backward._flow_deep, store_backward._flow_linear)
+
+
 def choose_among(choices, held, monkeypatch):
     """The choices of slices and warps for the first call on a shape; without a GPU only one."""
-    for module in (forward, backward):
-        for name in ("_store_linear", "_store_deep", "_read_linear", "_read_deep"):
-            kernel = getattr(module, name)
-            holds = kernel in (forward._store_deep, backward._store_deep, backward._store_linear)
-            monkeypatch.setattr(kernel, "configs", as_configs(held if holds else choices))
+    for module, part in PARTS:
+        for kernel in (getattr(module, f"_{part}_linear"), getattr(module, f"_{part}_deep")):
+            monkeypatch.setattr(kernel, "configs", as_configs(held if kernel in HOLDING else choices))
             # tests search side by side on one GPU: what is fastest then is no choice to keep on disk
             monkeypatch.setattr(kernel, "cache_results", False)
 
@@ -160,25 +163,24 @@ def test_choices_that_are_too_wide_to_be_held_are_not_tried(sizes, kept):
 def test_slices_and_warps_are_chosen_again_for_more_programs(make_inputs, monkeypatch, depth):
     """Timing one piece of one memory would not represent a full device, whose resources programs share."""
     seen = {}
-    for module in (forward, backward):
-        for name in (f"_{part}_{'deep' if depth == 2 else 'linear'}" for part in ("store", "read")):
-            kernel = getattr(module, name)
-            assert "CROWD" in kernel.keys
+    for module, part in PARTS:
+        kernel = getattr(module, f"_{part}_{'deep' if depth == 2 else 'linear'}")
+        assert "CROWD" in kernel.keys
 
-            def launched(*args, where=(module.__name__, name), **kwargs):  # what it computes is of other tests
-                seen.setdefault(where, []).append(kwargs["CROWD"])
-                if callable(kwargs["grid"]):
-                    kwargs["grid"]({"BLOCK": 16})
+        def launched(*args, where=(module.__name__, part), **kwargs):  # what it computes is of other tests
+            seen.setdefault(where, []).append(kwargs["CROWD"])
+            if callable(kwargs["grid"]):
+                kwargs["grid"]({"BLOCK": 16})
 
-            monkeypatch.setattr(kernel, "run", launched)
+        monkeypatch.setattr(kernel, "run", launched)
     for B, T in ((1, 16), (3, 16), (3, 48)):
         make = as_dtype(make_inputs(B=B, T=T, H=2, depth=depth, **SHAPES), torch.float32)
         make.everything(backend="triton", chunk_size=16)
-    assert len(seen) == 4
-    for (_, name), crowds in seen.items():
-        if "store" not in name:
+    assert len(seen) == len(PARTS)
+    for (_, part), crowds in seen.items():
+        if part in ("read", "write"):
             assert crowds == [2, 8, 32]
-        elif DEVICE == "cuda" or name == "_store_linear":
+        elif DEVICE == "cuda" or depth == 1:
             assert crowds == [2, 8, 8]
         else:  # two launches for each piece
             assert crowds == [2] * 2 + [8] * 2 + [8] * 6
@@ -336,20 +338,10 @@ def test_two_runs_are_the_same_to_the_last_bit(make_inputs, depth):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("depth", [1, 2])
-def test_gradients_of_slices_are_added_up_for_a_few_pieces_at_a_time(make_inputs, monkeypatch, depth):
-    launched = []
-    launch = backward.launch
-    monkeypatch.setattr(backward, "launch", lambda *args, **k: launched.append(k.get("lowest")) or launch(*args, **k))
-    monkeypatch.setattr(backward, "PARTS_BYTES", 4 * 2 * 2 * 2 * (16 * 16 + 16 * 2 + 3))  # two pieces of two memories
-    compare(make_inputs(B=1, T=5 * 16, H=2, K=16, V=32, hidden=32, depth=depth, rate=0.1))
-    assert list(dict.fromkeys(x for x in launched if x is not None)) == [3, 1, 0]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("forget_to", ["zero", "start"])
 def test_what_is_kept_and_what_is_made_again_changes_nothing(make_inputs, monkeypatch, forget_to):
     monkeypatch.setattr(Kernels, "tape_bytes", 0)
+    monkeypatch.setattr(Kernels, "segment_bytes", 0)
     compare(make_inputs(B=1, T=60, H=1, **SHAPES), chunk_size=8, forget_to=forget_to)
 
 

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from titans_core.ops.memory.activations import ACTIVATIONS, Activation
+from titans_core.ops.memory.engines import engine_of
 from titans_core.ops.memory.functions import coefficients, pieces
 from titans_core.ops.memory.inner import rank_one
 from titans_core.ops.memory.lengths import at_most
 from titans_core.ops.memory.online import is_online, online_memory
 from titans_core.ops.memory.pair import join, split, weights
-from titans_core.ops.memory.pieces import Inputs, Layers
+from titans_core.ops.memory.pieces import Inputs, Layers, in_pieces
 from titans_core.ops.memory.state import MemoryState
 
 
@@ -52,6 +53,7 @@ def chunk_memory(
     # the rest of a chunk begun in an earlier call, then whole chunks, then an unfinished last chunk
     rest = at_most(-state.offset % chunk_size, T)
     whole = (T - rest) // chunk_size * chunk_size
+    engine = engine_of(backend)
     outputs = []
     chunk = 0
     for start, stop, size in ((0, rest, rest), (rest, rest + whole, chunk_size), (rest + whole, T, T - rest - whole)):
@@ -59,17 +61,17 @@ def chunk_memory(
             continue
         if start > 0 or state.offset == 0:
             anchor = weights(WS, len(kinds))
-        cut = cut_gate = partial(_cut, start=start, stop=stop, size=size)
+        cut, width = slice(start, stop), size
         if theta.shape[1] < T:  # one gate per chunk
             first, chunk = chunk, chunk + (stop - start) // size
-            cut_gate = partial(_cut, start=first, stop=chunk, size=1)
-        gates = (None if alpha is None else cut_gate(alpha), None if eta is None else cut_gate(eta), cut_gate(theta))
-        c = coefficients(*gates, size, backend)
+            cut, width = slice(first, chunk), 1
+        a, e, t = (None if gate is None else in_pieces(gate[:, cut], width) for gate in (alpha, eta, theta))
+        assert t is not None
+        c = coefficients(a, e, t, size, backend)
         c = c.with_base() if to else c
-        y, WS, anchor = pieces(Inputs(cut(q), cut(k), cut(v), c), WS, anchor, to, activation, backend)
-        # with bf16 tokens, one pass both casts and orders
-        y = y.unflatten(1, (B, H)).permute(1, 0, 3, 2, 4).to(v.dtype, memory_format=torch.contiguous_format)
-        outputs.append(y.flatten(1, 2))
+        q_, k_, v_ = (engine.to_pieces(x[:, start:stop], size) for x in (q, k, v))
+        y, WS, anchor = pieces(Inputs(q_, k_, v_, c), WS, anchor, to, activation, backend)
+        outputs.append(engine.from_pieces(y, H))
 
     offset = (state.offset + T) % chunk_size
     anchor = [w.unflatten(0, (B, H)) for w in anchor]
@@ -110,11 +112,6 @@ def _as_difference(
     # clone: the momentum may be a view of a tensor that also holds the unshifted weights
     state = replace(shifted(state, base), momentum=tuple(S.clone() for S in state.momentum))
     return out + predicted(q), state
-
-
-def _cut(x: Tensor, start: int, stop: int, size: int) -> Tensor:
-    """Tokens start to stop of ``[B, T, H, ...]`` as contiguous pieces ``[pieces, B * H, size, ...]``."""
-    return x[:, start:stop].unflatten(1, (-1, size)).movedim((1, 3), (0, 2)).flatten(1, 2).contiguous()
 
 
 def _last_surprise(k: Tensor, v: Tensor, theta: Tensor, anchor: Layers, phi: Activation) -> tuple[Tensor, ...]:

@@ -31,7 +31,7 @@ def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: 
 def pieces(
     inputs: Inputs, WS: Layers, anchor: Layers, base: Layers, activation: str, backend: str
 ) -> tuple[Tensor, Layers, Layers]:
-    """Outputs ``[N, P, C, V]``, and for each layer the final ``WS`` and the anchor of the last piece.
+    """Outputs in the order of the inputs, and for each layer the final ``WS`` and the anchor of the last piece.
 
     ``base``: a tensor ``[P, d, d']`` for each layer, or empty.
     """
@@ -152,7 +152,7 @@ def _pieces_op(tensors: list[Tensor], L: int, activation: str, backend: str) -> 
 @_pieces_op.register_fake
 def _(tensors: list[Tensor], L: int, activation: str, backend: str) -> list[Tensor]:
     inputs, WS, anchor, _ = _unpack(L, tensors)
-    return [WS[0].new_empty(inputs.v.shape), *(x.new_empty(x.shape) for x in (*WS, *anchor))]
+    return [inputs.v.new_empty(inputs.v.shape), *(x.new_empty(x.shape) for x in (*WS, *anchor))]
 
 
 @torch.library.custom_op("titans::pieces_backward", mutates_args=())

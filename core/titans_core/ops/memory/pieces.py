@@ -17,20 +17,17 @@ from titans_core.ops.memory.pair import weights
 
 Layers = list[Tensor]
 
-READING = 4  # without a gradient, a segment that does not stream takes at most this fraction of an engine's tape_bytes
-
 
 class Inputs(NamedTuple):
-    """A number of pieces: q, k, v ``[N, P, C, d]`` and their coefficients. Also used for their gradients."""
+    """A number of pieces: q, k, v as :meth:`Engine.to_pieces` orders them, and their coefficients.
+
+    Also used for their gradients.
+    """
 
     q: Tensor
     k: Tensor
     v: Tensor
     c: Coefficients
-
-    def cut(self, part: slice) -> "Inputs":
-        """Views of the pieces in ``part``."""
-        return Inputs(self.q[part], self.k[part], self.v[part], Coefficients(*(x[part] for x in self.c)))
 
 
 class Start(NamedTuple):
@@ -74,12 +71,26 @@ class Engine(ABC):
     """
 
     tape_bytes: int  # a call keeps its tape up to this size
+    segment_bytes: int  # the tape of a segment may take this much, if its length is of no use otherwise
     streams: bool  # whether a segment without a tape needs the same memory at any length
 
     def __init__(self, activation: str, n: int, base: Layers) -> None:
         self.activation = activation
         self.n = n
         self.base = base
+
+    @staticmethod
+    @abstractmethod
+    def to_pieces(tokens: Tensor, size: int) -> Tensor:
+        """Order tokens ``[B, N C, heads, d]`` for pieces of C = ``size`` tokens, as the engine takes and returns them.
+
+        Either they stay as they are, or they become ``[N, P, C, d]``.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def from_pieces(outputs: Tensor, heads: int) -> Tensor:
+        """Undo :meth:`to_pieces`."""
 
     @staticmethod
     @abstractmethod
@@ -131,22 +142,23 @@ def run_pieces(
 ) -> tuple[Tensor, Layers, Layers, list[tuple[Start, Any]]]:
     """Run all pieces, starting from ``WS`` and ``anchor``, one tensor ``[P, ...]`` per layer.
 
-    Returns the outputs ``[N, P, C, V]``, the final ``WS``, the anchor of the last piece, and, for the gradient, the
-    segments, each with its tape or None.
+    Returns the outputs in the order of the inputs, the final ``WS``, the anchor of the last piece, and, for the
+    gradient, the segments, each with its tape or None.
     """
-    N, P, C, _ = inputs.v.shape
+    N, P, C, _ = inputs.c.G.shape
     start_bytes = sum(ws.nbytes for ws in WS)
-    tape_bytes = WS[0].element_size() * P * C * engine.tape_width(C, [A.shape[-1] for A in anchor])
-    keep = needs_grad and N * (start_bytes + tape_bytes) <= engine.tape_bytes
-    if keep or (engine.streams and not needs_grad):
+    tape_width = sum(ws[0].numel() for ws in WS) + C * engine.tape_width(C, [A.shape[-1] for A in anchor])
+    tape_bytes = P * tape_width * inputs.k.element_size()  # of one piece
+    keep = needs_grad and N * tape_bytes <= engine.tape_bytes
+    if engine.streams and (keep or not needs_grad):
         length = N
-    elif needs_grad:
-        # minimises stored segment starts plus the weights and tape of one segment
-        length = math.ceil(math.sqrt(N * start_bytes / (start_bytes + tape_bytes)))
     else:
-        length = max(1, engine.tape_bytes // READING // (start_bytes + tape_bytes))
+        length = max(1, engine.segment_bytes // tape_bytes)
+        if needs_grad and not keep:
+            # minimises stored segment starts plus the weights and tape of one segment
+            length = max(length, math.ceil(math.sqrt(N * start_bytes / tape_bytes)))
 
-    y = torch.empty(inputs.v.shape, dtype=WS[0].dtype, device=WS[0].device)
+    y = torch.empty_like(inputs.v)
     segments = []
     room: list[Any] = []
     last_anchor = anchor
@@ -184,6 +196,11 @@ def pieces_gradient(
             engine.release(tape, room)
         del tape  # frees it before the tape of the previous segment is recomputed
     return grads, flow.dWS, flow.danchor, flow.dbase
+
+
+def in_pieces(tokens: Tensor, size: int) -> Tensor:
+    """Tokens ``[B, N C, heads, ...]`` as contiguous pieces ``[N, B * heads, C, ...]`` of C = ``size``."""
+    return tokens.unflatten(1, (-1, size)).movedim((1, 3), (0, 2)).flatten(1, 2).contiguous()
 
 
 def cut_into(whole: slice, length: int) -> list[slice]:

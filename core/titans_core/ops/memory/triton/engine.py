@@ -5,26 +5,29 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from titans_core.ops.memory.coefficients import Coefficients
 from titans_core.ops.memory.pieces import Backflow, Engine, Inputs, Layers, Start
-from titans_core.ops.memory.triton.backward import read_backward, store_backward
 from titans_core.ops.memory.triton.coefficients import coefficients_backward, coefficients_forward
 from titans_core.ops.memory.triton.forward import read_forward, store_forward
+from titans_core.ops.memory.triton.read_backward import read_backward
+from titans_core.ops.memory.triton.store_backward import store_backward
 
 
 class Tape(NamedTuple):
     """A segment that was run."""
 
     part: slice
-    WS: Layers  # starting WS of each piece, and the final WS, [pieces + 1, P, n, d, d']
+    WS: Layers  # starting WS of each piece, as precise as the tokens, [pieces, P, n, d, d']
     anchor: Layers  # anchor of the first piece, [P, d, d']
-    delta: Tensor  # errors at the output, [pieces, P, C, V]
+    delta: Tensor  # errors at the output, as precise as the tokens, [pieces, P, C, V]
     seen: Tensor | None  # queries times keys of the second layer, [pieces, P, C, C]
 
 
 class Kernels(Engine):
-    """Runs on CUDA, and on every device under Triton's interpreter."""
+    """Runs on CUDA, and on every device under Triton's interpreter. Takes tokens as they are, ``[B, T, heads, d]``."""
 
-    tape_bytes = 2 * 2**30
+    tape_bytes = 3 * 2**30
+    segment_bytes = 512 * 2**20
     streams = False
 
     @staticmethod
@@ -45,27 +48,33 @@ class Kernels(Engine):
     def tape_width(C: int, widths: list[int]) -> int:
         return widths[-1] + (C if len(widths) > 1 else 0)
 
+    @staticmethod
+    def to_pieces(tokens: Tensor, size: int) -> Tensor:
+        return tokens.contiguous()
+
+    @staticmethod
+    def from_pieces(outputs: Tensor, heads: int) -> Tensor:
+        return outputs
+
     def forward(
         self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Tape]
     ) -> tuple[Tape | None, Layers, Layers]:
-        q, k, v, c = inputs.cut(start.part)
+        q, k, v, c = _cut(inputs, start.part)
         begin = [ws.unflatten(1, (self.n, -1)) for ws in start.WS]
-        anchor = [A.contiguous() for A in start.anchor]
-        WS, delta = store_forward(k, v, c.write, c.carry, begin, anchor, self.base, self.activation)
-        seen = read_forward(
-            q, k, c.G, c.read, WS, anchor, self.base, delta, self.activation, y[start.part], keep_seen=keep
-        )
-        end = [ws[-1].flatten(1, 2).clone() for ws in WS]  # clone: a view would keep the whole tape alive
-        last_anchor = [ws[-2, :, 0].clone() for ws in WS] if len(q) > 1 else anchor
-        return Tape(start.part, WS, anchor, delta, seen) if keep else None, end, last_anchor
+        WS, end, last, delta = store_forward(k, v, c.write, c.carry, begin, start.anchor, self.base, self.activation)
+        y = y[:, _tokens(inputs, start.part)]
+        seen = read_forward(q, k, c.G, c.read, WS, start.anchor, self.base, delta, self.activation, y, keep_seen=keep)
+        tape = Tape(start.part, WS, start.anchor, delta, seen) if keep else None
+        return tape, [ws.flatten(1, 2) for ws in end], last
 
     def backward(self, inputs: Inputs, grads: Inputs, tape: Tape, dy: Tensor, flow: Backflow) -> None:
-        q, k, _, c = inputs.cut(tape.part)
-        grads = grads.cut(tape.part)
+        q, k, _, c = _cut(inputs, tape.part)
+        grads = _cut(grads, tape.part)
         _, WS, anchor, delta, seen = tape
-        dy = dy[tape.part].contiguous()
+        dy = dy.contiguous()[:, _tokens(inputs, tape.part)]
         read = read_backward(dy, q, k, c.G, c.read, WS, anchor, self.base, delta, seen, self.activation, grads)
-        if len(q) > 1:  # the last piece's anchor is its starting weights
+        pieces = len(delta)
+        if pieces > 1:  # the last piece's anchor is its starting weights
             for dws, dA in zip(read.dWS, flow.danchor, strict=True):
                 dws[-1, :, 0] += dA
                 dA.zero_()
@@ -88,3 +97,16 @@ class Kernels(Engine):
 def _of_tokens(gate: Tensor, size: int) -> Tensor:
     """Expand gates per piece ``[N, P, 1]`` to ``[N, P, C]``."""
     return gate.expand(*gate.shape[:-1], size).contiguous()
+
+
+def _tokens(inputs: Inputs, part: slice) -> slice:
+    """The tokens of these pieces."""
+    size = inputs.c.G.shape[-1]
+    return slice(part.start * size, part.stop * size)
+
+
+def _cut(inputs: Inputs, part: slice) -> Inputs:
+    """Views of the pieces in ``part``."""
+    tokens = _tokens(inputs, part)
+    q, k, v = (x[:, tokens] for x in inputs[:3])
+    return Inputs(q, k, v, Coefficients(*(x[part] for x in inputs.c)))

@@ -1,13 +1,14 @@
 """Forward kernels: one stores pieces in order and saves the starting WS of each; one reads all pieces at once.
 
-Shapes: N pieces, P = batch * heads, C tokens in a piece, n = 2 (1 without momentum). A deep memory is K -> h -> V. When
-storing, a program holds a slice of h in registers; when reading, it goes through h in slices, so no program holds a
-whole layer. A linear memory is K -> V, in slices of V. Weights of single tokens are never formed.
+Shapes: N pieces, P = B * heads memories, C tokens in a piece, n = 2 (1 without momentum). A deep memory is K -> h -> V.
+When storing, a program holds a slice of h in registers; when reading, it goes through h in slices, so no program holds
+a whole layer. A linear memory is K -> V, in slices of V. Weights of single tokens are never formed.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
 from functools import partial
+from typing import NamedTuple
 
 import torch
 import triton
@@ -15,8 +16,27 @@ import triton.language as tl
 from torch import Tensor
 
 from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, in_turns, meeting, publish
-from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, most_slices, settings, tuned
-from titans_core.ops.memory.triton.tiles import activate, column, dot, factor, load, load_all, save, save_all
+from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, most_slices, order, settings, tuned
+from titans_core.ops.memory.triton.tiles import (
+    activate,
+    column,
+    dot,
+    factor,
+    first_token,
+    load,
+    load_all,
+    save,
+    save_all,
+)
+
+
+class Stored(NamedTuple):
+    """What storing leaves."""
+
+    WS: list[Tensor]  # starting WS of each piece, as precise as the tokens, [N, P, n, d, d'] per layer
+    end: list[Tensor]  # final WS, float32, [P, n, d, d'] per layer
+    last: list[Tensor]  # weights at which the last piece takes its gradients, float32, [P, d, d'] per layer
+    delta: Tensor  # errors at the output, as precise as the tokens, [N, P, C, V]
 
 
 def store_forward(
@@ -28,8 +48,8 @@ def store_forward(
     anchor: list[Tensor],
     base: list[Tensor],
     activation: str,
-) -> tuple[list[Tensor], Tensor]:
-    """Store keys ``[N, P, C, K]`` and values ``[N, P, C, V]``.
+) -> Stored:
+    """Store keys ``[B, N C, heads, K]`` and values ``[B, N C, heads, V]``, which may be parts of longer sequences.
 
     Args:
         write, carry: coefficients, ``[N, P, C, n]`` and ``[N, P, 2 n - 1]``, or ``[N, P, 2 n]`` with a base.
@@ -37,32 +57,29 @@ def store_forward(
         anchor: weights at which the first piece takes its gradients, ``[P, d, d']``. The other pieces use their
             starting weights.
         base: what a deep memory forgets towards, ``[P, d, d']`` per layer. Empty for zero.
-
-    Returns:
-        The starting WS of each piece and the final WS, ``[N + 1, P, n, d, d']`` per layer, and the errors at the
-        output, ``[N, P, C, V]``; all float32.
     """
-    N, P, C, K = k.shape
-    V, n = v.shape[-1], write.shape[-1]
-    WS = [torch.empty((N + 1, *s.shape), dtype=torch.float32, device=k.device) for s in start]
-    for ws, s in zip(WS, start, strict=True):
-        ws[0].copy_(s)
-    delta = torch.empty((N, P, C, V), dtype=torch.float32, device=k.device)
-    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, k, activation, P)}
+    N, P, C, n = write.shape
+    K, V = k.shape[-1], v.shape[-1]
+    WS = [torch.empty((N, *s.shape), dtype=k.dtype, device=k.device) for s in start]
+    end = [s.clone(memory_format=torch.contiguous_format) for s in start]
+    last = [A.clone(memory_format=torch.contiguous_format) for A in anchor]
+    delta = torch.empty((N, P, C, V), dtype=k.dtype, device=k.device)
+    at = [A.to(k.dtype).contiguous() for A in anchor]
+    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(k), **settings(C, k, activation, P)}
     with torch.cuda.device_of(k):
         if len(start) == 1:
-            inputs = (k, v, write, carry, WS[0], anchor[0], delta)
+            inputs = (k, v, write, carry, WS[0], at[0], end[0], last[0], delta)
             launch(_store_linear, lambda chosen: (P, V // chosen["BLOCK"]), *inputs, N=N, **common)
         else:
             H = WS[0].shape[-1]
             room = meeting(N, P, most_slices(choices_of(_store_deep.configs), K, V, H), common["BLOCK_C"], V, k.device)
-            inputs = (k, v, write, carry, *WS, *anchor, *(base or (None, None)), delta, *room)
+            inputs = (k, v, write, carry, *WS, *at, *(base or (None, None)), *end, *last, delta, *room)
 
             def grid(choice: dict[str, int]) -> tuple[int]:
                 return (P * (H // choice["BLOCK"]),)
 
-            in_turns(partial(launch, _store_deep, grid, *inputs, H=H, **common), 0, N)
-    return WS, delta
+            in_turns(partial(launch, _store_deep, grid, *inputs, N=N, H=H, **common), 0, N)
+    return Stored(WS, end, last, delta)
 
 
 def read_forward(
@@ -78,47 +95,54 @@ def read_forward(
     y: Tensor,
     keep_seen: bool,
 ) -> Tensor | None:
-    """Write the outputs for queries ``[N, P, C, K]`` to y ``[N, P, C, V]``.
+    """Write the outputs for queries ``[B, N C, heads, K]`` to y ``[B, N C, heads, V]``.
 
     With ``keep_seen``, a deep memory returns queries times keys of the second layer, ``[N, P, C, C]``, for its
     gradient; otherwise None. ``read`` is ``[N, P, C, n]``, or ``[N, P, C, n + 1]`` with a base. ``WS``, ``anchor``,
     ``base`` and ``delta`` are those of :func:`store_forward`.
     """
-    N, P, C, K = q.shape
-    V, n = delta.shape[-1], WS[0].shape[2]
-    seen = torch.empty((N, P, C, C), dtype=torch.float32, device=q.device) if keep_seen and len(WS) > 1 else None
-    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **settings(C, q, activation, N * P)}
+    N, P, C, V = delta.shape
+    K, n = q.shape[-1], WS[0].shape[2]
+    at = [A.to(q.dtype).contiguous() for A in anchor]
+    seen = torch.empty((N, P, C, C), dtype=q.dtype, device=q.device) if keep_seen and len(WS) > 1 else None
+    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(q), **settings(C, q, activation, N * P)}
     with torch.cuda.device_of(q):
         if len(WS) == 1:
             launch(_read_linear, (N * P,), q, k, G, read, WS[0], delta, y, **common)
         else:
             to = base or (None, None)
-            launch(_read_deep, (N * P,), q, k, G, read, *WS, *anchor, *to, delta, y, seen, H=WS[0].shape[-1], **common)
+            launch(_read_deep, (N * P,), q, k, G, read, *WS, *at, *to, delta, y, seen, H=WS[0].shape[-1], **common)
     return seen
 
 
-@tuned()
+@tuned("end")
 @triton.jit(do_not_specialize=COUNTS)
 def _store_linear(
-    k_, v_, write_, carry_, WS, A, delta_,
-    N, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    k_, v_, write_, carry_, WS, A, end, last, delta_,
+    N, P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     p = tl.program_id(0).to(tl.int64)
     rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = rows < C
-    W = load_all(WS + p * n * K * V, ks, vs, V)
+    end += p * n * K * V
+    W = load_all(end, ks, vs, V)
     S = W
     if n == 2:
-        S = load_all(WS + (p * n + 1) * K * V, ks, vs, V)
-    at = load_all(A + p * K * V, ks, vs, V)
+        S = load_all(end + K * V, ks, vs, V)
+    at = factor(load_all(A + p * K * V, ks, vs, V), BF16)
     for i in tl.range(0, N, num_stages=1):
-        piece = i * P + p
-        k = load(k_ + piece * C * K, rows, ks, K, mask)
-        delta = dot(k, at, BF16) - load(v_ + piece * C * V, rows, vs, V, mask)
+        piece, token = i * P + p, first_token(i, p, C, HEADS, LENGTH)
+        start = WS + piece * n * K * V
+        save_all(start, ks, vs, V, W)
+        if n == 2:
+            save_all(start + K * V, ks, vs, V, S)
+        if (i > 0) & (i == N - 1):
+            save_all(last + p * K * V, ks, vs, V, W)
+        k = load(k_ + token * K, rows * HEADS, ks, K, mask)
+        delta = factor(dot(k, at, BF16) - load(v_ + token * V, rows * HEADS, vs, V, mask), BF16)
         save(delta_ + piece * C * V, rows, vs, V, delta, mask)
-        delta = factor(delta, BF16)
         g = column(write_ + piece * C * n, rows, n, mask)
         carry = carry_ + piece * (2 * n - 1)
         W = tl.load(carry) * W - dot(tl.trans(k * g), delta, BF16)
@@ -126,18 +150,17 @@ def _store_linear(
             W += tl.load(carry + 1) * S
             s = column(write_ + piece * C * n + 1, rows, n, mask)
             S = tl.load(carry + 2) * S - dot(tl.trans(k * s), delta, BF16)
-        end = WS + ((piece + P) * n) * K * V
-        save_all(end, ks, vs, V, W)
-        if n == 2:
-            save_all(end + K * V, ks, vs, V, S)
-        at = W
+        at = factor(W, BF16)
+    save_all(end, ks, vs, V, W)
+    if n == 2:
+        save_all(end + K * V, ks, vs, V, S)
 
 
-@tuned(counters=["arrived"], held=True)
+@tuned("end1", "end2", counters=["arrived"], held=True)
 @triton.jit(do_not_specialize=(*COUNTS, "first", "last"))
 def _store_deep(
-    k_, v_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_, parts, arrived,
-    first, last, P, C, CROWD, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    k_, v_, write_, carry_, WS1, WS2, A1, A2, B1, B2, end1, end2, last1, last2, delta_, parts, arrived,
+    first, last, N, P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
@@ -145,36 +168,43 @@ def _store_deep(
     p, own = (tl.program_id(0) // SLICES).to(tl.int64), tl.program_id(0) % SLICES
     rows, ks, vs, hs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V), own * BLOCK + tl.arange(0, BLOCK)
     mask = rows < C
-    start1, start2 = WS1 + (first * P + p) * n * K * H, WS2 + (first * P + p) * n * H * V
-    W1, W2 = load_all(start1, ks, hs, H), load_all(start2, hs, vs, V)
+    end1, end2 = end1 + p * n * K * H, end2 + p * n * H * V
+    W1, W2 = load_all(end1, ks, hs, H), load_all(end2, hs, vs, V)
     S1, S2 = W1, W2
     if n == 2:
-        S1, S2 = load_all(start1 + K * H, ks, hs, H), load_all(start2 + H * V, hs, vs, V)
+        S1, S2 = load_all(end1 + K * H, ks, hs, H), load_all(end2 + H * V, hs, vs, V)
+    at1, at2 = factor(W1, BF16), factor(W2, BF16)  # where this piece takes its gradients
     if first == 0:
-        start1, start2 = A1 + p * K * H, A2 + p * H * V
-    # where this piece takes its gradients
-    at1, at2 = factor(load_all(start1, ks, hs, H), BF16), factor(load_all(start2, hs, vs, V), BF16)
+        at1, at2 = load_all(A1 + p * K * H, ks, hs, H), load_all(A2 + p * H * V, hs, vs, V)
     for i in tl.range(first, last, num_stages=1):
-        piece = i * P + p
-        k = load(k_ + piece * C * K, rows, ks, K, mask)
+        piece, token = i * P + p, first_token(i, p, C, HEADS, LENGTH)
+        k = load(k_ + token * K, rows * HEADS, ks, K, mask)
         x, slope, _ = activate(dot(k, at1, BF16), ACTIVATION)
         delta = dot(x, at2, BF16)
         if TURN != FINISH:
             publish(delta, parts, arrived, i, p, P, own, SLICES, BLOCK_C, V)
         if TURN != PUBLISH:
-            # loaded while waiting; kept from before, the keys would take registers
-            k = load(k_ + piece * C * K, rows, ks, K, mask)
-            v = load(v_ + piece * C * V, rows, vs, V, mask)
-            delta = collected(delta, parts, arrived, i, p, P, SLICES, BLOCK_C, V) - v
+            # in the time of waiting: what was kept for this piece, and what it will add up with
+            start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
+            save_all(start1, ks, hs, H, W1)
+            save_all(start2, hs, vs, V, W2)
+            if n == 2:
+                save_all(start1 + K * H, ks, hs, H, S1)
+                save_all(start2 + H * V, hs, vs, V, S2)
+            if (i > 0) & (i == N - 1):
+                save_all(last1 + p * K * H, ks, hs, H, W1)
+                save_all(last2 + p * H * V, hs, vs, V, W2)
+            # kept from before, the keys would take registers
+            k = load(k_ + token * K, rows * HEADS, ks, K, mask)
+            v = load(v_ + token * V, rows * HEADS, vs, V, mask)
+            delta = factor(collected(delta, parts, arrived, i, p, P, SLICES, BLOCK_C, V) - v, BF16)
             save(delta_ + piece * C * V, rows, vs, V, delta, mask & (own == 0))
-            delta = factor(delta, BF16)
             delta1 = factor(dot(delta, tl.trans(at2), BF16) * slope, BF16)
             g = column(write_ + piece * C * n, rows, n, mask)
             carry = carry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
             a = tl.load(carry)
             W1 = a * W1 - dot(tl.trans(k * g), delta1, BF16)
             W2 = a * W2 - dot(tl.trans(x * g), delta, BF16)
-            end1, end2 = WS1 + (piece + P) * n * K * H, WS2 + (piece + P) * n * H * V  # 32-bit offsets could overflow
             if n == 2:
                 s = column(write_ + piece * C * n + 1, rows, n, mask)
                 b, e = tl.load(carry + 1), tl.load(carry + 2)
@@ -182,30 +212,34 @@ def _store_deep(
                 W2 += b * S2
                 S1 = e * S1 - dot(tl.trans(k * s), delta1, BF16)
                 S2 = e * S2 - dot(tl.trans(x * s), delta, BF16)
-                save_all(end1 + K * H, ks, hs, H, S1)
-                save_all(end2 + H * V, hs, vs, V, S2)
             if B1 is not None:
                 rest = tl.load(carry + 2 * n - 1)
                 W1 += rest * load_all(B1 + p * K * H, ks, hs, H)
                 W2 += rest * load_all(B2 + p * H * V, hs, vs, V)
-            save_all(end1, ks, hs, H, W1)
-            save_all(end2, hs, vs, V, W2)
             at1, at2 = factor(W1, BF16), factor(W2, BF16)
+    if TURN != PUBLISH:
+        save_all(end1, ks, hs, H, W1)
+        save_all(end2, hs, vs, V, W2)
+        if n == 2:
+            save_all(end1 + K * H, ks, hs, H, S1)
+            save_all(end2 + H * V, hs, vs, V, S2)
 
 
 @tuned()
 @triton.jit(do_not_specialize=COUNTS)
 def _read_linear(
     q_, k_, G_, read_, WS, delta_, y_,
-    P, C, CROWD, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     piece = tl.program_id(0).to(tl.int64)
+    token = first_token(piece // P, piece % P, C, HEADS, LENGTH)
     rows, ks = tl.arange(0, BLOCK_C), tl.arange(0, K)
+    steps = rows * HEADS
     mask = rows < C
-    q = load(q_ + piece * C * K, rows, ks, K, mask)
-    k = load(k_ + piece * C * K, rows, ks, K, mask)
+    q = load(q_ + token * K, steps, ks, K, mask)
+    k = load(k_ + token * K, steps, ks, K, mask)
     G = tl.load(G_ + piece * C * C + rows[:, None] * C + rows[None, :], mask=mask[:, None] & mask[None, :], other=0.0)
     seen = G * dot(q, tl.trans(k), BF16)
     a = column(read_ + piece * C * n, rows, n, mask)
@@ -216,23 +250,25 @@ def _read_linear(
             b = column(read_ + piece * C * n + 1, rows, n, mask)
             y += dot(q * b, load_all(WS + (piece * n + 1) * K * V, ks, vs, V), BF16)
         y -= dot(seen, load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
-        save(y_ + piece * C * V, rows, vs, V, y, mask)
+        save(y_ + token * V, steps, vs, V, y, mask)
 
 
 @tuned()
 @triton.jit(do_not_specialize=COUNTS)
 def _read_deep(
     q_, k_, G_, read_, WS1, WS2, A1, A2, B1, B2, delta_, y_, seen_,
-    P, C, CROWD, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
     ACTIVATION: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     piece = tl.program_id(0).to(tl.int64)
+    token = first_token(piece // P, piece % P, C, HEADS, LENGTH)
     rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
+    steps = rows * HEADS
     mask = rows < C
     square = mask[:, None] & mask[None, :]
-    q = load(q_ + piece * C * K, rows, ks, K, mask)
-    k = factor(load(k_ + piece * C * K, rows, ks, K, mask), BF16)
+    q = load(q_ + token * K, steps, ks, K, mask)
+    k = factor(load(k_ + token * K, steps, ks, K, mask), BF16)
     delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
     G = tl.load(G_ + piece * C * C + rows[:, None] * C + rows[None, :], mask=square, other=0.0)
     seen1 = factor(G * dot(q, tl.trans(k), BF16), BF16)
@@ -263,6 +299,6 @@ def _read_deep(
         if B1 is not None:
             y += dot(hidden * rest, load_all(B2 + piece % P * H * V, hs, vs, V), BF16)
     y -= dot(G * seen, delta, BF16)
-    save(y_ + piece * C * V, rows, vs, V, y, mask)
+    save(y_ + token * V, steps, vs, V, y, mask)
     if seen_ is not None:
         tl.store(seen_ + piece * C * C + rows[:, None] * C + rows[None, :], seen, mask=square)

@@ -33,7 +33,7 @@ HELD_NUMBERS = 16
 
 # Numbers of pieces and memories differ from call to call, so kernels specialised for 1 and for multiples of 16 would be
 # compiled needlessly. The number of tokens in a piece is specialised, because it determines memory alignment.
-COUNTS = ("N", "P", "CROWD")
+COUNTS = ("N", "P", "CROWD", "HEADS", "LENGTH")
 
 _SWITCHES = ("DISABLE_MMA_V3", "DISABLE_MMA_V5")  # of Hopper, and of data centre GPUs after it
 _lock = threading.Lock()
@@ -152,6 +152,15 @@ def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str
         "ACTIVATION": activation,
         "BF16": tokens.dtype == torch.bfloat16,
     }
+
+
+def order(tokens: Tensor) -> dict[str, int]:
+    """Launch arguments that tell where the tokens ``[B, T, HEADS, d]`` of a kernel lie.
+
+    ``LENGTH`` is the number of tokens from one sequence to the next, which is more than T in a part of the sequences.
+    """
+    HEADS, d = tokens.shape[2:]
+    return {"HEADS": HEADS, "LENGTH": tokens.stride(0) // (HEADS * d)}
 
 
 def unsupported(q: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | None:

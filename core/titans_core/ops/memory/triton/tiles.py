@@ -17,15 +17,21 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 
 @triton.jit
+def first_token(i, p, C, HEADS, LENGTH):
+    """Row of the first token of piece i of memory p in tokens ``[B, LENGTH, HEADS, d]``; the next is HEADS further."""
+    return (p // HEADS * LENGTH + i * C) * HEADS + p % HEADS
+
+
+@triton.jit
 def load(base, rows, columns, width, mask):
-    """Load the tile at these rows and columns, as float32."""
-    return tl.load(base + rows[:, None] * width + columns[None, :], mask=mask[:, None], other=0.0).to(tl.float32)
+    """Load the tile at these rows and columns."""
+    return tl.load(base + rows[:, None] * width + columns[None, :], mask=mask[:, None], other=0.0)
 
 
 @triton.jit
 def load_all(base, rows, columns, width):
-    """Load a tile with no row past the end, as float32."""
-    return tl.load(base + rows[:, None] * width + columns[None, :]).to(tl.float32)
+    """Load a tile with no row past the end."""
+    return tl.load(base + rows[:, None] * width + columns[None, :])
 
 
 @triton.jit
