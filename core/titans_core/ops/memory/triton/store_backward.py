@@ -1,0 +1,352 @@
+"""The gradient of storing: one kernel runs through the pieces from last to first, then one goes through all at once.
+
+The first, ``_flow``, does only what the next piece waits for. It leaves the gradient of each piece's final WS, from
+which the second, ``_write``, finds those of the keys and coefficients. Shapes and slices are as in ``forward.py``,
+names as in the README's section on the backward pass. Signs follow its formulas: writes enter the memory with a minus.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from titans_core.ops.memory.pieces import Inputs
+from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, in_turns, meeting, publish
+from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, most_slices, order, settings, tuned
+from titans_core.ops.memory.triton.read_backward import ReadGradient
+from titans_core.ops.memory.triton.tiles import (
+    activate,
+    column,
+    dot,
+    factor,
+    first_token,
+    load,
+    load_all,
+    save,
+    save_all,
+)
+
+
+class StoreGradient(NamedTuple):
+    """Gradients of what the first piece starts from; all float32."""
+
+    dstart: list[Tensor]  # gradient of its starting WS and of the base, [P, m, d, d'] per layer
+    danchor: list[Tensor]  # gradient of its anchor, [P, d, d'] per layer
+
+
+def store_backward(
+    k: Tensor,
+    write: Tensor,
+    carry: Tensor,
+    WS: list[Tensor],
+    anchor: list[Tensor],
+    base: list[Tensor],
+    delta: Tensor,
+    read: ReadGradient,
+    dend: list[Tensor],
+    activation: str,
+    grads: Inputs,
+) -> StoreGradient:
+    """Gradient of :func:`titans_core.ops.memory.triton.forward.store_forward`.
+
+    Writes those of k, v, write and carry to ``grads``.
+
+    Args:
+        read: contribution of reading.
+        dend: gradient of the final ``WS``, and of the base from its other uses, ``[P, m, d, d']`` per layer.
+    """
+    N, P, C, V = delta.shape
+    K, n, h = k.shape[-1], write.shape[-1], WS[0].shape[-1]
+    at = [A.to(k.dtype).contiguous() for A in anchor]
+    dend = [d.contiguous() for d in dend]
+    found = StoreGradient([d.clone() for d in dend], [torch.empty_like(d[:, 0]) for d in dend])
+    dWS = [torch.empty_like(ws) for ws in WS]  # gradient of each piece's final WS
+    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(k)}
+    in_order = {**common, "N": N, **settings(C, k, activation, P)}
+    at_once = {**common, **settings(C, k, activation, N * P)}
+    with torch.cuda.device_of(k):
+        if len(WS) == 1:
+            flow = (k, write, carry, delta, read.ddelta, *read.dWS, *found.dstart, grads.v, *dWS, *found.danchor)
+            launch(_flow_linear, lambda chosen: (P, V // chosen["BLOCK"]), *flow, **in_order)
+            wrote = (k, write, carry, *WS, *at, delta, grads.v, read.dk, *dWS)
+            launch(_write_linear, (N * P,), *wrote, grads.k, grads.c.write, grads.c.carry, **at_once)
+        else:
+            assert read.dX2 is not None
+            dz = torch.empty_like(read.dX2)  # gradient of the hidden layer before its activation
+            room = meeting(N, P, most_slices(choices_of(_flow_deep.configs), K, V, h), in_order["BLOCK_C"], V, k.device)
+            errors = (delta, read.ddelta, read.ddelta1, read.dX2)
+            to = (grads.v, dz, *dWS, *found.danchor, *room)
+
+            def grid(choice: dict[str, int]) -> tuple[int]:
+                return (P * (h // choice["BLOCK"]),)
+
+            inputs = (k, write, carry, *WS, *at, *errors, *read.dWS, *found.dstart)
+            in_turns(partial(launch, _flow_deep, grid, *inputs, *to, H=h, m=n + bool(base), **in_order), 0, N)
+            wrote = (k, write, carry, *WS, *at, *(base or (None, None)), delta, read.dk, dz, *dWS)
+            launch(_write_deep, (N * P,), *wrote, grads.k, grads.c.write, grads.c.carry, H=h, **at_once)
+    return found
+
+
+@tuned("flow", held=True)
+@triton.jit(do_not_specialize=COUNTS)
+def _flow_linear(
+    k_, write_, carry_, delta_, ddelta_read, dWS_read, flow,
+    dv_, dWS, dA,
+    N, P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
+):  # fmt: skip
+    p = tl.program_id(0).to(tl.int64)
+    rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = rows < C
+    flow += p * n * K * V
+    dW = load_all(flow, ks, vs, V)
+    dS = dW
+    if n == 2:
+        dS = load_all(flow + K * V, ks, vs, V)
+    for back in tl.range(0, N, num_stages=1):
+        i = N - 1 - back
+        piece, token = i * P + p, first_token(i, p, C, HEADS, LENGTH)
+        k = load(k_ + token * K, rows * HEADS, ks, K, mask)
+        g = column(write_ + piece * C * n, rows, n, mask)
+        carry = carry_ + piece * (2 * n - 1)
+        end, from_read = dWS + piece * n * K * V, dWS_read + piece * n * K * V
+        ddelta = load(ddelta_read + piece * C * V, rows, vs, V, mask) - dot(k * g, dW, BF16)
+        save_all(end, ks, vs, V, dW)
+        new = tl.load(carry) * dW + load_all(from_read, ks, vs, V)
+        if n == 2:
+            s = column(write_ + piece * C * n + 1, rows, n, mask)
+            ddelta -= dot(k * s, dS, BF16)
+            save_all(end + K * V, ks, vs, V, dS)
+            dS = tl.load(carry + 1) * dW + tl.load(carry + 2) * dS + load_all(from_read + K * V, ks, vs, V)
+        save(dv_ + token * V, rows * HEADS, vs, V, -ddelta, mask)
+        of_anchor = dot(tl.trans(k), ddelta, BF16)
+        if i == 0:
+            save_all(dA + p * K * V, ks, vs, V, of_anchor)
+        dW = new + tl.where(i > 0, of_anchor, 0.0)
+    save_all(flow, ks, vs, V, dW)
+    if n == 2:
+        save_all(flow + K * V, ks, vs, V, dS)
+
+
+@tuned("flow1", "flow2", counters=["arrived"], held=True)
+@triton.jit(do_not_specialize=(*COUNTS, "first", "last"))
+def _flow_deep(
+    k_, write_, carry_, WS1, WS2, A1, A2, delta_, ddelta_read, ddelta1_read, dX2_read, dWS1_read, dWS2_read,
+    flow1, flow2,
+    dv_, dz_, dWS1, dWS2, dA1, dA2, parts, arrived,
+    first, last, N, P, C, CROWD, HEADS, LENGTH,
+    K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr, m: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr, TURN: tl.constexpr,
+):  # fmt: skip
+    SLICES: tl.constexpr = H // BLOCK
+    p, own = (tl.program_id(0) // SLICES).to(tl.int64), tl.program_id(0) % SLICES
+    rows, ks, vs, hs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V), own * BLOCK + tl.arange(0, BLOCK)
+    mask = rows < C
+    carries: tl.constexpr = m + n - 1
+    flow1, flow2 = flow1 + p * m * K * H, flow2 + p * m * H * V
+    dW1, dW2 = load_all(flow1, ks, hs, H), load_all(flow2, hs, vs, V)
+    dS1, dS2 = dW1, dW2
+    if n == 2:
+        dS1, dS2 = load_all(flow1 + K * H, ks, hs, H), load_all(flow2 + H * V, hs, vs, V)
+    for back in tl.range(first, last, num_stages=1):
+        i = N - 1 - back
+        piece, token = i * P + p, first_token(i, p, C, HEADS, LENGTH)
+        at1, at2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
+        if i == 0:
+            at1, at2 = A1 + p * K * H, A2 + p * H * V
+
+        # the errors; the one at the output sums over all slices
+        k = load(k_ + token * K, rows * HEADS, ks, K, mask)
+        A2_s = factor(load_all(at2, hs, vs, V), BF16)
+        ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask)
+        g = column(write_ + piece * C * n, rows, n, mask)
+        x, slope, bend = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
+        held1, held2 = factor(dW1, BF16), factor(dW2, BF16)
+        ddelta1 -= dot(k * g, held1, BF16)
+        ddelta = -dot(x * g, held2, BF16)
+        if n == 2:
+            s = column(write_ + piece * C * n + 1, rows, n, mask)
+            last1, last2 = factor(dS1, BF16), factor(dS2, BF16)
+            ddelta1 -= dot(k * s, last1, BF16)
+            ddelta -= dot(x * s, last2, BF16)
+        sloped = factor(ddelta1 * slope, BF16)
+        ddelta += dot(sloped, A2_s, BF16)
+        if TURN != FINISH:
+            publish(ddelta, parts, arrived, back, p, P, own, SLICES, BLOCK_C, V)
+        if TURN != PUBLISH:
+            # while waiting: all that does not need their sum
+            delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
+            dx = load(dX2_read + piece * C * H, rows, hs, H, mask) - g * dot(delta, tl.trans(held2), BF16)
+            end1, end2 = dWS1 + piece * n * K * H, dWS2 + piece * n * H * V
+            read1, read2 = dWS1_read + piece * m * K * H, dWS2_read + piece * m * H * V
+            save_all(end1, ks, hs, H, held1)
+            save_all(end2, hs, vs, V, held2)
+            carry = carry_ + piece * carries
+            a = tl.load(carry)
+            new1 = a * dW1 + load_all(read1, ks, hs, H)
+            new2 = a * dW2 + load_all(read2, hs, vs, V)
+            if n == 2:
+                dx -= s * dot(delta, tl.trans(last2), BF16)
+                save_all(end1 + K * H, ks, hs, H, last1)
+                save_all(end2 + H * V, hs, vs, V, last2)
+                b, e = tl.load(carry + 1), tl.load(carry + 2)
+                dS1 = b * dW1 + e * dS1 + load_all(read1 + K * H, ks, hs, H)
+                dS2 = b * dW2 + e * dS2 + load_all(read2 + H * V, hs, vs, V)
+            if m > n:
+                rest = tl.load(carry + carries - 1)
+                dB1 = load_all(flow1 + n * K * H, ks, hs, H) + rest * dW1 + load_all(read1 + n * K * H, ks, hs, H)
+                dB2 = load_all(flow2 + n * H * V, hs, vs, V) + rest * dW2 + load_all(read2 + n * H * V, hs, vs, V)
+                tl.debug_barrier()  # other threads may still load what these save
+                save_all(flow1 + n * K * H, ks, hs, H, dB1)
+                save_all(flow2 + n * H * V, hs, vs, V, dB2)
+                tl.debug_barrier()
+            dz = dx * slope + ddelta1 * bend * dot(delta, tl.trans(A2_s), BF16)
+            of_anchor2 = dot(tl.trans(sloped), delta, BF16)
+            x = factor(x, BF16)
+
+            ddelta = collected(ddelta, parts, arrived, back, p, P, SLICES, BLOCK_C, V)
+            ddelta += load(ddelta_read + piece * C * V, rows, vs, V, mask)
+            save(dv_ + token * V, rows * HEADS, vs, V, -ddelta, mask & (own == 0))
+            ddelta = factor(ddelta, BF16)
+            dz = factor(dz + dot(ddelta, tl.trans(A2_s), BF16) * slope, BF16)
+            save(dz_ + piece * C * H, rows, hs, H, dz, mask)
+            of_anchor2 += dot(tl.trans(x), ddelta, BF16)
+            of_anchor1 = dot(tl.trans(load(k_ + token * K, rows * HEADS, ks, K, mask)), dz, BF16)
+            if i == 0:
+                save_all(dA1 + p * K * H, ks, hs, H, of_anchor1)
+                save_all(dA2 + p * H * V, hs, vs, V, of_anchor2)
+            dW1 = new1 + tl.where(i > 0, of_anchor1, 0.0)
+            dW2 = new2 + tl.where(i > 0, of_anchor2, 0.0)
+    if TURN != PUBLISH:
+        save_all(flow1, ks, hs, H, dW1)
+        save_all(flow2, hs, vs, V, dW2)
+        if n == 2:
+            save_all(flow1 + K * H, ks, hs, H, dS1)
+            save_all(flow2 + H * V, hs, vs, V, dS2)
+
+
+@tuned()
+@triton.jit(do_not_specialize=COUNTS)
+def _write_linear(
+    k_, write_, carry_, WS, A, delta_, dv_, dk_read, dWS,
+    dk_, dwrite_, dcarry_,
+    P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
+):  # fmt: skip
+    piece = tl.program_id(0).to(tl.int64)
+    token = first_token(piece // P, piece % P, C, HEADS, LENGTH)
+    rows, ks = tl.arange(0, BLOCK_C), tl.arange(0, K)
+    steps = rows * HEADS
+    mask = rows < C
+    at_W = tl.zeros((BLOCK_C, K), tl.float32)
+    at_S = tl.zeros((BLOCK_C, K), tl.float32)
+    dk = load(dk_read + piece * C * K, rows, ks, K, mask)
+    da = tl.zeros((K, BLOCK), tl.float32)
+    db = tl.zeros((K, BLOCK), tl.float32)
+    de = tl.zeros((K, BLOCK), tl.float32)
+    start, end = WS + piece * n * K * V, dWS + piece * n * K * V
+    at = start
+    if piece < P:
+        at = A + piece * K * V
+    for first in range(0, V, BLOCK):
+        vs = first + tl.arange(0, BLOCK)
+        delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
+        dW, W = load_all(end, ks, vs, V), load_all(start, ks, vs, V)
+        at_W += dot(delta, tl.trans(dW), BF16)
+        da += dW.to(tl.float32) * W
+        if n == 2:
+            dS, S = load_all(end + K * V, ks, vs, V), load_all(start + K * V, ks, vs, V)
+            at_S += dot(delta, tl.trans(dS), BF16)
+            db += dW.to(tl.float32) * S
+            de += dS.to(tl.float32) * S
+        dk -= dot(load(dv_ + token * V, steps, vs, V, mask), tl.trans(load_all(at, ks, vs, V)), BF16)
+    k = load(k_ + token * K, steps, ks, K, mask)
+    dk -= column(write_ + piece * C * n, rows, n, mask) * at_W
+    tl.store(dwrite_ + (piece * C + rows) * n, -tl.sum(at_W * k, axis=1), mask=mask)
+    carry = dcarry_ + piece * (2 * n - 1)
+    tl.store(carry, tl.sum(da))
+    if n == 2:
+        dk -= column(write_ + piece * C * n + 1, rows, n, mask) * at_S
+        tl.store(dwrite_ + (piece * C + rows) * n + 1, -tl.sum(at_S * k, axis=1), mask=mask)
+        tl.store(carry + 1, tl.sum(db))
+        tl.store(carry + 2, tl.sum(de))
+    save(dk_ + token * K, steps, ks, K, dk, mask)
+
+
+@tuned()
+@triton.jit(do_not_specialize=COUNTS)
+def _write_deep(
+    k_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_, dk_read, dz_, dWS1, dWS2,
+    dk_, dwrite_, dcarry_,
+    P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
+    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
+):  # fmt: skip
+    piece = tl.program_id(0).to(tl.int64)
+    token = first_token(piece // P, piece % P, C, HEADS, LENGTH)
+    rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V)
+    steps = rows * HEADS
+    mask = rows < C
+    start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
+    at1, at2 = start1, start2
+    if piece < P:
+        at1, at2 = A1 + piece * K * H, A2 + piece * H * V
+    end1, end2 = dWS1 + piece * n * K * H, dWS2 + piece * n * H * V
+    # sums over the slices, which are summed over rows or columns at the end only
+    dk = load(dk_read + piece * C * K, rows, ks, K, mask)
+    at_W1 = tl.zeros((BLOCK_C, K), tl.float32)
+    at_S1 = tl.zeros((BLOCK_C, K), tl.float32)
+    at_W2 = tl.zeros((BLOCK_C, BLOCK), tl.float32)
+    at_S2 = tl.zeros((BLOCK_C, BLOCK), tl.float32)
+    da1, da2 = tl.zeros((K, BLOCK), tl.float32), tl.zeros((BLOCK, V), tl.float32)
+    db1, db2 = tl.zeros((K, BLOCK), tl.float32), tl.zeros((BLOCK, V), tl.float32)
+    de1, de2 = tl.zeros((K, BLOCK), tl.float32), tl.zeros((BLOCK, V), tl.float32)
+    dr1, dr2 = tl.zeros((K, BLOCK), tl.float32), tl.zeros((BLOCK, V), tl.float32)
+    for first in range(0, H, BLOCK):
+        hs = first + tl.arange(0, BLOCK)
+        k = load(k_ + token * K, steps, ks, K, mask)
+        delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
+        A1_s = factor(load_all(at1, ks, hs, H), BF16)
+        x, slope, _ = activate(dot(k, A1_s, BF16), ACTIVATION)
+        error = factor(dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16) * slope, BF16)
+        dk += dot(load(dz_ + piece * C * H, rows, hs, H, mask), tl.trans(A1_s), BF16)
+        dW1, dW2 = load_all(end1, ks, hs, H), load_all(end2, hs, vs, V)
+        at_W1 += dot(error, tl.trans(dW1), BF16)
+        at_W2 += x * dot(delta, tl.trans(dW2), BF16)
+        dW1, dW2 = dW1.to(tl.float32), dW2.to(tl.float32)
+        da1 += dW1 * load_all(start1, ks, hs, H)
+        da2 += dW2 * load_all(start2, hs, vs, V)
+        if n == 2:
+            dS1, dS2 = load_all(end1 + K * H, ks, hs, H), load_all(end2 + H * V, hs, vs, V)
+            at_S1 += dot(error, tl.trans(dS1), BF16)
+            at_S2 += x * dot(delta, tl.trans(dS2), BF16)
+            S1, S2 = load_all(start1 + K * H, ks, hs, H), load_all(start2 + H * V, hs, vs, V)
+            db1 += dW1 * S1
+            db2 += dW2 * S2
+            de1 += dS1.to(tl.float32) * S1
+            de2 += dS2.to(tl.float32) * S2
+        if B1 is not None:
+            dr1 += dW1 * load_all(B1 + piece % P * K * H, ks, hs, H)
+            dr2 += dW2 * load_all(B2 + piece % P * H * V, hs, vs, V)
+    k = load(k_ + token * K, steps, ks, K, mask)
+    dk -= column(write_ + piece * C * n, rows, n, mask) * at_W1
+    tl.store(dwrite_ + (piece * C + rows) * n, -tl.sum(at_W1 * k, axis=1) - tl.sum(at_W2, axis=1), mask=mask)
+    carries: tl.constexpr = 2 * n - 1 if B1 is None else 2 * n
+    carry = dcarry_ + piece * carries
+    tl.store(carry, tl.sum(da1) + tl.sum(da2))
+    if n == 2:
+        dk -= column(write_ + piece * C * n + 1, rows, n, mask) * at_S1
+        tl.store(dwrite_ + (piece * C + rows) * n + 1, -tl.sum(at_S1 * k, axis=1) - tl.sum(at_S2, axis=1), mask=mask)
+        tl.store(carry + 1, tl.sum(db1) + tl.sum(db2))
+        tl.store(carry + 2, tl.sum(de1) + tl.sum(de2))
+    if B1 is not None:
+        tl.store(carry + carries - 1, tl.sum(dr1) + tl.sum(dr2))
+    save(dk_ + token * K, steps, ks, K, dk, mask)
