@@ -35,11 +35,11 @@ def in_turns(run: Callable[..., None], first: int, last: int) -> None:
         run(first, last, TURN=WHOLE.value)
 
 
-def meeting(turns: int, P: int, slices: int, rows: int, columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def meeting(turns: int, P: int, slices: int, rows: int, columns: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Room for what each of P memories' slices publishes, and how many have; the latter starts at zero."""
     # turn by turn, one half is written while the other may still be read
     size = min(2, turns) * P * slices * rows * columns if slices > 1 else 0
-    return torch.empty(size, dtype=torch.float32, device=device), torch.zeros(P, dtype=torch.int32, device=device)
+    return like.new_empty(size), torch.zeros(P, dtype=torch.int32, device=like.device)
 
 
 @triton.jit
@@ -65,7 +65,7 @@ def collected(tile, parts, arrived, turn, p, P, SLICES: tl.constexpr, ROWS: tl.c
         tl.debug_barrier()
         of = parts + (turn % 2 * P + p) * SLICES * ROWS * COLUMNS
         at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-        tile = tl.load(of + at, cache_modifier=".cg")
+        tile = tl.load(of + at, cache_modifier=".cg").to(tl.float32)
         for other in tl.static_range(1, SLICES):
             tile += tl.load(of + other * ROWS * COLUMNS + at, cache_modifier=".cg")
     return tile

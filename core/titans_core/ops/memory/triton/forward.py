@@ -19,14 +19,17 @@ from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, i
 from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, most_slices, order, settings, tuned
 from titans_core.ops.memory.triton.tiles import (
     activate,
+    again,
     column,
     dot,
     factor,
     first_token,
     load,
     load_all,
+    load_turned,
     save,
     save_all,
+    save_turned,
 )
 
 
@@ -72,7 +75,7 @@ def store_forward(
             launch(_store_linear, lambda chosen: (P, V // chosen["BLOCK"]), *inputs, N=N, **common)
         else:
             H = WS[0].shape[-1]
-            room = meeting(N, P, most_slices(choices_of(_store_deep.configs), K, V, H), common["BLOCK_C"], V, k.device)
+            room = meeting(N, P, most_slices(choices_of(_store_deep.configs), K, V, H), common["BLOCK_C"], V, k)
             inputs = (k, v, write, carry, *WS, *at, *(base or (None, None)), *end, *last, delta, *room)
 
             def grid(choice: dict[str, int]) -> tuple[int]:
@@ -169,60 +172,66 @@ def _store_deep(
     rows, ks, vs, hs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.arange(0, V), own * BLOCK + tl.arange(0, BLOCK)
     mask = rows < C
     end1, end2 = end1 + p * n * K * H, end2 + p * n * H * V
-    W1, W2 = load_all(end1, ks, hs, H), load_all(end2, hs, vs, V)
+    W1, W2 = load_all(end1, ks, hs, H), load_turned(end2, hs, vs, V)
     S1, S2 = W1, W2
     if n == 2:
-        S1, S2 = load_all(end1 + K * H, ks, hs, H), load_all(end2 + H * V, hs, vs, V)
+        S1, S2 = load_all(end1 + K * H, ks, hs, H), load_turned(end2 + H * V, hs, vs, V)
     at1, at2 = factor(W1, BF16), factor(W2, BF16)  # where this piece takes its gradients
     if first == 0:
-        at1, at2 = load_all(A1 + p * K * H, ks, hs, H), load_all(A2 + p * H * V, hs, vs, V)
+        at1, at2 = load_all(A1 + p * K * H, ks, hs, H), load_turned(A2 + p * H * V, hs, vs, V)
     for i in tl.range(first, last, num_stages=1):
         piece, token = i * P + p, first_token(i, p, C, HEADS, LENGTH)
         k = load(k_ + token * K, rows * HEADS, ks, K, mask)
-        x, slope, _ = activate(dot(k, at1, BF16), ACTIVATION)
-        delta = dot(x, at2, BF16)
+        z = dot(k, at1, BF16)
+        x, _, _ = activate(z, ACTIVATION)
+        delta = dot(x, tl.trans(at2), BF16)
         if TURN != FINISH:
             publish(delta, parts, arrived, i, p, P, own, SLICES, BLOCK_C, V)
         if TURN != PUBLISH:
-            # in the time of waiting: what was kept for this piece, and what it will add up with
+            # while waiting: all that does not need their sum
             start1, start2 = WS1 + piece * n * K * H, WS2 + piece * n * H * V
             save_all(start1, ks, hs, H, W1)
-            save_all(start2, hs, vs, V, W2)
-            if n == 2:
-                save_all(start1 + K * H, ks, hs, H, S1)
-                save_all(start2 + H * V, hs, vs, V, S2)
+            save_turned(start2, hs, vs, V, W2)
             if (i > 0) & (i == N - 1):
                 save_all(last1 + p * K * H, ks, hs, H, W1)
-                save_all(last2 + p * H * V, hs, vs, V, W2)
-            # kept from before, the keys would take registers
-            k = load(k_ + token * K, rows * HEADS, ks, K, mask)
-            v = load(v_ + token * V, rows * HEADS, vs, V, mask)
-            delta = factor(collected(delta, parts, arrived, i, p, P, SLICES, BLOCK_C, V) - v, BF16)
-            save(delta_ + piece * C * V, rows, vs, V, delta, mask & (own == 0))
-            delta1 = factor(dot(delta, tl.trans(at2), BF16) * slope, BF16)
+                save_turned(last2 + p * H * V, hs, vs, V, W2)
             g = column(write_ + piece * C * n, rows, n, mask)
             carry = carry_ + piece * (2 * n - 1 if B1 is None else 2 * n)
             a = tl.load(carry)
-            W1 = a * W1 - dot(tl.trans(k * g), delta1, BF16)
-            W2 = a * W2 - dot(tl.trans(x * g), delta, BF16)
+            W1 = a * W1
+            W2 = a * W2
             if n == 2:
+                save_all(start1 + K * H, ks, hs, H, S1)
+                save_turned(start2 + H * V, hs, vs, V, S2)
                 s = column(write_ + piece * C * n + 1, rows, n, mask)
                 b, e = tl.load(carry + 1), tl.load(carry + 2)
                 W1 += b * S1
                 W2 += b * S2
-                S1 = e * S1 - dot(tl.trans(k * s), delta1, BF16)
-                S2 = e * S2 - dot(tl.trans(x * s), delta, BF16)
+                S1 = e * S1
+                S2 = e * S2
             if B1 is not None:
                 rest = tl.load(carry + 2 * n - 1)
                 W1 += rest * load_all(B1 + p * K * H, ks, hs, H)
-                W2 += rest * load_all(B2 + p * H * V, hs, vs, V)
+                W2 += rest * load_turned(B2 + p * H * V, hs, vs, V)
+            v = load(v_ + token * V, rows * HEADS, vs, V, mask)
+
+            delta = factor(collected(delta, parts, arrived, i, p, P, SLICES, BLOCK_C, V) - v, BF16)
+            save(delta_ + piece * C * V, rows, vs, V, delta, mask & (own == 0))
+            x, slope, _ = activate(again(z), ACTIVATION)
+            delta1 = factor(dot(delta, at2, BF16) * slope, BF16)
+            k = load(k_ + token * K, rows * HEADS, ks, K, mask)  # kept from before, it would take registers
+            W1 -= dot(tl.trans(k * g), delta1, BF16)
+            W2 -= dot(tl.trans(delta), x * g, BF16)
+            if n == 2:
+                S1 -= dot(tl.trans(k * s), delta1, BF16)
+                S2 -= dot(tl.trans(delta), x * s, BF16)
             at1, at2 = factor(W1, BF16), factor(W2, BF16)
     if TURN != PUBLISH:
         save_all(end1, ks, hs, H, W1)
-        save_all(end2, hs, vs, V, W2)
+        save_turned(end2, hs, vs, V, W2)
         if n == 2:
             save_all(end1 + K * H, ks, hs, H, S1)
-            save_all(end2 + H * V, hs, vs, V, S2)
+            save_turned(end2 + H * V, hs, vs, V, S2)
 
 
 @tuned()
@@ -298,7 +307,8 @@ def _read_deep(
             y += dot(hidden * b, load_all(start2 + H * V, hs, vs, V), BF16)
         if B1 is not None:
             y += dot(hidden * rest, load_all(B2 + piece % P * H * V, hs, vs, V), BF16)
-    y -= dot(G * seen, delta, BF16)
+    G = tl.load(G_ + piece * C * C + rows[:, None] * C + rows[None, :], mask=square, other=0.0)
+    y -= dot(G * seen, load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
     save(y_ + token * V, steps, vs, V, y, mask)
     if seen_ is not None:
         tl.store(seen_ + piece * C * C + rows[:, None] * C + rows[None, :], seen, mask=square)

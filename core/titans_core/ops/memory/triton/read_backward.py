@@ -17,6 +17,7 @@ from titans_core.ops.memory.pieces import Inputs
 from titans_core.ops.memory.triton.launch import COUNTS, launch, order, settings, tuned
 from titans_core.ops.memory.triton.tiles import (
     activate,
+    again,
     column,
     dot,
     factor,
@@ -25,6 +26,7 @@ from titans_core.ops.memory.triton.tiles import (
     load_all,
     save,
     save_all,
+    save_turned,
 )
 
 
@@ -102,34 +104,37 @@ def _read_linear(
     square = mask[:, None] & mask[None, :]
     at_square = piece * C * C + rows[:, None] * C + rows[None, :]
     q = load(q_ + token * K, steps, ks, K, mask)
-    k = factor(load(k_ + token * K, steps, ks, K, mask), BF16)
-    G = tl.load(G_ + at_square, mask=square, other=0.0)
-    seen = dot(q, tl.trans(k), BF16)
+    k = load(k_ + token * K, steps, ks, K, mask)
+    seen = factor(dot(q, tl.trans(k), BF16) * tl.load(G_ + at_square, mask=square, other=0.0), BF16)
     a = column(read_ + piece * C * n, rows, n, mask)
     to_read = tl.zeros((BLOCK_C, BLOCK_C), tl.float32)
-    at_W = tl.zeros((BLOCK_C, K), tl.float32)
-    at_S = tl.zeros((BLOCK_C, K), tl.float32)
+    dq = tl.zeros((BLOCK_C, K), tl.float32)
+    da = tl.zeros((BLOCK_C,), tl.float32)
+    db = tl.zeros((BLOCK_C,), tl.float32)
     W, dW = WS + piece * n * K * V, dWS + piece * n * K * V
     for first in range(0, V, BLOCK):
         vs = first + tl.arange(0, BLOCK)
         dy = factor(load(dy_ + token * V, steps, vs, V, mask), BF16)
         delta = load(delta_ + piece * C * V, rows, vs, V, mask)
         to_read += dot(dy, tl.trans(delta), BF16)
-        save(ddelta_ + piece * C * V, rows, vs, V, -dot(tl.trans(G * seen), dy, BF16), mask)
-        at_W += dot(dy, tl.trans(load_all(W, ks, vs, V)), BF16)
+        save(ddelta_ + piece * C * V, rows, vs, V, -dot(tl.trans(seen), dy, BF16), mask)
+        at = dot(dy, tl.trans(load_all(W, ks, vs, V)), BF16)
+        dq += a * at
+        da += tl.sum(at * q, axis=1)
         save_all(dW, ks, vs, V, dot(tl.trans(q * a), dy, BF16))
         if n == 2:
             b = column(read_ + piece * C * n + 1, rows, n, mask)
-            at_S += dot(dy, tl.trans(load_all(W + K * V, ks, vs, V)), BF16)
+            at = dot(dy, tl.trans(load_all(W + K * V, ks, vs, V)), BF16)
+            dq += b * at
+            db += tl.sum(at * q, axis=1)
             save_all(dW + K * V, ks, vs, V, dot(tl.trans(q * b), dy, BF16))
-    tl.store(dG_ + at_square, -to_read * seen, mask=square)
-    dseen = factor(-to_read * G, BF16)
-    dq = a * at_W + dot(dseen, k, BF16)
-    tl.store(dread_ + (piece * C + rows) * n, tl.sum(at_W * q, axis=1), mask=mask)
+    q, k = load(q_ + token * K, steps, ks, K, mask), load(k_ + token * K, steps, ks, K, mask)
+    tl.store(dG_ + at_square, -to_read * dot(q, tl.trans(k), BF16), mask=square)
+    dseen = factor(-to_read * tl.load(G_ + at_square, mask=square, other=0.0), BF16)
+    save(dq_ + token * K, steps, ks, K, dq + dot(dseen, k, BF16), mask)
+    tl.store(dread_ + (piece * C + rows) * n, da, mask=mask)
     if n == 2:
-        dq += column(read_ + piece * C * n + 1, rows, n, mask) * at_S
-        tl.store(dread_ + (piece * C + rows) * n + 1, tl.sum(at_S * q, axis=1), mask=mask)
-    save(dq_ + token * K, steps, ks, K, dq, mask)
+        tl.store(dread_ + (piece * C + rows) * n + 1, db, mask=mask)
     save(dk_ + piece * C * K, rows, ks, K, dot(tl.trans(dseen), q, BF16), mask)
 
 
@@ -152,8 +157,7 @@ def _read_deep(
     G = tl.load(G_ + at_square, mask=square, other=0.0)
     q, k = load(q_ + token * K, steps, ks, K, mask), load(k_ + token * K, steps, ks, K, mask)
     seen1 = factor(G * dot(q, tl.trans(k), BF16), BF16)
-    dy = factor(load(dy_ + token * V, steps, vs, V, mask), BF16)
-    delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
+    dy, delta = load(dy_ + token * V, steps, vs, V, mask), load(delta_ + piece * C * V, rows, vs, V, mask)
     seen2 = tl.load(seen_ + at_square, mask=square, other=0.0)
     save(ddelta_ + piece * C * V, rows, vs, V, -dot(tl.trans(G * seen2), dy, BF16), mask)
     dseen2 = -dot(dy, tl.trans(delta), BF16)
@@ -166,62 +170,68 @@ def _read_deep(
     if piece < P:
         at1, at2 = A1 + piece * K * H, A2 + piece * H * V
     dstart1, dstart2 = dWS1 + piece * m * K * H, dWS2 + piece * m * H * V
-    # sums over the slices; those of the coefficients are summed over columns at the end only
+    da = tl.zeros((BLOCK_C,), tl.float32)
+    db = tl.zeros((BLOCK_C,), tl.float32)
+    drest = tl.zeros((BLOCK_C,), tl.float32)
     to_read1 = tl.zeros((BLOCK_C, BLOCK_C), tl.float32)
-    at_W1, at_W2 = tl.zeros((BLOCK_C, K), tl.float32), tl.zeros((BLOCK_C, BLOCK), tl.float32)
-    at_S1, at_S2 = tl.zeros((BLOCK_C, K), tl.float32), tl.zeros((BLOCK_C, BLOCK), tl.float32)
-    at_B1, at_B2 = tl.zeros((BLOCK_C, K), tl.float32), tl.zeros((BLOCK_C, BLOCK), tl.float32)
+    dq = tl.zeros((BLOCK_C, K), tl.float32)
     for first in range(0, H, BLOCK):
         hs = first + tl.arange(0, BLOCK)
-        # recompute the forward pass; inputs are reloaded per slice, because keeping them would exceed the registers
-        q, k = load(q_ + token * K, steps, ks, K, mask), load(k_ + token * K, steps, ks, K, mask)
-        dy = factor(load(dy_ + token * V, steps, vs, V, mask), BF16)
-        delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
+        # recompute the forward pass; what is loaded or computed again would take too many registers if it were kept
         a = column(read_ + piece * C * m, rows, m, mask)
-        x, slope, _ = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
-        delta1 = factor(dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16) * slope, BF16)
-        W1 = factor(load_all(start1, ks, hs, H), BF16)
-        qa = factor(q * a, BF16)
-        z = dot(qa, W1, BF16) - dot(seen1, delta1, BF16)
+        x, slope, _ = activate(
+            dot(load(k_ + token * K, steps, ks, K, mask), load_all(at1, ks, hs, H), BF16), ACTIVATION
+        )
+        dhidden = dot(dseen2, x, BF16)
+        delta1 = dot(load(delta_ + piece * C * V, rows, vs, V, mask), tl.trans(load_all(at2, hs, vs, V)), BF16) * slope
+        delta1 = factor(delta1, BF16)
+        q = load(q_ + token * K, steps, ks, K, mask)
+        z = dot(q * a, load_all(start1, ks, hs, H), BF16) - dot(seen1, delta1, BF16)
         if n == 2:
             b = column(read_ + piece * C * m + 1, rows, m, mask)
-            S1 = factor(load_all(start1 + K * H, ks, hs, H), BF16)
-            qb = factor(q * b, BF16)
-            z += dot(qb, S1, BF16)
+            z += dot(q * b, load_all(start1 + K * H, ks, hs, H), BF16)
         if B1 is not None:
             rest = column(read_ + piece * C * m + n, rows, m, mask)
-            base1, base2 = load_all(B1 + piece % P * K * H, ks, hs, H), load_all(B2 + piece % P * H * V, hs, vs, V)
-            z += dot(q * rest, base1, BF16)
-        hidden, read_slope, _ = activate(z, ACTIVATION)
+            z += dot(q * rest, load_all(B1 + piece % P * K * H, ks, hs, H), BF16)
+        hidden, _, _ = activate(z, ACTIVATION)
 
         # second layer
+        save(dX2_ + piece * C * H, rows, hs, H, dot(tl.trans(dseen2), hidden, BF16), mask)
+        dy = load(dy_ + token * V, steps, vs, V, mask)
         at = dot(dy, tl.trans(load_all(start2, hs, vs, V)), BF16)
-        at_W2 += at * hidden
-        dhidden = a * at + dot(dseen2, x, BF16)
-        save_all(dstart2, hs, vs, V, dot(tl.trans(hidden * a), dy, BF16))
+        da += tl.sum(at * hidden, axis=1)
+        dhidden += a * at
+        save_turned(dstart2, hs, vs, V, dot(tl.trans(dy), hidden * a, BF16))
         if n == 2:
             at = dot(dy, tl.trans(load_all(start2 + H * V, hs, vs, V)), BF16)
-            at_S2 += at * hidden
+            db += tl.sum(at * hidden, axis=1)
             dhidden += b * at
-            save_all(dstart2 + H * V, hs, vs, V, dot(tl.trans(hidden * b), dy, BF16))
+            save_turned(dstart2 + H * V, hs, vs, V, dot(tl.trans(dy), hidden * b, BF16))
         if B1 is not None:
-            at = dot(dy, tl.trans(base2), BF16)
-            at_B2 += at * hidden
+            at = dot(dy, tl.trans(load_all(B2 + piece % P * H * V, hs, vs, V)), BF16)
+            drest += tl.sum(at * hidden, axis=1)
             dhidden += rest * at
-            save_all(dstart2 + n * H * V, hs, vs, V, dot(tl.trans(hidden * rest), dy, BF16))
-        save(dX2_ + piece * C * H, rows, hs, H, dot(tl.trans(dseen2), hidden, BF16), mask)
+            save_turned(dstart2 + n * H * V, hs, vs, V, dot(tl.trans(dy), hidden * rest, BF16))
 
         # first layer
-        dz = factor(dhidden * read_slope, BF16)
+        _, slope, _ = activate(again(z), ACTIVATION)
+        dz = factor(dhidden * slope, BF16)
         to_read1 += dot(dz, tl.trans(delta1), BF16)
         save(ddelta1_ + piece * C * H, rows, hs, H, -dot(tl.trans(seen1), dz, BF16), mask)
-        at_W1 += dot(dz, tl.trans(W1), BF16)
-        save_all(dstart1, ks, hs, H, dot(tl.trans(qa), dz, BF16))
+        q = load(q_ + token * K, steps, ks, K, mask)
+        at = dot(dz, tl.trans(load_all(start1, ks, hs, H)), BF16)
+        da += tl.sum(at * q, axis=1)
+        dq += a * at
+        save_all(dstart1, ks, hs, H, dot(tl.trans(q * a), dz, BF16))
         if n == 2:
-            at_S1 += dot(dz, tl.trans(S1), BF16)
-            save_all(dstart1 + K * H, ks, hs, H, dot(tl.trans(qb), dz, BF16))
+            at = dot(dz, tl.trans(load_all(start1 + K * H, ks, hs, H)), BF16)
+            db += tl.sum(at * q, axis=1)
+            dq += b * at
+            save_all(dstart1 + K * H, ks, hs, H, dot(tl.trans(q * b), dz, BF16))
         if B1 is not None:
-            at_B1 += dot(dz, tl.trans(base1), BF16)
+            at = dot(dz, tl.trans(load_all(B1 + piece % P * K * H, ks, hs, H)), BF16)
+            drest += tl.sum(at * q, axis=1)
+            dq += rest * at
             save_all(dstart1 + n * K * H, ks, hs, H, dot(tl.trans(q * rest), dz, BF16))
     tl.debug_barrier()  # dG was stored by other threads
     G = tl.load(G_ + at_square, mask=square, other=0.0)
@@ -229,14 +239,10 @@ def _read_deep(
     dG = tl.load(dG_ + at_square, mask=square, other=0.0) - to_read1 * dot(q, tl.trans(k), BF16)
     tl.store(dG_ + at_square, dG, mask=square)
     dseen1 = factor(-to_read1 * G, BF16)
-    dread_ += piece * C * m
-    dq = column(read_ + piece * C * m, rows, m, mask) * at_W1 + dot(dseen1, k, BF16)
-    tl.store(dread_ + rows * m, tl.sum(at_W1 * q, axis=1) + tl.sum(at_W2, axis=1), mask=mask)
-    if n == 2:
-        dq += column(read_ + piece * C * m + 1, rows, m, mask) * at_S1
-        tl.store(dread_ + rows * m + 1, tl.sum(at_S1 * q, axis=1) + tl.sum(at_S2, axis=1), mask=mask)
-    if B1 is not None:
-        dq += column(read_ + piece * C * m + n, rows, m, mask) * at_B1
-        tl.store(dread_ + rows * m + n, tl.sum(at_B1 * q, axis=1) + tl.sum(at_B2, axis=1), mask=mask)
-    save(dq_ + token * K, steps, ks, K, dq, mask)
+    save(dq_ + token * K, steps, ks, K, dq + dot(dseen1, k, BF16), mask)
     save(dk_ + piece * C * K, rows, ks, K, dot(tl.trans(dseen1), q, BF16), mask)
+    tl.store(dread_ + (piece * C + rows) * m, da, mask=mask)
+    if n == 2:
+        tl.store(dread_ + (piece * C + rows) * m + 1, db, mask=mask)
+    if B1 is not None:
+        tl.store(dread_ + (piece * C + rows) * m + n, drest, mask=mask)

@@ -21,14 +21,17 @@ from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, mos
 from titans_core.ops.memory.triton.read_backward import ReadGradient
 from titans_core.ops.memory.triton.tiles import (
     activate,
+    again,
     column,
     dot,
     factor,
     first_token,
     load,
     load_all,
+    load_turned,
     save,
     save_all,
+    save_turned,
 )
 
 
@@ -78,7 +81,7 @@ def store_backward(
         else:
             assert read.dX2 is not None
             dz = torch.empty_like(read.dX2)  # gradient of the hidden layer before its activation
-            room = meeting(N, P, most_slices(choices_of(_flow_deep.configs), K, V, h), in_order["BLOCK_C"], V, k.device)
+            room = meeting(N, P, most_slices(choices_of(_flow_deep.configs), K, V, h), in_order["BLOCK_C"], V, k)
             errors = (delta, read.ddelta, read.ddelta1, read.dX2)
             to = (grads.v, dz, *dWS, *found.danchor, *room)
 
@@ -151,10 +154,10 @@ def _flow_deep(
     mask = rows < C
     carries: tl.constexpr = m + n - 1
     flow1, flow2 = flow1 + p * m * K * H, flow2 + p * m * H * V
-    dW1, dW2 = load_all(flow1, ks, hs, H), load_all(flow2, hs, vs, V)
+    dW1, dW2 = load_all(flow1, ks, hs, H), load_turned(flow2, hs, vs, V)
     dS1, dS2 = dW1, dW2
     if n == 2:
-        dS1, dS2 = load_all(flow1 + K * H, ks, hs, H), load_all(flow2 + H * V, hs, vs, V)
+        dS1, dS2 = load_all(flow1 + K * H, ks, hs, H), load_turned(flow2 + H * V, hs, vs, V)
     for back in tl.range(first, last, num_stages=1):
         i = N - 1 - back
         piece, token = i * P + p, first_token(i, p, C, HEADS, LENGTH)
@@ -164,72 +167,79 @@ def _flow_deep(
 
         # the errors; the one at the output sums over all slices
         k = load(k_ + token * K, rows * HEADS, ks, K, mask)
-        A2_s = factor(load_all(at2, hs, vs, V), BF16)
-        ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask)
+        z = dot(k, load_all(at1, ks, hs, H), BF16)
         g = column(write_ + piece * C * n, rows, n, mask)
-        x, slope, bend = activate(dot(k, load_all(at1, ks, hs, H), BF16), ACTIVATION)
-        held1, held2 = factor(dW1, BF16), factor(dW2, BF16)
-        ddelta1 -= dot(k * g, held1, BF16)
-        ddelta = -dot(x * g, held2, BF16)
+        ddelta1 = load(ddelta1_read + piece * C * H, rows, hs, H, mask) - dot(k * g, dW1, BF16)
+        x, slope, _ = activate(z, ACTIVATION)
+        ddelta = -dot(x * g, tl.trans(dW2), BF16)
         if n == 2:
             s = column(write_ + piece * C * n + 1, rows, n, mask)
-            last1, last2 = factor(dS1, BF16), factor(dS2, BF16)
-            ddelta1 -= dot(k * s, last1, BF16)
-            ddelta -= dot(x * s, last2, BF16)
+            ddelta1 -= dot(k * s, dS1, BF16)
+            ddelta -= dot(x * s, tl.trans(dS2), BF16)
         sloped = factor(ddelta1 * slope, BF16)
-        ddelta += dot(sloped, A2_s, BF16)
+        ddelta += dot(sloped, tl.trans(load_turned(at2, hs, vs, V)), BF16)
         if TURN != FINISH:
             publish(ddelta, parts, arrived, back, p, P, own, SLICES, BLOCK_C, V)
         if TURN != PUBLISH:
             # while waiting: all that does not need their sum
-            delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
-            dx = load(dX2_read + piece * C * H, rows, hs, H, mask) - g * dot(delta, tl.trans(held2), BF16)
             end1, end2 = dWS1 + piece * n * K * H, dWS2 + piece * n * H * V
             read1, read2 = dWS1_read + piece * m * K * H, dWS2_read + piece * m * H * V
-            save_all(end1, ks, hs, H, held1)
-            save_all(end2, hs, vs, V, held2)
+            save_all(end1, ks, hs, H, dW1)
+            save_turned(end2, hs, vs, V, dW2)
+            delta = load(delta_ + piece * C * V, rows, vs, V, mask)
+            dx = load(dX2_read + piece * C * H, rows, hs, H, mask) - g * dot(delta, dW2, BF16)
+            if n == 2:
+                save_all(end1 + K * H, ks, hs, H, dS1)
+                save_turned(end2 + H * V, hs, vs, V, dS2)
+                dx -= s * dot(delta, dS2, BF16)
+            A2_s = load_turned(at2, hs, vs, V)
+            z = again(z)
+            _, slope, bend = activate(z, ACTIVATION)
+            dz = dx * slope + ddelta1 * bend * dot(delta, A2_s, BF16)
             carry = carry_ + piece * carries
             a = tl.load(carry)
-            new1 = a * dW1 + load_all(read1, ks, hs, H)
-            new2 = a * dW2 + load_all(read2, hs, vs, V)
-            if n == 2:
-                dx -= s * dot(delta, tl.trans(last2), BF16)
-                save_all(end1 + K * H, ks, hs, H, last1)
-                save_all(end2 + H * V, hs, vs, V, last2)
-                b, e = tl.load(carry + 1), tl.load(carry + 2)
-                dS1 = b * dW1 + e * dS1 + load_all(read1 + K * H, ks, hs, H)
-                dS2 = b * dW2 + e * dS2 + load_all(read2 + H * V, hs, vs, V)
             if m > n:
                 rest = tl.load(carry + carries - 1)
                 dB1 = load_all(flow1 + n * K * H, ks, hs, H) + rest * dW1 + load_all(read1 + n * K * H, ks, hs, H)
-                dB2 = load_all(flow2 + n * H * V, hs, vs, V) + rest * dW2 + load_all(read2 + n * H * V, hs, vs, V)
+                dB2 = load_turned(flow2 + n * H * V, hs, vs, V) + rest * dW2
+                dB2 += load_turned(read2 + n * H * V, hs, vs, V)
                 tl.debug_barrier()  # other threads may still load what these save
                 save_all(flow1 + n * K * H, ks, hs, H, dB1)
-                save_all(flow2 + n * H * V, hs, vs, V, dB2)
+                save_turned(flow2 + n * H * V, hs, vs, V, dB2)
                 tl.debug_barrier()
-            dz = dx * slope + ddelta1 * bend * dot(delta, tl.trans(A2_s), BF16)
-            of_anchor2 = dot(tl.trans(sloped), delta, BF16)
-            x = factor(x, BF16)
+            new1 = a * dW1 + load_all(read1, ks, hs, H)
+            new2 = a * dW2 + load_turned(read2, hs, vs, V)
+            if n == 2:
+                b, e = tl.load(carry + 1), tl.load(carry + 2)
+                dS1 = b * dW1 + e * dS1 + load_all(read1 + K * H, ks, hs, H)
+                dS2 = b * dW2 + e * dS2 + load_turned(read2 + H * V, hs, vs, V)
+            if i == 0:  # what follows is of the anchor, which is not the starting weights
+                save_all(flow1, ks, hs, H, new1)
+                save_turned(flow2, hs, vs, V, new2)
+                new1 *= 0
+                new2 *= 0
+            dW2 = new2 + dot(tl.trans(delta), sloped, BF16)
 
             ddelta = collected(ddelta, parts, arrived, back, p, P, SLICES, BLOCK_C, V)
             ddelta += load(ddelta_read + piece * C * V, rows, vs, V, mask)
             save(dv_ + token * V, rows * HEADS, vs, V, -ddelta, mask & (own == 0))
             ddelta = factor(ddelta, BF16)
-            dz = factor(dz + dot(ddelta, tl.trans(A2_s), BF16) * slope, BF16)
+            z = again(z)
+            x, slope, _ = activate(z, ACTIVATION)
+            dz = factor(dz + dot(ddelta, A2_s, BF16) * slope, BF16)
             save(dz_ + piece * C * H, rows, hs, H, dz, mask)
-            of_anchor2 += dot(tl.trans(x), ddelta, BF16)
-            of_anchor1 = dot(tl.trans(load(k_ + token * K, rows * HEADS, ks, K, mask)), dz, BF16)
-            if i == 0:
-                save_all(dA1 + p * K * H, ks, hs, H, of_anchor1)
-                save_all(dA2 + p * H * V, hs, vs, V, of_anchor2)
-            dW1 = new1 + tl.where(i > 0, of_anchor1, 0.0)
-            dW2 = new2 + tl.where(i > 0, of_anchor2, 0.0)
+            dW2 += dot(tl.trans(ddelta), x, BF16)
+            dW1 = new1 + dot(tl.trans(load(k_ + token * K, rows * HEADS, ks, K, mask)), dz, BF16)
     if TURN != PUBLISH:
-        save_all(flow1, ks, hs, H, dW1)
-        save_all(flow2, hs, vs, V, dW2)
+        if last == N:
+            save_all(dA1 + p * K * H, ks, hs, H, dW1)
+            save_turned(dA2 + p * H * V, hs, vs, V, dW2)
+        else:
+            save_all(flow1, ks, hs, H, dW1)
+            save_turned(flow2, hs, vs, V, dW2)
         if n == 2:
             save_all(flow1 + K * H, ks, hs, H, dS1)
-            save_all(flow2 + H * V, hs, vs, V, dS2)
+            save_turned(flow2 + H * V, hs, vs, V, dS2)
 
 
 @tuned()
@@ -246,39 +256,46 @@ def _write_linear(
     rows, ks = tl.arange(0, BLOCK_C), tl.arange(0, K)
     steps = rows * HEADS
     mask = rows < C
-    at_W = tl.zeros((BLOCK_C, K), tl.float32)
-    at_S = tl.zeros((BLOCK_C, K), tl.float32)
+    k = load(k_ + token * K, steps, ks, K, mask)
+    g = column(write_ + piece * C * n, rows, n, mask)
     dk = load(dk_read + piece * C * K, rows, ks, K, mask)
-    da = tl.zeros((K, BLOCK), tl.float32)
-    db = tl.zeros((K, BLOCK), tl.float32)
-    de = tl.zeros((K, BLOCK), tl.float32)
+    dg = tl.zeros((BLOCK_C,), tl.float32)
+    ds = tl.zeros((BLOCK_C,), tl.float32)
+    # a number of these is of a row of the weights
+    da = tl.zeros((K,), tl.float32)
+    db = tl.zeros((K,), tl.float32)
+    de = tl.zeros((K,), tl.float32)
     start, end = WS + piece * n * K * V, dWS + piece * n * K * V
     at = start
     if piece < P:
         at = A + piece * K * V
     for first in range(0, V, BLOCK):
         vs = first + tl.arange(0, BLOCK)
-        delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
-        dW, W = load_all(end, ks, vs, V), load_all(start, ks, vs, V)
-        at_W += dot(delta, tl.trans(dW), BF16)
-        da += dW.to(tl.float32) * W
-        if n == 2:
-            dS, S = load_all(end + K * V, ks, vs, V), load_all(start + K * V, ks, vs, V)
-            at_S += dot(delta, tl.trans(dS), BF16)
-            db += dW.to(tl.float32) * S
-            de += dS.to(tl.float32) * S
+        delta = load(delta_ + piece * C * V, rows, vs, V, mask)
         dk -= dot(load(dv_ + token * V, steps, vs, V, mask), tl.trans(load_all(at, ks, vs, V)), BF16)
-    k = load(k_ + token * K, steps, ks, K, mask)
-    dk -= column(write_ + piece * C * n, rows, n, mask) * at_W
-    tl.store(dwrite_ + (piece * C + rows) * n, -tl.sum(at_W * k, axis=1), mask=mask)
+        dW = load_all(end, ks, vs, V)
+        of_W = dot(delta, tl.trans(dW), BF16)
+        dk -= g * of_W
+        dg -= tl.sum(of_W * k, axis=1)
+        dW = dW.to(tl.float32)
+        da += tl.sum(dW * load_all(start, ks, vs, V), axis=1)
+        if n == 2:
+            s = column(write_ + piece * C * n + 1, rows, n, mask)
+            S = load_all(start + K * V, ks, vs, V)
+            db += tl.sum(dW * S, axis=1)
+            dS = load_all(end + K * V, ks, vs, V)
+            of_S = dot(delta, tl.trans(dS), BF16)
+            dk -= s * of_S
+            ds -= tl.sum(of_S * k, axis=1)
+            de += tl.sum(dS.to(tl.float32) * S, axis=1)
+    save(dk_ + token * K, steps, ks, K, dk, mask)
+    tl.store(dwrite_ + (piece * C + rows) * n, dg, mask=mask)
     carry = dcarry_ + piece * (2 * n - 1)
     tl.store(carry, tl.sum(da))
     if n == 2:
-        dk -= column(write_ + piece * C * n + 1, rows, n, mask) * at_S
-        tl.store(dwrite_ + (piece * C + rows) * n + 1, -tl.sum(at_S * k, axis=1), mask=mask)
+        tl.store(dwrite_ + (piece * C + rows) * n + 1, ds, mask=mask)
         tl.store(carry + 1, tl.sum(db))
         tl.store(carry + 2, tl.sum(de))
-    save(dk_ + token * K, steps, ks, K, dk, mask)
 
 
 @tuned()
@@ -300,53 +317,60 @@ def _write_deep(
     if piece < P:
         at1, at2 = A1 + piece * K * H, A2 + piece * H * V
     end1, end2 = dWS1 + piece * n * K * H, dWS2 + piece * n * H * V
-    # sums over the slices, which are summed over rows or columns at the end only
     dk = load(dk_read + piece * C * K, rows, ks, K, mask)
-    at_W1 = tl.zeros((BLOCK_C, K), tl.float32)
-    at_S1 = tl.zeros((BLOCK_C, K), tl.float32)
-    at_W2 = tl.zeros((BLOCK_C, BLOCK), tl.float32)
-    at_S2 = tl.zeros((BLOCK_C, BLOCK), tl.float32)
-    da1, da2 = tl.zeros((K, BLOCK), tl.float32), tl.zeros((BLOCK, V), tl.float32)
-    db1, db2 = tl.zeros((K, BLOCK), tl.float32), tl.zeros((BLOCK, V), tl.float32)
-    de1, de2 = tl.zeros((K, BLOCK), tl.float32), tl.zeros((BLOCK, V), tl.float32)
-    dr1, dr2 = tl.zeros((K, BLOCK), tl.float32), tl.zeros((BLOCK, V), tl.float32)
+    g = column(write_ + piece * C * n, rows, n, mask)
+    dg = tl.zeros((BLOCK_C,), tl.float32)
+    ds = tl.zeros((BLOCK_C,), tl.float32)
+    # a row of these is of a row of the weights
+    da1, da2 = tl.zeros((K,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+    db1, db2 = tl.zeros((K,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+    de1, de2 = tl.zeros((K,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+    dr1, dr2 = tl.zeros((K,), tl.float32), tl.zeros((BLOCK,), tl.float32)
     for first in range(0, H, BLOCK):
         hs = first + tl.arange(0, BLOCK)
         k = load(k_ + token * K, steps, ks, K, mask)
-        delta = factor(load(delta_ + piece * C * V, rows, vs, V, mask), BF16)
-        A1_s = factor(load_all(at1, ks, hs, H), BF16)
+        delta = load(delta_ + piece * C * V, rows, vs, V, mask)
+        A1_s = load_all(at1, ks, hs, H)
         x, slope, _ = activate(dot(k, A1_s, BF16), ACTIVATION)
-        error = factor(dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16) * slope, BF16)
         dk += dot(load(dz_ + piece * C * H, rows, hs, H, mask), tl.trans(A1_s), BF16)
-        dW1, dW2 = load_all(end1, ks, hs, H), load_all(end2, hs, vs, V)
-        at_W1 += dot(error, tl.trans(dW1), BF16)
-        at_W2 += x * dot(delta, tl.trans(dW2), BF16)
-        dW1, dW2 = dW1.to(tl.float32), dW2.to(tl.float32)
-        da1 += dW1 * load_all(start1, ks, hs, H)
-        da2 += dW2 * load_all(start2, hs, vs, V)
-        if n == 2:
-            dS1, dS2 = load_all(end1 + K * H, ks, hs, H), load_all(end2 + H * V, hs, vs, V)
-            at_S1 += dot(error, tl.trans(dS1), BF16)
-            at_S2 += x * dot(delta, tl.trans(dS2), BF16)
-            S1, S2 = load_all(start1 + K * H, ks, hs, H), load_all(start2 + H * V, hs, vs, V)
-            db1 += dW1 * S1
-            db2 += dW2 * S2
-            de1 += dS1.to(tl.float32) * S1
-            de2 += dS2.to(tl.float32) * S2
+        error = factor(dot(delta, tl.trans(load_all(at2, hs, vs, V)), BF16) * slope, BF16)
+        dW2 = load_all(end2, hs, vs, V)
+        dg -= tl.sum(x * dot(delta, tl.trans(dW2), BF16), axis=1)
+        dW2 = dW2.to(tl.float32)
+        da2 += tl.sum(dW2 * load_all(start2, hs, vs, V), axis=1)
         if B1 is not None:
-            dr1 += dW1 * load_all(B1 + piece % P * K * H, ks, hs, H)
-            dr2 += dW2 * load_all(B2 + piece % P * H * V, hs, vs, V)
-    k = load(k_ + token * K, steps, ks, K, mask)
-    dk -= column(write_ + piece * C * n, rows, n, mask) * at_W1
-    tl.store(dwrite_ + (piece * C + rows) * n, -tl.sum(at_W1 * k, axis=1) - tl.sum(at_W2, axis=1), mask=mask)
+            dr2 += tl.sum(dW2 * load_all(B2 + piece % P * H * V, hs, vs, V), axis=1)
+        if n == 2:
+            S2 = load_all(start2 + H * V, hs, vs, V)
+            db2 += tl.sum(dW2 * S2, axis=1)
+            dS2 = load_all(end2 + H * V, hs, vs, V)
+            ds -= tl.sum(x * dot(delta, tl.trans(dS2), BF16), axis=1)
+            de2 += tl.sum(dS2.to(tl.float32) * S2, axis=1)
+        dW1 = load_all(end1, ks, hs, H)
+        at = dot(error, tl.trans(dW1), BF16)
+        dg -= tl.sum(at * k, axis=1)
+        dk -= g * at
+        dW1 = dW1.to(tl.float32)
+        da1 += tl.sum(dW1 * load_all(start1, ks, hs, H), axis=1)
+        if B1 is not None:
+            dr1 += tl.sum(dW1 * load_all(B1 + piece % P * K * H, ks, hs, H), axis=1)
+        if n == 2:
+            s = column(write_ + piece * C * n + 1, rows, n, mask)
+            S1 = load_all(start1 + K * H, ks, hs, H)
+            db1 += tl.sum(dW1 * S1, axis=1)
+            dS1 = load_all(end1 + K * H, ks, hs, H)
+            at = dot(error, tl.trans(dS1), BF16)
+            ds -= tl.sum(at * k, axis=1)
+            dk -= s * at
+            de1 += tl.sum(dS1.to(tl.float32) * S1, axis=1)
+    save(dk_ + token * K, steps, ks, K, dk, mask)
+    tl.store(dwrite_ + (piece * C + rows) * n, dg, mask=mask)
     carries: tl.constexpr = 2 * n - 1 if B1 is None else 2 * n
     carry = dcarry_ + piece * carries
     tl.store(carry, tl.sum(da1) + tl.sum(da2))
     if n == 2:
-        dk -= column(write_ + piece * C * n + 1, rows, n, mask) * at_S1
-        tl.store(dwrite_ + (piece * C + rows) * n + 1, -tl.sum(at_S1 * k, axis=1) - tl.sum(at_S2, axis=1), mask=mask)
+        tl.store(dwrite_ + (piece * C + rows) * n + 1, ds, mask=mask)
         tl.store(carry + 1, tl.sum(db1) + tl.sum(db2))
         tl.store(carry + 2, tl.sum(de1) + tl.sum(de2))
     if B1 is not None:
         tl.store(carry + carries - 1, tl.sum(dr1) + tl.sum(dr2))
-    save(dk_ + token * K, steps, ks, K, dk, mask)

@@ -45,9 +45,33 @@ def save_all(base, rows, columns, width, tile):
 
 
 @triton.jit
+def load_turned(base, rows, columns, width):
+    """Load a tile of the second layer as ``[columns, rows]``.
+
+    Triton gives each warp other rows of a product. A product of a piece and a memory's keys or values has rows enough;
+    a slice of the hidden layer has fewer, and several warps would hold and compute the same.
+    """
+    return tl.trans(load_all(base, rows, columns, width))
+
+
+@triton.jit
+def save_turned(base, rows, columns, width, tile):
+    """Save a tile of the second layer that is held as ``[columns, rows]``."""
+    save_all(base, rows, columns, width, tl.trans(tile))
+
+
+@triton.jit
 def column(base, rows, n, mask):
     """Load one of n numbers per row, as ``[rows, 1]``."""
     return tl.load(base + rows * n, mask=mask, other=0.0)[:, None]
+
+
+@triton.jit
+def again(tile):
+    """The same tile, from which the compiler computes again what it would keep in registers since an earlier use."""
+    if not INTERPRETED:
+        tile = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [tile], tl.float32, is_pure=False, pack=1)
+    return tile
 
 
 @triton.jit
@@ -58,8 +82,8 @@ def factor(tile, BF16: tl.constexpr):
     which takes more registers than there are. It does not look behind an assembler instruction, so it orders the
     rounded tile.
     """
-    if not INTERPRETED and tile.dtype == tl.float32:
-        tile = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [tile], tl.float32, is_pure=False, pack=1)
+    if tile.dtype == tl.float32:
+        tile = again(tile)
     if BF16:
         tile = tile.to(tl.bfloat16)
     return tile
