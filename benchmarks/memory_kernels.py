@@ -2,10 +2,10 @@
 
     python benchmarks/memory_kernels.py [--targets sm_90]
 
-For each kernel and each choice of slices and warps (the first call on a GPU chooses one): bytes of shared memory,
-registers per thread, spilled bytes, and whether the matrix units are used. For Hopper (sm_90), chunks of 64 and of 128,
-the largest, which all fit. For Ampere (sm_80), which has less shared memory, also shorter chunks, and only the
-narrowest choice, which needs least or little more. Ada and consumer Blackwell run code of the same kind as Ampere.
+For each kernel and each choice of slices, warps and stages (the first call on a GPU chooses one): bytes of shared
+memory, registers per thread, spilled bytes, and whether the matrix units are used. For Hopper (sm_90), chunks of 64 and
+of 128, the largest, which all fit. For Ampere (sm_80), which has less shared memory, also shorter chunks, and only the
+last choice, which needs least or little more. Ada and consumer Blackwell run code of the same kind as Ampere.
 Speed must be measured on a GPU (``run_gpu.sh``). Finished cells of the same Triton version are skipped.
 """
 
@@ -22,21 +22,27 @@ from cells import work
 from records import RESULTS
 
 FILE = RESULTS / "memory_kernels.jsonl"
-FIELDS = ("target", "pass", "kernel", "memory", "tokens", "width", "chunk", "slice", "warps", "triton")
-PASSES, KERNELS = ("forward", "backward"), ("store", "read")
+FIELDS = ("target", "pass", "kernel", "memory", "tokens", "width", "chunk", "slice", "warps", "stages", "triton")
+KERNELS = (("forward", "store"), ("forward", "read"), ("backward", "read"), ("backward", "flow"), ("backward", "write"))
 LINEAR, DEEP, DEEP_WITH_START = MEMORIES = ("linear", "deep", "deep, forgetting to its start")
 TOKENS = ("bfloat16", "float32")
 WIDTHS, CHUNKS = (32, 64, 128), (64, 128)
 SHORTER = (16, 32)  # chunks, for Ampere only
 HOPPER, AMPERE = TARGETS = ("sm_90", "sm_80")
+# arguments of the kernels that are as precise as the tokens
+AS_TOKENS = (
+    *("q_", "k_", "v_", "y_", "dy_", "dq_", "dv_", "delta_", "seen_", "parts", "ddelta1_", "ddelta1_read"),
+    *("dX2_", "dX2_read", "dz_", *(name + layer for layer in ("", "1", "2") for name in ("WS", "A", "dWS"))),
+    *("dWS_read", "dWS1_read", "dWS2_read"),
+)
 EXPANSION = 4  # hidden layers are processed in slices, so a narrower one does not need less
 
 
 def tuner_of(direction: str, part: str, memory: str) -> Any:
     """The autotuner of a kernel."""
-    from titans_core.ops.memory.triton import backward, forward
+    from titans_core.ops.memory.triton import forward, read_backward, store_backward
 
-    module = {"forward": forward, "backward": backward}[direction]
+    module = forward if direction == "forward" else read_backward if part == "read" else store_backward
     return getattr(module, f"_{part}_{'linear' if memory == LINEAR else 'deep'}")
 
 
@@ -57,7 +63,7 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_core.ops.memory.triton.launch import without_wgmma
     from titans_core.ops.memory.triton.widths import tile_size
 
-    target, direction, part, memory, tokens, width, chunk, block, warps, *_ = key
+    target, direction, part, memory, tokens, width, chunk, block, warps, stages, *_ = key
     kernel = kernel_of(direction, part, memory)
     constants = {
         "K": width,
@@ -69,11 +75,16 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
         "ACTIVATION": "silu",
         "BF16": tokens == "bfloat16",
         "TURN": 0,
-        **({} if memory == DEEP_WITH_START else {"B1": None, "B2": None}),
+        **({"m": 3} if memory == DEEP_WITH_START else {"m": 2, "B1": None, "B2": None}),
     }
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
-    types = {name: "*bf16" if tokens == "bfloat16" else "*fp32" for name in ("q_", "k_", "v_")}
-    types |= {"arrived": "*i32", **dict.fromkeys(("N", "P", "C", "CROWD", "first", "last", "lowest"), "i32")}
+    counts = ("N", "P", "C", "CROWD", "HEADS", "LENGTH", *(("first",) if "first" in kernel.arg_names else ()))
+    types = {"arrived": "*i32", **dict.fromkeys(counts, "i32")}
+    if "first" in counts:
+        types["last"] = "i32"  # in other kernels a tensor
+    if tokens == "bfloat16":
+        types |= dict.fromkeys(AS_TOKENS, "*bf16")
+        types |= {"dk_": "*bf16"} if part == "write" else {}  # a part of it is float32 before
     signature = {name: "constexpr" if name in constants else types.get(name, "*fp32") for name in kernel.arg_names}
     # torch aligns its allocations
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
@@ -81,7 +92,7 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
     begin = time.perf_counter()
     gpu = GPUTarget("cuda", int(target.removeprefix("sm_")), 32)
     with without_wgmma():
-        found = triton.compile(source, target=gpu, options={"num_warps": warps, "num_stages": 1})
+        found = triton.compile(source, target=gpu, options={"num_warps": warps, "num_stages": stages})
     seconds = time.perf_counter() - begin
     return {
         "shared_bytes": found.metadata.shared,
@@ -107,8 +118,8 @@ def _registers(cubin: bytes) -> dict[str, int]:
     }
 
 
-def choices(direction: str, part: str, memory: str, tokens: str, width: int, chunk: int) -> list[tuple[int, int]]:
-    """The choices of slices and warps among which the first call on a GPU chooses.
+def choices(direction: str, part: str, memory: str, tokens: str, width: int, chunk: int) -> list[tuple[int, int, int]]:
+    """The choices of slices, warps and stages among which the first call on a GPU chooses.
 
     Triton's interpreter must be off in this process.
     """
@@ -130,8 +141,7 @@ def cells(target: str) -> list[tuple[Any, ...]]:
         for memory in memories
         for width in WIDTHS
         for chunk in chunks
-        for direction in PASSES
-        for part in KERNELS
+        for direction, part in KERNELS
         for kind in [(direction, part, memory, tokens, width, chunk)]
         for choice in choices(*kind)[0 if target == HOPPER else -1 :]
     ]

@@ -176,9 +176,9 @@ def memory_kernels(place: Any) -> str:
         cells = [_needs(of_shape.get((*shape, chunk), [])) for chunk in CHUNKS]
         lines.append(f"| {' | '.join(map(str, [*shape, *cells]))} |")
     note = (
-        "For the worst of the four kernels, with its best choice of slices and warps: kilobytes of shared memory (227 "
-        "are available) and bytes per thread that spill from registers. Then the seconds to compile all choices of all "
-        "four. Hidden layers are four times as wide. Triton"
+        "For the worst of the five kernels, with its best choice of slices, warps and stages: kilobytes of shared "
+        "memory (227 are available) and bytes per thread that spill from registers. Then the seconds to compile all "
+        "choices of all five. Hidden layers are four times as wide. Triton"
     )
     return "\n".join([*lines, "", f"{note} {' and '.join(tritons)}; {place(every)}."])
 

@@ -16,13 +16,15 @@ HOPPER = 232_448  # bytes of shared memory of a block
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
+KERNELS = [("forward", "store"), ("forward", "read"), *(("backward", part) for part in ("read", "flow", "write"))]
+
 # one process for all cells: most of a cell's time would be the imports
 SCRIPT = """
 import json, sys, traceback
 sys.path.insert(0, sys.argv[1])
 from memory_kernels import choices, compiled, kernel_of
 
-counts = {"N", "P", "CROWD", "first", "last", "lowest"}
+counts = {"N", "P", "CROWD", "HEADS", "LENGTH", "first"}
 for line in sys.stdin:
     cell = json.loads(line)
     try:
@@ -68,8 +70,7 @@ def compiler():
 
 
 @pytest.mark.parametrize(("memory", "tokens", "width", "chunk", "choice"), KINDS)
-@pytest.mark.parametrize("part", ["store", "read"])
-@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize(("direction", "part"), KERNELS)
 def test_a_kernel_fits_hopper_and_uses_its_matrix_units(
     compiler, direction, part, memory, tokens, width, chunk, choice
 ):
@@ -78,12 +79,11 @@ def test_a_kernel_fits_hopper_and_uses_its_matrix_units(
     assert "error" not in found, found["error"]
     assert found["shared_bytes"] <= HOPPER
     assert found["matrix_units"]
-    assert found["acquires"] == (part == "store" and memory != "linear")  # the compiler could leave it out
+    assert found["acquires"] == (part in ("store", "flow") and memory != "linear")  # the compiler could leave it out
     assert not found["special"]  # one kernel for any number of pieces and memories
 
 
-@pytest.mark.parametrize("part", ["store", "read"])
-@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize(("direction", "part"), KERNELS)
 def test_a_kernel_compiles_for_ampere_and_needs_no_more_than_the_table_says(compiler, direction, part):
     found = compiler(["sm_80", direction, part, "deep", "bfloat16", 64, 64, -1])
     assert "error" not in found, found["error"]

@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from titans_core.ops.memory.triton.launch import HELD, launch, most_slices, without_wgmma
+from titans_core.ops.memory.triton.launch import IN_ORDER, launch, meeting_slices, without_wgmma
 
 SWITCH = "DISABLE_MMA_V3"
 SWITCHES = (SWITCH, "DISABLE_MMA_V5")
@@ -74,5 +74,5 @@ def test_the_switch_stays_until_the_last_thread_is_out(monkeypatch, first_in_fir
 
 def test_whether_a_device_has_enough_processors_can_be_traced():
     """The check runs in the graph of a compiled layer, but only on a GPU."""
-    compiled = torch.compile(lambda x: x * most_slices(HELD, x.shape[0], 64, 256), backend="eager", fullgraph=True)
-    assert compiled(torch.ones(64))[0] == 8
+    compiled = torch.compile(lambda x: x * meeting_slices(IN_ORDER, x.shape[0]), backend="eager", fullgraph=True)
+    assert compiled(torch.ones(64))[0] == 2

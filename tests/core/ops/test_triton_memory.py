@@ -18,11 +18,12 @@ from titans_core.ops.memory.triton import forward, read_backward, store_backward
 from titans_core.ops.memory.triton.engine import Kernels
 from titans_core.ops.memory.triton.launch import (
     CHOICES,
-    HELD,
+    IN_ORDER,
     as_configs,
-    most_slices,
+    choices_of,
+    meeting_slices,
     settings,
-    worth_holding,
+    worth_meeting,
     worth_trying,
 )
 
@@ -34,7 +35,7 @@ TOLERANCE = {torch.float32: 1e-3 if DEVICE == "cuda" else 2e-5, torch.bfloat16: 
 @pytest.fixture(autouse=True)
 def narrowest_slices(monkeypatch):
     """Several slices also in a narrow layer, and on a GPU no search for each of these many shapes."""
-    choose_among(CHOICES[1:2], HELD[-1:], monkeypatch)
+    choose_among(CHOICES[1:2], IN_ORDER[1:2], monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -52,14 +53,14 @@ def rounded_as_on_a_gpu(monkeypatch):
 
 PARTS = [(forward, "store"), (forward, "read"), (read_backward, "read"), (store_backward, "flow")]
 PARTS.append((store_backward, "write"))
-HOLDING = (forward._store_deep, store_backward._flow_deep, store_backward._flow_linear)
+ORDERED = (forward._store_linear, forward._store_deep, store_backward._flow_linear, store_backward._flow_deep)
 
 
-def choose_among(choices, held, monkeypatch):
+def choose_among(choices, in_order, monkeypatch):
     """The choices of slices and warps for the first call on a shape; without a GPU only one."""
     for module, part in PARTS:
         for kernel in (getattr(module, f"_{part}_linear"), getattr(module, f"_{part}_deep")):
-            monkeypatch.setattr(kernel, "configs", as_configs(held if kernel in HOLDING else choices))
+            monkeypatch.setattr(kernel, "configs", as_configs(in_order if kernel in ORDERED else choices))
             # tests search side by side on one GPU: what is fastest then is no choice to keep on disk
             monkeypatch.setattr(kernel, "cache_results", False)
 
@@ -99,21 +100,23 @@ SHAPES = {"K": 16, "V": 16, "hidden": 32}
 if DEVICE == "cuda":
     LARGE, EXPANSIONS = {"B": 2, "T": 256, "H": 16, "K": 64, "V": 64}, (1, 2, 4)
     # float32 compiles for a minute if it is searched in one test
-    SEARCHED = [(torch.bfloat16, CHOICES, HELD)]
+    SEARCHED = [(torch.bfloat16, CHOICES, IN_ORDER)]
     SEARCHED += [
-        (dtype, [c], [h]) for dtype in (torch.float32, torch.bfloat16) for c, h in zip(CHOICES, HELD, strict=True)
+        (dtype, [CHOICES[i]], [IN_ORDER[j]])
+        for dtype in (torch.float32, torch.bfloat16)
+        for i, j in ((0, 0), (1, 1), (2, 0), (3, 2), (4, 3))
     ]
 else:
     LARGE, EXPANSIONS = {"B": 1, "T": 40, "H": 1, "K": 32, "V": 32}, (2,)
-    SEARCHED = [(dtype, CHOICES[:1], HELD[:1]) for dtype in (torch.float32, torch.bfloat16)]
+    SEARCHED = [(dtype, CHOICES[:1], IN_ORDER[:1]) for dtype in (torch.float32, torch.bfloat16)]
 
 
-@pytest.mark.parametrize(("dtype", "choices", "held"), SEARCHED, ids=str)
+@pytest.mark.parametrize(("dtype", "choices", "in_order"), SEARCHED, ids=str)
 @pytest.mark.parametrize(("depth", "expansion"), [(1, 1), *((2, e) for e in EXPANSIONS)])
 def test_every_choice_of_slices_and_warps_gives_the_same(
-    make_inputs, monkeypatch, choices, held, depth, expansion, dtype
+    make_inputs, monkeypatch, choices, in_order, depth, expansion, dtype
 ):
-    choose_among(choices, held, monkeypatch)
+    choose_among(choices, in_order, monkeypatch)
     inputs = make_inputs(**LARGE, hidden=expansion * LARGE["K"], depth=depth, rate=0.05, extreme=False)
     if dtype == torch.float32:  # at the alphas that are drawn nothing of a piece would be left at the end of the next
         inputs = inputs.map(lambda alpha: (0.01 * alpha).detach().requires_grad_(), ("alpha",))
@@ -127,35 +130,21 @@ def test_every_choice_of_slices_and_warps_gives_the_same(
 
 
 @pytest.mark.parametrize(
-    ("sizes", "kept"),
+    ("sizes", "kept", "meeting"),
     [
-        ({"K": 128, "V": 64, "BF16": False}, CHOICES[:2]),
-        ({"K": 128, "V": 64, "BF16": True}, CHOICES),
-        ({"K": 64, "V": 32, "BF16": False}, CHOICES),
-        ({"K": 64, "V": 128, "H": 16, "BF16": False}, CHOICES[1:2]),
-        ({"K": 64, "V": 16, "BF16": True}, CHOICES[1:]),
+        ({"K": 64, "V": 64, "H": 256, "BLOCK_C": 64}, CHOICES[:3], (32, 4, 1)),
+        ({"K": 16, "V": 16, "H": 16, "BLOCK_C": 64}, CHOICES[1:3], (16, 4, 1)),
+        ({"K": 64, "V": 16, "BLOCK_C": 16}, CHOICES[1:3], (16, 4, 1)),
+        ({"K": 64, "V": 128, "BLOCK_C": 64}, CHOICES[3:], (32, 8, 1)),
+        ({"K": 128, "V": 64, "H": 16, "BLOCK_C": 16}, CHOICES[4:], (16, 8, 1)),
+        ({"K": 32, "V": 32, "H": 128, "BLOCK_C": 128}, CHOICES[3:], (32, 8, 1)),
     ],
 )
-def test_choices_that_are_too_wide_or_compile_for_a_minute_are_not_tried(sizes, kept):
-    found = worth_trying(
-        as_configs(CHOICES), {"V": sizes["V"]}, BLOCK_C=64, **{k: x for k, x in sizes.items() if k != "V"}
-    )
-    assert [(config.kwargs["BLOCK"], config.num_warps) for config in found] == list(kept)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "kept"),
-    [
-        ({"K": 64, "V": 64, "H": 256}, [(32, 4), (32, 8)]),
-        ({"K": 64, "V": 16}, [(16, 4)]),
-        ({"K": 32, "V": 128, "H": 64}, [(32, 8)]),
-        ({"K": 128, "V": 128, "H": 16}, [(16, 4)]),
-    ],
-)
-def test_choices_that_are_too_wide_to_be_held_are_not_tried(sizes, kept):
-    found = worth_holding(as_configs(HELD), sizes)
-    assert [(config.kwargs["BLOCK"], config.num_warps) for config in found] == kept
-    assert most_slices(HELD, **sizes) == sizes.get("H", sizes["V"]) // min(block for block, _ in kept)
+def test_slices_too_wide_and_warps_without_rows_are_not_tried(sizes, kept, meeting):
+    assert choices_of(worth_trying(as_configs(CHOICES), sizes)) == list(kept)
+    assert choices_of(worth_meeting(as_configs(IN_ORDER), {}, **sizes)) == [meeting]
+    if "H" in sizes:
+        assert meeting_slices(IN_ORDER, sizes["H"]) == sizes["H"] // meeting[0]
 
 
 @pytest.mark.slow
@@ -323,6 +312,7 @@ def test_every_number_that_is_returned_was_written(make_inputs, monkeypatch, mom
 
     monkeypatch.setattr(torch, "empty", poisoned(torch.empty))
     monkeypatch.setattr(torch, "empty_like", poisoned(torch.empty_like))
+    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned(torch.Tensor.new_empty))
     inputs = make_inputs(B=1, T=69, H=2, depth=depth, momentum=momentum, rate=0.1, extreme=False, **SHAPES)
     compare(inputs, dtype, forget_to=forget_to)
     if dtype == torch.float32:

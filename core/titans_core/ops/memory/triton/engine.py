@@ -18,7 +18,7 @@ class Tape(NamedTuple):
 
     part: slice
     WS: Layers  # starting WS of each piece, as precise as the tokens, [pieces, P, n, d, d']
-    anchor: Layers  # anchor of the first piece, [P, d, d']
+    anchor: Layers  # anchor of the first piece, as precise as the tokens, [P, d, d']
     delta: Tensor  # errors at the output, as precise as the tokens, [pieces, P, C, V]
     seen: Tensor | None  # queries times keys of the second layer, [pieces, P, C, C]
 
@@ -27,7 +27,7 @@ class Kernels(Engine):
     """Runs on CUDA, and on every device under Triton's interpreter. Takes tokens as they are, ``[B, T, heads, d]``."""
 
     tape_bytes = 3 * 2**30
-    segment_bytes = 512 * 2**20
+    segment_bytes = 768 * 2**20
     streams = False
 
     @staticmethod
@@ -61,10 +61,13 @@ class Kernels(Engine):
     ) -> tuple[Tape | None, Layers, Layers]:
         q, k, v, c = _cut(inputs, start.part)
         begin = [ws.unflatten(1, (self.n, -1)) for ws in start.WS]
-        WS, end, last, delta = store_forward(k, v, c.write, c.carry, begin, start.anchor, self.base, self.activation)
+        end = [ws.clone(memory_format=torch.contiguous_format) for ws in begin]
+        anchor = [A.to(k.dtype).contiguous() for A in start.anchor]
+        last = [A.clone(memory_format=torch.contiguous_format) for A in start.anchor]
+        WS, delta = store_forward(k, v, c.write, c.carry, end, last, anchor, self.base, self.activation)
         y = y[:, _tokens(inputs, start.part)]
-        seen = read_forward(q, k, c.G, c.read, WS, start.anchor, self.base, delta, self.activation, y, keep_seen=keep)
-        tape = Tape(start.part, WS, start.anchor, delta, seen) if keep else None
+        seen = read_forward(q, k, c.G, c.read, WS, anchor, self.base, delta, self.activation, y, keep_seen=keep)
+        tape = Tape(start.part, WS, anchor, delta, seen) if keep else None
         return tape, [ws.flatten(1, 2) for ws in end], last
 
     def backward(self, inputs: Inputs, grads: Inputs, tape: Tape, dy: Tensor, flow: Backflow) -> None:
@@ -73,21 +76,21 @@ class Kernels(Engine):
         _, WS, anchor, delta, seen = tape
         dy = dy.contiguous()[:, _tokens(inputs, tape.part)]
         read = read_backward(dy, q, k, c.G, c.read, WS, anchor, self.base, delta, seen, self.activation, grads)
-        pieces = len(delta)
-        if pieces > 1:  # the last piece's anchor is its starting weights
+        if len(delta) > 1:  # the last piece's anchor is its starting weights
             for dws, dA in zip(read.dWS, flow.danchor, strict=True):
                 dws[-1, :, 0] += dA
                 dA.zero_()
-        dend = [dws.unflatten(1, (self.n, -1)) for dws in flow.dWS]
+        through = [dws.unflatten(1, (self.n, -1)) for dws in flow.dWS]  # views
         if self.base:
-            dend = [torch.cat((d, dw.unsqueeze(1)), dim=1) for d, dw in zip(dend, flow.dbase, strict=True)]
-        stored = store_backward(k, c.write, c.carry, WS, anchor, self.base, delta, read, dend, self.activation, grads)
-        for dws, found in zip(flow.dWS, stored.dstart, strict=True):
-            dws.copy_(found[:, : self.n].flatten(1, 2))
+            through = [torch.cat((d, dw.unsqueeze(1)), dim=1) for d, dw in zip(through, flow.dbase, strict=True)]
+        danchor = store_backward(
+            k, c.write, c.carry, WS, anchor, self.base, delta, read, through, self.activation, grads
+        )
         if self.base:
-            for dw, found in zip(flow.dbase, stored.dstart, strict=True):
+            for dws, dw, found in zip(flow.dWS, flow.dbase, through, strict=True):
+                dws.copy_(found[:, : self.n].flatten(1, 2))
                 dw.copy_(found[:, self.n])
-        for dA, found in zip(flow.danchor, stored.danchor, strict=True):
+        for dA, found in zip(flow.danchor, danchor, strict=True):
             dA += found
 
     def release(self, tape: Tape, room: list[Tape]) -> None:

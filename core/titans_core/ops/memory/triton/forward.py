@@ -8,7 +8,6 @@ a whole layer. A linear memory is K -> V, in slices of V. Weights of single toke
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
 from functools import partial
-from typing import NamedTuple
 
 import torch
 import triton
@@ -16,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, in_turns, meeting, publish
-from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, most_slices, order, settings, tuned
+from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, meeting_slices, order, settings, tuned
 from titans_core.ops.memory.triton.tiles import (
     activate,
     again,
@@ -33,56 +32,50 @@ from titans_core.ops.memory.triton.tiles import (
 )
 
 
-class Stored(NamedTuple):
-    """What storing leaves."""
-
-    WS: list[Tensor]  # starting WS of each piece, as precise as the tokens, [N, P, n, d, d'] per layer
-    end: list[Tensor]  # final WS, float32, [P, n, d, d'] per layer
-    last: list[Tensor]  # weights at which the last piece takes its gradients, float32, [P, d, d'] per layer
-    delta: Tensor  # errors at the output, as precise as the tokens, [N, P, C, V]
-
-
 def store_forward(
     k: Tensor,
     v: Tensor,
     write: Tensor,
     carry: Tensor,
-    start: list[Tensor],
+    WS: list[Tensor],
+    last: list[Tensor],
     anchor: list[Tensor],
     base: list[Tensor],
     activation: str,
-) -> Stored:
+) -> tuple[list[Tensor], Tensor]:
     """Store keys ``[B, N C, heads, K]`` and values ``[B, N C, heads, V]``, which may be parts of longer sequences.
 
     Args:
         write, carry: coefficients, ``[N, P, C, n]`` and ``[N, P, 2 n - 1]``, or ``[N, P, 2 n]`` with a base.
-        start: starting WS of the first piece, ``[P, n, d, d']`` per layer.
-        anchor: weights at which the first piece takes its gradients, ``[P, d, d']``. The other pieces use their
-            starting weights.
+        WS: the memory before, and then after, float32 ``[P, n, d, d']`` per layer.
+        last: weights at which the last piece takes its gradients, float32 ``[P, d, d']`` per layer. Written if there
+            is more than one piece.
+        anchor: the same for the first piece, as precise as the tokens. The other pieces use their starting weights.
         base: what a deep memory forgets towards, ``[P, d, d']`` per layer. Empty for zero.
+
+    Returns:
+        The starting WS of each piece, ``[N, P, n, d, d']`` per layer, and the errors at the output, ``[N, P, C, V]``,
+        as precise as the tokens.
     """
     N, P, C, n = write.shape
     K, V = k.shape[-1], v.shape[-1]
-    WS = [torch.empty((N, *s.shape), dtype=k.dtype, device=k.device) for s in start]
-    end = [s.clone(memory_format=torch.contiguous_format) for s in start]
-    last = [A.clone(memory_format=torch.contiguous_format) for A in anchor]
-    delta = torch.empty((N, P, C, V), dtype=k.dtype, device=k.device)
-    at = [A.to(k.dtype).contiguous() for A in anchor]
-    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(k), **settings(C, k, activation, P)}
+    starts = [k.new_empty((N, *ws.shape)) for ws in WS]
+    delta = k.new_empty((N, P, C, V))
+    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **order(k), **settings(C, k, activation, P)}
     with torch.cuda.device_of(k):
-        if len(start) == 1:
-            inputs = (k, v, write, carry, WS[0], at[0], end[0], last[0], delta)
-            launch(_store_linear, lambda chosen: (P, V // chosen["BLOCK"]), *inputs, N=N, **common)
+        if len(WS) == 1:
+            inputs = (k, v, write, carry, *starts, *anchor, *WS, *last, delta)
+            launch(_store_linear, lambda chosen: (P, V // chosen["BLOCK"]), *inputs, **common)
         else:
             H = WS[0].shape[-1]
-            room = meeting(N, P, most_slices(choices_of(_store_deep.configs), K, V, H), common["BLOCK_C"], V, k)
-            inputs = (k, v, write, carry, *WS, *at, *(base or (None, None)), *end, *last, delta, *room)
+            room = meeting(N, P, meeting_slices(choices_of(_store_deep.configs), H), common["BLOCK_C"], V, k)
+            inputs = (k, v, write, carry, *starts, *anchor, *(base or (None, None)), *WS, *last, delta, *room)
 
             def grid(choice: dict[str, int]) -> tuple[int]:
                 return (P * (H // choice["BLOCK"]),)
 
-            in_turns(partial(launch, _store_deep, grid, *inputs, N=N, H=H, **common), 0, N)
-    return Stored(WS, end, last, delta)
+            in_turns(partial(launch, _store_deep, grid, *inputs, H=H, **common), 0, N)
+    return starts, delta
 
 
 def read_forward(
@@ -106,19 +99,18 @@ def read_forward(
     """
     N, P, C, V = delta.shape
     K, n = q.shape[-1], WS[0].shape[2]
-    at = [A.to(q.dtype).contiguous() for A in anchor]
-    seen = torch.empty((N, P, C, C), dtype=q.dtype, device=q.device) if keep_seen and len(WS) > 1 else None
+    seen = q.new_empty((N, P, C, C)) if keep_seen and len(WS) > 1 else None
     common = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(q), **settings(C, q, activation, N * P)}
     with torch.cuda.device_of(q):
         if len(WS) == 1:
             launch(_read_linear, (N * P,), q, k, G, read, WS[0], delta, y, **common)
         else:
             to = base or (None, None)
-            launch(_read_deep, (N * P,), q, k, G, read, *WS, *at, *to, delta, y, seen, H=WS[0].shape[-1], **common)
+            launch(_read_deep, (N * P,), q, k, G, read, *WS, *anchor, *to, delta, y, seen, H=WS[0].shape[-1], **common)
     return seen
 
 
-@tuned("end")
+@tuned("end", in_order=True)
 @triton.jit(do_not_specialize=COUNTS)
 def _store_linear(
     k_, v_, write_, carry_, WS, A, end, last, delta_,
@@ -159,7 +151,7 @@ def _store_linear(
         save_all(end + K * V, ks, vs, V, S)
 
 
-@tuned("end1", "end2", counters=["arrived"], held=True)
+@tuned("end1", "end2", counters=["arrived"], in_order=True)
 @triton.jit(do_not_specialize=(*COUNTS, "first", "last"))
 def _store_deep(
     k_, v_, write_, carry_, WS1, WS2, A1, A2, B1, B2, end1, end2, last1, last2, delta_, parts, arrived,

@@ -17,19 +17,17 @@ from titans_core.ops.memory.triton.widths import tile_size
 MAX_CHUNK = 128
 MAX_WIDTH = 128  # maximum width of keys and values
 MAX_HIDDEN = 512
-LARGE_TILE = 128 * 64  # numbers in a tile of tokens
 FULL = 256  # number of programs that fills a device; larger launches reuse the same tuning result
 
-# (slice width, warps) candidates. The first call on a shape times each that fits the device's shared memory, and Triton
-# stores the choice on disk. On Hopper all fit. Each further candidate would cost seconds for every new shape. Compiled
-# ahead of time (benchmarks/memory_kernels.py), eight warps mostly spill least.
-CHOICES = ((32, 8), (16, 8), (16, 4))
+# Candidates of (slice width, warps, stages). A warp takes 16 rows of a product: more warps than there are rows for
+# would compute the same, and with fewer a thread would hold more. The first call on a shape times the others that fit
+# the device's shared memory, and Triton stores the choice on disk. Each further candidate would cost seconds for every
+# new shape. With two stages, the loop over slices loads the next one meanwhile, which takes more shared memory.
+CHOICES = ((32, 4, 2), (16, 4, 2), (16, 4, 1), (32, 8, 2), (16, 8, 2), (16, 8, 1))
 
-# The same for kernels whose programs hold a slice of a memory from piece to piece: the first two that have at most
-# HELD_NUMBERS of a weight tile per thread, which leaves registers for the rest. Narrower slices would take more room
-# for their parts.
-HELD = ((32, 4), (32, 8), (16, 4))
-HELD_NUMBERS = 16
+# The same for kernels that go through the pieces in order, whose programs hold a slice from piece to piece.
+IN_ORDER = ((32, 4, 1), (16, 4, 1), (32, 8, 1), (16, 8, 1))
+ROWS_OF_FOUR = 64  # rows of a product for four warps
 
 # Numbers of pieces and memories differ from call to call, so kernels specialised for 1 and for multiples of 16 would be
 # compiled needlessly. The number of tokens in a piece is specialised, because it determines memory alignment.
@@ -72,25 +70,25 @@ def launch(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
         kernel[grid](*arguments, **constants)
 
 
-def tuned(*changed: str, counters: Sequence[str] = (), held: bool = False) -> Callable[[Any], Any]:
-    """Autotune a kernel's ``BLOCK`` and number of warps.
+def tuned(*changed: str, counters: Sequence[str] = (), in_order: bool = False) -> Callable[[Any], Any]:
+    """Autotune a kernel's ``BLOCK``, number of warps, and stages.
 
     Args:
         changed: names of arguments that it both reads and writes.
-        counters: names of arguments that it expects to be zero.
-        held: whether its programs hold their slice of a memory.
+        counters: names of arguments that it expects to be zero, with which its programs meet.
+        in_order: whether it goes through the pieces in order.
     """
 
     def decorate(kernel: Any) -> Any:
         # nothing to tune in the interpreter; the narrowest slices fit every layer
-        choices = ((16, 4),) if INTERPRETED.value else HELD if held else CHOICES
+        choices = ((16, 4, 1),) if INTERPRETED.value else IN_ORDER if in_order else CHOICES
         constants = ("CROWD", "K", "V", "H", "n", "BLOCK_C", "ACTIVATION", "BF16")
         return triton.autotune(
             as_configs(choices),
             key=[name for name in constants if name in kernel.arg_names],
             restore_value=list(changed),
             reset_to_zero=list(counters),
-            prune_configs_by={"early_config_prune": worth_holding if held else worth_trying},
+            prune_configs_by={"early_config_prune": worth_meeting if counters else worth_trying},
             cache_results=True,
         )(kernel)
 
@@ -98,46 +96,31 @@ def tuned(*changed: str, counters: Sequence[str] = (), held: bool = False) -> Ca
 
 
 def worth_trying(configs: list[Any], arguments: dict[str, Any], **constants: Any) -> list[Any]:
-    """Without slices wider than the layer; and for wide float32 tiles without four warps, which spill most there and
-    compile for more than a minute."""
+    """Those with as many warps as there are rows for, and without slices wider than the layer."""
     given = {**arguments, **constants}
-    wide = not given["BF16"] and given["BLOCK_C"] * max(given["K"], given["V"]) >= LARGE_TILE
-    found = [config for config in configs if config.kwargs["BLOCK"] <= given.get("H", given["V"])]
-    return [config for config in found if config.num_warps > 4] or found if wide else found
+    rows = max(given[name] for name in ("BLOCK_C", "K", "V"))
+    fitting = [config for config in configs if config.kwargs["BLOCK"] <= given.get("H", given["V"])]
+    return [config for config in fitting if (config.num_warps > 4) == (rows > ROWS_OF_FOUR)] or fitting
 
 
-def worth_holding(configs: list[Any], arguments: dict[str, Any], **constants: Any) -> list[Any]:
-    """Those of :func:`holding`."""
-    given = {**arguments, **constants}
-    kept = holding(choices_of(configs), max(given["K"], given["V"]), given.get("H", given["V"]))
-    return [config for config, choice in zip(configs, choices_of(configs), strict=True) if choice in kept]
+def worth_meeting(configs: list[Any], arguments: dict[str, Any], **constants: Any) -> list[Any]:
+    """That with the widest slices, as programs with narrower ones would exchange more."""
+    return sorted(worth_trying(configs, arguments, **constants), key=lambda config: -config.kwargs["BLOCK"])[:1]
 
 
-def holding(choices: Sequence[tuple[int, int]], widest: int, sliced: int) -> list[tuple[int, int]]:
-    """Without slices wider than the layer, or too wide to be held; of the widest layers, four warps cannot hold any."""
-    found = [(block, warps) for block, warps in choices if block <= sliced]
-    fitting = [
-        (block, warps)
-        for block, warps in found
-        if block * widest <= HELD_NUMBERS * 32 * warps and (warps > 4 or widest < MAX_WIDTH)
-    ]
-    return (fitting or found)[:2]
+def meeting_slices(choices: Sequence[tuple[int, int, int]], H: int) -> int:
+    """The number of slices of a hidden layer whose programs meet."""
+    return H // max(block for block, *_ in choices if block <= H)
 
 
-def most_slices(choices: Sequence[tuple[int, int]], K: int, V: int, H: int | None = None) -> int:
-    """The largest number of slices of a layer that is held in one of these choices."""
-    sliced = V if H is None else H
-    return sliced // min(block for block, _ in holding(choices, max(K, V), sliced))
+def choices_of(configs: Sequence[Any]) -> list[tuple[int, int, int]]:
+    """Slice width, warps and stages of Triton's configurations."""
+    return [(config.kwargs["BLOCK"], config.num_warps, config.num_stages) for config in configs]
 
 
-def choices_of(configs: Sequence[Any]) -> list[tuple[int, int]]:
-    """Pairs of slice width and warps of Triton's configurations."""
-    return [(config.kwargs["BLOCK"], config.num_warps) for config in configs]
-
-
-def as_configs(choices: Sequence[tuple[int, int]]) -> list[Any]:
-    """Triton's configurations for pairs of slice width and warps."""
-    return [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=1) for block, warps in choices]
+def as_configs(choices: Sequence[tuple[int, int, int]]) -> list[Any]:
+    """Triton's configurations for slice widths, warps and stages."""
+    return [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=stages) for block, warps, stages in choices]
 
 
 def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str, Any]:
@@ -178,6 +161,6 @@ def unsupported(q: Tensor, weights: Sequence[Tensor], chunk_size: int) -> str | 
         return f"the kernels support a hidden width of at most {MAX_HIDDEN}, got {h}"
     if not q.is_cuda:
         return None
-    if depth == 2 and (has := processors(q.device)) < (slices := most_slices(HELD, K, V, tile_size(h))):
+    if depth == 2 and (has := processors(q.device)) < (slices := meeting_slices(IN_ORDER, tile_size(h))):
         return f"a hidden width of {h} is stored by {slices} programs at once, and this device has {has} processors"
     return lacking(q.device, depth, q.dtype == torch.bfloat16, max(K, V), chunk_size)

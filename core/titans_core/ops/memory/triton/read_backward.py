@@ -75,12 +75,11 @@ def read_backward(
         dX2=new(C, h) if deep else None,
         dWS=[new(m, *ws.shape[3:]) for ws in WS],
     )
-    at = [A.to(q.dtype).contiguous() for A in anchor]
     common = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(q), **settings(C, q, activation, N * P)}
     to = (grads.q, found.dk, grads.c.G, grads.c.read, found.ddelta)
     with torch.cuda.device_of(q):
         if deep:
-            inputs = (dy, q, k, G, read, *WS, *at, *(base or (None, None)), delta, seen)
+            inputs = (dy, q, k, G, read, *WS, *anchor, *(base or (None, None)), delta, seen)
             launch(_read_deep, (N * P,), *inputs, *to, found.ddelta1, found.dX2, *found.dWS, H=h, **common)
         else:
             launch(_read_linear, (N * P,), *(dy, q, k, G, read, WS[0], delta), *to, found.dWS[0], **common)

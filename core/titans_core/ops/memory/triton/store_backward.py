@@ -8,7 +8,6 @@ names as in the README's section on the backward pass. Signs follow its formulas
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
 from functools import partial
-from typing import NamedTuple
 
 import torch
 import triton
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from titans_core.ops.memory.pieces import Inputs
 from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, in_turns, meeting, publish
-from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, most_slices, order, settings, tuned
+from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, meeting_slices, order, settings, tuned
 from titans_core.ops.memory.triton.read_backward import ReadGradient
 from titans_core.ops.memory.triton.tiles import (
     activate,
@@ -35,13 +34,6 @@ from titans_core.ops.memory.triton.tiles import (
 )
 
 
-class StoreGradient(NamedTuple):
-    """Gradients of what the first piece starts from; all float32."""
-
-    dstart: list[Tensor]  # gradient of its starting WS and of the base, [P, m, d, d'] per layer
-    danchor: list[Tensor]  # gradient of its anchor, [P, d, d'] per layer
-
-
 def store_backward(
     k: Tensor,
     write: Tensor,
@@ -51,51 +43,54 @@ def store_backward(
     base: list[Tensor],
     delta: Tensor,
     read: ReadGradient,
-    dend: list[Tensor],
+    flow: list[Tensor],
     activation: str,
     grads: Inputs,
-) -> StoreGradient:
+) -> list[Tensor]:
     """Gradient of :func:`titans_core.ops.memory.triton.forward.store_forward`.
 
     Writes those of k, v, write and carry to ``grads``.
 
     Args:
         read: contribution of reading.
-        dend: gradient of the final ``WS``, and of the base from its other uses, ``[P, m, d, d']`` per layer.
+        flow: gradient of the final ``WS``, and of the base from its other uses, float32 ``[P, m, d, d']`` per layer.
+            Becomes that of the starting ``WS`` and of the base.
+
+    Returns:
+        Gradient of the first piece's anchor, float32 ``[P, d, d']`` per layer.
     """
     N, P, C, V = delta.shape
     K, n, h = k.shape[-1], write.shape[-1], WS[0].shape[-1]
-    at = [A.to(k.dtype).contiguous() for A in anchor]
-    dend = [d.contiguous() for d in dend]
-    found = StoreGradient([d.clone() for d in dend], [torch.empty_like(d[:, 0]) for d in dend])
+    danchor = [torch.empty_like(A, dtype=torch.float32) for A in anchor]
     dWS = [torch.empty_like(ws) for ws in WS]  # gradient of each piece's final WS
     common = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(k)}
     in_order = {**common, "N": N, **settings(C, k, activation, P)}
     at_once = {**common, **settings(C, k, activation, N * P)}
     with torch.cuda.device_of(k):
         if len(WS) == 1:
-            flow = (k, write, carry, delta, read.ddelta, *read.dWS, *found.dstart, grads.v, *dWS, *found.danchor)
-            launch(_flow_linear, lambda chosen: (P, V // chosen["BLOCK"]), *flow, **in_order)
-            wrote = (k, write, carry, *WS, *at, delta, grads.v, read.dk, *dWS)
+            inputs = (k, write, carry, delta, read.ddelta, *read.dWS, *flow, grads.v, *dWS, *danchor)
+            launch(_flow_linear, lambda chosen: (P, V // chosen["BLOCK"]), *inputs, **in_order)
+            wrote = (k, write, carry, *WS, *anchor, delta, grads.v, read.dk, *dWS)
             launch(_write_linear, (N * P,), *wrote, grads.k, grads.c.write, grads.c.carry, **at_once)
         else:
+            assert read.ddelta1 is not None
             assert read.dX2 is not None
             dz = torch.empty_like(read.dX2)  # gradient of the hidden layer before its activation
-            room = meeting(N, P, most_slices(choices_of(_flow_deep.configs), K, V, h), in_order["BLOCK_C"], V, k)
-            errors = (delta, read.ddelta, read.ddelta1, read.dX2)
-            to = (grads.v, dz, *dWS, *found.danchor, *room)
+            room = meeting(N, P, meeting_slices(choices_of(_flow_deep.configs), h), in_order["BLOCK_C"], V, k)
+            to = (grads.v, dz, *dWS, *danchor, *room)
 
             def grid(choice: dict[str, int]) -> tuple[int]:
                 return (P * (h // choice["BLOCK"]),)
 
-            inputs = (k, write, carry, *WS, *at, *errors, *read.dWS, *found.dstart)
+            errors = (delta, read.ddelta, read.ddelta1, read.dX2)
+            inputs = (k, write, carry, *WS, *anchor, *errors, *read.dWS, *flow)
             in_turns(partial(launch, _flow_deep, grid, *inputs, *to, H=h, m=n + bool(base), **in_order), 0, N)
-            wrote = (k, write, carry, *WS, *at, *(base or (None, None)), delta, read.dk, dz, *dWS)
+            wrote = (k, write, carry, *WS, *anchor, *(base or (None, None)), delta, read.dk, dz, *dWS)
             launch(_write_deep, (N * P,), *wrote, grads.k, grads.c.write, grads.c.carry, H=h, **at_once)
-    return found
+    return danchor
 
 
-@tuned("flow", held=True)
+@tuned("flow", in_order=True)
 @triton.jit(do_not_specialize=COUNTS)
 def _flow_linear(
     k_, write_, carry_, delta_, ddelta_read, dWS_read, flow,
@@ -137,7 +132,7 @@ def _flow_linear(
         save_all(flow + K * V, ks, vs, V, dS)
 
 
-@tuned("flow1", "flow2", counters=["arrived"], held=True)
+@tuned("flow1", "flow2", counters=["arrived"], in_order=True)
 @triton.jit(do_not_specialize=(*COUNTS, "first", "last"))
 def _flow_deep(
     k_, write_, carry_, WS1, WS2, A1, A2, delta_, ddelta_read, ddelta1_read, dX2_read, dWS1_read, dWS2_read,
