@@ -178,7 +178,7 @@ def test_an_engine_knows_how_large_its_tapes_are(backend, depth):
         pytest.importorskip("triton")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     N, P, C, d = 5, 2, 8, 16
-    q, k, v = torch.randn(3, N, P, C, d, device=device)
+    q, k, v = (engine_of(backend).to_pieces(x, C) for x in torch.randn(3, 1, N * C, P, d, device=device))
     c = coefficients(*torch.rand(3, N, P, C, device=device) / C, C, backend)
     WS = [torch.randn(P, 2 * d, d, device=device) for _ in range(depth)]
     engine = engine_of(backend)("silu", 2, [])
@@ -197,9 +197,9 @@ def test_without_gradients_a_kernel_holds_the_states_of_a_segment_not_of_all(mak
     from titans_core.ops.memory.triton import engine
 
     seen = []
-    monkeypatch.setattr(engine.Kernels, "tape_bytes", 120_000)  # a quarter of this is the states and tape of 4 chunks
+    monkeypatch.setattr(engine.Kernels, "segment_bytes", 30_000)  # the states and tape of 4 chunks
     real = engine.store_forward
-    monkeypatch.setattr(engine, "store_forward", lambda k, *rest: seen.append(len(k)) or real(k, *rest))
+    monkeypatch.setattr(engine, "store_forward", lambda k, v, g, *rest: seen.append(len(g)) or real(k, v, g, *rest))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     inputs = make_inputs(B=1, T=25 * 16, H=1, K=16, V=16, hidden=16, dtype=torch.float32)
     with torch.no_grad():
