@@ -158,7 +158,7 @@ def run_pieces(
             # minimises stored segment starts plus the weights and tape of one segment
             length = max(length, math.ceil(math.sqrt(N * start_bytes / tape_bytes)))
 
-    y = torch.empty_like(inputs.v)
+    y = torch.empty_like(inputs.v, memory_format=torch.contiguous_format)
     segments = []
     room: list[Any] = []
     last_anchor = anchor
@@ -179,7 +179,7 @@ def pieces_gradient(
     danchor: Layers,
 ) -> tuple[Inputs, Layers, Layers, Layers]:
     """Gradients of inputs, initial ``WS``, initial anchor and base, from those of the results of :func:`run_pieces`."""
-    dq, dk, dv = map(torch.empty_like, inputs[:3])
+    dq, dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in inputs[:3])
     grads = Inputs(dq, dk, dv, Coefficients(*map(torch.empty_like, inputs.c)))
     flow = Backflow.of(dWS, danchor, engine.base)
     room: list[Any] = []

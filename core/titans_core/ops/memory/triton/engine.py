@@ -111,5 +111,5 @@ def _tokens(inputs: Inputs, part: slice) -> slice:
 def _cut(inputs: Inputs, part: slice) -> Inputs:
     """Views of the pieces in ``part``."""
     tokens = _tokens(inputs, part)
-    q, k, v = (x[:, tokens] for x in inputs[:3])
+    q, k, v = (x.contiguous()[:, tokens] for x in inputs[:3])  # they are, unless a compiler has ordered them otherwise
     return Inputs(q, k, v, Coefficients(*(x[part] for x in inputs.c)))
