@@ -22,6 +22,7 @@ from titans_core.ops.memory.online import is_online, online_memory
 from titans_core.ops.memory.pair import join, split, weights
 from titans_core.ops.memory.pieces import Inputs, Layers, in_pieces
 from titans_core.ops.memory.state import MemoryState
+from titans_core.ops.memory.step import is_step, memory_step
 
 
 def chunk_memory(
@@ -38,6 +39,8 @@ def chunk_memory(
     backend: str = "chunk",
 ) -> tuple[Tensor, MemoryState]:
     """The fast form. Arguments are already checked and cast by :func:`titans_core.neural_memory`."""
+    if backend == "chunk" and is_step(q):
+        return memory_step(q, k, v, alpha, eta, theta, state, chunk_size, activation, base)
     if base is not None and len(base) == 1:
         run = partial(chunk_memory, chunk_size=chunk_size, activation=activation, base=None, backend=backend)
         return _as_difference(run, q, k, v, alpha, eta, theta, state=state, base=base[0])

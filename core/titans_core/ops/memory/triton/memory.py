@@ -2,12 +2,12 @@
 
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from titans_core.ops.memory.chunk import chunk_memory
 from titans_core.ops.memory.online import is_online
 from titans_core.ops.memory.state import MemoryState
+from titans_core.ops.memory.step import is_step
 from titans_core.ops.memory.triton.decode import decode_step
 from titans_core.ops.memory.triton.widths import filled_up
 
@@ -25,7 +25,7 @@ def triton_memory(
     base: tuple[Tensor, ...] | None,
 ) -> tuple[Tensor, MemoryState]:
     """Arguments are already checked by :func:`titans_core.neural_memory`; q, k and v are float32 or bfloat16."""
-    if q.shape[1] > 1 or torch.is_grad_enabled() or torch.compiler.is_compiling():
+    if not is_step(q):
         run = partial(chunk_memory, chunk_size=chunk_size, activation=activation, backend="triton")
         if is_online(len(state.weights), chunk_size):  # has no kernel
             return run(q, k, v, alpha, eta, theta, state, base=base)
