@@ -1,14 +1,16 @@
 """Where data files are stored locally, and how to obtain one."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from titans_datasets.checksum import verify
 from titans_datasets.download import advice, download
+from titans_datasets.errors import reading
 from titans_datasets.sources.entries import PublishedFile
 from titans_datasets.warn import warn_caller
 
-__all__ = ["data_home", "obtain", "user_cache", "with_cache", "writable"]
+__all__ = ["data_home", "is_file", "obstacle", "obtain", "remedy", "user_cache", "with_cache", "writable"]
 
 
 def user_cache() -> Path:
@@ -50,17 +52,17 @@ def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> P
         OfflineError: if it is missing and cannot be downloaded.
         ChecksumError: if the local or downloaded file does not have the published bytes.
         PermissionError: if it is missing, and neither ``home`` nor the user's cache is writable.
+        OSError: if a folder or file cannot be read, or a folder has the place of the file.
     """
     # stored under its published name: weather.csv.gz contains weather.csv
     packed = file.url is not None and file.url.endswith(f"{file.file}.gz")
     published = f"{file.file}.gz" if packed else file.file
     homes = [home] if writable(home / file.folder) else with_cache(home)
-    for place in homes:
-        for name in (file.file, f"{file.file}.gz"):
-            path = place / file.folder / name
-            if path.is_file():
-                verify(path, file.file, file.checksum)
-                return path
+    paths = [place / file.folder / name for place in homes for name in (file.file, f"{file.file}.gz")]
+    for path in paths:
+        if is_file(path):
+            verify(path, file.file, file.checksum, remedy(path, file))
+            return path
     if file.url is None or not allow_download:
         places = " or ".join(str(place / file.folder) for place in homes)
         why = (
@@ -69,19 +71,65 @@ def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> P
             else "download=False. Load it once with download=True"
         )
         raise FileNotFoundError(
-            f"{file.name} is not in {places}, and {why}.\n{advice(file, homes[-1] / file.folder / published)}"
+            f"{file.name} is not in {places}, and {why}.\n"
+            f"{obstacle(paths)}{advice(file, homes[-1] / file.folder / published)}"
         )
     target = place_for(file, homes) / file.folder / published
     download(file, target)
     return target
 
 
-def with_cache(home: Path) -> list[Path]:
-    """The home, and the user's cache if the user has one."""
+def is_file(path: Path) -> bool:
+    """Whether there is a file, or a link to one. Raises an OSError with advice if this cannot be found out."""
+    with reading(path):
+        return path.is_file()
+
+
+def obstacle(paths: Iterable[Path]) -> str:
+    """A line of messages about a missing file: which folder or broken link has its place; empty if none."""
+    for path in paths:
+        if path.is_dir():
+            return f"{path} is a folder, but a file is expected there: move it away.\n"
+        if path.is_symlink():
+            return (
+                f"{path} is a link to {path.readlink()}, which is not there: restore that file, or remove the link.\n"
+            )
+    return ""
+
+
+def remedy(path: Path, file: PublishedFile) -> str:
+    """What to do about a local file with other bytes than the published; the end of the error message."""
+    if not writable(path.parent):
+        elsewhere = "and load again with download=True" if file.url else f"that contains {file.place}"
+        return (
+            f"{path.parent} cannot be written to: have the file replaced there, or set TITANS_DATA_HOME to another "
+            f"folder {elsewhere}."
+        )
+    if file.url is None:
+        return f"It cannot be downloaded, as it is not published as a single file.\n{advice(file, path)}"
+    if _cached(path):
+        return "Delete the file and load again with download=True."
+    return (
+        "It is not in the user's cache, so it may be your own: move it away and load again with download=True, which "
+        f"downloads {file.url}."
+    )
+
+
+def _cached(path: Path) -> bool:
     try:
-        return list(dict.fromkeys([home, user_cache()]))
-    except ValueError:
+        return path.is_relative_to(user_cache())
+    except ValueError:  # the user has no cache
+        return False
+
+
+def with_cache(home: Path) -> list[Path]:
+    """The home, and the user's cache if the user has one and may read it."""
+    try:
+        cache = user_cache()
+        found = not cache.exists() or os.access(cache, os.R_OK | os.X_OK)
+    except (ValueError, OSError):
         return [home]
+    return list(dict.fromkeys([home, cache])) if found else [home]
 
 
 def place_for(file: PublishedFile, homes: list[Path]) -> Path:
@@ -106,8 +154,11 @@ def place_for(file: PublishedFile, homes: list[Path]) -> Path:
 
 def writable(folder: Path) -> bool:
     """Whether ``folder`` can be created and written to, judged by its nearest existing parent folder."""
-    while not folder.exists() and folder != folder.parent:
-        if folder.is_symlink():  # a broken link, for example to a disk that is not mounted
-            return False
-        folder = folder.parent
-    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+    try:
+        while not folder.exists() and folder != folder.parent:
+            if folder.is_symlink():  # a broken link, for example to a disk that is not mounted
+                return False
+            folder = folder.parent
+        return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+    except OSError:  # below a folder that cannot be read
+        return False

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from titans_datasets.checksum import verify
-from titans_datasets.errors import ChecksumError, OfflineError
+from titans_datasets.errors import ChecksumError, OfflineError, explained
 from titans_datasets.locks import hold
 from titans_datasets.sources.entries import PublishedFile
 
@@ -43,7 +43,16 @@ def advice(file: PublishedFile, target: Path) -> str:
         f"  {target}\n"
         f"  checksum {file.checksum} (`{command}`{of})\n"
         f"or set TITANS_DATA_HOME to a folder that contains {file.place}."
+        f"{_unpacked(file, target)}"
     )
+
+
+def _unpacked(file: PublishedFile, target: Path) -> str:
+    """A line on an unpacked copy beside ``target`` that does not serve for it; empty if there is none."""
+    copy = target.with_name(file.file.removesuffix(".gz"))
+    if copy.name == file.file or not copy.is_file():
+        return ""
+    return f"\n{copy} is there, but it could not be verified: the file {file.file} itself is expected, not unpacked."
 
 
 def download(file: PublishedFile, target: Path) -> None:
@@ -57,9 +66,17 @@ def download(file: PublishedFile, target: Path) -> None:
     Raises:
         OfflineError: if the address cannot be reached, refuses, or the transfer keeps being interrupted.
         ChecksumError: if the downloaded file is not the published one; it is deleted.
-        OSError: if the folder is not writable.
+        OSError: if the folder is not writable, or something else than a file has the place of the file.
     """
     part = target.with_name(f"{target.name}.part")
+    remedy = "Move away what is in its place, or set TITANS_DATA_HOME to a folder that can be written to."
+    if target.is_dir():
+        raise IsADirectoryError(f"{file.name} cannot be stored: {target} is a folder. {remedy}")
+    with explained(f"{file.name} cannot be stored as {target}", remedy):
+        _download(file, part, target)
+
+
+def _download(file: PublishedFile, part: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(target.parent):
         if target.exists():
@@ -121,8 +138,8 @@ def _transfer(url: str, part: Path) -> None:
             return  # the part already has the whole file, or too much; the checksum will show which
         if response.status != 206:
             begin = 0
-        length = response.headers.get("Content-Length")
-        total = begin + int(length) if length is not None else None
+        length = _length(response.headers.get("Content-Length"))
+        total = begin + length if length is not None else None
         received = begin
         with part.open("ab" if begin else "wb") as sink, _progress(part.stem, begin, total) as bar:
             while True:
@@ -137,6 +154,15 @@ def _transfer(url: str, part: Path) -> None:
                 bar.update(len(block))
     if total is not None and received < total:
         raise _InterruptedError(_interrupted(received, total, "connection closed"))
+
+
+def _length(header: str | None) -> int | None:
+    """Number of bytes in a Content-Length header; None if there is none, or it is not a number of bytes."""
+    try:
+        length = int(header or "")
+    except ValueError:
+        return None
+    return length if length >= 0 else None
 
 
 def _interrupted(received: int, total: int | None, why: object) -> str:

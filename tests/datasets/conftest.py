@@ -28,6 +28,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.cuts = []  # for the first requests: how many bytes of the body to send before hanging up
         self.status = None
         self.statuses = []  # of the first requests; None: as the others
+        self.length = None  # the Content-Length to send instead of the right one
         self.pause = 0.0  # seconds before an answer, at most as long as the test lasts
         self.ending = threading.Event()
 
@@ -60,7 +61,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(206 if requested and server.knows_range else 200)
         if requested and server.knows_range:
             self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", server.length or str(len(body)))
         self.end_headers()
         self.wfile.write(body[: server.cuts.pop(0)] if server.cuts else body)
 

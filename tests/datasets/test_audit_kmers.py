@@ -257,3 +257,11 @@ def test_sequences_without_a_match_get_the_commonest_label_of_isolated_train_seq
     sequences = [*copies, bases(60, 1), bases(60, 2), bases(60, 3)]
     report = audit_kmers(sequences, list("aaabbb"), ["train"] * 5 + ["test"])
     assert report.lookup_accuracy == 1
+
+
+@pytest.mark.parametrize("sequence", [" ACGT", "ACGT\n", "AC GT"])
+def test_a_blank_in_a_sequence_is_named_and_not_counted_as_an_unknown_letter(sequence):
+    with pytest.raises(ValueError, match=r"sequence 1 \(0-based\) has a blank before, in or after it"):
+        audit_kmers(["ACGT", sequence], [0, 1], k=2)
+    with pytest.raises(ValueError, match=r"reference 0 \(0-based\) has a blank"):
+        shared_kmers(["ACGT"], [sequence], k=2)

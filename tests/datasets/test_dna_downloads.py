@@ -170,3 +170,72 @@ def test_every_published_file_has_an_address_pinned_to_a_commit_and_a_checksum()
     for name, entry in GB_ENTRIES.items():
         for part in ("train", "test"):
             assert {f"gb_intervals/{name}/{part}/{label}.csv.gz" for label in entry.counts} <= sums.keys()
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
+def test_a_gue_table_in_another_format_must_have_the_published_rows(home, server, suffix):
+    rows = pd.DataFrame({"seq": ["ACGT", "AAAA", "CCCC"], "label": [1, 0, 1]})
+    for part in PARTS:
+        server.publish(f"gue/tf_1/{part}.csv", b"sequence,label\nACGT,1\nAAAA,0\nCCCC,1\n")
+    server.files.clear()
+
+    def load(**tables):
+        folder = home / "dna" / "gue" / "tf_1"
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in PARTS:
+            table, path = tables.get(part, rows), folder / f"{part}{suffix}"
+            table.to_parquet(path) if suffix == ".parquet" else table.to_csv(path, sep="\t", index=False)
+        return load_dna("tf_1", data_home=home)
+
+    assert load().sequences == ["ACGT", "AAAA", "CCCC"] * 3
+    for wrong in (rows[:2], rows[::-1], rows.assign(label=[1, 1, 1]), rows.assign(seq="ACGT")):
+        with pytest.raises(
+            ChecksumError, match=rf"dev\{suffix} does not have the rows of the published dev\.csv"
+        ) as caught:
+            load(dev=wrong)
+        assert "move it away and load again with download=True" in str(caught.value)
+
+
+def test_an_unpacked_copy_with_the_published_content_is_accepted(home, server, monkeypatch):
+    content = {"yeast_R64-1-1.fa": b">I\nACGT\n", "yeast_R64-1-1.96.gtf": b"I\tx\n"}
+    sums = {f"genomes/{file}": hashlib.sha256(text).hexdigest() for file, text in content.items()}
+    monkeypatch.setattr(dna_files, "unpacked", lambda: sums)
+    folder = home / "dna" / "genomes"
+    folder.mkdir(parents=True)
+    for file, text in content.items():
+        server.publish(f"genomes/{file}.gz", gzip.compress(text))
+        (folder / file).write_bytes(text)
+    files = load_genome("yeast", data_home=home, download=False)
+    assert (files.fasta, files.annotation) == tuple(folder / file for file in content)
+    (folder / "yeast_R64-1-1.fa").write_bytes(b">I\nACGA\n")
+    with pytest.raises(
+        FileNotFoundError, match=r"R64-1-1\.fa is there, but it could not be verified: the file yeast.*\.gz"
+    ):
+        load_genome("yeast", data_home=home, download=False)
+    assert load_genome("yeast", data_home=home).fasta == folder / "yeast_R64-1-1.fa.gz", "it is downloaded instead"
+
+
+def test_every_file_published_as_gzip_has_a_checksum_of_its_content():
+    packed = {name.removesuffix(".gz") for name in dna_files.checksums() if name.endswith(".gz")}
+    assert dna_files.unpacked().keys() == packed
+    assert all(len(s) == 64 and int(s, 16) for s in dna_files.unpacked().values())
+
+
+@pytest.mark.real_data
+def test_checksums_of_unpacked_genomes_are_those_of_the_published_files(real_data, home):
+    names = [name for name in dna_files.unpacked() if name.startswith("genomes/")]
+    for name in names:
+        path = home / "dna" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.decompress((real_data / "dna" / f"{name}.gz").read_bytes()))
+    for genome in ("yeast", "ecoli", "celegans_1pct", "human_hg19_chr1_3mb"):
+        assert load_genome(genome, data_home=home, download=False).fasta.suffix != ".gz"
+
+
+def test_a_folder_in_the_place_of_a_genome_is_named(home, server):
+    server.publish("genomes/drosophila_1pct.fa", b">2L\nACGT\n")
+    (home / "dna" / "genomes" / "drosophila_1pct.fa").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError, match=r"drosophila_1pct\.fa is a folder\. Move away"):
+        load_genome("drosophila_1pct", data_home=home)
+    with pytest.raises(FileNotFoundError, match=r"drosophila_1pct\.fa is a folder, but a file is expected there"):
+        load_genome("drosophila_1pct", data_home=home, download=False)

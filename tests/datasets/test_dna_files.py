@@ -9,6 +9,7 @@ import pytest
 
 from titans_datasets import ChecksumError
 from titans_datasets.dna import files, load_dna, load_genome
+from titans_datasets.sources import dna_files
 
 PARTS = ("train", "dev", "test")
 
@@ -172,3 +173,56 @@ def test_a_table_with_tabs_is_read_plain_or_gzip(put, home, unchecked, monkeypat
     path = put(f"gb/human_enhancers_cohn/test{suffix}", "sequence\tlabel\nACGT\t1\n")
     monkeypatch.setattr(files, "local", lambda relative, home, name=None: path if ".tsv" in relative else None)
     assert files.labelled("gb/human_enhancers_cohn/test", home, False).to_numpy().tolist() == [["ACGT", 1]]
+
+
+def test_a_file_that_only_a_manifest_lists_is_not_to_be_deleted(home, put):
+    put("cnnprom/ecoli_sigma70/all.csv", "seq,label\nACGT,1\n")
+    put("manifest.json", json.dumps([{"file": "cnnprom/ecoli_sigma70/all.csv", "sha256": "0" * 64}]))
+    with pytest.raises(ChecksumError, match=r"Replace it with the file that .*manifest\.json lists, or mend its entry"):
+        load_dna("ecoli_sigma70", data_home=home)
+
+
+def test_advice_for_a_gue_task_is_what_its_check_accepts(home):
+    with pytest.raises(FileNotFoundError, match="store the published files there, byte for byte") as caught:
+        load_dna("tf_0", data_home=home, download=False)
+    for part in PARTS:
+        assert dna_files.url(f"gue/tf_0/{part}.csv") in str(caught.value)
+    assert "columns" not in str(caught.value)
+
+
+def test_a_folder_in_the_place_of_a_table_is_named(home):
+    (home / "dna" / "gue" / "tf_0" / "train.csv").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match=r"train\.csv is a folder, but a file is expected there"):
+        load_dna("tf_0", data_home=home, download=False)
+
+
+def test_what_can_be_fetched_is_said_where_downloads_are_off(home, put):
+    fetch = "Load with download=True to fetch the test sequences"
+    with pytest.raises(FileNotFoundError, match=fetch):
+        load_dna("human_enhancers_cohn", data_home=home, download=False)
+    with pytest.raises(FileNotFoundError) as caught:
+        load_dna("human_enhancers_ensembl", data_home=home, download=False)
+    assert "download=True" not in str(caught.value), "none of its sequences are published as a file"
+    put("gb/human_enhancers_cohn/train.csv", "seq,label\nACGT,0\n")
+    with pytest.warns(UserWarning, match=fetch):
+        load_dna("human_enhancers_cohn", data_home=home, download=False)
+    put("gb/human_enhancers_cohn/test.csv", "seq,label\nACGT,0\n")
+    with pytest.warns(UserWarning, match="test sequences are not available") as warned:
+        load_dna("human_enhancers_cohn", data_home=home, download=False)
+    assert "download=True" not in str(warned[0].message), "a file that is there is not downloaded again"
+
+
+@pytest.mark.parametrize("sequence", [" ACGT", "ACGT ", "AC GT", "ACGT\t", " ", "AC\u00a0GT"])
+def test_a_blank_around_or_in_a_sequence_is_named_with_its_row(home, put, sequence):
+    put("cnnprom/ecoli_sigma70/all.csv", f'seq,label\nACGT,1\n"{sequence}",0\n')
+    with pytest.raises(
+        ValueError, match=r"all\.csv, row 1 \(0-based, without the header\): .* has a blank before, in or"
+    ):
+        load_dna("ecoli_sigma70", data_home=home)
+
+
+def test_a_blank_in_a_file_of_one_sequence_is_named(home, put):
+    put("gb/human_enhancers_cohn/test/negative/0.txt", "ACGT\n")
+    put("gb/human_enhancers_cohn/test/positive/7.txt", "AC\nGT\n")
+    with pytest.raises(ValueError, match=r"positive/7\.txt: .* has a blank before, in or after it"):
+        load_dna("human_enhancers_cohn", data_home=home, download=False)

@@ -166,6 +166,8 @@ def test_a_genome_that_does_not_fit_is_refused(home, tmp_path, chromosomes):
         load_dna("human_enhancers_cohn", genome=tmp_path / "text.fa", data_home=home)
     with pytest.raises(FileNotFoundError, match="no such genome FASTA"):
         load_dna("human_enhancers_cohn", genome=tmp_path / "absent.fa", data_home=home)
+    with pytest.raises(IsADirectoryError, match=r"the genome .* is a folder\. Name the FASTA in it in genome="):
+        load_dna("human_enhancers_cohn", genome=tmp_path, data_home=home)
 
 
 @pytest.mark.filterwarnings("ignore:.*from another assembly")

@@ -238,7 +238,7 @@ def test_a_changed_file_is_refused_with_both_sums(traffic, server, home):
     with pytest.raises(ChecksumError) as caught:
         load("traffic", data_home=home)
     assert isinstance(caught.value, ValueError)
-    for part in (str(path), traffic.checksum, git_blob(other), "Delete the file and load again"):
+    for part in (str(path), traffic.checksum, git_blob(other), "move it away and load again"):
         assert part in str(caught.value)
     path.unlink()
     load("traffic", data_home=home)
@@ -280,7 +280,7 @@ def test_a_damaged_gzip_is_a_clear_error(register, home, damage):
     )
     with pytest.raises(ChecksumError, match="truncated or damaged") as caught:
         load("AirPassengers", data_home=home)
-    for part in (str(path), entry.checksum, "Delete the file and load again"):
+    for part in (str(path), entry.checksum, "move it away and load again"):
         assert part in str(caught.value)
 
 
@@ -461,3 +461,148 @@ def test_a_change_that_keeps_the_size_is_noticed_too(tmp_path):
     os.utime(path, ns=(0, 1))
     with pytest.raises(ChecksumError):
         verify(path, "file", checksum)
+
+
+@pytest.mark.parametrize("length", ["many", "12, 12", "-5", "1.5"])
+def test_a_malformed_length_is_taken_as_unknown(traffic, server, home, values, length):
+    server.length = length
+    np.testing.assert_array_equal(load("traffic", data_home=home).to_numpy(), values)
+
+
+# ---- advice that helps
+
+
+def put(home, file, content):
+    path = home / "ts" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def test_a_wrong_file_in_the_cache_is_to_be_deleted_and_one_elsewhere_to_be_moved(traffic, home):
+    put(cache.user_cache(), "traffic.txt.gz", b"")
+    with pytest.raises(ChecksumError, match=r"\nDelete the file and load again with download=True\.$"):
+        load("traffic")
+    put(home, "traffic.txt.gz", b"")
+    with pytest.raises(ChecksumError, match=r"move it away and load again with download=True") as caught:
+        load("traffic", data_home=home)
+    assert traffic.url in str(caught.value)
+    assert "Delete" not in str(caught.value)
+
+
+def test_a_wrong_file_in_a_folder_that_is_not_writable_is_not_to_be_deleted(traffic, home, monkeypatch):
+    put(home, "traffic.txt.gz", b"")
+    monkeypatch.setattr(cache, "writable", lambda folder: False)
+    with pytest.raises(
+        ChecksumError, match="cannot be written to: have the file replaced there, or set TITANS"
+    ) as caught:
+        load("traffic", data_home=home)
+    assert "Delete" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("published", "here", "says"),
+    [
+        (b"a\nb\n", b"a\r\nb\r\n", "CRLF here, LF in the published file.* dos2unix"),
+        (b"a\r\nb\r\n", b"a\nb\n", "LF here, CRLF in the published file.* unix2dos"),
+    ],
+)
+@pytest.mark.parametrize("block", [1 << 20, 1, 2, 3])
+@pytest.mark.parametrize("kind", [sha256, git_blob])
+def test_a_file_that_differs_only_in_its_line_ends_is_recognised(
+    register, home, monkeypatch, published, here, says, block, kind
+):
+    monkeypatch.setattr("titans_datasets.checksum._BLOCK", block)
+    register("AirPassengers", checksum=kind(published))
+    put(home, "AirPassengers.csv", here)
+    with pytest.raises(ChecksumError, match=f"Only its line ends differ: {says}\\."):
+        load("AirPassengers", data_home=home, download=False)
+    put(home, "AirPassengers.csv", here + b"c")
+    with pytest.raises(ChecksumError) as caught:
+        load("AirPassengers", data_home=home, download=False)
+    assert "line ends" not in str(caught.value)
+
+
+def test_line_ends_in_a_gzip_are_looked_at_too(register, home):
+    register("AirPassengers", checksum=sha256(b"a\nb\n"))
+    put(home, "AirPassengers.csv.gz", gzip.compress(b"a\r\nb\r\n"))
+    with pytest.raises(ChecksumError, match="convert it with dos2unix after unpacking it"):
+        load("AirPassengers", data_home=home)
+
+
+def test_an_unpacked_copy_that_cannot_be_verified_is_answered_with_the_expected_file(traffic, server, home):
+    copy = put(home, "traffic.txt", b"1,2\n")
+    says = f"{copy} is there, but it could not be verified: the file traffic.txt.gz itself is expected"
+    with pytest.raises(FileNotFoundError) as caught:
+        load("traffic", data_home=home, download=False)
+    assert says in str(caught.value)
+    server.status = 404
+    with pytest.raises(OfflineError) as offline:
+        load("traffic", data_home=home)
+    assert says in str(offline.value)
+
+
+# ---- something else in the place of a file
+
+
+@pytest.mark.parametrize("name", ["traffic.txt.gz", ".lock", "traffic.txt.gz.part"])
+def test_a_folder_in_the_place_of_a_file_is_named(traffic, home, name):
+    (home / "ts" / name).mkdir(parents=True)
+    with pytest.raises(IsADirectoryError, match=r"traffic cannot be stored.* Move away what is in its place") as caught:
+        load("traffic", data_home=home)
+    assert str(home / "ts" / name) in str(caught.value)
+
+
+def test_a_broken_link_in_the_place_of_a_part_is_named(traffic, home, tmp_path):
+    (home / "ts").mkdir(parents=True)
+    (home / "ts" / "traffic.txt.gz.part").symlink_to(tmp_path / "not mounted" / "part")
+    with pytest.raises(FileNotFoundError, match=r"cannot be stored as .*\.part'\)\. Move away"):
+        load("traffic", data_home=home)
+
+
+def test_without_a_download_a_folder_or_a_broken_link_is_named(traffic, home, tmp_path):
+    path = home / "ts" / "traffic.txt.gz"
+    path.mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match=r"traffic\.txt\.gz is a folder, but a file is expected there"):
+        load("traffic", data_home=home, download=False)
+    path.rmdir()
+    path.symlink_to(tmp_path / "not mounted")
+    with pytest.raises(FileNotFoundError, match=r"traffic\.txt\.gz is a link to .*not mounted, which is not there"):
+        load("traffic", data_home=home, download=False)
+
+
+# file modes do not bind a superuser, so the answer is given here
+def forbid(monkeypatch, folder):
+    def guarded(method):
+        def call(path, *args, **kwargs):
+            if folder in [path, *path.parents]:
+                raise PermissionError(13, "Permission denied", str(path))
+            return method(path, *args, **kwargs)
+
+        return call
+
+    for name in ("is_file", "is_dir", "exists", "open", "glob"):
+        monkeypatch.setattr(Path, name, guarded(getattr(Path, name)))
+
+
+@pytest.mark.parametrize("name", ["traffic", "tf_0", "yeast", "tinyshakespeare", "human_enhancers_cohn"])
+def test_a_home_that_cannot_be_read_is_named(home, monkeypatch, name):
+    forbid(monkeypatch, home)
+    with pytest.raises(PermissionError, match=rf"{home}/.* cannot be read \(Permission denied\)\. Allow .*TITANS_DATA"):
+        load(name, data_home=home)
+
+
+def test_a_cache_that_cannot_be_read_is_done_without(home, monkeypatch):
+    (home / "dna" / "cnnprom" / "ecoli_sigma70").mkdir(parents=True)
+    (home / "dna" / "cnnprom" / "ecoli_sigma70" / "all.csv").write_text("seq,label\nACGT,1\n")
+    forbid(monkeypatch, cache.user_cache())
+    assert load("ecoli_sigma70", data_home=home).sequences == ["ACGT"]
+
+
+def test_a_file_that_cannot_be_read_is_named(traffic, home, monkeypatch):
+    path = put(home, "traffic.txt.gz", b"")
+    monkeypatch.setattr("titans_datasets.checksum.digest", lambda *_, **__: path.open())
+    forbid(monkeypatch, path)
+    monkeypatch.setattr(Path, "is_file", lambda path: True)
+    with pytest.raises(PermissionError, match=rf"{path} cannot be read \(Permission denied\)"):
+        load("traffic", data_home=home)

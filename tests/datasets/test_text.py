@@ -162,3 +162,12 @@ def test_a_babi_file_holds_a_thousand_questions(real_data):
     for record in load("babi", data_home=real_data, download=False):
         questions = sum("\t" in line for line in record["text"].split("\n"))
         assert questions == (10_000 if record["part"].startswith("en-10k/") else 1_000)
+
+
+def test_a_wrong_file_that_is_not_published_is_to_be_provided_again(home, register):
+    (file,) = register("wikitext2_raw", {part: b"right" for part in info("wikitext2_raw").files}).values()
+    path = place(home, file, b"wrong")
+    with pytest.raises(ChecksumError, match="cannot be downloaded, as it is not published as a single file") as caught:
+        load_text("wikitext2_raw", data_home=home)
+    assert "Delete" not in str(caught.value)
+    assert f"put it at\n  {path}" in str(caught.value)

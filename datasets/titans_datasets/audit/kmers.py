@@ -89,7 +89,7 @@ def audit_kmers(
     Raises:
         TypeError: if ``sequences`` is a single string, or an item is not a string.
         ValueError: if the numbers of sequences, labels and parts differ, a part is named like "Train", none of
-            several is "train" or "test", or k is out of range.
+            several is "train" or "test", a sequence has blanks, or k is out of range.
     """
     labels = np.asarray(labels)
     split = np.full(len(labels), "") if split is None else np.asarray(split)
@@ -143,7 +143,7 @@ def shared_kmers(sequences: Sequence[str], reference: Sequence[str] | None = Non
 
     Raises:
         TypeError: if a list is a single string, or an item is not a string.
-        ValueError: if k is out of range.
+        ValueError: if a sequence has blanks, or k is out of range.
     """
     sequences = _strings("sequences", sequences)
     if reference is None:
@@ -228,6 +228,12 @@ def _strings(name: str, sequences: Sequence[str]) -> list[str]:
     other = next((i for i, sequence in enumerate(found) if not isinstance(sequence, str)), None)
     if other is not None:
         raise TypeError(f"{name.removesuffix('s')} {other} (0-based) is not a string: {found[other]!r:.40}.")
+    blank = next((i for i, sequence in enumerate(found) if sequence and sequence.split(maxsplit=1) != [sequence]), None)
+    if blank is not None:
+        raise ValueError(
+            f"{name.removesuffix('s')} {blank} (0-based) has a blank before, in or after it: {found[blank]!r:.60}. "
+            "Remove the blanks."
+        )
     return found
 
 

@@ -1,13 +1,14 @@
 """GenomicBenchmarks: official coordinates, and those sequences that are available locally."""
 
 import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from titans_datasets.dna.dataset import DNADataset, from_frames
-from titans_datasets.dna.files import labelled, local, published, read_parquet
+from titans_datasets.dna.files import labelled, local, published, read_parquet, registered
 from titans_datasets.dna.rebuild import GenomePaths, cut, paths_by_class
 from titans_datasets.errors import OfflineError
 from titans_datasets.sources.dna import how_to_rebuild
@@ -41,15 +42,19 @@ def load_benchmark(entry: SequenceInfo, genome: GenomePaths | None, home: Path, 
             {part: frame.rename(columns={"class": "label"}) for part, frame in parts.items()},
             intervals=intervals.iloc[rows].reset_index(drop=True),
         )
-    frames = {}
+    frames, absent = {}, []
     for part in ("train", "test"):
         rows_here = labelled(f"gb/{name}/{part}", home, download)
         if rows_here is None:  # a stratified sample for smoke tests
+            absent.append(part)
             rows_here = labelled(f"gb/{name}/{part}_500perclass", home, download=False)
         if rows_here is not None:
             frames[part] = rows_here
+    fetch = "" if download else _fetchable(name, absent)
     if not frames:
-        raise FileNotFoundError(f"no sequences of {name} in {home / 'dna' / 'gb' / name}. {how_to_rebuild(name)}")
+        raise FileNotFoundError(
+            f"no sequences of {name} in {home / 'dna' / 'gb' / name}. {fetch}{how_to_rebuild(name)}"
+        )
     official = {part: sum(counts[part == "test"] for counts in entry.counts.values()) for part in ("train", "test")}
     for part, found in frames.items():
         if len(found) > official[part]:
@@ -62,9 +67,15 @@ def load_benchmark(entry: SequenceInfo, genome: GenomePaths | None, home: Path, 
         if intervals is None and download:  # small, and they show the overlap even if train sequences are missing
             with contextlib.suppress(OfflineError, PermissionError):
                 intervals = official_intervals(entry, home, download)
-        absent = ", ".join(f"{n} of {official[part]} {part} sequences" for part, n in missing.items())
-        warn_caller(f"{name}: {absent} are not available. {how_to_rebuild(name)}")
+        lacking = ", ".join(f"{n} of {official[part]} {part} sequences" for part, n in missing.items())
+        warn_caller(f"{name}: {lacking} are not available. {fetch}{how_to_rebuild(name)}")
     return from_frames(entry, frames, intervals=intervals, missing=missing)
+
+
+def _fetchable(name: str, parts: Iterable[str]) -> str:
+    """A sentence on those parts that are published as a file; empty if there is none."""
+    found = " and ".join(part for part in parts if registered(f"gb/{name}/{part}"))
+    return f"Load with download=True to fetch the {found} sequences. " if found else ""
 
 
 def official_intervals(entry: SequenceInfo, home: Path, download: bool) -> "pd.DataFrame | None":

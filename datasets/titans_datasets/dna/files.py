@@ -1,19 +1,23 @@
 """DNA files in ``<data home>/dna``: local files, and published ones that can be downloaded."""
 
+import hashlib
 import json
+from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from titans_datasets import cache
-from titans_datasets.checksum import verify
-from titans_datasets.download import download
+from titans_datasets.checksum import matches, verify
+from titans_datasets.download import advice, download
+from titans_datasets.errors import ChecksumError, reading
 from titans_datasets.sources import dna_files
 from titans_datasets.sources.entries import PublishedFile
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["homes", "labelled", "local", "published", "read_parquet"]
+__all__ = ["homes", "labelled", "local", "published", "read_parquet", "registered"]
 
 _SUFFIXES = (".parquet", ".csv", ".tsv")
 _COLUMNS = {"seq": ("seq", "sequence"), "label": ("label", "target", "class")}
@@ -28,30 +32,57 @@ def labelled(stem: str, home: Path, download: bool, published_as: str | None = N
         download: download the file if it is published and missing.
         published_as: stem under which checksum and address are registered, if it differs from ``stem``.
     """
-    import pandas as pd
-
     name = stem if published_as is None else published_as
     # files with a known checksum first
     suffixes = sorted(_SUFFIXES, key=lambda suffix: name + suffix not in dna_files.checksums())
     path = next((p for suffix in suffixes if (p := local(stem + suffix, home, name + suffix)) is not None), None)
     if path is None:
-        folders = (place / "dna" / stem for place in homes(home))
-        files = next((found for folder in folders if (found := sorted(folder.glob("*/*.txt")))), [])
-        if files:
-            return pd.DataFrame(
-                {"seq": [f.read_text().strip() for f in files], "label": [f.parent.name for f in files]}
-            )
-        known = next((name + suffix for suffix in _SUFFIXES if name + suffix in dna_files.checksums()), None)
+        if (frame := _from_folder(stem, home)) is not None:
+            return frame
+        known = registered(name)
         path = published(known, home, download, missing_ok=True) if known else None
     if path is None:
         return None
-    if path.suffix == ".parquet":
-        frame = read_parquet(path)
-    else:
-        try:
-            frame = pd.read_csv(path, sep="\t" if ".tsv" in path.suffixes else ",")
-        except (ValueError, EOFError, OSError) as error:  # pandas's errors are ValueErrors, those of gzip the others
-            raise ValueError(f"{path} is not a complete table ({error}). Replace it.") from error
+    frame = _checked(read_parquet(path) if path.suffix == ".parquet" else _read_table(path), path)
+    as_csv = f"{name}.csv"
+    if name.startswith("gue/") and path.suffix in (".parquet", ".tsv") and as_csv in dna_files.checksums():
+        _verify_rows(frame, path, _entry(as_csv))
+    return frame
+
+
+def registered(stem: str) -> str | None:
+    """Path below ``dna/`` under which a part is published as one file, or None."""
+    return next((stem + suffix for suffix in _SUFFIXES if stem + suffix in dna_files.checksums()), None)
+
+
+def _from_folder(stem: str, home: Path) -> "pd.DataFrame | None":
+    """Columns seq and label of one part as genomic_benchmarks writes it: a folder per class, a file per sequence."""
+    import pandas as pd
+
+    for folder in (place / "dna" / stem for place in homes(home)):
+        with reading(folder):
+            files = sorted(folder.glob("*/*.txt"))
+            sequences = [file.read_text().strip() for file in files]
+        if files:
+            _refuse_blanks(sequences, map(str, files))
+            return pd.DataFrame({"seq": sequences, "label": [file.parent.name for file in files]})
+    return None
+
+
+def _read_table(path: Path) -> "pd.DataFrame":
+    """Read a CSV or TSV file, plain or gzip; errors name its path."""
+    import pandas as pd
+
+    with reading(path):
+        path.open("rb").close()
+    try:
+        return pd.read_csv(path, sep="\t" if ".tsv" in path.suffixes else ",")
+    except (ValueError, EOFError, OSError) as error:  # pandas's errors are ValueErrors, those of gzip the others
+        raise ValueError(f"{path} is not a complete table ({error}). Replace it.") from error
+
+
+def _checked(frame: "pd.DataFrame", path: Path) -> "pd.DataFrame":
+    """Columns seq and label of a table. Raises a ValueError unless each row has both."""
     columns = {new: next((c for c in names if c in frame), None) for new, names in _COLUMNS.items()}
     if None in columns.values():
         raise ValueError(f"{path} has the columns {list(frame)}; expected seq or sequence, and label or target.")
@@ -61,13 +92,41 @@ def labelled(stem: str, home: Path, download: bool, published_as: str | None = N
     if frame.isna().any(axis=None):
         row = int(frame.isna().any(axis=1).to_numpy().argmax())
         raise ValueError(f"{path} lacks a sequence or a label in row {row} (0-based, without the header).")
+    _refuse_blanks(frame["seq"].astype(str), (f"{path}, row {row} (0-based, without the header)" for row in count()))
     return frame
+
+
+def _refuse_blanks(sequences: Iterable[str], where: Iterable[str]) -> None:
+    """Raise a ValueError if a sequence is empty or has a blank; ``where`` has the place of each."""
+    for sequence, place in zip(sequences, where, strict=False):
+        if sequence.split(maxsplit=1) != [sequence]:
+            raise ValueError(
+                f"{place}: the sequence is empty or has a blank before, in or after it ({sequence!r:.60}). Remove the "
+                "blanks; a base that is not known is written N."
+            )
+
+
+def _verify_rows(frame: "pd.DataFrame", path: Path, file: PublishedFile) -> None:
+    """Check a table by the checksum of the published CSV, which is that of its rows written in the same form."""
+    rows = zip(frame["seq"].astype(str), frame["label"].astype(str), strict=True)
+    text = "sequence,label\n" + "".join(f"{sequence},{label}\n" for sequence, label in rows)
+    found = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    if found != file.checksum:
+        raise ChecksumError(
+            f"{path} does not have the rows of the published {file.file}, all and in its order: its {len(frame)} rows, "
+            "written as CSV, have the wrong checksum.\n"
+            f"  expected {file.checksum}\n"
+            f"  found    {found}\n"
+            f"{cache.remedy(path, file)}"
+        )
 
 
 def read_parquet(path: Path) -> "pd.DataFrame":
     """Read a Parquet file; errors name its path."""
     import pandas as pd
 
+    with reading(path):
+        path.open("rb").close()
     try:
         return pd.read_parquet(path)
     except ImportError as error:
@@ -89,21 +148,47 @@ def local(relative: str, home: Path, published_as: str | None = None) -> Path | 
     name = relative if published_as is None else published_as
     for place in homes(home):
         path = place / "dna" / relative
-        if path.is_file():
-            if sha256 := dna_files.checksums().get(name) or _manifest(place / "dna").get(relative):
-                verify(path, path.name, f"sha256:{sha256}")
-            elif sha256 := dna_files.checksums().get(name.removesuffix(".gz")):
-                verify(path, path.name.removesuffix(".gz"), f"sha256:{sha256}")
+        if cache.is_file(path):
+            plain = name.removesuffix(".gz")
+            if name in dna_files.checksums():
+                file = _entry(name)
+                verify(path, path.name, file.checksum, cache.remedy(path, file))
+            elif sha256 := _manifest(place / "dna").get(relative):
+                remedy = (
+                    f"Replace it with the file that {place / 'dna' / 'manifest.json'} lists, or mend its entry there."
+                )
+                verify(path, path.name, f"sha256:{sha256}", remedy)
+            elif plain in dna_files.checksums():
+                file = _entry(plain)
+                verify(path, path.name.removesuffix(".gz"), file.checksum, cache.remedy(path, file))
             return path
     return None
 
 
+def _entry(relative: str) -> PublishedFile:
+    """A published file, by its path below ``dna/``."""
+    sha256 = dna_files.checksums()[relative]
+    return PublishedFile(relative, f"dna/{relative}", dna_files.url(relative), f"sha256:{sha256}")
+
+
+def _unpacked(relative: str, home: Path) -> Path | None:
+    """Path of an unpacked copy of a file that is published as ``.gz``; None unless its content is the published."""
+    plain = relative.removesuffix(".gz")
+    sha256 = dna_files.unpacked().get(plain)
+    if plain == relative or sha256 is None:
+        return None
+    paths = (place / "dna" / plain for place in homes(home))
+    return next((path for path in paths if cache.is_file(path) and matches(path, path.name, f"sha256:{sha256}")), None)
+
+
 def _manifest(folder: Path) -> dict[str, str]:
     path = folder / "manifest.json"
-    if not path.is_file():
+    if not cache.is_file(path):
         return {}
+    with reading(path):
+        text = path.read_text()
     try:
-        return {entry["file"]: entry["sha256"] for entry in json.loads(path.read_text())}
+        return {entry["file"]: entry["sha256"] for entry in json.loads(text)}
     except (ValueError, KeyError, TypeError) as error:
         form = '{"file": ..., "sha256": ...}'
         raise ValueError(f"{path} is not a list of {form} ({error!r}). Fix or delete it.") from error
@@ -111,16 +196,16 @@ def _manifest(folder: Path) -> dict[str, str]:
 
 def published(relative: str, home: Path, allow_download: bool, *, missing_ok: bool = False) -> Path | None:
     """Path of a published file below ``dna/``, downloaded if missing; with ``missing_ok``, None if unavailable."""
-    path = local(relative, home) or local(f"{relative}.gz", home)
+    path = local(relative, home) or local(f"{relative}.gz", home) or _unpacked(relative, home)
     if path is not None:
         return path
-    sha256 = dna_files.checksums().get(relative)
-    if sha256 is None or not allow_download:
+    file = _entry(relative) if relative in dna_files.checksums() else None
+    if file is None or not allow_download:
         if missing_ok:
             return None
-        where = "" if sha256 is None else f": load with download=True, or get {dna_files.url(relative)} ({sha256=})"
-        raise FileNotFoundError(f"{home / 'dna' / relative} is missing{where}.")
-    file = PublishedFile(relative, f"dna/{relative}", dna_files.url(relative), f"sha256:{sha256}")
+        path = home / "dna" / relative
+        where = "." if file is None else f". Load it once with download=True.\n{advice(file, path)}"
+        raise FileNotFoundError(f"{cache.obstacle([path])}{path} is missing{where}")
     target = cache.place_for(file, homes(home)) / file.place
     download(file, target)
     return target

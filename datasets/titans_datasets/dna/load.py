@@ -6,10 +6,11 @@ from pathlib import Path
 from titans_datasets import cache, registry
 from titans_datasets.dna.benchmarks import load_benchmark
 from titans_datasets.dna.dataset import DNADataset, from_frames
-from titans_datasets.dna.files import homes, labelled
+from titans_datasets.dna.files import homes, labelled, registered
 from titans_datasets.dna.rebuild import GenomePaths
+from titans_datasets.errors import reading
+from titans_datasets.sources import dna_files
 from titans_datasets.sources.dna import GB, SEQUENCES
-from titans_datasets.sources.dna_files import gue_folder
 
 __all__ = ["list_dna_datasets", "load_dna"]
 
@@ -54,7 +55,7 @@ def load_dna(
         raise ValueError(f"{name} is published as sequences; genome= is only for the sets {', '.join(GB)}.")
     if entry.collection == "GUE":
         # folder names: ours, that of the published archive, and the latter flattened
-        archived = gue_folder(name)
+        archived = dna_files.gue_folder(name)
         folders = [f"gue/{folder}" for folder in (name, archived, archived.replace("/", "_"))]
     else:
         folders = [f"cnnprom/{name}"]
@@ -65,14 +66,29 @@ def load_dna(
     absent = [part for part, frame in frames.items() if frame is None]
     if absent:
         raise FileNotFoundError(
-            f"{name}: missing parts in {home / 'dna' / folder}: {', '.join(absent)}. Store them there as <part>.csv "
-            "with columns sequence, label"
-            + (", or load with download=True." if entry.collection == "GUE" and not download else ".")
+            f"{name}: missing parts in {home / 'dna' / folder}: {', '.join(absent)}. "
+            f"{_how_to_get(folders[0], absent, home / 'dna' / folder)}"
         )
     return from_frames(entry, {part: frame for part, frame in frames.items() if frame is not None})
 
 
+def _how_to_get(published_as: str, parts: list[str], folder: Path) -> str:
+    """How to provide the missing parts of a set; the end of the error message."""
+    in_the_way = cache.obstacle(folder / f"{part}{suffix}" for part in parts for suffix in (".csv", ".parquet", ".tsv"))
+    names = [registered(f"{published_as}/{part}") for part in parts]
+    files = [f"  {dna_files.url(name)}" for name in names if name is not None]
+    if not files:
+        return f"Store them there as <part>.csv with columns sequence, label.\n{in_the_way}".rstrip()
+    return (
+        "Load with download=True, or store the published files there, byte for byte:\n"
+        + "\n".join(files)
+        + "\nThey are verified; a .parquet or .tsv must have all their rows, in their order."
+        + f"\n{in_the_way}".rstrip()
+    )
+
+
 def _held(folder: Path, parts: tuple[str, ...]) -> int:
     """The number of parts of a set that a folder has."""
-    there = {path.name.split(".")[0] for path in folder.glob("*") if path.suffix != ".part"}
+    with reading(folder):
+        there = {path.name.split(".")[0] for path in folder.glob("*") if path.suffix != ".part"}
     return len(there.intersection(parts))

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from titans_datasets.errors import explained
 from titans_datasets.gzipped import DAMAGED, open_binary
 from titans_datasets.sources.dna import REFERENCES
 from titans_datasets.sources.entries import SequenceInfo
@@ -86,7 +87,12 @@ def _regions(record: str) -> set[str]:
 
 def _chromosomes(path: Path, wanted: Collection[str], names: list[str]) -> Iterator[tuple[str, bytearray]]:
     """Yield wanted regions of a FASTA, plain or gzip, with their bases. ``names`` collects the names of all records."""
-    if not path.is_file():
+    with explained(f"the genome {path} cannot be read", "Allow this user to read it, or check genome=."):
+        if is_file := path.is_file():
+            path.open("rb").close()
+    if path.is_dir():
+        raise IsADirectoryError(f"the genome {path} is a folder. Name the FASTA in it in genome=.")
+    if not is_file:
         raise FileNotFoundError(f"no such genome FASTA: {path}. Check genome=.")
     regions, bases = set[str](), bytearray()
     for line in chain(_lines(path), [b">"]):  # an extra header ends the last record

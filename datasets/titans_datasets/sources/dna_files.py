@@ -2,7 +2,7 @@
 
 from functools import cache
 
-__all__ = ["ADDRESS", "checksums", "gue_folder", "url"]
+__all__ = ["ADDRESS", "checksums", "gue_folder", "unpacked", "url"]
 
 _GITHUB = "https://raw.githubusercontent.com"
 ADDRESS = {
@@ -53,8 +53,20 @@ def checksums() -> dict[str, str]:
     """sha256 of published files, by their path below ``dna/``."""
     from titans_datasets.sources.dna_sha256 import SHA256
 
+    return _parsed(SHA256)
+
+
+@cache
+def unpacked() -> dict[str, str]:
+    """sha256 of the content of files published as ``.gz``, by their path below ``dna/`` without ``.gz``."""
+    from titans_datasets.sources.dna_sha256 import UNPACKED
+
+    return _parsed(UNPACKED)
+
+
+def _parsed(table: str) -> dict[str, str]:
     found, folder = {}, ""
-    for line in SHA256.strip().splitlines():
+    for line in table.strip().splitlines():
         if line.endswith("/"):
             folder = line
         else:
