@@ -4,9 +4,10 @@
 
 For each kernel and each choice of slices, warps and stages (the first call on a GPU chooses one): bytes of shared
 memory, registers per thread, spilled bytes, and whether the matrix units are used. For Hopper (sm_90), chunks of 64 and
-of 128, the largest, which all fit. For Ampere (sm_80), which has less shared memory, also shorter chunks, and only the
-last choice, which needs least or little more. Ada and consumer Blackwell run code of the same kind as Ampere.
-Speed must be measured on a GPU (``run_gpu.sh``). Finished cells of the same Triton version are skipped.
+of 128, the largest, for which at least the last choice fits. For Ampere (sm_80), which has less shared memory, also
+shorter chunks, and only the last choice, which needs least or little more. Ada and consumer Blackwell run code of the
+same kind as Ampere. Speed must be measured on a GPU (``run_gpu.sh``). Finished cells of the same Triton version are
+skipped.
 """
 
 import argparse

@@ -12,6 +12,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from titans_core import NeuralMemory, TitansConfig, TitansLM
 from titans_core.models.state import tensors
 from titans_core.ops.memory import functions
+from titans_core.ops.memory.engines import engine_of
 
 # "aot_eager" traces forward and backward as the default compiler does, and leaves the C++ to others
 BACKEND = "aot_eager"
@@ -192,7 +193,9 @@ def test_the_operators_keep_the_rules_of_the_library(momentum, base, backend):
     if base:
         c = functions.Coefficients(*c).with_base()
         layers += [normal(H, d, h), normal(H, h, d)]
-    tensors = [normal(B, H, 4, d), normal(B, H, 4, d), normal(B, H, 4, d), *c, *layers]
+    to_pieces = engine_of(backend).to_pieces
+    tokens = [to_pieces(normal(1, B * 4, H, d), 4).detach().requires_grad_() for _ in range(3)]
+    tensors = [*tokens, *c, *layers]
     torch.library.opcheck(functions._pieces_op, (tensors, 2, "silu", backend))
 
     with torch.no_grad():  # however gradients lie in memory, those that are returned lie as the compiler was told

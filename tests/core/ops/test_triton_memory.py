@@ -14,7 +14,7 @@ import triton
 from triton.runtime import interpreter
 
 from titans_core.ops.memory import dispatch
-from titans_core.ops.memory.triton import forward, read_backward, store_backward
+from titans_core.ops.memory.triton import engine, forward, read_backward, store_backward
 from titans_core.ops.memory.triton.engine import Kernels
 from titans_core.ops.memory.triton.launch import (
     CHOICES,
@@ -329,11 +329,33 @@ def test_two_runs_are_the_same_to_the_last_bit(make_inputs, depth):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("forget_to", ["zero", "start"])
-def test_what_is_kept_and_what_is_made_again_changes_nothing(make_inputs, monkeypatch, forget_to):
-    monkeypatch.setattr(Kernels, "tape_bytes", 0)
-    monkeypatch.setattr(Kernels, "segment_bytes", 0)
-    compare(make_inputs(B=1, T=60, H=1, **SHAPES), chunk_size=8, forget_to=forget_to)
+@pytest.mark.parametrize(
+    ("depth", "forget_to", "dtype", "tape", "segment"),
+    [
+        (2, "zero", torch.float32, 0, 0),
+        (2, "start", torch.bfloat16, 2**40, 50_000),
+        (1, "zero", torch.float32, 2**40, 0),
+    ],
+    ids=str,
+)
+def test_what_is_kept_and_how_it_is_cut_changes_nothing(
+    make_inputs, monkeypatch, depth, forget_to, dtype, tape, segment
+):
+    """Tapes of all segments, or none; segments of one piece, or of two."""
+    lengths = []
+    store = engine.store_forward
+    monkeypatch.setattr(engine, "store_forward", lambda k, v, g, *rest: lengths.append(len(g)) or store(k, v, g, *rest))
+    inputs = as_dtype(make_inputs(B=2, T=35, H=2, depth=depth, rate=0.1, extreme=False, **SHAPES), dtype)
+    results = []
+    for sizes in ((2**40, 2**40), (tape, segment)):
+        monkeypatch.setattr(Kernels, "tape_bytes", sizes[0])
+        monkeypatch.setattr(Kernels, "segment_bytes", sizes[1])
+        results.append(inputs.everything(backend="triton", chunk_size=8, forget_to=forget_to))
+    cut = [1, 1, 1, 1] if tape and not segment else [2, 2]
+    assert lengths[:2] == [4, 1]
+    assert lengths[2 : 3 + len(cut)] == [*cut, 1]
+    assert len(lengths) == 3 + len(cut) + (0 if tape else 1 + len(cut))  # once more in the backward pass
+    assert_close(results[1], {name: x.double().cpu() for name, x in results[0].items()}, 1e-6)
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """Runs equal-sized pieces one after another in bounded memory, keeping or recomputing what the gradient needs.
 
-An engine computes a run of pieces and records a tape for its gradient. If the tape of a call would exceed the engine's
-``tape_bytes``, the sequence is cut into *segments*. Only their starting weights are kept, and the backward pass
-recomputes the tape of each segment when it reaches it.
+An engine computes a run of pieces, a *segment*, and records a tape for its gradient. If the tapes of a call would
+exceed the engine's ``tape_bytes``, only the starting weights of its segments are kept, and the backward pass recomputes
+the tape of each segment when it reaches it.
 """
 
 import math
@@ -71,7 +71,7 @@ class Engine(ABC):
     """
 
     tape_bytes: int  # a call keeps its tape up to this size
-    segment_bytes: int  # the tape of a segment may take this much, if its length is of no use otherwise
+    segment_bytes: int  # segments of an engine that does not stream, or that are recomputed, may be as long as fits
     streams: bool  # whether a segment without a tape needs the same memory at any length
 
     def __init__(self, activation: str, n: int, base: Layers) -> None:
@@ -91,6 +91,11 @@ class Engine(ABC):
     @abstractmethod
     def from_pieces(outputs: Tensor, heads: int) -> Tensor:
         """Undo :meth:`to_pieces`."""
+
+    @staticmethod
+    def gradient_to_pieces(dy: Tensor) -> Tensor:
+        """Bring the gradient of all outputs, in any memory layout, into one that :meth:`backward` takes."""
+        return dy
 
     @staticmethod
     @abstractmethod
@@ -127,10 +132,7 @@ class Engine(ABC):
 
     @abstractmethod
     def backward(self, inputs: Inputs, grads: Inputs, tape: Any, dy: Tensor, flow: Backflow) -> None:
-        """Write the gradients of a tape's pieces to ``grads`` and move ``flow`` back to before the first of them.
-
-        ``dy`` may have any memory layout.
-        """
+        """Write the gradients of a tape's pieces to ``grads`` and move ``flow`` back to before the first of them."""
 
     @abstractmethod
     def release(self, tape: Any, room: list[Any]) -> None:
@@ -184,6 +186,7 @@ def pieces_gradient(
     flow = Backflow.of(dWS, danchor, engine.base)
     room: list[Any] = []
     y = None
+    dy = engine.gradient_to_pieces(dy)
     for start, kept in reversed(segments):
         tape = kept
         if tape is None:

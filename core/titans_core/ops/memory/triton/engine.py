@@ -56,6 +56,10 @@ class Kernels(Engine):
     def from_pieces(outputs: Tensor, heads: int) -> Tensor:
         return outputs
 
+    @staticmethod
+    def gradient_to_pieces(dy: Tensor) -> Tensor:
+        return dy.contiguous()
+
     def forward(
         self, inputs: Inputs, start: Start, y: Tensor, keep: bool, room: list[Tape]
     ) -> tuple[Tape | None, Layers, Layers]:
@@ -74,7 +78,7 @@ class Kernels(Engine):
         q, k, _, c = _cut(inputs, tape.part)
         grads = _cut(grads, tape.part)
         _, WS, anchor, delta, seen = tape
-        dy = dy.contiguous()[:, _tokens(inputs, tape.part)]
+        dy = dy[:, _tokens(inputs, tape.part)]
         read = read_backward(dy, q, k, c.G, c.read, WS, anchor, self.base, delta, seen, self.activation, grads)
         if len(delta) > 1:  # the last piece's anchor is its starting weights
             for dws, dA in zip(read.dWS, flow.danchor, strict=True):
@@ -110,6 +114,11 @@ def _tokens(inputs: Inputs, part: slice) -> slice:
 
 def _cut(inputs: Inputs, part: slice) -> Inputs:
     """Views of the pieces in ``part``."""
+    N, P, C, _ = inputs.c.G.shape
     tokens = _tokens(inputs, part)
-    q, k, v = (x.contiguous()[:, tokens] for x in inputs[:3])  # they are, unless a compiler has ordered them otherwise
+    for x in inputs[:3]:  # the kernels would write elsewhere
+        assert x.is_contiguous()
+        assert x.shape[0] * x.shape[2] == P
+        assert x.shape[1] == N * C
+    q, k, v = (x[:, tokens] for x in inputs[:3])
     return Inputs(q, k, v, Coefficients(*(x[part] for x in inputs.c)))

@@ -10,12 +10,12 @@ CHUNKS = (16, 32, 64, 128)
 OLDEST = 8  # major compute capability of Ampere: earlier GPUs have no bfloat16 products
 
 # Kilobytes for each of CHUNKS, by number of layers, bfloat16 tokens, and width of keys and values: what the largest of
-# the four kernels takes with its smallest choice, on Hopper or Ampere, whichever needs more. Compiled ahead of time by
+# the five kernels takes with its smallest choice, on Hopper or Ampere, whichever needs more. Compiled ahead of time by
 # benchmarks/memory_kernels.py.
 KILOBYTES = {
-    (1, True): {32: (4, 8, 20, 72), 64: (8, 10, 32, 80), 128: (16, 18, 32, 96)},
-    (1, False): {32: (6, 8, 24, 80), 64: (12, 16, 32, 96), 128: (24, 32, 64, 128)},
-    (2, True): {32: (8, 14, 34, 112), 64: (14, 23, 48, 128), 128: (26, 41, 78, 176)},
+    (1, True): {32: (4, 8, 24, 80), 64: (6, 14, 32, 96), 128: (12, 26, 56, 128)},
+    (1, False): {32: (4, 8, 24, 80), 64: (8, 16, 32, 96), 128: (16, 32, 64, 128)},
+    (2, True): {32: (6, 10, 28, 96), 64: (12, 16, 32, 112), 128: (24, 30, 60, 128)},
     (2, False): {32: (6, 8, 24, 80), 64: (12, 16, 32, 96), 128: (24, 32, 64, 128)},
 }
 
