@@ -3,8 +3,8 @@
     python benchmarks/memory_scaling.py
 
 A layer of width 128 with 4 heads and chunks of 64, which forgets towards its start. For two lengths also a layer that
-forgets towards zero: untrained, its memory decays to denormal numbers, with which a CPU is several times slower, unless
-it flushes them to zero (``torch.set_flush_denormal``).
+forgets towards zero: untrained, its memory decays to denormal numbers, with which some CPUs are several times slower,
+unless they flush them to zero (``torch.set_flush_denormal``).
 
 Measured are reading in one stream, in pieces of 8,192 tokens; training in one call, forward and backward, up to
 ``LEARNED`` tokens; and 200 single steps after the stream. Medians of ``REPEATS`` runs; a single run for reading a
