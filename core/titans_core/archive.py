@@ -73,7 +73,7 @@ def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: 
     folder = Path(path).expanduser()
     check_kind(folder, kind)
     folder.mkdir(parents=True, exist_ok=True)
-    blob = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
+    blob = save(_apart(tensors))
     head = {
         "format": FORMAT,
         "saved_by": _this_version(),
@@ -144,6 +144,19 @@ def _cut_off(folder: Path, actual: str) -> dict[str, Any] | None:
         head = _head(folder / "model.json.part")
         return head if head.get("tensors_sha256") == actual else None
     return None
+
+
+def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors as safetensors takes them: on the CPU, contiguous, and none in the memory of another."""
+    found: dict[str, Tensor] = {}
+    held: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        if plain.untyped_storage().data_ptr() in held:
+            plain = plain.clone()
+        held.add(plain.untyped_storage().data_ptr())
+        found[name] = plain
+    return found
 
 
 def _finish(folder: Path) -> None:

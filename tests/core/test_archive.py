@@ -43,6 +43,14 @@ def test_saved_content_is_loaded_unchanged(saved):
     assert sorted(f.name for f in path.iterdir()) == ["model.json", "model.safetensors"]
 
 
+def test_tensors_that_share_memory_are_saved_each_by_itself(tmp_path):
+    whole = torch.arange(6.0)
+    given = {"whole": whole, "again": whole, "part": whole[2:], "turned": whole.view(2, 3).mT}
+    save_archive(tmp_path, "thing", {}, given)
+    _, tensors = load_archive(tmp_path, "thing")
+    assert all(torch.equal(tensors[name], x) for name, x in given.items())
+
+
 def test_a_second_save_replaces_the_first(saved):
     path, _ = saved
     save_archive(path, "Thing", {"new": True}, {"w": torch.ones(1)})
