@@ -79,10 +79,9 @@ def compiled(key: tuple[Any, ...]) -> dict[str, Any]:
         **({"m": 3} if memory == DEEP_WITH_START else {"m": 2, "B1": None, "B2": None}),
     }
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
-    counts = ("N", "P", "C", "CROWD", "HEADS", "LENGTH", *(("first",) if "first" in kernel.arg_names else ()))
-    types = {"arrived": "*i32", **dict.fromkeys(counts, "i32")}
-    if "first" in counts:
-        types["last"] = "i32"  # in other kernels a tensor
+    types = {"arrived": "*i32", **dict.fromkeys(("N", "P", "C", "CROWD", "HEADS", "LENGTH"), "i32")}
+    if "first" in kernel.arg_names:
+        types |= {"first": "i32", "last": "i32"}  # without a first, "last" is a tensor
     if tokens == "bfloat16":
         types |= dict.fromkeys(AS_TOKENS, "*bf16")
         types |= {"dk_": "*bf16"} if part == "write" else {}  # a part of it is float32 before

@@ -77,42 +77,48 @@ def verify(path: Path, file: str, checksum: str, what_to_do: str = "Replace it w
         ChecksumError: if the checksums differ, or ``path`` is a damaged gzip.
         OSError: if ``path`` cannot be read.
     """
-    with reading(path):
-        stat = path.stat()
-        fact = (str(path), stat.st_size, stat.st_mtime_ns, checksum)
-        if fact in _verified:
-            return
-        unpack, line_ends = is_packed(path, file), ""
-        try:
-            found = digest(path, checksum.partition(":")[0], unpack=unpack)
-            if found != checksum:
-                line_ends = _other_line_ends(path, checksum, unpack)
-        except DAMAGED as error:
-            found = f"none, the gzip is truncated or damaged ({error})"
-    if found != checksum:
+    found = _other_digest(path, file, checksum)
+    if found is not None:
+        unpack = is_packed(path, file)
         what = "decompressed bytes" if unpack else "bytes"
         raise ChecksumError(
             f"{path} is not the published {file}: its {what} have the wrong checksum.\n"
             f"  expected {checksum}\n"
-            f"  found    {found} ({stat.st_size} bytes on disk)\n"
-            f"{line_ends}{what_to_do}"
+            f"  found    {found} ({path.stat().st_size} bytes on disk)\n"
+            f"{_other_line_ends(path, checksum, unpack)}{what_to_do}"
         )
-    _verified.add(fact)
 
 
 def matches(path: Path, file: str, checksum: str) -> bool:
     """Whether ``path`` has the registered checksum; see ``verify``."""
-    try:
-        verify(path, file, checksum)
-    except ChecksumError:
-        return False
-    return True
+    return _other_digest(path, file, checksum) is None
+
+
+def _other_digest(path: Path, file: str, checksum: str) -> str | None:
+    """The checksum of ``path`` if it is not the registered one, or why it has none."""
+    with reading(path):
+        stat = path.stat()
+        fact = (str(path), stat.st_size, stat.st_mtime_ns, checksum)
+        if fact in _verified:
+            return None
+        try:
+            found = digest(path, checksum.partition(":")[0], unpack=is_packed(path, file))
+        except DAMAGED as error:
+            return f"none, the gzip is truncated or damaged ({error})"
+    if found != checksum:
+        return found
+    _verified.add(fact)
+    return None
 
 
 def _other_line_ends(path: Path, checksum: str, unpack: bool) -> str:
     """A line of the error message if only the line ends are not the published ones, else nothing."""
     for here, there, line_end, command in _LINE_ENDS:
-        if digest(path, checksum.partition(":")[0], unpack=unpack, line_end=line_end) == checksum:
+        try:
+            found = digest(path, checksum.partition(":")[0], unpack=unpack, line_end=line_end)
+        except DAMAGED:
+            return ""
+        if found == checksum:
             first = " after unpacking it" if unpack else ""
             return (
                 f"Only its line ends differ: {here} here, {there} in the published file. Git and some editors change "

@@ -12,10 +12,9 @@ Files are looked for in ``<data home>/dna`` before anything is downloaded:
     cnnprom/<name>/all           like gue
     genomes/                     FASTA, annotation, variants
 
-Published files are pinned to a commit and verified by sha256; those published as ``.gz`` are
-accepted unpacked too. A GUE table in another format than the published ``.csv`` must have the same rows in the same
-order. Files listed in a ``manifest.json`` in ``<data home>/dna`` (a list of ``{"file": ..., "sha256": ...}``) are
-verified too.
+Published files are pinned to a commit and verified by sha256; those published as ``.gz`` are accepted unpacked too. A
+GUE table in another format than the published ``.csv`` must have the same rows in the same order. Files listed in a
+``manifest.json`` in ``<data home>/dna`` (a list of ``{"file": ..., "sha256": ...}``) are verified too.
 
 Sources: GUE, Zhou et al., DNABERT-2 (arXiv:2306.15006); GB, Gresova et al., BMC Genomic Data 24:25 (2023); CNNProm,
 Umarov and Solovyev, PLOS ONE 12 (2017).

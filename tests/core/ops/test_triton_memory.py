@@ -51,8 +51,13 @@ def rounded_as_on_a_gpu(monkeypatch):
     monkeypatch.setattr(interpreter, "_convert_float", rounding)
 
 
-PARTS = [(forward, "store"), (forward, "read"), (read_backward, "read"), (store_backward, "flow")]
-PARTS.append((store_backward, "write"))
+PARTS = [
+    (forward, "store"),
+    (forward, "read"),
+    (read_backward, "read"),
+    (store_backward, "flow"),
+    (store_backward, "write"),
+]
 ORDERED = (forward._store_linear, forward._store_deep, store_backward._flow_linear, store_backward._flow_deep)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from titans_core.ops.memory.activations import ACTIVATIONS
-from titans_core.ops.memory.coefficients import Coefficients, coefficients_backward, coefficients_forward
+from titans_core.ops.memory.coefficients import coefficients_backward, coefficients_forward
 from titans_core.ops.memory.distances import distances_backward, distances_forward
 from titans_core.ops.memory.pair import join, weights
 from titans_core.ops.memory.pieces import Backflow, Engine, Inputs, Layers, Start, cut_into, in_pieces
@@ -46,7 +46,7 @@ class Groups(Engine):
 
     @staticmethod
     def from_pieces(outputs: Tensor, heads: int) -> Tensor:
-        return outputs.unflatten(1, (-1, heads)).permute(1, 0, 3, 2, 4).flatten(1, 2)
+        return outputs.unflatten(1, (-1, heads)).permute(1, 0, 3, 2, 4).contiguous().flatten(1, 2)
 
     @staticmethod
     def coefficients(alpha: Tensor | None, eta: Tensor | None, theta: Tensor, size: int) -> tuple[Tensor, ...]:
@@ -81,7 +81,7 @@ class Groups(Engine):
                 place[0].copy_(ws)
         anchor = start.anchor
         for part, then in zip(groups, [*sizes[1:], 1], strict=True):
-            q, k, v, c = _cut(inputs, part)
+            q, k, v, c = inputs.cut(part, part)
             after = _places(start.WS, then, room)
             starts = [*_each(WS), [ws[0] for ws in after]]
             at = part.start - begin if keep else 0
@@ -100,8 +100,8 @@ class Groups(Engine):
         phi = ACTIVATIONS[self.activation]
         begin, groups = tape.part.start, self._groups(inputs, tape.part, [ws[0] for ws in tape.WS[0]])
         for part, WS in zip(reversed(groups), reversed(tape.WS), strict=True):
-            q, k, _, c = _cut(inputs, part)
-            dq, dk, dv, dc = _cut(grads, part)
+            q, k, _, c = inputs.cut(part, part)
+            dq, dk, dv, dc = grads.cut(part, part)
             starts, (errors, seen) = _each(WS), tape.cut(part.start - begin, part.stop - begin)
             first = tape.anchor if part.start == begin else None
             inner, slopes, bends = replay(k, errors, self._anchors(WS, first), phi)
@@ -137,12 +137,6 @@ class Groups(Engine):
         _, P, C, _ = inputs.q.shape
         length = max(1, min(GROUP_ROWS // (P * C), GROUP_BYTES // sum(ws.nbytes for ws in WS)))
         return cut_into(part, length)
-
-
-def _cut(inputs: Inputs, part: slice) -> Inputs:
-    """Views of the pieces in ``part``."""
-    q, k, v, c = inputs
-    return Inputs(q[part], k[part], v[part], Coefficients(*(x[part] for x in c)))
 
 
 def _empty_tape(inputs: Inputs, start: Start, rows: int) -> tuple[Tensor, ReadTape]:

@@ -29,6 +29,11 @@ class Inputs(NamedTuple):
     v: Tensor
     c: Coefficients
 
+    def cut(self, part: slice, tokens: Any) -> "Inputs":
+        """Views of the pieces in ``part``. ``tokens`` indexes theirs, in the order of q, k and v."""
+        q, k, v = (x[tokens] for x in self[:3])
+        return Inputs(q, k, v, Coefficients(*(x[part] for x in self.c)))
+
 
 class Start(NamedTuple):
     """Start of a segment: its pieces, and the ``WS`` and anchor of the first, one tensor ``[P, ...]`` per layer."""

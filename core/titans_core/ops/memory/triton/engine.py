@@ -5,7 +5,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from titans_core.ops.memory.coefficients import Coefficients
 from titans_core.ops.memory.pieces import Backflow, Engine, Inputs, Layers, Start
 from titans_core.ops.memory.triton.coefficients import coefficients_backward, coefficients_forward
 from titans_core.ops.memory.triton.forward import read_forward, store_forward
@@ -69,7 +68,7 @@ class Kernels(Engine):
         anchor = [A.to(k.dtype).contiguous() for A in start.anchor]
         last = [A.clone(memory_format=torch.contiguous_format) for A in start.anchor]
         WS, delta = store_forward(k, v, c.write, c.carry, end, last, anchor, self.base, self.activation)
-        y = y[:, _tokens(inputs, start.part)]
+        y = y[_tokens(inputs, start.part)]
         seen = read_forward(q, k, c.G, c.read, WS, anchor, self.base, delta, self.activation, y, keep_seen=keep)
         tape = Tape(start.part, WS, anchor, delta, seen) if keep else None
         return tape, [ws.flatten(1, 2) for ws in end], last
@@ -78,7 +77,7 @@ class Kernels(Engine):
         q, k, _, c = _cut(inputs, tape.part)
         grads = _cut(grads, tape.part)
         _, WS, anchor, delta, seen = tape
-        dy = dy[:, _tokens(inputs, tape.part)]
+        dy = dy[_tokens(inputs, tape.part)]
         read = read_backward(dy, q, k, c.G, c.read, WS, anchor, self.base, delta, seen, self.activation, grads)
         if len(delta) > 1:  # the last piece's anchor is its starting weights
             for dws, dA in zip(read.dWS, flow.danchor, strict=True):
@@ -106,19 +105,17 @@ def _of_tokens(gate: Tensor, size: int) -> Tensor:
     return gate.expand(*gate.shape[:-1], size).contiguous()
 
 
-def _tokens(inputs: Inputs, part: slice) -> slice:
-    """The tokens of these pieces."""
+def _tokens(inputs: Inputs, part: slice) -> tuple[slice, slice]:
+    """Index of the tokens of these pieces."""
     size = inputs.c.G.shape[-1]
-    return slice(part.start * size, part.stop * size)
+    return slice(None), slice(part.start * size, part.stop * size)
 
 
 def _cut(inputs: Inputs, part: slice) -> Inputs:
     """Views of the pieces in ``part``."""
     N, P, C, _ = inputs.c.G.shape
-    tokens = _tokens(inputs, part)
     for x in inputs[:3]:  # the kernels would write elsewhere
         assert x.is_contiguous()
         assert x.shape[0] * x.shape[2] == P
         assert x.shape[1] == N * C
-    q, k, v = (x[:, tokens] for x in inputs[:3])
-    return Inputs(q, k, v, Coefficients(*(x[part] for x in inputs.c)))
+    return inputs.cut(part, _tokens(inputs, part))

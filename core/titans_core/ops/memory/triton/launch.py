@@ -105,7 +105,7 @@ def worth_trying(configs: list[Any], arguments: dict[str, Any], **constants: Any
 
 def worth_meeting(configs: list[Any], arguments: dict[str, Any], **constants: Any) -> list[Any]:
     """That with the widest slices, as programs with narrower ones would exchange more."""
-    return sorted(worth_trying(configs, arguments, **constants), key=lambda config: -config.kwargs["BLOCK"])[:1]
+    return [max(worth_trying(configs, arguments, **constants), key=lambda config: config.kwargs["BLOCK"])]
 
 
 def meeting_slices(choices: Sequence[tuple[int, int, int]], H: int) -> int:
