@@ -1,4 +1,7 @@
-"""Small language models of every architecture, with weights changed from their initial values."""
+"""Small language models of every architecture, with weights changed from their initial values; a fast interpreter."""
+
+import importlib.util
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -46,3 +49,24 @@ def make_model():
         return model.eval()
 
     return make
+
+
+@pytest.fixture(scope="session", autouse=True)
+def language_replaced_once_a_launch():
+    """Triton's interpreter looks for all it has to replace at each call of a function in a kernel: half of its time.
+
+    Here only where that was not done before, as when a launch begins.
+    """
+    if torch.cuda.is_available() or importlib.util.find_spec("triton") is None:
+        return
+    from triton import language
+    from triton.runtime import interpreter
+
+    replace, nothing = interpreter._patch_lang, SimpleNamespace(restore=lambda: None)
+
+    def replace_once(function):
+        seen = [x for x in function.__globals__.values() if x is language or x is language.core]
+        done = all(x.range.__module__ == interpreter.__name__ for x in (language, *seen))
+        return nothing if done else replace(function)
+
+    interpreter._patch_lang = replace_once
