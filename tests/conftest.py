@@ -1,5 +1,6 @@
 """Shared by all tests: one thread, subprocesses, and the real data sets if available."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+gc.set_threshold(20_000, 20, 100)  # by default, a tenth of the time goes into searching imported modules for garbage
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton: kernels then run on the CPU, in Python
 
