@@ -56,13 +56,18 @@ class FastaFiles:
         # pyfaidx.Fasta would create an object for each record
         from pyfaidx import Faidx
 
-        return Faidx(
+        handle = Faidx(
             str(self.file),
             indexname=str(self.index),
             gzi_indexname=str(self.blocks) if self.blocks else None,
             as_raw=True,
             rebuild=False,
         )
+        if self.blocks:
+            from titans_dna.blocks import Block
+
+            handle.gzi_index = [Block(b.cstart, b.clen, b.ustart, b.ulen) for b in handle.gzi_index]
+        return handle
 
 
 def prepare(path: Path, cache_dir: Path | None) -> FastaFiles:
@@ -268,10 +273,10 @@ def _reading(files: FastaFiles) -> Iterator[Callable[[int, int], bytes]]:
 
 @contextmanager
 def named_if_damaged(path: Path) -> Iterator[None]:
-    """Turn the errors of gzip and of Biopython about damaged content into a ValueError that names the file."""
+    """Turn the errors of gzip, Biopython and pyfaidx about damaged content into a ValueError that names the file."""
     try:
         yield
-    except (ValueError, RuntimeError, *DAMAGED) as error:
+    except (ValueError, RuntimeError, OSError, *DAMAGED) as error:
         if not isinstance(error, DAMAGED) and not any(word in str(error) for word in ("BGZF", "Decompressed", "CRC")):
             raise
         raise ValueError(f"{path} is truncated or damaged ({error}); download it again.") from error

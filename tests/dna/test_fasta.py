@@ -33,11 +33,12 @@ def test_plain_gzip_and_bgzip_hold_the_same_genome(write_fasta, records, open_ge
             assert genome.fetch(place) == plain.fetch(place)
 
 
-def test_bgzip_of_many_blocks_is_read_in_place(open_genome, tmp_path):
+@pytest.mark.parametrize("width", [70, 320_000])  # in one line, the base at 65,531 is the first of a block
+def test_bgzip_of_many_blocks_is_read_in_place(open_genome, tmp_path, width):
     bases = "ACGTTGCA" * 40_000
-    text = ">one\n" + "\n".join(bases[i : i + 70] for i in range(0, len(bases), 70)) + "\n"
+    text = ">one\n" + "\n".join(bases[i : i + width] for i in range(0, len(bases), width)) + "\n"
     genome = open_genome(bgzip(tmp_path / "blocks.fa.gz", text))
-    for start in (0, 65_270, 65_279, 65_280, 65_281, 200_000, len(bases) - 5):
+    for start in (0, 65_270, 65_279, 65_280, 65_281, 65_530, 65_531, 200_000, len(bases) - 5):
         assert genome.fetch(Interval("one", start, start + 5)) == bases[start : start + 5]
     assert genome.fetch(Interval("one", 0, len(bases))) == bases
     assert not (tmp_path / "cache").exists()
@@ -361,7 +362,7 @@ def test_an_index_is_checked_once_when_its_file_is_opened(write_fasta, records, 
     assert len(checked) == 1
 
 
-@pytest.mark.parametrize("at", [40, -200])
+@pytest.mark.parametrize("at", [40, -200, -28])  # the last 28 bytes are a block of their own, which marks the end
 def test_a_truncated_bgzip_is_said_to_be_damaged(tmp_path, open_genome, at):
     path = bgzip(tmp_path / "genome.fa.gz", ">one\n" + "\n".join(["ACGTTGCA" * 8] * 3000) + "\n")
     path.write_bytes(path.read_bytes()[:at])
