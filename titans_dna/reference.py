@@ -120,6 +120,10 @@ def check_reference(variants: Variants, genome: Any) -> ReferenceCheck:
     Args:
         variants: path of a VCF file, a frame with the columns ``chrom, start, ref, alt`` (0-based), or variants.
         genome: path of the FASTA file, or a Genome.
+
+    Raises:
+        TypeError: an item is not a Variant.
+        ValueError: the VCF file or the frame is invalid.
     """
     genome = open_source(genome)
     return summary(((variant, compare(variant, genome)) for variant in as_variants(variants)), genome)

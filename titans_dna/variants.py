@@ -116,7 +116,6 @@ def checked(variants: Iterable[Variant], genome: Genome, mismatch: str) -> tuple
     With ``mismatch="skip"``, a warning counts the others and shows some.
 
     Raises:
-        TypeError: an item is not a Variant.
         ValueError: ``mismatch`` is unknown; an allele is not made of bases; with ``mismatch="error"``, a REF does not
             match the genome; with "skip", nearly all positions are off by one.
     """
@@ -124,8 +123,6 @@ def checked(variants: Iterable[Variant], genome: Genome, mismatch: str) -> tuple
         raise ValueError(f"mismatch must be 'error' or 'skip', got {mismatch!r}.")
     variants = list(variants)
     for number, variant in enumerate(variants):
-        if not isinstance(variant, Variant):
-            raise TypeError(f"variants must be Variant(chrom, start, ref, alt) or a VCF file, got {variant!r:.40}.")
         if not is_sequence(variant.ref, variant.alt):
             raise ValueError(
                 f"variant {number} (0-based), {variant}: ref and alt must consist of A, C, G, T and N, with one "

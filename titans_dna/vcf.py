@@ -114,12 +114,23 @@ def variants_of(frame: Any) -> list[Variant]:
 
 
 def as_variants(given: Variants) -> Iterable[Variant]:
-    """Variants from a VCF file, a frame (:func:`variants_of`), one Variant or several."""
+    """Variants from a VCF file, a frame (:func:`variants_of`), one Variant or several.
+
+    Raises:
+        TypeError: an item is not a Variant; raised when it is reached.
+    """
     if isinstance(given, Variant):
         return [given]
     if isinstance(given, str | os.PathLike):
         return read_vcf(Path(given))
-    return variants_of(given) if hasattr(given, "columns") else given
+    return variants_of(given) if hasattr(given, "columns") else _only_variants(given)
+
+
+def _only_variants(given: Iterable[Any]) -> Iterator[Variant]:
+    for item in given:
+        if not isinstance(item, Variant):
+            raise TypeError(f"variants must be Variant(chrom, start, ref, alt) or a VCF file, got {item!r:.40}.")
+        yield item
 
 
 def read_vcf(path: str | Path, *, symbolic: Literal["skip", "error"] = "skip") -> Iterator[Variant]:

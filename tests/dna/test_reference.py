@@ -66,6 +66,8 @@ def test_variants_may_be_a_file_a_frame_or_a_single_variant(genome, records, tmp
         assert check_reference(given, genome) == expected
     for single in (one, wrong):
         assert check_reference(single, genome) == check_reference([single], genome)
+    with pytest.raises(TypeError, match=r"variants must be Variant\(chrom, start, ref, alt\) .* got \('chrI"):
+        check_reference([one, ("chrI", 40, "A", "C")], genome)
 
 
 def test_ref_may_be_a_base_of_the_genomes_iupac_code(write_fasta, tmp_path):
