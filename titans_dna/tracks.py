@@ -35,7 +35,7 @@ def write_bedgraph(
     partial file is left.
 
     Args:
-        track: a DataFrame as returned by ``DNALanguageModel.surprise``.
+        track: a DataFrame as returned by ``DNALanguageModel.surprise``; intervals may be longer than one base.
         path: path of the file; it is compressed if the name ends in ``.gz``.
         column: the column to write. Default: the first one other than ``chrom, start, end``.
         digits: number of decimals.
@@ -43,12 +43,10 @@ def write_bedgraph(
             bedGraphToBigWig.
 
     Raises:
-        ValueError: the column does not exist, or intervals overlap.
+        ValueError: a column does not exist or has no numbers, a position is not whole, or intervals overlap.
         FileNotFoundError: the folder does not exist.
     """
-    if not isinstance(track, pd.DataFrame) and hasattr(track, "to_pandas"):  # a frame of polars
-        track = track.to_pandas()
-    column = _column(track, column)
+    track, column = _checked(track, column)
     frame = track[track[column].notna()]
     # text, because categories would be sorted in their own order
     frame = frame.assign(chrom=frame["chrom"].astype(str)).sort_values(["chrom", "start"], kind="stable")
@@ -90,9 +88,10 @@ def plot_track(
 
     Raises:
         TypeError: genes are not intervals.
-        ValueError: the track is empty or has several chromosomes; the column does not exist; or ``window`` is below 1.
+        ValueError: the track is empty or has several chromosomes; a column does not exist or has no numbers; a position
+            is not whole; or ``window`` is below 1.
     """
-    column = _column(track, column)
+    track, column = _checked(track, column)
     if track["chrom"].nunique() != 1:
         raise ValueError(f"plot_track needs a track of one chromosome, got {track['chrom'].nunique()}; select one.")
     if window is not None and window < 1:
@@ -127,9 +126,21 @@ def plot_track(
     return ax
 
 
-def _column(track: pd.DataFrame, column: str | None) -> str:
+def _checked(track: pd.DataFrame, column: str | None) -> tuple[pd.DataFrame, str]:
+    """The track as a frame of pandas without an index of its own, and the name of the column of values."""
+    if not isinstance(track, pd.DataFrame) and hasattr(track, "to_pandas"):  # a frame of polars
+        track = track.to_pandas()
     values = [name for name in track.columns if name not in _COLUMNS]
-    if len(values) == len(track.columns) or not values or (column is not None and column not in values):
+    if not set(_COLUMNS) <= set(track.columns) or not values or (column is not None and column not in values):
         wanted = "a column of values" if column is None else repr(column)
         raise ValueError(f"the track has the columns {list(track.columns)}; expected chrom, start, end and {wanted}.")
-    return values[0] if column is None else column
+    column = values[0] if column is None else column
+    for name in ("start", "end", column):
+        if not pd.api.types.is_numeric_dtype(track[name]):
+            raise ValueError(
+                f"the track's column {name!r} has no numbers (its type is {track[name].dtype}). Convert it with "
+                "astype, or name the column of values: column=."
+            )
+    if not (track[["start", "end"]] % 1 == 0).all(axis=None):
+        raise ValueError("the track has positions that are not whole numbers. Drop or correct these rows.")
+    return track.reset_index(drop=True).astype({"start": np.int64, "end": np.int64}), column

@@ -221,10 +221,32 @@ def test_a_bedgraph_named_gz_is_compressed(tmp_path):
 
 
 def test_a_track_may_be_a_frame_of_polars(tmp_path):
+    mpl.use("Agg")
     polars = pytest.importorskip("polars")
     write_bedgraph(polars.from_pandas(frame([1.0, 2.0])), tmp_path / "polars")
     write_bedgraph(frame([1.0, 2.0]), tmp_path / "pandas")
     assert (tmp_path / "polars").read_bytes() == (tmp_path / "pandas").read_bytes()
+    np.testing.assert_array_equal(plot_track(polars.from_pandas(frame([1.0, 2.0]))).lines[0].get_ydata(), [1.0, 2.0])
+
+
+def test_neither_the_index_of_a_track_nor_the_type_of_its_positions_matters(tmp_path):
+    track = frame([1.0, 2.0, 3.0, 4.0])
+    binned = track.groupby(track["start"] // 2).agg(
+        {"chrom": "first", "start": "min", "end": "max", "bits": "mean"}
+    )  # its index is called start, too
+    write_bedgraph(binned.astype({"start": float, "end": "Int64"}), tmp_path / "t", header=False)
+    assert (tmp_path / "t").read_text().splitlines() == ["c\t0\t2\t1.5", "c\t2\t4\t3.5"]
+
+
+@pytest.mark.parametrize("call", [lambda track: write_bedgraph(track, "unused"), plot_track])
+def test_a_track_without_its_columns_or_numbers_is_refused(call):
+    track = frame([1.0, 2.0])
+    with pytest.raises(ValueError, match=r"has the columns \['end', 'bits'\]; expected chrom, start, end and a column"):
+        call(track.set_index(["chrom", "start"]))
+    with pytest.raises(ValueError, match=r"column 'gene' has no numbers .* name the column of values"):
+        call(track.assign(gene="g")[["chrom", "start", "end", "gene", "bits"]])
+    with pytest.raises(ValueError, match="positions that are not whole numbers"):
+        call(track.assign(end=[1.0, np.nan]))
 
 
 def test_a_bedgraph_is_sorted_and_does_not_join_chromosomes(tmp_path):
