@@ -134,7 +134,9 @@ def fit_markov(
     if isinstance(order, bool) or not isinstance(order, int | np.integer) or not 0 <= order <= MOST:
         raise ValueError(f"order must be an integer from 0 to {MOST}, got {order!r}.")
     genome, given = open_source(source), read_regions(bed)
-    regions = genome.regions(None, holdout, None if given is None else merged(given))
+    regions = genome.regions(None, holdout, given)
+    if given is not None:
+        regions = merged(regions)
     top = np.zeros((4**order, 4), dtype=_integers(order))
     kept: list[tuple[NDArray[np.uint8], int]] = []
     # small enough that some parts are for validation

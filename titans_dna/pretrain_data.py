@@ -90,7 +90,7 @@ def plan(
         ValueError: a chromosome is unknown; a region ends beyond its chromosome; a letter is not a base; or nothing is
             left to train on.
     """
-    walked = None if regions is None else merged(regions)
+    walked = None if regions is None else merged(genome.regions(None, holdout, regions))
     names = {name: i for i, name in enumerate(genome.lengths)}
     digest = hashlib.sha256()
     places = array("q")

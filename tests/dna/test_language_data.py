@@ -6,7 +6,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from titans_core.train import batches as module
-from titans_dna import Genome, Interval, encode, reverse_complement
+from titans_dna import Genome, Interval, encode, fit_markov, reverse_complement
 from titans_dna.pretrain_data import IGNORE, Draws, Windows, batch_of, plan
 from titans_dna.sources import InMemory, merged, open_source, read_regions
 
@@ -69,6 +69,13 @@ def test_a_window_is_left_out_where_more_than_half_of_it_is_unknown():
 def test_regions_that_overlap_are_joined():
     regions = [Interval("b", 5, 9, "-"), Interval("a", 7, 12), Interval("a", 3, 7), Interval("a", 20, 21)]
     assert merged(regions) == [Interval("a", 3, 12), Interval("a", 20, 21), Interval("b", 5, 9)]
+
+
+def test_a_region_beyond_its_chromosome_is_named_as_given_not_as_joined():
+    genome, regions = InMemory(["ACGT" * 25]), [Interval("0", 0, 60), Interval("0", 50, 101)]
+    for call in (lambda: plan(genome, 10, regions, []), lambda: fit_markov(genome, 1, bed=regions)):
+        with pytest.raises(ValueError, match=r"0:50-101\(.\) ends beyond 0, which has 100 bases"):
+            call()
 
 
 def test_windows_depend_only_on_seed_and_epoch():
