@@ -127,6 +127,16 @@ def test_other_numbers_of_labels_than_of_intervals_are_refused(train, test, what
         lookup_labels(spans, ["a"], spans)
 
 
+@pytest.mark.parametrize(
+    "other", [pd.DataFrame({"Chromosome": ["x"], "Start": [0], "End": [5]}), (["x"], [0], [5]), [("x", 0, 5)]]
+)
+def test_intervals_in_another_form_are_refused_with_advice(other):
+    spans = Spans(["x"], [0], [5])
+    for train, test, what in ((spans, other, "test"), (other, spans, "train")):
+        with pytest.raises(TypeError, match=rf"{what} must be Spans\(chrom, start, end\), three columns; got"):
+            audit_intervals(train, ["a"], test, ["a"])
+
+
 def test_scores_on_the_clean_subset():
     true, predicted = np.array(list("aaaabb")), np.array(list("aaabab"))
     score = score_clean(true, predicted, [False, True, True, True, True, True])

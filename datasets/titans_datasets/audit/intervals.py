@@ -117,6 +117,7 @@ def lookup_labels(train: Spans, train_labels: ArrayLike, test: Spans, *, min_ove
             that of ``bedtools intersect -f 0.5``. For equal coverage, the train interval that starts first is used.
 
     Raises:
+        TypeError: if train or test is not a :class:`Spans`.
         ValueError: if the numbers of labels and intervals differ, coordinates are invalid, or min_overlap is out of
             range.
     """
@@ -199,6 +200,7 @@ def _lengths(spans: Spans) -> Ints:
 
 
 def _labels(labels: ArrayLike, spans: Spans, what: str) -> NDArray:
+    _check_spans(spans, what)
     found, n = np.asarray(labels), len(np.asarray(spans.start))
     if found.shape != (n,):
         raise ValueError(
@@ -220,6 +222,11 @@ def _check_names(train: Spans, test: Spans) -> None:
 
 
 def _check_spans(spans: Spans, what: str) -> None:
+    if not isinstance(spans, Spans):
+        raise TypeError(
+            f"{what} must be Spans(chrom, start, end), three columns; got {type(spans).__name__}. For a frame of "
+            "intervals: Spans(frame['chrom'], frame['start'], frame['end'])."
+        )
     sizes = {len(np.asarray(column)) for column in spans}
     if len(sizes) != 1 or 0 in sizes:
         raise ValueError(
