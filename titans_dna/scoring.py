@@ -4,7 +4,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -79,8 +78,9 @@ def identity_of(
         sequence.update(f"{chrom}\n".encode())
         for part in cut([Interval(chrom, 0, genome.lengths[chrom])], _BLOCK):
             sequence.update(genome.fetch(part).upper().encode())
-    for variant in variants:
-        listed.update(f"{astuple(variant)}\n".encode())
+    for v in variants:
+        # the text of NumPy's numbers and strings has their type
+        listed.update(f"{(str(v.chrom), int(v.start), str(v.ref), str(v.alt), str(v.id))}\n".encode())
     return {
         "model": digest_of(network),
         "genome": f"sha256:{sequence.hexdigest()}",

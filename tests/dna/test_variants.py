@@ -394,6 +394,10 @@ def test_a_checkpoint_identifies_variants_by_content_not_position(models, tmp_pa
         scored[at] = found.drop(index=at).to_numpy()
     np.testing.assert_array_equal(scored[4], scored[0])
     np.testing.assert_array_equal(scored[len(good)], scored[0])
+    of_numpy = [Variant(v.chrom, np.int64(v.start), np.str_(v.ref), v.alt, v.id) for v in good]
+    np.testing.assert_array_equal(
+        model.score_variants(of_numpy, source, context=50, checkpoint=path)["score"], scored[0]
+    )
 
 
 def test_a_checkpoint_in_use_by_another_program_is_not_changed(tmp_path):
