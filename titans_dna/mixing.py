@@ -18,6 +18,7 @@ Markov models are first counted without these windows; the final counts include 
 
 import itertools
 import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,19 +160,24 @@ class Mixture:
         return saved_mixture.load(path)
 
     def _warn_of_counted(self, genome: Genome, intervals: list[Interval]) -> None:
-        known = {marks: chrom for chrom, marks in self.marks.items()}
-        read = []
-        for chrom in sorted({interval.chrom for interval in intervals}):
-            there = known.get(marks_of(genome, chrom))  # the same sequence may have another name
-            if there is not None:
-                here = merged(Interval(there, i.start, i.end) for i in intervals if i.chrom == chrom)
-                if sum(map(len, without(here, self.counted))) < sum(map(len, here)):
-                    read.append(chrom)
+        here = defaultdict(list)  # the same sequence may have another name
+        for chrom in {interval.chrom for interval in intervals}:
+            here[marks_of(genome, chrom)].append(chrom)
+        counted = [Interval(chrom, c.start, c.end) for c in self.counted for chrom in here.get(self.marks[c.chrom], ())]
+        every, other = (_bases_by_chrom(part) for part in (merged(intervals), without(intervals, counted)))
+        read = sorted(chrom for chrom in every if other[chrom] < every[chrom])
         if read:
             warn_caller(
                 f"fit_mixture has read {read[:8]}, so scores there are too good. Hold them out in fit of the language "
                 "model, or, without one, with fit_mixture(..., holdout=[...])."
             )
+
+
+def _bases_by_chrom(intervals: Iterable[Interval]) -> Counter[str]:
+    found = Counter[str]()
+    for interval in intervals:
+        found[interval.chrom] += len(interval)
+    return found
 
 
 def fit_mixture(

@@ -215,9 +215,10 @@ def fingerprint(genome: Genome, chrom: str) -> str:
     return hashlib.sha256(marks_of(genome, chrom).encode()).hexdigest()[:16]
 
 
-def among(genome: Genome, chroms: Iterable[str], fingerprints: Sequence[str]) -> list[str]:
+def among(genome: Genome, chroms: Iterable[str], fingerprints: Iterable[str]) -> list[str]:
     """The chromosomes whose sequence has one of these fingerprints; empty ones never count."""
-    return [chrom for chrom in chroms if genome.lengths[chrom] and fingerprint(genome, chrom) in fingerprints]
+    known = frozenset(fingerprints)
+    return [chrom for chrom in chroms if genome.lengths[chrom] and fingerprint(genome, chrom) in known]
 
 
 def part_of(interval: Interval, first: int, stop: int) -> Interval:

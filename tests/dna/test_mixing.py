@@ -248,6 +248,19 @@ def test_counted_sequence_of_another_name_is_warned_of(recwarn):
     for places in ({"chroms": ["1"]}, {"regions": [Interval("1", 4000, 6000)]}):
         with pytest.warns(UserWarning, match=r"fit_mixture has read \['1'\]"):
             mixture.bits_per_base(turned, **places)
+    twice = [texts[0]] * 2
+    mixture = fit_mixture(twice, order=2, bed=[Interval("0", 0, 5000), Interval("1", 7000, 8000)])
+    with pytest.warns(UserWarning, match=r"fit_mixture has read \['0', '1'\]"):
+        mixture.bits_per_base(twice, regions=[Interval("0", 0, 500), Interval("1", 7000, 7500)])
+
+
+def test_many_contigs_are_compared_with_what_was_counted_in_one_pass(monkeypatch):
+    contigs, passes = [bases(40, i) for i in range(50)], []
+    mixture = fit_mixture(contigs, order=1)
+    monkeypatch.setattr(mixing, "without", lambda *given: passes.append(given) or without(*given))
+    with pytest.warns(UserWarning, match=r"fit_mixture has read \['0', '1', '10'"):
+        mixture.bits_per_base(contigs)
+    assert len(passes) == 1
 
 
 def test_weights_are_fitted_with_counts_of_the_other_tiles(monkeypatch):
