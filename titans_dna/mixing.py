@@ -163,7 +163,9 @@ class Mixture:
         here = defaultdict(list)  # the same sequence may have another name
         for chrom in {interval.chrom for interval in intervals}:
             here[marks_of(genome, chrom)].append(chrom)
-        counted = [Interval(chrom, c.start, c.end) for c in self.counted for chrom in here.get(self.marks[c.chrom], ())]
+        counted = [
+            Interval(chrom, c.start, c.end) for c in self.counted for chrom in here.get(self.marks.get(c.chrom, ""), ())
+        ]
         every, other = (_bases_by_chrom(part) for part in (merged(intervals), without(intervals, counted)))
         read = sorted(chrom for chrom in every if other[chrom] < every[chrom])
         if read:
