@@ -166,9 +166,12 @@ def decode(ids: NDArray[np.integer]) -> str:
     """Decode ids [L] of one sequence to upper-case letters. ``PAD`` is omitted; IUPAC codes come back as N.
 
     Raises:
+        TypeError: ids are not integers.
         ValueError: ids have another shape, or are outside 0 to 5.
     """
     ids = np.asarray(ids)
+    if ids.size and not np.issubdtype(ids.dtype, np.integer):
+        raise TypeError(f"ids must be integers, got an array of {ids.dtype}. Probabilities need argmax(-1) first.")
     if ids.ndim != 1 or (ids.size and (ids.min() < 0 or ids.max() >= VOCAB_SIZE)):
         raise ValueError(
             f"ids must have shape [L] with values 0 to {PAD}, got shape {list(ids.shape)}"

@@ -128,6 +128,8 @@ def test_decode_refuses_invalid_ids():
         decode(np.array([0, 6]))
     with pytest.raises(ValueError, match=r"shape \[1, 2\]"):
         decode(np.array([[0, 1]]))
+    with pytest.raises(TypeError, match=r"must be integers, got an array of float64.*argmax"):
+        decode(np.array([0.0, 1.5]))
 
 
 def test_the_empty_sequence_is_a_sequence():
