@@ -61,6 +61,8 @@ class LanguageModelTraining(L.LightningModule):
 
     def configure_model(self) -> None:
         """Shard with FSDP2 if the strategy does (first each block, then the whole model), then compile the blocks."""
+        if self._trainer is None:  # load_from_checkpoint calls this too
+            return
         strategy = self.trainer.strategy
         if isinstance(strategy, ModelParallelStrategy) and not self._sharded:
             from torch.distributed.fsdp import fully_shard
@@ -218,6 +220,8 @@ class LanguageModelTraining(L.LightningModule):
             differ = found.differences(self.config) if "titans_config" in checkpoint else "it is not from this library"
             raise ValueError(f"the checkpoint holds another model: {differ}. Use its config, or start a new run.")
         self._kept = checkpoint.get("titans_recipe", {})
+        if self._trainer is None:  # load_from_checkpoint: no run continues, so the caller's random state stays
+            return
         states = checkpoint["titans_random"]
         torch.set_rng_state(states["cpu"].cpu())
         if states["cuda"] and torch.cuda.is_available():

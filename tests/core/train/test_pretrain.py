@@ -235,6 +235,16 @@ def test_a_checkpoint_of_another_model_is_refused(tokens, uninterrupted, tmp_pat
         run_here([*command(tokens, config={"hidden": 32}), "--ckpt_path", str(last)], tmp_path)
 
 
+def test_a_checkpoint_is_loaded_without_a_run(uninterrupted):
+    folder, random = uninterrupted / "pretraining", torch.get_rng_state()
+    loaded = LanguageModelTraining.load_from_checkpoint(
+        folder / "checkpoints" / "last.ckpt", config=TitansConfig(**CONFIG), weights_only=True
+    )
+    trained = TitansLM.load(folder / "model").state_dict()
+    assert all(torch.equal(w, trained[name]) for name, w in loaded.model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
+
+
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
 def test_weights_that_are_not_finite_replace_no_checkpoint(tokens, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
