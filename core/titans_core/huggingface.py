@@ -381,13 +381,8 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
             columns = model_kwargs.get("position_ids")
         if cache is None and generation_config.use_cache is not False:
             model_kwargs[CACHE] = TitansCache()
-        # a memory cannot detect that tokens were skipped or read twice, so check here
-        elif isinstance(cache, TitansCache) and columns is not None and columns.shape[1] <= cache.length:
-            raise ValueError(
-                f"the cache has read {cache.length} tokens, but the prompt has only {columns.shape[1]}: pass the "
-                "whole text, with at least one new token, or only the T new tokens with an attention_mask "
-                f"[B, {cache.length} + T] for both."
-            )
+        elif isinstance(cache, TitansCache) and columns is not None:
+            _check_continued(cache.length, columns.shape[1], model_kwargs.get("inputs_embeds"))
 
 
 def _input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
@@ -422,6 +417,20 @@ def _mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
         )
     tokens = mask[:, mask.shape[1] - x.shape[1] :].to(x.device).bool()
     return None if bool(tokens.all()) else tokens
+
+
+def _check_continued(read: int, columns: int, embeddings: Tensor | None) -> None:
+    """Check the prompt of ``generate`` with a cache: a memory cannot detect that tokens were skipped or read twice."""
+    if columns <= read:
+        raise ValueError(
+            f"the cache has read {read} tokens, but the prompt has only {columns}: pass the whole text, with at least "
+            f"one new token, or only the T new tokens with an attention_mask [B, {read} + T] for both."
+        )
+    if read and embeddings is not None and embeddings.shape[1] != columns:
+        raise ValueError(
+            f"the cache has read {read} of {columns} columns, but inputs_embeds has {embeddings.shape[1]}: generate "
+            f"cuts off the first {read}, so pass the embeddings of the whole text."
+        )
 
 
 def _columns(x: Tensor, places: Tensor) -> Tensor:

@@ -96,7 +96,13 @@ def test_a_prompt_that_a_cache_has_read_is_refused_and_what_follows_is_taken_wit
             hf.generate(given, past_key_values=cache, **options)
         assert cache.length == read
     found = hf.generate(ids[:, 5:], attention_mask=torch.ones_like(ids), past_key_values=cache, **options)
-    assert torch.equal(found[:, 4:], hf.generate(ids, **options)[:, 9:])
+    expected = hf.generate(ids, **options)[:, 9:]
+    assert torch.equal(found[:, 4:], expected)
+
+    x, cache = hf.get_input_embeddings()(ids), hf(ids[:, :5], use_cache=True).past_key_values
+    with pytest.raises(ValueError, match=r"read 5 of 9 columns, but inputs_embeds has 4.*pass .* the whole text"):
+        hf.generate(inputs_embeds=x[:, 5:], attention_mask=torch.ones_like(ids), past_key_values=cache, **options)
+    assert torch.equal(hf.generate(inputs_embeds=x, past_key_values=cache, **options), expected)
 
 
 def test_a_cache_of_another_batch_is_refused(wrapped, random_ids):
