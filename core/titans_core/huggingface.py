@@ -8,6 +8,7 @@ Importing this module registers the classes. They wrap a :class:`~titans_core.Ti
 
 import copy
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -201,6 +202,17 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         config = TitansHFConfig(**asdict(model.true_config), dtype=model.embedding.weight.dtype, **options)
         return cls(config, model).train(model.training)
 
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **options: Any) -> Any:
+        """As in ``transformers``, from a folder written by ``save_pretrained``.
+
+        Raises:
+            ValueError: for a folder written by ``TitansLM.save``; the message says how to convert it.
+        """
+        if pretrained_model_name_or_path is not None:
+            refuse_saved(Path(pretrained_model_name_or_path))
+        return super().from_pretrained(pretrained_model_name_or_path, *args, **options)
+
     @torch.no_grad()
     def initialize_weights(self) -> None:
         """Initialise weights that are missing in a checkpoint as in a new network."""
@@ -383,6 +395,16 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
             model_kwargs[CACHE] = TitansCache()
         elif isinstance(cache, TitansCache) and columns is not None:
             _check_continued(cache.length, columns.shape[1], model_kwargs.get("inputs_embeds"))
+
+
+def refuse_saved(folder: Path) -> None:
+    """Raise a ValueError for a folder written by ``TitansLM.save``, where ``transformers`` would assume defaults."""
+    if (folder / "model.json").is_file() and not (folder / "config.json").is_file():
+        raise ValueError(
+            f"{folder} holds a model in the format of TitansLM.save, not in that of transformers. Convert it with "
+            "TitansForCausalLM.from_titans(TitansLM.load(folder)).save_pretrained(other), and save its tokenizer there "
+            'too: hf_tokenizer("bytes").save_pretrained(other).'
+        )
 
 
 def _input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:

@@ -165,17 +165,12 @@ def _names(tasks: Sequence[str] | None) -> list[str]:
 
 
 def _load(folder: str | Path, dtype: str = "auto", device: str = "auto") -> Any:
-    from titans_core.huggingface import AutoModelForCausalLM
+    from titans_core.huggingface import AutoModelForCausalLM, refuse_saved
 
     folder = Path(folder).expanduser()
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder: pass a folder written by save_pretrained.")
-    if (folder / "model.json").is_file() and not (folder / "config.json").is_file():
-        raise ValueError(
-            f"{folder} holds a model in the format of TitansLM.save, but the harness needs that of transformers. "
-            "Convert it with TitansForCausalLM.from_titans(TitansLM.load(folder)).save_pretrained(other), and save its "
-            'tokenizer there too: hf_tokenizer("bytes").save_pretrained(other).'
-        )
+    refuse_saved(folder)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)

@@ -212,6 +212,12 @@ class TitansLM(Generation, nn.Module):
             ArchiveError: if a file is truncated or modified, or holds another kind of model.
             ValueError: if the saved configuration differs from ``config``; the message lists the differences.
         """
+        folder = Path(path).expanduser()
+        if (folder / "config.json").is_file() and not (folder / "model.json").is_file():
+            raise FileNotFoundError(
+                f"{path} holds a model in the format of transformers: titans_core.huggingface loads it, and "
+                "TitansForCausalLM.from_pretrained(path).model is the TitansLM."
+            )
         content, tensors = load_archive(path, cls.__name__)
         try:
             found = TitansConfig.saved(content["config"])

@@ -61,6 +61,18 @@ def test_a_head_of_its_own_is_saved_whatever_the_configuration_said(make_model, 
     assert not loaded.config.tie_embeddings
 
 
+def test_a_model_in_the_other_format_is_refused_with_how_to_load_it(wrapped, random_ids, tmp_path):
+    hf, ids = wrapped("mac", dtype=torch.float32), random_ids(1, 7)
+    hf.model.save(tmp_path / "ours")
+    with pytest.raises(ValueError, match=r"format of TitansLM\.save.*from_titans\(TitansLM\.load\(folder\)\)"):
+        TitansForCausalLM.from_pretrained(tmp_path / "ours")
+    TitansForCausalLM.from_titans(TitansLM.load(tmp_path / "ours")).save_pretrained(tmp_path / "theirs")
+    with pytest.raises(FileNotFoundError, match=r"format of transformers.*from_pretrained\(path\)\.model is the"):
+        TitansLM.load(tmp_path / "theirs")
+    again = TitansForCausalLM.from_pretrained(str(tmp_path / "theirs")).model
+    torch.testing.assert_close(again(ids)[0], hf(ids).logits)
+
+
 def test_weights_that_a_checkpoint_lacks_start_as_new(wrapped, tmp_path):
     hf = wrapped("mac", dtype=torch.float32)
     state = {name: value for name, value in hf.state_dict().items() if "to_gates" not in name}
