@@ -1,6 +1,7 @@
 """Pretraining by command: killed and resumed, in two processes, and with invalid settings."""
 
 import csv
+import itertools
 import json
 import math
 import os
@@ -162,6 +163,28 @@ def test_the_last_checkpoint_and_the_model_are_those_of_the_last_step(tokens, tm
     for name, w in saved.items():
         assert w.dtype == {"32-true": torch.float32, "64-true": torch.float64}[precision]
         assert torch.equal(w, weights[name])
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        dict(every_n_train_steps="null", train_time_interval="0:00:03"),
+        dict(every_n_train_steps="1", monitor="val_loss"),
+    ],
+    ids=["by time", "after validation"],
+)
+def test_checkpoints_hold_whole_steps(tokens, tmp_path, monkeypatch, when):
+    """Gradients accumulated from a part of a step would be lost."""
+    clock = SimpleNamespace(monotonic=itertools.count().__next__)  # a second for every batch
+    monkeypatch.setattr("lightning.pytorch.callbacks.model_checkpoint.time", clock)
+    options = [word for name, value in when.items() for word in (f"--checkpoint.{name}", value)]
+    trainer = {"val_check_interval": 3, "limit_val_batches": 1}
+    run_here([*command(tokens, steps=4, trainer=trainer), *options, "--checkpoint.save_top_k", "-1"], tmp_path)
+    files = list(tmp_path.glob("pretraining/checkpoints/*.ckpt"))
+    assert len(files) > 1
+    for file in files:
+        kept = torch.load(file, weights_only=True)
+        assert kept["TokenData"]["step"] == 2 * kept["global_step"]  # two batches each
 
 
 def test_training_lowers_the_loss_and_leaves_a_model(uninterrupted):
