@@ -318,7 +318,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         if labels is not None:
             loss = self.loss_function(
                 logits=logits,
-                labels=labels,
+                labels=labels.long(),  # int32 is allowed for ids too
                 vocab_size=self.config.vocab_size,
                 num_items_in_batch=num_items_in_batch,
             )

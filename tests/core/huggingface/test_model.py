@@ -134,6 +134,7 @@ def test_a_tuple_has_the_values_of_the_named_output(wrapped, random_ids):
     assert torch.equal(loss, output.loss)
     assert torch.equal(logits, output.logits)
     assert cache.get_seq_length() == output.past_key_values.get_seq_length() == 5
+    assert torch.equal(hf(ids.int(), labels=ids.int()).loss, loss)
 
 
 def test_training_returns_no_cache_and_reaches_every_weight(wrapped, random_ids, architecture):
