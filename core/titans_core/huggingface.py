@@ -383,18 +383,17 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
 
     def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any) -> Any:
         super()._prepare_cache_for_generation(generation_config, model_kwargs, *rest)  # type: ignore[misc]
-        cache, columns = model_kwargs.get(CACHE), model_kwargs.get("attention_mask")
-        if columns is not None and bool((columns == 0).all(dim=1).any()):
+        cache, mask = model_kwargs.get(CACHE), model_kwargs.get("attention_mask")
+        if mask is not None and bool((mask == 0).all(dim=1).any()):
             raise ValueError(
                 "a prompt of the batch has no token (its attention_mask is 0 everywhere): start it with a token, such "
                 "as the end-of-text token, and set attention_mask to 1 there."
             )
-        if columns is None:  # no padding
-            columns = model_kwargs.get("position_ids")
+        columns = model_kwargs.get("position_ids") if mask is None else mask  # without padding there is no mask
         if cache is None and generation_config.use_cache is not False:
             model_kwargs[CACHE] = TitansCache()
         elif isinstance(cache, TitansCache) and columns is not None:
-            _check_continued(cache.length, columns.shape[1], model_kwargs.get("inputs_embeds"))
+            _check_continued(cache, columns.shape[1], mask, model_kwargs.get("inputs_embeds"))
 
 
 def refuse_saved(folder: Path) -> None:
@@ -441,8 +440,9 @@ def _mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
     return None if bool(tokens.all()) else tokens
 
 
-def _check_continued(read: int, columns: int, embeddings: Tensor | None) -> None:
+def _check_continued(cache: TitansCache, columns: int, mask: Tensor | None, embeddings: Tensor | None) -> None:
     """Check the prompt of ``generate`` with a cache: a memory cannot detect that tokens were skipped or read twice."""
+    read = cache.length
     if columns <= read:
         raise ValueError(
             f"the cache has read {read} tokens, but the prompt has only {columns}: pass the whole text, with at least "
@@ -453,6 +453,17 @@ def _check_continued(read: int, columns: int, embeddings: Tensor | None) -> None
             f"the cache has read {read} of {columns} columns, but inputs_embeds has {embeddings.shape[1]}: generate "
             f"cuts off the first {read}, so pass the embeddings of the whole text."
         )
+    if mask is None or cache.batch_size not in (-1, len(mask)):  # forward refuses another batch
+        return
+    for rows, state in cache.parts:
+        real = mask[rows.to(mask.device), :read].count_nonzero(dim=1)
+        if state is not None and bool((real < state.tokens).any()):
+            row = int(rows[real.argmin()])
+            raise ValueError(
+                f"the cache has read {state.tokens} tokens of text {row}, but attention_mask has only "
+                f"{int(real.min())} there: generate writes padding behind a text that ends before others, and the "
+                "cache has read it. A memory cannot unlearn it: pass the whole texts without this cache."
+            )
 
 
 def _columns(x: Tensor, places: Tensor) -> Tensor:

@@ -87,6 +87,17 @@ def test_a_cache_that_was_returned_goes_on(wrapped, random_ids):
     assert torch.equal(found, hf.generate(text, max_new_tokens=5, do_sample=False))
 
 
+def test_a_cache_that_has_read_the_padding_of_an_ended_text_is_refused(wrapped, random_ids):
+    hf, ids = wrapped("lmm"), random_ids(2, 9)
+    options = dict(max_new_tokens=5, do_sample=False)
+    free = hf.generate(ids, eos_token_id=None, **options)[:, 9:]
+    assert free[1, 0] not in free[0]
+    first = hf.generate(ids, eos_token_id=int(free[1, 0]), return_dict_in_generate=True, **options)
+    text = torch.cat((first.sequences, random_ids(2, 3, seed=2)), 1)
+    with pytest.raises(ValueError, match="has read 13 tokens of text 1, but attention_mask has only 10 there"):
+        hf.generate(text, attention_mask=(text != 0).long(), past_key_values=first.past_key_values, **options)
+
+
 def test_a_prompt_that_a_cache_has_read_is_refused_and_what_follows_is_taken_with_a_mask_of_both(wrapped, random_ids):
     hf, ids = wrapped(), random_ids(1, 9)
     options = dict(max_new_tokens=4, do_sample=False, eos_token_id=None)
