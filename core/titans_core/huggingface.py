@@ -282,7 +282,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
 
         Raises:
             ValueError, TypeError: if the input or cache has the wrong type, the cache belongs to another batch or
-                model, positions restart within a row, or labels are combined with ``logits_to_keep``.
+                model, several texts are packed into a row, or labels are combined with ``logits_to_keep``.
         """
         if output_attentions or output_hidden_states:
             raise ValueError(
@@ -301,7 +301,7 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         if cache is None and use_cache:
             cache = TitansCache()
         mask = _mask(attention_mask, x)
-        _refuse_packed(position_ids, mask)
+        _refuse_packed(position_ids, mask, options.get("seq_idx"), options.get("cu_seq_lens_q"))
         if mask is not None:
             x = x.masked_fill(~mask if x.ndim == 2 else ~mask[..., None], 0)  # padding ids may be out of range
             if labels is not None:
@@ -489,16 +489,22 @@ def _predicted(labels: Tensor, mask: Tensor, counted: bool) -> Tensor:
     return labels.masked_fill(unpredicted, -100)
 
 
-def _refuse_packed(position_ids: Tensor | None, mask: Tensor | None) -> None:
-    if position_ids is None or position_ids.ndim != 2:
-        return
-    restarts = position_ids.diff(dim=1) <= 0
-    if mask is not None:
-        restarts = restarts & mask[:, 1:] & mask[:, :-1]
-    if bool(restarts.any()):
+def _refuse_packed(
+    position_ids: Tensor | None, mask: Tensor | None, text_of: Tensor | None, starts: Tensor | None
+) -> None:
+    """Refuse rows of several texts, in each form in which ``DataCollatorWithFlattening`` marks them."""
+    packed = starts is not None and len(starts) > 2  # the start of each text, and the end
+    if text_of is not None:
+        packed |= bool((text_of != text_of[:, :1]).any())
+    if position_ids is not None and position_ids.ndim == 2:
+        restarts = position_ids.diff(dim=1) <= 0
+        if mask is not None:
+            restarts = restarts & mask[:, 1:] & mask[:, :-1]
+        packed |= bool(restarts.any())
+    if packed:
         raise ValueError(
-            "position_ids restart within a row: texts packed into one row would be read as a single text. Put each "
-            "text in its own row."
+            "texts packed into one row (position_ids restart, or seq_idx or cu_seq_lens_q name several) would be read "
+            "as a single text. Put each text in its own row."
         )
 
 

@@ -98,6 +98,12 @@ def test_common_arguments_are_accepted_and_packed_texts_are_refused(wrapped, ran
     assert torch.equal(hf(ids, **handed).logits, hf(ids).logits)
     with pytest.raises(ValueError, match="packed into one row"):
         hf(ids, position_ids=torch.tensor([[0, 1, 2, 0, 1, 2]]))
+    collate, texts = transformers.DataCollatorWithFlattening, [{"input_ids": [3, 4, 5]}, {"input_ids": [6, 7]}]
+    for how in (dict(), dict(return_seq_idx=True), dict(return_flash_attn_kwargs=True)):
+        options = dict(return_position_ids=not how, return_tensors="pt", **how)
+        hf(**collate(**options)(texts[:1]))
+        with pytest.raises(ValueError, match="packed into one row"):
+            hf(**collate(**options)(texts))
     ids, mask = padded([ids[0], ids[1, :3]])
     hf(ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).masked_fill(mask == 0, 1))
 
