@@ -25,6 +25,11 @@ class Answer:
     levels: list[float]
     values: np.ndarray
 
+    def ordered_as(self, ids: list[Any]) -> "Answer":
+        """The forecast with the same series in the order of ``ids``."""
+        places = np.array(self.past.places(ids), dtype=int)
+        return Answer(self.past.ordered_as(ids), self.levels, self.values[:, places])
+
     def frame(self) -> Any:
         """The forecast in the layout of the past."""
         return self.past.output(self.past.future(len(self.values)), self.values, column_names(self.levels))

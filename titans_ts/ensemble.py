@@ -201,6 +201,8 @@ class TitansEnsemble(Answering, BaseEstimator):
         facts = _for_members(static_df, [bool(each.stat) for each in columns])
         members = zip(self._with_frames(df), ahead, facts, strict=True)
         found = [each._answer(frame, futr, level, static) for (each, frame), futr, static in members]
+        # members that mix series have them in the order of fit, the others in that of df
+        found = [answer.ordered_as(found[0].past.ids) for answer in found]
         past = max((answer.past for answer in found), key=lambda past: len(past.values))  # one may keep more of it
         return replace(found[0], past=past, values=np.mean([answer.values for answer in found], axis=0))
 

@@ -65,6 +65,18 @@ def test_forecasts_are_the_mean_of_the_members(fitted, alone, long):
         assert not np.allclose(each[0]["Titans"], each[1]["Titans"])
 
 
+def test_the_order_of_series_in_a_frame_does_not_matter(tiny, long):
+    short = long.groupby("unique_id").head(40)
+    alone, mixed = (tiny(multivariate=each, max_epochs=1).fit(short, val_size=0) for each in (False, True))
+    turned = pd.concat([short[short["unique_id"] == name] for name in ("b", "a")])
+    for members, first in (([alone, mixed], "b"), ([mixed, alone], "a")):
+        ensemble = TitansEnsemble(members)
+        ensemble.forecasters_ = members
+        found, expected = (ensemble.predict(df).set_index(["unique_id", "ds"]) for df in (turned, short))
+        pd.testing.assert_frame_equal(found.loc[expected.index], expected, rtol=1e-5)
+        assert ensemble.plot(turned).axes[0].get_title(loc="left") == first == found.index[0][0]
+
+
 def test_update_applies_to_all_members_or_to_none(fitted, alone, long):
     ensemble, before = clone(fitted), fitted.predict()
     ensemble.forecasters_ = fitted.forecasters_
