@@ -42,7 +42,9 @@ def profiles_of(values: np.ndarray, index: pd.Index, cycles: tuple[str, ...]) ->
         kept = np.isin(cycle_of, list(spanned))
         if "day" in spanned:  # waves with seven periods a week belong to the day
             kept &= (cycle_of != "week") | (times_a_cycle % 7 > 0)
-        time = np.linspace(-1, 1, len(index))[known, None]  # steps are regular
+        rows = np.flatnonzero(known) - known.argmax()
+        # steps are regular; centered, since a line is not told from waves that are constant, as seven a week at days
+        time = np.linspace(-1, 1, rows[-1] + 1)[rows, None]
         table = np.concatenate((np.ones_like(time), time, waves[known][:, kept]), axis=1)
         count = min(PARTS, *(int(times) for times in spanned.values()))
         parts = [_Part.of(t, v) for t, v in _cut(table, _near(values[np.ix_(known, columns)]), count)]

@@ -180,6 +180,15 @@ def test_a_new_series_has_a_profile_of_its_own(fitted, wide, shape):
     np.testing.assert_allclose(fitted.predict(new)["new"], expected, atol=1e-3 * expected.abs().max())
 
 
+def test_rows_before_a_series_do_not_change_its_profile():
+    index = pd.date_range("2024-01-01", periods=200, freq="D")
+    values = np.tile([0.0, 3, 1, 4, 1, 5, 9], 29)[:200, None] + np.linspace(0, 50, 200)[:, None]
+    late = np.where(np.arange(200)[:, None] < 160, np.nan, values)
+    found, expected = profiles_of(late, index, ("week",)), profiles_of(values[160:], index[160:], ("week",))
+    assert expected.any()
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
 def test_a_cycle_not_completed_twice_has_no_profile(wide, shape):
     values = (wide + 3 * shape.loc[wide.index]).to_numpy().copy()
     values[: len(wide) - 40, 0] = np.nan  # begins 40 hours before the end
