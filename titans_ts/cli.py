@@ -44,6 +44,7 @@ from titans_ts.cli_options import (
     in_home,
 )
 from titans_ts.cli_words import plain_messages, season_text
+from titans_ts.dates import of_numbers
 from titans_ts.files import (
     check_exogenous,
     columns_of,
@@ -166,11 +167,11 @@ def predict(
     fitted = _loaded(model)
     given = _reading_options(time, id, target, date_format, timezone)
     kept = _kept(model)
-    frame = None if data is None else _by_name(fitted, read_series(data, **_as_fitted(data, given, kept)))
+    frame = None if data is None else _as_known(fitted, read_series(data, **_as_fitted(data, given, kept)))
     del given["target"]
-    ahead = None if future is None else _by_name(fitted, read_future_file(future, **_as_fitted(future, given, kept)))
+    ahead = None if future is None else _as_known(fitted, read_future_file(future, **_as_fitted(future, given, kept)))
     facts = None if static is None else read_static_file(static, _as_fitted(static, given, kept)["id"])
-    facts = None if facts is None else _by_name(fitted, facts)
+    facts = None if facts is None else _as_known(fitted, facts)
     answer = fitted._answer(frame, ahead, level or None, facts)
     _write(answer.frame(), out)
     if plot is not None:
@@ -204,7 +205,7 @@ def update(
     check_kind(out or model, type(fitted).__name__)
     rows = _members(fitted)[0].position_.rows
     given = _as_fitted(data, _reading_options(time, id, target, date_format, timezone), kept)
-    newer = _by_name(fitted, read_series(data, **given))
+    newer = _as_known(fitted, read_series(data, **given))
     fitted.update(newer)
     after = _members(fitted)[0]
     added, end = after.position_.rows - rows, after.context_.index[-1]
@@ -441,13 +442,19 @@ def _as_fitted(path: Path, given: dict[str, str | None], kept: dict[str, str | N
     return {name: known.get(name) if x is None else x for name, x in given.items()}
 
 
-def _by_name(fitted: Any, frame: pd.DataFrame) -> pd.DataFrame:
-    """Series names of the types that the model has: a file cannot tell the name "1" from the number 1."""
+def _as_known(fitted: Any, frame: pd.DataFrame) -> pd.DataFrame:
+    """Time stamps and series names of the types that the model has: a file cannot tell the months 202401 and 202402
+    from numbers, nor the name "1" from the number 1."""
+    context = _members(fitted)[0].context_
+    if isinstance(context.index, pd.DatetimeIndex):
+        if "ds" in frame:
+            frame = frame.assign(ds=of_numbers(frame["ds"]))
+        elif frame.index.name == "ds":
+            frame = frame.set_axis(pd.Index(of_numbers(frame.index.to_series())))
     if "unique_id" not in frame:
         return frame
-    ids = _members(fitted)[0].context_.ids
-    known = {str(name): name for name in ids}
-    of_text = all(isinstance(name, str) for name in ids)
+    known = {str(name): name for name in context.ids}
+    of_text = all(isinstance(name, str) for name in context.ids)
     names = {x: known.get(str(x), str(x) if of_text else x) for x in frame["unique_id"].unique()}
     return frame.assign(unique_id=frame["unique_id"].map(names))
 

@@ -28,6 +28,8 @@ _OPTIONS = {
     "df.sort_index(), or df.sort_values('ds')": "its rows by time",
     "df.sort_values(['unique_id', 'ds'])": "its rows by series and time",
     "make it the index (df.set_index, after pd.to_datetime), or rename it to 'ds'": "give it as --time",
+    "Convert them with pd.to_datetime": "Write them as dates, or give --date-format",
+    "Convert them with tz_localize or tz_convert": "Write them as in the file of fit, or give --timezone",
     "declared in exogenous": "named by --hist or --futr",
     "For NaN you can also set missing='interpolate', or before fit missing='mask'": "For NaN you can also fit with "
     "--missing interpolate or --missing mask",

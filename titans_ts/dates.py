@@ -103,6 +103,19 @@ def read_stamps(column: pd.Series, date_format: str | None, warn: bool = True, o
     return found
 
 
+def of_numbers(stamps: pd.Series) -> pd.Series:
+    """Whole numbers as the times that their digits write, such as 202401 as a month; anything else is unchanged.
+
+    For a file that must have time stamps: without this knowledge, a few months could be plain numbers.
+    """
+    text = stamps.astype(str)
+    form = FORM_OF.get(len(text.iloc[0]))
+    if form is None or not pd.api.types.is_integer_dtype(stamps):
+        return stamps
+    found = pd.to_datetime(text, format=form, errors="coerce")
+    return found if found.notna().all() else stamps
+
+
 def _advice(number: bool, date_format: str | None, others: Sequence[str]) -> str:
     if number:
         advice = "Write the time as dates or as whole numbers"

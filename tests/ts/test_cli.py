@@ -412,6 +412,22 @@ def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
     assert "not a series: give it as --time." in error_for(wide.assign(date="2024-05-01"))
 
 
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_later_files_may_have_months_that_alone_would_be_numbers(run, tiny, wide, to_long, tmp_path, layout):
+    frame = wide.iloc[:40].set_axis(pd.date_range("2020-01-01", periods=40, freq="MS", name="ds"))
+    model, written = tiny(max_epochs=1), frame.set_axis(frame.index.strftime("%Y%m").rename("ds"))
+    if layout == "long":
+        frame, written = to_long(frame), to_long(written)
+    old = written.index < "202301" if layout == "wide" else written["ds"] < "202301"
+    model.fit(frame[old], val_size=0).save(tmp_path / "m")
+    written[~old].to_csv(tmp_path / "newer.csv", index=layout == "wide")
+    assert "added 4 rows, up to 2023-04-01" in run("update", tmp_path / "newer.csv", "--model", tmp_path / "m").output
+    assert TitansForecaster.load(tmp_path / "m").predict().equals(model.update(frame[~old]).predict())
+    for stamp, says in (("7", "Write them as dates, or give --date-format"), ("2023-05-01T00:00Z", "give --timezone")):
+        (tmp_path / "bad.csv").write_text(f"ds,a,b,c\n{stamp},1,1,1\n")
+        assert says in run("update", tmp_path / "bad.csv", "--model", tmp_path / "m", code=1).output
+
+
 def test_a_wrong_year_is_not_saved_in_place(run, wide, tmp_path):
     wide.iloc[:100].to_csv(tmp_path / "x.csv")
     newer = wide.iloc[100:103]
