@@ -97,8 +97,9 @@ class Answering:
 
         Args:
             df: as in ``predict``.
-            actual: actual values to compare with the forecast, as a frame or one column of it; rows outside of the
-                plotted time range are ignored. A matrix holds the rows that directly follow the past.
+            actual: actual values to compare with the forecast, as a frame or one column of it; values may be missing,
+                and rows outside of the plotted time range are ignored. A matrix holds the rows that directly follow
+                the past.
             series: series to plot; default: the first six.
             history: rows of the past to plot; default ``2 * h``.
             level: as in ``predict``; drawn as bands.

@@ -78,14 +78,19 @@ def read_given(
 
 
 def read_known(
-    forecaster: "TitansForecaster", df: Any, columns: Columns | None = None, static_df: Any = None, fill: bool = True
+    forecaster: "TitansForecaster",
+    df: Any,
+    columns: Columns | None = None,
+    static_df: Any = None,
+    fill: bool = True,
+    missing: str | None = None,
 ) -> Panel:
-    """The data for a fitted forecaster, on the time axis of ``fit``. ``columns``: None for those of ``fit``.
+    """The data for a fitted forecaster, on the time axis of ``fit``. ``columns``, ``missing``: None for its own.
 
     Mixed series are ordered as in ``fit``. Without ``static_df``, series keep their static columns of ``fit``.
     """
     check_policy(forecaster)
-    context, missing = forecaster.context_, forecaster.missing
+    context, missing = forecaster.context_, missing or forecaster.missing
     columns = forecaster.scaling_.columns if columns is None else columns
     if is_frame(df):
         timed = context.layout != "matrix"  # a matrix has no time stamps
@@ -114,9 +119,9 @@ def read_scored(forecaster: "TitansForecaster", df: Any) -> Panel:
 
 
 def read_actual(forecaster: "TitansForecaster", actual: Any, past: Panel) -> Panel:
-    """Actual values after a past; the rows of a matrix directly follow it."""
+    """Actual values after a past, some of which may be unknown; the rows of a matrix directly follow it."""
     actual = of_values(actual, past.ids)
-    panel = read_known(forecaster, actual, Columns())
+    panel = read_known(forecaster, actual, Columns(), fill=False, missing="mask")
     return panel if is_frame(actual) else replace(panel, index=past.future(len(panel.values)))
 
 

@@ -55,6 +55,15 @@ def test_actual_values_are_plotted_in_the_visible_range_and_refused_elsewhere(ti
         model.plot(actual=wide[["c"]], series="b")
 
 
+@pytest.mark.parametrize("missing", ["error", "interpolate"])
+def test_unknown_actual_values_are_not_drawn(tiny_fitted, wide, missing):
+    truth = wide.set_axis(tiny_fitted.predict().index.append(wide.index[4:] + pd.Timedelta("5D")))
+    truth.iloc[1, 1] = np.nan
+    drawn = tiny_fitted.set_params(missing=missing).plot(actual=truth.drop(truth.index[2]), series="b").axes[0]
+    line = next(line for line in drawn.lines if line.get_label() == "actual")
+    np.testing.assert_array_equal(line.get_ydata(), [truth["b"].iloc[0], np.nan, np.nan, truth["b"].iloc[3]])
+
+
 def test_actual_values_of_a_single_series_need_no_name(tiny, wide):
     drawn = tiny().fit(wide[["b"]].iloc[:-4]).plot(actual=wide["b"].iloc[-4:].rename(None)).axes[0]
     assert "actual" in [line.get_label() for line in drawn.lines]
