@@ -179,10 +179,7 @@ def read_newer(forecaster: "TitansForecaster", new_df: Any) -> Panel:
                 f"new_df begins at {begin}, but the known rows end at {context.index[-1]}: the {left_out} rows between "
                 "count as missing. If this is wrong, load the forecaster from where it was saved before."
             )
-    panel = panel.ordered_as(context.ids)
-    if missing != "interpolate":
-        return panel
-    return context.rows(-1).joined(panel).filled(missing).rows(1)
+    return context.rows(-1).joined(panel.ordered_as(context.ids)).filled(missing).rows(1)
 
 
 def without(panel: Panel, left_out: list[Any]) -> Panel:

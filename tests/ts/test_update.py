@@ -214,10 +214,12 @@ def test_rows_may_be_missing_between_updates_as_within_them(waves, tiny, to_long
         (slice(400, 410), ["a", "b", "c"], r"got .* \(new: \['c'\]\)\. Leave out new series here: predict"),
     ],
 )
-def test_rows_that_do_not_follow_are_refused_and_change_nothing(fitted, waves, rows, columns, says):
+def test_rows_that_do_not_follow_are_refused_and_change_nothing(fitted, waves, to_long, rows, columns, says):
     before = fitted.predict(level=[80])
     with pytest.raises(ValueError, match=says):
         fitted.update(waves.assign(c=1.0).iloc[rows][columns])
+    with pytest.raises(ValueError, match="must start after the known ones"):
+        fitted.update(to_long(waves).iloc[5:])  # the whole history, of which a series begins later
     holed = waves.iloc[400:410].copy()
     holed.iloc[3, 0] = np.nan
     with pytest.raises(ValueError, match="NaN in series 'a' at 2024-01-17 19:00"):
