@@ -149,7 +149,10 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...], gaps: bo
     table = static_df.set_index("unique_id")
     missing = [i for i in ids if i not in table.index]
     if missing:
-        raise ValueError(f"static_df lacks {len(missing)} series of the data, first: {missing[0]!r}. Add their rows.")
+        raise ValueError(
+            f"static_df lacks {len(missing)} series of the data, first: {missing[0]!r}; it has "
+            f"{table.index.tolist()[:8]}. Add their rows, with the same names."
+        )
     values = _numbers(table[list(names)].reindex(ids), "static_df", gaps)
     bad = unusable(values, gaps)
     if bad.any():

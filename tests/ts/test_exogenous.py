@@ -396,6 +396,8 @@ def test_a_frame_of_columns_that_are_not_declared_is_refused(tiny_fitted, tiny, 
 def test_static_columns_are_matched_to_their_series():
     static = pd.DataFrame({"unique_id": ["c", "b", "a"], "size": [30.0, 20.0, 10.0]})
     assert read_static(static, ["a", "b", "c"], ("size",)).tolist() == [[10.0], [20.0], [30.0]]
+    with pytest.raises(ValueError, match=r"lacks 2 series of the data, first: 1; it has \['1', '2'\]\. .* same names"):
+        read_static(static[:2].assign(unique_id=["1", "2"]), [1, 2], ("size",))
 
 
 def test_the_units_of_exogenous_columns_do_not_matter(tiny, wide, to_long):
