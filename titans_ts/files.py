@@ -175,7 +175,14 @@ def _table(path: Path, id: str | None) -> pd.DataFrame:
     table = _read(path, id or "unique_id")
     if len(table) == 0:
         raise ValueError(f"{path} has no rows, only the header {list(table.columns)[:8]}.")
-    return table
+    return _with_numbers(table, id or "unique_id")
+
+
+def _with_numbers(table: pd.DataFrame, id: str) -> pd.DataFrame:
+    """Decimals, and booleans beside empty cells, as floats: pandas reads both as objects. Names of series as text."""
+    kinds = {name: pd.api.types.infer_dtype(table[name]) for name in table.columns[table.dtypes == "object"]}
+    odd = [name for name, kind in kinds.items() if kind in ("decimal", "boolean")]
+    return table.astype({name: str if name == id else float for name in odd})
 
 
 def _read(path: Path, id: str) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -49,6 +50,18 @@ def test_the_index_of_a_parquet_file_may_count_from_any_number(tmp_path):
 def test_a_long_parquet_file_may_have_an_index(tmp_path, index):
     frame = LONG.set_index(index) if index else LONG
     same(read_series(stored(frame, tmp_path))[["ds", "unique_id", "y"]], LONG.reset_index(drop=True))
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv"])
+def test_decimals_and_booleans_beside_empty_cells_are_numbers(tmp_path, name):
+    flags = [True, None, False, None] * (len(LONG) // 4)
+    frame = LONG.assign(y=LONG["y"].map(Decimal), promo=pd.Series(flags, LONG.index, dtype=object))
+    expected = LONG.assign(promo=[1.0, np.nan, 0.0, np.nan] * (len(LONG) // 4))
+    found = read_series(stored(frame, tmp_path, name, index=False))
+    same(found, expected.reset_index(drop=True))
+    assert found[["y", "promo"]].dtypes.tolist() == [float, float]
+    numbered = frame.assign(unique_id=LONG["unique_id"].map({"meter": Decimal(7), "b": Decimal(8)}))
+    assert {str(i) for i in read_series(stored(numbered, tmp_path, name, index=False))["unique_id"]} == {"7", "8"}
 
 
 @pytest.mark.parametrize("options", [{}, {"sep": ";"}, {"sep": ";", "decimal": ","}, {"sep": "|"}])
