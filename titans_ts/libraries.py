@@ -19,7 +19,8 @@ def to_pandas(df: Any) -> Any:
     for column in df.get_columns():
         if column.dtype.is_decimal() or (str(column.dtype) == "Boolean" and column.null_count()):
             column = column.cast(float)
-        values = column.to_numpy()
+        # a pandas column cannot have two dimensions, as structs and arrays would
+        values = column.to_list() if column.dtype.is_nested() else column.to_numpy()
         zone = getattr(column.dtype, "time_zone", None)
         columns[column.name] = pd.Series(values).dt.tz_localize("UTC").dt.tz_convert(zone) if zone else values
     return pd.DataFrame(columns)

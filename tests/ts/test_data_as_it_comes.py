@@ -12,6 +12,7 @@ from pandas.tseries.holiday import USFederalHolidayCalendar
 from pandas.tseries.offsets import CustomBusinessDay
 
 from titans_ts import TitansForecaster
+from titans_ts.frame import read_frame
 from titans_ts.reading import read_known
 from titans_ts.scaling import level_of, size_of
 from titans_ts.tune import tune
@@ -282,6 +283,17 @@ def test_booleans_of_polars_may_have_nulls(tiny):
     frame = frame.with_columns(pl.when(pl.int_range(pl.len()) != 3).then(pl.col("y") > 0).alias("promo"))
     model = tiny(missing="mask", exogenous={"hist": ["promo"]}).fit(frame)
     assert np.isfinite(model.predict()["Titans"].to_numpy()).all()
+
+
+def test_columns_of_polars_that_are_not_used_may_be_nested():
+    frame = pl.from_pandas(long())
+    both = pl.concat_list("y", "y")
+    nested = frame.with_columns(
+        both.alias("list"), both.list.to_array(2).alias("array"), pl.struct("ds", "y").alias("s")
+    )
+    with pytest.warns(UserWarning, match=r"\['list', 'array', 's'\] of the long frame are ignored"):
+        found = read_frame(nested)
+    np.testing.assert_array_equal(found.values, read_frame(frame).values)
 
 
 def test_an_empty_frame_is_refused_with_a_plain_message(tiny, wide):
