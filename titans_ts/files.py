@@ -182,7 +182,9 @@ def _with_numbers(table: pd.DataFrame, id: str) -> pd.DataFrame:
     """Decimals, and booleans beside empty cells, as floats: pandas reads both as objects. Names of series as text."""
     kinds = {name: pd.api.types.infer_dtype(table[name]) for name in table.columns[table.dtypes == "object"]}
     odd = [name for name, kind in kinds.items() if kind in ("decimal", "boolean")]
-    return table.astype({name: str if name == id else float for name in odd})
+    if id in odd:
+        table = table.assign(**{id: table[id].map(str, na_action="ignore")})
+    return table.astype({name: float for name in odd if name != id})
 
 
 def _read(path: Path, id: str) -> pd.DataFrame:

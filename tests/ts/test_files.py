@@ -62,6 +62,8 @@ def test_decimals_and_booleans_beside_empty_cells_are_numbers(tmp_path, name):
     assert found[["y", "promo"]].dtypes.tolist() == [float, float]
     numbered = frame.assign(unique_id=LONG["unique_id"].map({"meter": Decimal(7), "b": Decimal(8)}))
     assert {str(i) for i in read_series(stored(numbered, tmp_path, name, index=False))["unique_id"]} == {"7", "8"}
+    numbered.iloc[3, numbered.columns.get_loc("unique_id")] = None
+    assert read_series(stored(numbered, tmp_path, name, index=False))["unique_id"].isna().sum() == 1
 
 
 @pytest.mark.parametrize("options", [{}, {"sep": ";"}, {"sep": ";", "decimal": ","}, {"sep": "|"}])
