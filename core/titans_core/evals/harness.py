@@ -165,7 +165,9 @@ def _names(tasks: Sequence[str] | None) -> list[str]:
 
 
 def _load(folder: str | Path, dtype: str = "auto", device: str = "auto") -> Any:
-    from titans_core.huggingface import AutoModelForCausalLM, refuse_saved
+    from transformers import AutoModelForCausalLM
+
+    from titans_core.huggingface.model import refuse_saved
 
     folder = Path(folder).expanduser()
     if not folder.is_dir():

@@ -67,7 +67,7 @@ def test_a_book_is_read_once_for_many_questions(wrapped, random_ids):
 
 def test_the_cache_has_two_names(wrapped, random_ids):
     """``transformers`` calls ``cache`` since 5.24 what was ``past_key_values``."""
-    from titans_core.huggingface import CACHE
+    from titans_core.huggingface.cache import CACHE
 
     hf, ids = wrapped(), random_ids(1, 9)
     logits = []

@@ -138,3 +138,5 @@ def test_public_names(small):
     assert module.__all__ == ["TitansCache", "TitansForCausalLM", "TitansHFConfig", "hf_tokenizer"]
     assert isinstance(TitansCache(), transformers.Cache)
     assert asdict(TitansHFConfig(**small).titans()) == asdict(TitansConfig(**small))
+    with pytest.raises(ValueError, match="hidden_size=32 and dim=16 name the same setting: give one"):
+        TitansHFConfig(hidden_size=32, **small)

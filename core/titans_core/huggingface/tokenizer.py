@@ -3,18 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from titans_core.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, load_tokenizer
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, normalizers, pre_tokenizers, processors
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-try:
-    from tokenizers import Tokenizer as Backend
-    from tokenizers import decoders, normalizers, pre_tokenizers, processors
-    from tokenizers.models import BPE
-    from transformers import PreTrainedTokenizerFast
-    from transformers.convert_slow_tokenizer import bytes_to_unicode
-except ImportError as error:
-    raise ImportError(
-        f"titans_core.huggingface needs transformers 5: pip install 'titans-suite[hf]' ({error})"
-    ) from error
+from titans_core.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, load_tokenizer
 
 
 def hf_tokenizer(spec: str | Path) -> Any:
