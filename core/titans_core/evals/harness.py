@@ -142,7 +142,7 @@ def evaluate_harness(
 def table_1(results: Mapping[str, Any]) -> dict[str, float]:
     """Columns of Table 1 found by :func:`evaluate_harness`: perplexities, and accuracies in percent.
 
-    With all eight accuracy tasks, also ``avg``, their mean.
+    With all eight accuracy tasks, also ``avg``, their mean. ``hellaswag`` is of a tenth of the published questions.
     """
     found = {}
     for column, (task, metric) in TABLE_1.items():
@@ -200,14 +200,16 @@ def _tokenizer(tokenizer: Any, folder: str) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m titans_core.evals.harness", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m titans_core.evals.harness", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--model", required=True, help="folder written by save_pretrained")
     parser.add_argument("--tasks", nargs="+", metavar="TASK", help=f"any of {', '.join(_names(None))}; default: all")
     parser.add_argument("--tokenizer", help='"bytes", a .model file or a folder; default: the model\'s own')
     parser.add_argument("--data", help="folder with commonsense and wikitext2; default: lm in the data home")
     parser.add_argument("--limit", type=int, help="maximum number of examples per task")
-    parser.add_argument("--batch-size", type=int, default=1)
-    parser.add_argument("--max-length", type=int, default=4096, help="maximum context in tokens")
+    parser.add_argument("--batch-size", type=int, default=1, help="texts in a batch; default: 1")
+    parser.add_argument("--max-length", type=int, default=4096, help="maximum context in tokens; default: 4096")
     parser.add_argument("--add-bos-token", action="store_true", help="start each text with the begin token")
     parser.add_argument("--dtype", default="auto", help=f"{', '.join(DTYPES[1:])}; default: as saved")
     parser.add_argument("--device", default="auto", help="cpu, cuda, ...; default: a GPU if available")

@@ -56,9 +56,12 @@ def prepare(
     use JSON Lines.
 
     Args:
-        sources: files, or folders; of a folder, all matching files are used, sorted by path.
+        sources: a file, a folder or a list of them; of a folder, all matching files are used, sorted by path. Files are
+            ``.txt`` (one document) or ``.jsonl`` (a document per line), both also as ``.gz``.
         out: output folder.
-        tokenizer: a tokenizer, or a spec for :func:`titans_core.tokenizers.load_tokenizer`.
+        tokenizer: a tokenizer, or its spec: "bytes", a SentencePiece ``.model`` file, a ``tokenizer.json``, a folder
+            that contains either, or a repository on the Hugging Face Hub ("owner/name"); see
+            :func:`titans_core.tokenizers.load_tokenizer`.
         text_key: key of the text in JSON Lines objects.
         val_fraction: fraction of the text held out for validation, in [0, 1).
         hold_out: "documents" holds out whole documents, chosen by a hash of ``seed`` and the text, so equal documents
