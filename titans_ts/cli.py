@@ -131,7 +131,7 @@ def predict(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help="Forecast from the end of this file. Default: from the end of the training data.",
+            help="Forecast from the end of this file. Default: from the end of the data of fit and update.",
             exists=True,
             dir_okay=False,
         ),

@@ -34,7 +34,10 @@ class Missing(str, Enum):
 
 Data = Annotated[Path, typer.Argument(help="CSV (also .gz) or Parquet file.", exists=True, dir_okay=False)]
 Time = Annotated[
-    str | None, typer.Option("--time", help="Column of time stamps. Default: 'ds', else the first non-numeric column.")
+    str | None,
+    typer.Option(
+        "--time", help="Column of time stamps. Default: 'ds', else the first non-numeric column, else the first."
+    ),
 ]
 Id = Annotated[
     str | None, typer.Option("--id", help="Column of series names in a long file. Default: 'unique_id', if present.")
