@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,3 +64,14 @@ def test_links_lead_somewhere(page: Path, link: str) -> None:
     if section:
         headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
         assert section in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_examples_of_the_guide_of_language_models_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "language_models.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        if "huggingface" not in block:  # needs the model of an earlier command
+            exec(block.replace("* 100", "* 5").replace("max_new_tokens=20", "max_new_tokens=2"), names)
+    assert names["state"].tokens == names["book"].shape[1] + names["question"].shape[1]
+    assert len(names["sample"].answers) == 1
