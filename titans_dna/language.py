@@ -60,7 +60,8 @@ class DNALanguageModel(Questions, TitansEstimator):
 
     Args:
         architecture: "mag", "mac" or "mal" (memory combined with attention), "lmm" (memory only), or one of the
-            baselines "transformer" (attention only) and "gated-deltanet".
+            baselines "transformer" (attention only) and "gated-deltanet". ``memory_depth``, ``forget_to`` and
+            ``chunk_size`` have no effect on the baselines.
         dim: width of the model; a multiple of ``4 * num_heads``.
         num_layers: number of blocks.
         num_heads: number of heads of the memory and of the attention.
