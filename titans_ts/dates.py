@@ -90,9 +90,8 @@ def read_stamps(column: pd.Series, date_format: str | None, warn: bool = True, o
         found = _read_stamps(column, date_format, warn)
     except (ValueError, TypeError) as error:
         reason = str(error).split(". You might want")[0]  # the rest is advice on arguments of pandas
-        raise ValueError(
-            f"column {column.name!r} does not hold time stamps: {reason}. {_advice(number, date_format, others)}"
-        ) from error
+        advice = _advice(column, number, date_format, others)
+        raise ValueError(f"column {column.name!r} does not hold time stamps: {reason}. {advice}") from error
     if is_stamps(found):
         odd = np.flatnonzero(~found.dt.year.between(*_YEARS))
         if len(odd):
@@ -116,14 +115,22 @@ def of_numbers(stamps: pd.Series) -> pd.Series:
     return found if found.notna().all() else stamps
 
 
-def _advice(number: bool, date_format: str | None, others: Sequence[str]) -> str:
+def _advice(column: pd.Series, number: bool, date_format: str | None, others: Sequence[str]) -> str:
     if number:
         advice = "Write the time as dates or as whole numbers"
     elif date_format is not None:
         advice = "Give the --date-format of this file (without the option, that of fit is used, if any)"
     else:
-        advice = "Give the format of its dates with --date-format, such as '%d.%m.%Y'"
+        advice = f"Give the format of its dates with --date-format, such as {_day_first(str(column.iloc[0]).strip())!r}"
     return advice + (f"; or choose the time column with --time, from {list(others)[:8]}." if others else ".")
+
+
+def _day_first(date: str) -> str:
+    """The format of a date that is written like this one and begins with the day."""
+    found = re.fullmatch(r"\d+([./-])\d+[./-](\d+)(?:([ T])\d+:\d\d(:\d\d)?)?", date)
+    mark, year, then, seconds = found.groups() if found else (".", "2024", None, None)
+    time = "" if then is None else f"{then}%H:%M{':%S' if seconds else ''}"
+    return f"%d{mark}%m{mark}%{'Y' if len(year) == 4 else 'y'}{time}"
 
 
 def _read_stamps(column: pd.Series, date_format: str | None, warn: bool) -> pd.Series:

@@ -195,12 +195,13 @@ def test_integers_that_are_months_are_read_as_months(tmp_path):
         assert read_series(path).index.tolist() == list(stamps)
 
 
-def test_ambiguous_dates_need_a_format(tmp_path):
-    days = pd.DataFrame({"ds": ["01.07.2024", "02.07.2024", "03.07.2024"], "a": [1.0, 2.0, 3.0]})
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%d-%m-%y %H:%M", "%d/%m/%YT%H:%M:%S"])
+def test_ambiguous_dates_need_a_format_and_one_that_fits_is_shown(tmp_path, form):
+    days = pd.DataFrame({"ds": pd.date_range("2024-07-01", periods=3).strftime(form), "a": [1.0, 2.0, 3.0]})
     path = stored(days, tmp_path, "x.csv", index=False)
-    with pytest.raises(ValueError, match=r"may begin with the day or with the month.*--date-format"):
+    with pytest.raises(ValueError, match=rf"may begin with the day or with the month.*--date-format, such as '{form}'"):
         read_series(path)
-    assert read_series(path, date_format="%d.%m.%Y").index[2] == pd.Timestamp("2024-07-03")
+    assert read_series(path, date_format=form).index[2] == pd.Timestamp("2024-07-03")
 
 
 @pytest.mark.parametrize(
