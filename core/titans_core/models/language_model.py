@@ -262,7 +262,7 @@ class TitansLM(Generation, nn.Module):
             raise ValueError(f"ids must be [B, T], got shape {tuple(ids.shape)}.")
         if ids.numel() == 0:
             raise ValueError(f"ids must contain at least one token, got shape {tuple(ids.shape)}.")
-        if not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and not ids.is_meta:
             low, high = (int(x) for x in ids.aminmax())
             if low < 0 or high >= self.config.vocab_size:
                 wrong = low if low < 0 else high

@@ -182,7 +182,9 @@ class NeuralMemory(nn.Module):
         if x.ndim != 3 or x.shape[2] != self.dim or x.numel() == 0:
             raise ValueError(f"x must be [B, T, {self.dim}] and must not be empty, got shape {tuple(x.shape)}.")
         given, own = x.dtype, self.qkv.weight.dtype if type(self.qkv) is nn.Linear else x.dtype
-        if not given.is_floating_point or (given != own and not torch.is_autocast_enabled(x.device.type)):
+        # "meta" knows no autocast
+        mixed = given != own and (x.is_meta or not torch.is_autocast_enabled(x.device.type))
+        if mixed or not given.is_floating_point:
             raise TypeError(f"x must have the layer's dtype {own}, got {given}: convert x, or use autocast.")
         if state is None:
             return

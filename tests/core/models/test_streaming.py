@@ -281,3 +281,16 @@ def test_the_folder_of_a_state_is_made(make_model, tmp_path):
     state = make_model("lmm")(torch.arange(6)[None])[1]
     state.save(tmp_path / "new" / "book.safetensors")
     assert LMState.load(tmp_path / "new" / "book.safetensors").tokens == 6
+
+
+def test_sizes_are_found_without_values(make_model, name):
+    found = []
+    for device in ("cpu", "meta"):
+        with torch.device(device):
+            model = make_model(name)
+        logits, state = model(ids_of(2, 9).to(device))
+        logits.sum().backward()
+        parts = [logits, *tensors(state.blocks), *(p.grad for p in model.parameters() if p.grad is not None)]
+        found.append([(x.shape, x.dtype) for x in parts])
+        assert {x.device.type for x in parts} == {device}
+    assert found[0] == found[1]

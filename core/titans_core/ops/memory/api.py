@@ -9,7 +9,7 @@ from torch import Tensor
 from titans_core.ops.memory.activations import ACTIVATIONS
 from titans_core.ops.memory.dispatch import backend_of, resolve_backend
 from titans_core.ops.memory.gates import chunks_of, of_tokens
-from titans_core.ops.memory.gradient import refuse_transforms
+from titans_core.ops.memory.gradient import refuse_transforms, without_autocast
 from titans_core.ops.memory.naive import read
 from titans_core.ops.memory.state import MemoryState
 
@@ -85,7 +85,7 @@ def neural_memory(
     # at least float32: bf16 cannot represent the product of many (1 - alpha). Kernels read bf16, accumulate in float32.
     dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
     tokens = q.dtype if backend == "triton" and q.dtype == torch.bfloat16 else dtype
-    with torch.autocast(q.device.type, enabled=False):
+    with without_autocast(q):
         alpha, eta = (None if g is None else g.to(dtype) for g in (alpha, eta))
         start = tuple(w.to(dtype) for w in weights)
         if state is None:
@@ -132,7 +132,7 @@ def read_memory(q: Tensor, memory: tuple[Tensor, ...], activation: str = "silu")
         if w.device != q.device:
             raise ValueError(f"all tensors must be on one device: q is on {q.device}, memory[{i}] is on {w.device}.")
         d_in = w.shape[-1]
-    with torch.autocast(q.device.type, enabled=False):
+    with without_autocast(q):
         out = read(memory, q.transpose(1, 2).to(memory[0].dtype), ACTIVATIONS[activation])
     return out.transpose(1, 2).to(q.dtype)
 

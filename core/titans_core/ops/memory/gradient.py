@@ -1,6 +1,7 @@
 """How the hand-written gradients run."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any
 
@@ -12,6 +13,11 @@ def transformed() -> bool:
     """Whether a ``torch.func`` transform (``grad``, ``vmap``, ``jvp`` or one built on them) is active."""
     active: bool = torch._C._are_functorch_transforms_active()
     return active
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """Switch autocast off for the device of ``x``. "meta", which has shapes only, knows none."""
+    return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)
 
 
 def refuse_transforms(backend: str) -> None:
@@ -36,7 +42,7 @@ def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
                 "backends 'chunk' and 'triton' have no second derivative, but create_graph=True asks for one: use "
                 "backend='naive'."
             )
-        with torch.autocast(grads[0].device.type, enabled=False):
+        with without_autocast(grads[0]):
             return backward(ctx, *grads)
 
     return run
