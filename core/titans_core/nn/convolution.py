@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from titans_core.nn.eager import eager_on_cpu, on_kernels
+from titans_core.nn.eager import by_autograd, by_hand, eager_on_cpu, on_kernels
 from titans_core.ops.memory.gradient import transformed
 from titans_core.ops.memory.lengths import at_most
 
@@ -44,9 +44,14 @@ class CausalConv(nn.Module):
 
 def _convolved(x: Tensor, tail: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if transformed():
-        return F.conv1d(torch.cat((tail, x), dim=1).mT, weight[:, None], bias, groups=len(weight)).mT
+        return _by_torch(x, tail, weight) + bias
     y: Tensor = _Taps.apply(x, tail, weight, bias)
     return y
+
+
+def _by_torch(x: Tensor, tail: Tensor, weight: Tensor) -> Tensor:
+    """The convolution without its bias, by PyTorch's own operator."""
+    return F.conv1d(torch.cat((tail, x), dim=1).mT, weight[:, None], groups=len(weight)).mT
 
 
 class _Taps(torch.autograd.Function):
@@ -76,9 +81,11 @@ class _Taps(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, tail, weight = ctx.saved_tensors
-        if on_kernels(x) and not torch.is_grad_enabled():
+        if not torch.compiler.is_compiling() and not by_hand():
+            return *by_autograd(_by_torch, (x, tail, weight), dy, ctx.needs_input_grad), dy.sum((0, 1))
+        if on_kernels(x):
             from titans_core.nn.triton.convolution import convolve_backward
 
             return convolve_backward(dy, x, tail, weight)
@@ -86,8 +93,7 @@ class _Taps(torch.autograd.Function):
         # sum over all tokens in float32, also for half-precision inputs
         wide = torch.promote_types(x.dtype, torch.float32)
         dtaps = [torch.zeros_like(newest, dtype=wide) for _ in range(1 + len(older))]
-        # not in place when a second derivative is requested
-        in_place = eager_on_cpu(x) and not torch.is_grad_enabled()
+        in_place = eager_on_cpu(x)
         dx, dtail = torch.empty_like(dy) if in_place else dy * newest, torch.zeros_like(tail)
         for rows in _few(x) if in_place else [slice(None)]:
             room = None

@@ -4,12 +4,13 @@ Under ``torch.compile``, ``torch.export`` and ``torch.func``, PyTorch's operator
 """
 
 import functools
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from titans_core.ops.memory.dispatch import why_no_kernels
-from titans_core.ops.memory.gradient import transformed
+from titans_core.ops.memory.gradient import batched, transformed
 
 
 def eager_on_cpu(x: Tensor) -> bool:
@@ -32,6 +33,24 @@ def _launches(device: torch.device) -> bool:
     from titans_core.ops.memory.triton.room import is_older
 
     return not is_older(device)
+
+
+def by_hand() -> bool:
+    """Whether a backward pass may be hand-written: no second derivative, and one gradient instead of a batch."""
+    return not torch.is_grad_enabled() and not batched()
+
+
+def by_autograd(
+    y: Callable[..., Tensor], inputs: Sequence[Tensor], dy: Tensor, wanted: Sequence[bool]
+) -> list[Tensor | None]:
+    """Gradients of ``y(*inputs)``, None where not wanted, for a backward pass that must not be hand-written."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # copies: one input may have been computed from another
+        inputs = [x.clone() for x in inputs]
+        chosen = [x for x, needed in zip(inputs, wanted, strict=False) if needed]
+        found = iter(torch.autograd.grad(y(*inputs), chosen, dy, create_graph=again))
+    return [next(found) if needed else None for _, needed in zip(inputs, wanted, strict=False)]
 
 
 def untouched(module: nn.Module, kind: type[nn.Module]) -> bool:

@@ -5,14 +5,13 @@ hand-written versions run. On CUDA, the last two have Triton kernels, which run 
 under ``torch.compile``, PyTorch's own operators run.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from titans_core.nn.eager import eager_on_cpu, on_kernels, untouched
+from titans_core.nn.eager import by_autograd, by_hand, eager_on_cpu, on_kernels, untouched
 
 __all__ = ["RMSNorm", "gated", "silu_parts", "unit_silu"]
 
@@ -92,11 +91,12 @@ class _RMSNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, r = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            # views: one of the two may have been computed from the other
-            x, weight = x.view_as(x), weight.view_as(weight)
-            y = F.rms_norm(x, weight.shape, weight, ctx.eps)
-            return _differentiable(y, (x, weight), dy, ctx.needs_input_grad)
+        if not by_hand():
+
+            def y(x: Tensor, weight: Tensor) -> Tensor:
+                return F.rms_norm(x, weight.shape, weight, ctx.eps)
+
+            return *by_autograd(y, (x, weight), dy, ctx.needs_input_grad), None
         return *_rms_gradient(dy, x, weight, r), None
 
 
@@ -135,11 +135,12 @@ class _Gated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, gate, r = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            # views: one input may have been computed from another
-            x, weight, gate = x.view_as(x), weight.view_as(weight), gate.view_as(gate)
-            y = F.rms_norm(x, weight.shape, weight, ctx.eps).flatten(-2) * F.silu(gate)
-            return _differentiable(y, (x, weight, gate), dy, ctx.needs_input_grad)
+        if not by_hand():
+
+            def y(x: Tensor, weight: Tensor, gate: Tensor) -> Tensor:
+                return F.rms_norm(x, weight.shape, weight, ctx.eps).flatten(-2) * F.silu(gate)
+
+            return *by_autograd(y, (x, weight, gate), dy, ctx.needs_input_grad), None
         if r is None:
             from titans_core.nn.triton.rows import gated_backward
 
@@ -170,9 +171,13 @@ class _UnitSiLU(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, r, short = ctx.saved_tensors
+        if not by_hand():
+
+            def y(x: Tensor) -> Tensor:
+                return F.normalize(F.silu(x), dim=-1, eps=ctx.least)
+
+            return *by_autograd(y, (x,), dy, ctx.needs_input_grad), None
         s = F.silu(x)
-        if torch.is_grad_enabled():
-            return _differentiable(F.normalize(s, dim=-1, eps=ctx.least), (x,), dy, ctx.needs_input_grad)
         along = (dy * s).sum(-1, keepdim=True).masked_fill_(short, 0).mul_(r).mul_(r)
         ds = torch.addcmul(dy, s, along, value=-1).mul_(r)
         return torch.ops.aten.silu_backward(ds, x), None
@@ -194,17 +199,12 @@ class _SiLUParts(torch.autograd.Function):
         from titans_core.nn.triton.rows import silu_backward
 
         (x,) = ctx.saved_tensors
-        if not torch.is_grad_enabled():
+        if by_hand():
             return silu_backward(grads, x, ctx.unit, ctx.least), None, None, None
-        pieces = F.silu(x).chunk(ctx.parts, dim=-2)
-        y = torch.cat([F.normalize(s, dim=-1, eps=ctx.least) if i < ctx.unit else s for i, s in enumerate(pieces)], -2)
-        return *_differentiable(y, (x,), torch.cat(grads, dim=-2), ctx.needs_input_grad), None, None
 
+        def y(x: Tensor) -> Tensor:
+            pieces = F.silu(x).chunk(ctx.parts, dim=-2)
+            done = [F.normalize(s, dim=-1, eps=ctx.least) if i < ctx.unit else s for i, s in enumerate(pieces)]
+            return torch.cat(done, dim=-2)
 
-def _differentiable(
-    y: Tensor, inputs: Sequence[Tensor], dy: Tensor, wanted: Sequence[bool]
-) -> tuple[Tensor | None, ...]:
-    """Differentiable gradients of the inputs, None where not needed, and a final None for the non-tensor argument."""
-    chosen = [x for x, needed in zip(inputs, wanted, strict=False) if needed]
-    found = iter(torch.autograd.grad(y, chosen, dy, create_graph=True))
-    return (*(next(found) if needed else None for _, needed in zip(inputs, wanted, strict=False)), None)
+        return *by_autograd(y, (x,), torch.cat(grads, dim=-2), ctx.needs_input_grad), None, None, None

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jacrev, jvp, stack_module_state, vmap
 
 from titans_core import NeuralMemory
@@ -46,6 +47,36 @@ def test_forward_and_backward_derivatives_of_the_definition_are_the_same():
     backward = jacrev(lambda x: layer(x)[0])(x)
     _, forward = jvp(lambda x: layer(x)[0], (x,), (along,))
     torch.testing.assert_close(forward, (backward * along).sum((-3, -2, -1)))
+
+
+@pytest.mark.parametrize("options", [{}, {"depth": 1, "forget_to": "start", "gates": "chunk"}])
+def test_a_batch_of_gradients_is_that_of_each(options):
+    layer, x, along = make(**options), X[:2, :5].clone().requires_grad_(), torch.stack([X[1:, 4:], X[:2, :5]])
+    inputs = [x, *layer.parameters()]
+
+    def gradients(y, dy, **settings):
+        return torch.autograd.grad(y, inputs, dy, retain_graph=True, **settings)
+
+    y, _ = layer(x)
+    expected = tuple(map(torch.stack, zip(*(gradients(y, dy) for dy in along), strict=True)))
+    torch.testing.assert_close(vmap(lambda dy: gradients(y, dy))(along), expected)
+    torch.testing.assert_close(gradients(y, along, is_grads_batched=True), expected)
+
+    y, _ = make(backend="auto", **options)(x)
+    with pytest.raises(RuntimeError, match=r"take one gradient at a time.*use a loop, or backend='naive'"):
+        vmap(lambda dy: torch.autograd.grad(y, x, dy, retain_graph=True))(along)
+    with pytest.raises(RuntimeError, match=r"take one gradient at a time.*use a loop, or backend='naive'"):
+        torch.autograd.grad(y, x, along, is_grads_batched=True)
+
+
+def test_forward_derivatives_need_no_transform():
+    layer, x, along = make(), X[:1, :5], X[1:2, :5]
+    _, expected = jvp(lambda x: layer(x)[0], (x,), (along,))
+    with forward_ad.dual_level():
+        y, _ = layer(forward_ad.make_dual(x, along))
+        torch.testing.assert_close(forward_ad.unpack_dual(y).tangent, expected)
+        with pytest.raises(RuntimeError, match=r"forward_ad cannot transform backend 'chunk'"):
+            make(backend="auto")(x)
 
 
 @pytest.mark.parametrize("options", [{}, {"depth": 1, "chunk_size": 1}])
