@@ -302,7 +302,8 @@ class AutoTitans(BaseAuto):
                 raise TypeError("config must be a function trial -> dict for backend='optuna'.")
             if names.get("n_series") != n_series:
                 raise ValueError(f"config must return 'n_series': {n_series}, the number of series in the data.")
-        _check_names(set(names) - set(signature(Titans).parameters), "config of AutoTitans")
+        # neuralforecast turns the multiplier of default_config into a lookback
+        _check_names(set(names) - {*signature(Titans).parameters, "input_size_multiplier"}, "config of AutoTitans")
         if search_alg is None and backend == "ray":
             search_alg = BasicVariantGenerator(random_state=1)
         super().__init__(
@@ -327,7 +328,8 @@ class AutoTitans(BaseAuto):
     def get_default_config(cls, h: int, backend: str, n_series: int, **fixed: Any) -> Any:
         """The default search space: a dict for Ray, a function of a trial for Optuna. ``fixed`` adds constants."""
         config: Any = cls.default_config | fixed
-        config["input_size"] = tune.choice([h * x for x in config.pop("input_size_multiplier")])
+        multipliers = config.pop("input_size_multiplier")
+        config.setdefault("input_size", tune.choice([h * x for x in multipliers]))
         if backend == "optuna":
             config["n_series"] = n_series
             config = cls._ray_config_to_optuna(config)

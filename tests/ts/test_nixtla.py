@@ -425,3 +425,12 @@ def test_every_setting_of_training_reaches_neuralforecast():
 def test_lookbacks_of_the_default_space_are_multiples_of_the_horizon():
     config = AutoTitans.get_default_config(h=12, backend="ray", n_series=2)
     assert config["input_size"].categories == [12, 24, 36, 48]
+    auto = AutoTitans(h=12, n_series=2, config={**AutoTitans.default_config, "max_steps": 2})
+    assert auto.config["input_size"].categories == [12, 24, 36, 48]
+
+
+@pytest.mark.parametrize("backend", ["optuna", "ray"])
+def test_a_constant_of_the_default_space_replaces_what_is_searched(backend):
+    config = AutoTitans.get_default_config(h=12, backend=backend, n_series=2, input_size=30, dim=8)
+    config = config(MockTrial()) if backend == "optuna" else config
+    assert (config["input_size"], config["dim"]) == (30, 8)
