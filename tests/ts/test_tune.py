@@ -253,6 +253,17 @@ def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_pa
         assert 5 <= states.count("COMPLETE") + states.count("PRUNED") <= 6  # two may finish at once
 
 
+@pytest.mark.parametrize(("storage", "seed"), [("s.journal", 0), (None, None)])
+def test_processes_that_train_together_must_draw_the_same_settings(tmp_path, monkeypatch, storage, seed):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "of this test")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match=r"2 processes of torchrun .* same settings\. Search with random_state"):
+        open_study(storage and tmp_path / storage, "s", {}, seed)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="timeout could end the search of one"):
+        run_study(open_study(None, "s", {}, 0), lambda trial: 0.0, 1, 60.0, progress=False)
+
+
 def test_a_continued_study_draws_new_trials(tmp_path):
     def drawn(n):
         study = open_study(tmp_path / "s.db", "s", {}, 0)

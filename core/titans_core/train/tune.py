@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError  # raised by optuna's databases
 
 from titans_core.checks import at_least
 from titans_core.train.fingerprint import differing
+from titans_core.train.processes import started
 from titans_core.warn import warn_caller
 
 Estimator = TypeVar("Estimator", bound=Any)
@@ -60,11 +61,17 @@ def open_study(
             existing trials are compatible. None: no check.
 
     Raises:
-        ValueError: if the study belongs to other data or settings or has an incompatible space, or if the storage is
-            something else or cannot be opened.
+        ValueError: if the study belongs to other data or settings or has an incompatible space; if the storage is
+            something else or cannot be opened; or if processes of ``torchrun`` would try different settings.
     """
     if random_state is not None:
         at_least("random_state", random_state, 0)
+    if started() > 1 and (storage is not None or random_state is sampler is None):
+        raise ValueError(
+            f"{started()} processes of torchrun train each trial together and must draw the same settings. Search "
+            "with random_state, an integer, and without storage; or start processes that share a storage without "
+            "torchrun."
+        )
     with _quiet(), _opened(storage):
         study = optuna.create_study(
             study_name=name,
@@ -129,11 +136,17 @@ def run_study(
     search.
 
     Raises:
+        ValueError: if ``n_trials`` is not a positive integer; or with ``timeout`` under ``torchrun``.
         KeyboardInterrupt: if the search is interrupted; the message says what is kept.
     """
     from optuna.study import MaxTrialsCallback
 
     at_least("n_trials", n_trials)
+    if started() > 1 and timeout is not None:
+        raise ValueError(
+            f"{started()} processes of torchrun train each trial together, but timeout could end the search of one "
+            "before that of another. Give n_trials without timeout."
+        )
     remaining = n_trials - sum(t.state in FINISHED for t in study.get_trials(deepcopy=False))
     if remaining <= 0:
         return
