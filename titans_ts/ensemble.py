@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
-from titans_core.archive import ArchiveError, check_kind, load_archive, save_archive
+from titans_core.archive import ArchiveError, load_archive, saving_to, write_archive
 from titans_core.checks import is_integer
 from titans_ts.answer import Answer, Answering
 from titans_ts.cut import Cut, trained_on
@@ -160,18 +160,18 @@ class TitansEnsemble(Answering, BaseEstimator):
         Raises:
             NotFittedError: before ``fit``.
         """
-        folder, fitted = Path(path).expanduser(), self._fitted()
-        check_kind(folder, type(self).__name__)
-        older = _members_in(folder)
-        place = next(name for name in _PLACES if folder / name / "0" not in older)
-        shutil.rmtree(folder / place, ignore_errors=True)  # left by an interrupted save
-        members = [folder / place / str(number) for number in range(len(fitted))]
-        for each, member in zip(fitted, members, strict=True):
-            each.save(member)
-        content = {"place": place, "members": [_digest(member) for member in members], "n_jobs": self.n_jobs}
-        save_archive(folder, type(self).__name__, content, {})
-        for stale in {member if member.parent == folder else member.parent for member in older}:
-            shutil.rmtree(stale, ignore_errors=True)
+        fitted = self._fitted()
+        with saving_to(path, type(self).__name__) as folder:
+            older = _members_in(folder)
+            place = next(name for name in _PLACES if folder / name / "0" not in older)
+            shutil.rmtree(folder / place, ignore_errors=True)  # left by an interrupted save
+            members = [folder / place / str(number) for number in range(len(fitted))]
+            for each, member in zip(fitted, members, strict=True):
+                each.save(member)
+            content = {"place": place, "members": [_digest(member) for member in members], "n_jobs": self.n_jobs}
+            write_archive(folder, type(self).__name__, content, {})
+            for stale in {member if member.parent == folder else member.parent for member in older}:
+                shutil.rmtree(stale, ignore_errors=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

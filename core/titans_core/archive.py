@@ -62,6 +62,32 @@ def unpacking(path: str | Path) -> Iterator[None]:
         ) from error
 
 
+@contextlib.contextmanager
+def saving_to(path: str | Path, kind: str) -> Iterator[Path]:
+    """Make the folder ``path``, and hold it against other processes that save to it, such as those of ``torchrun``.
+
+    They wait for their turn, but not on Windows, and not on network file systems without locks.
+
+    Raises:
+        ArchiveError: if ``path`` is a file, or holds a model of another kind.
+    """
+    folder = Path(path).expanduser()
+    check_kind(folder, kind)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:
+        yield folder
+        return
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        os.close(held)
+
+
 def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write a model to the folder ``path``.
 
@@ -70,9 +96,12 @@ def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: 
     Raises:
         ArchiveError: if ``path`` is a file, or holds a model of another kind.
     """
-    folder = Path(path).expanduser()
-    check_kind(folder, kind)
-    folder.mkdir(parents=True, exist_ok=True)
+    with saving_to(path, kind) as folder:
+        write_archive(folder, kind, content, tensors)
+
+
+def write_archive(folder: Path, kind: str, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """As :func:`save_archive`, to a folder that :func:`saving_to` holds."""
     blob = save(_apart(tensors))
     head = {
         "format": FORMAT,

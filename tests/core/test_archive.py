@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import threading
 from importlib import metadata
 from pathlib import Path
 
@@ -98,6 +99,23 @@ def test_a_save_that_is_cut_off_before_its_tensors_are_in_place_keeps_one_cut_of
     with pytest.raises(KeyboardInterrupt):
         save_archive(path, "Thing", {"new": 2}, {"w": torch.zeros(1)})
     assert load_archive(path, "Thing")[0] == {"new": 1}
+
+
+def test_processes_that_save_to_one_folder_take_turns(saved, monkeypatch):
+    """As those of torchrun do at the end of their script."""
+    path, replace = saved[0], os.replace
+    other = threading.Thread(target=save_archive, args=(path, "Thing", {"by": "other"}, {"w": torch.ones(1)}))
+
+    def meanwhile(*files):
+        if other.ident is None:
+            other.start()
+            other.join(0.2)
+        return replace(*files)
+
+    monkeypatch.setattr("titans_core.archive.os.replace", meanwhile)
+    save_archive(path, "Thing", {"by": "this"}, {"w": torch.zeros(1)})
+    other.join()
+    assert load_archive(path, "Thing")[0] == {"by": "other"}
 
 
 def test_numbers_as_keys_come_back_as_json_has_them(tmp_path):
