@@ -10,6 +10,7 @@ from typing import TypeVar
 from joblib import Parallel, delayed, effective_n_jobs
 from tqdm.auto import tqdm
 
+from titans_core.train.processes import started
 from titans_core.warn import warn_caller
 
 Result = TypeVar("Result")
@@ -17,8 +18,18 @@ WATCHED = 1.0  # seconds between two looks at the parent process
 
 
 def processes(n_jobs: int | None, calls: int) -> int:
-    """The number of processes of :func:`all_of`, with 1 for none but this one."""
-    return min(calls, int(effective_n_jobs(n_jobs)))
+    """The number of processes of :func:`all_of`, with 1 for none but this one.
+
+    Raises:
+        ValueError: more than one under ``torchrun``, each of which would wait for processes that train another member.
+    """
+    found = min(calls, int(effective_n_jobs(n_jobs)))
+    if found > 1 and started() > 1:
+        raise ValueError(
+            f"n_jobs={n_jobs} trains members side by side, but {started()} processes of torchrun train each member "
+            "together. Leave n_jobs out, or start the script without torchrun."
+        )
+    return found
 
 
 def all_of(calls: Sequence[Callable[[], Result]], n_jobs: int | None, progress: str | None = None) -> list[Result]:

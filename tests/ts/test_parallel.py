@@ -27,6 +27,14 @@ def test_results_come_in_order_and_with_their_warnings(n_jobs):
         assert caught[0].filename == __file__
 
 
+def test_processes_of_torchrun_start_no_others(monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "of this test")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match=r"n_jobs=2 trains members .* 2 processes of torchrun .* Leave n_jobs out"):
+        all_of([int, int], 2)
+    assert all_of([int, int], None) == [0, 0]
+
+
 @pytest.mark.slow
 def test_an_error_in_another_process_is_raised_here():
     def failing():
