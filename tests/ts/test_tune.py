@@ -253,6 +253,14 @@ def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_pa
         assert 5 <= states.count("COMPLETE") + states.count("PRUNED") <= 6  # two may finish at once
 
 
+def test_a_study_that_maximizes_is_refused(tmp_path):
+    """As one created beforehand to enqueue trials may be; its best trial would be the worst."""
+    journal = optuna.storages.journal.JournalFileBackend(str(tmp_path / "s.journal"))
+    optuna.create_study(study_name="s", storage=optuna.storages.JournalStorage(journal), direction="maximize")
+    with pytest.raises(ValueError, match=r"the study 's' in .* was created to maximize, .* Give another study_name"):
+        open_study(tmp_path / "s.journal", "s", {}, 0)
+
+
 @pytest.mark.parametrize(("storage", "seed"), [("s.journal", 0), (None, None)])
 def test_processes_that_train_together_must_draw_the_same_settings(tmp_path, monkeypatch, storage, seed):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "of this test")

@@ -61,8 +61,9 @@ def open_study(
             existing trials are compatible. None: no check.
 
     Raises:
-        ValueError: if the study belongs to other data or settings or has an incompatible space; if the storage is
-            something else or cannot be opened; or if processes of ``torchrun`` would try different settings.
+        ValueError: if the study belongs to other data or settings, has an incompatible space or does not minimize one
+            value; if the storage is something else or cannot be opened; or if processes of ``torchrun`` would try
+            different settings.
     """
     if random_state is not None:
         at_least("random_state", random_state, 0)
@@ -87,6 +88,12 @@ def open_study(
         elif trials:
             sampler.reseed_rng()
         study.sampler = sampler
+    if study.directions != [optuna.study.StudyDirection.MINIMIZE]:  # of a study that was created elsewhere
+        ways = ", ".join(way.name.lower() for way in study.directions)
+        raise ValueError(
+            f"the study {name!r} in {storage} was created to {ways}, but a search minimizes one validation error. "
+            "Give another study_name or storage."
+        )
     there = study.user_attrs.get("identity")
     if there is None:
         study.set_user_attr("identity", dict(identity))
