@@ -121,7 +121,7 @@ def read_scored(forecaster: "TitansForecaster", df: Any) -> Panel:
 def read_actual(forecaster: "TitansForecaster", actual: Any, past: Panel) -> Panel:
     """Actual values after a past, some of which may be unknown; the rows of a matrix directly follow it."""
     actual = of_values(actual, past.ids)
-    panel = read_known(forecaster, actual, Columns(), fill=False, missing="mask")
+    panel = read_known(forecaster, actual, Columns(), missing="mask")
     return panel if is_frame(actual) else replace(panel, index=past.future(len(panel.values)))
 
 

@@ -165,8 +165,7 @@ def _names(tasks: Sequence[str] | None) -> list[str]:
 
 
 def _load(folder: str | Path, dtype: str = "auto", device: str = "auto") -> Any:
-    from transformers import AutoModelForCausalLM
-
+    from titans_core.huggingface import AutoModelForCausalLM  # says what to install if transformers is missing
     from titans_core.huggingface.model import refuse_saved
 
     folder = Path(folder).expanduser()

@@ -111,12 +111,18 @@ def test_without_transformers_the_error_names_the_command():
     code = """if True:
         import sys
         sys.modules["transformers"] = None
-        try:
+        from titans_core.evals import harness
+
+        def package():
             import titans_core.huggingface
-        except ImportError as error:
-            assert "pip install 'titans-suite[hf]'" in str(error), error
-        else:
-            raise AssertionError
+
+        for needs_it in (package, lambda: harness.main(["--model", "."])):
+            try:
+                needs_it()
+            except ImportError as error:
+                assert "pip install 'titans-suite[hf]'" in str(error), error
+            else:
+                raise AssertionError
     """
     subprocess.run([sys.executable, "-c", code], check=True)
 
