@@ -126,7 +126,16 @@ def settings(name: str, dataset: str, h: int) -> dict[str, Any]:
     return copy.deepcopy(vars(SCRIPTS[name](dataset, h)))
 
 
-def peer(name: str, script: Script, data: Any, h: int, input_size: int, seed: int, epochs: int | None = None) -> Any:
+def peer(
+    name: str,
+    script: Script,
+    data: Any,
+    h: int,
+    input_size: int,
+    seed: int,
+    epochs: int | None = None,
+    accelerator: str = "cpu",
+) -> Any:
     """An untrained neuralforecast model that trains by a script; ``epochs`` replaces its epochs and early stopping."""
     import torch
     from neuralforecast import models
@@ -161,7 +170,8 @@ def peer(name: str, script: Script, data: Any, h: int, input_size: int, seed: in
         learning_rate=script.learning_rate,
         random_seed=seed + 1,
         scaler_type="identity",
-        accelerator="cpu",
+        accelerator=accelerator,
+        devices=1,
         callbacks=[best_weights()],
         **QUIET,
     )
@@ -187,11 +197,15 @@ def best_weights() -> Any:
 
 
 def run_peer(name: str, dataset: str, input_size: int, h: int, seed: int, given: dict[str, Any]) -> dict[str, Any]:
-    """Train a peer and score every test window."""
+    """Train a peer, on a GPU if there is one, and score every test window."""
+    import torch
+
     from titans_ts.evaluation import load_protocol
 
     data = load_protocol(dataset)
-    model = peer(name, Script(**given), data, h, input_size, seed)
+    there = torch.cuda.is_available()
+    model = peer(name, Script(**given), data, h, input_size, seed, accelerator="gpu" if there else "cpu")
     found = score_neuralforecast(model, data)
     size = sum(p.numel() for p in model.parameters())
-    return {**found, "seconds": round(found["seconds"], 1), "parameters": size, "settings": given}
+    found = {**found, "seconds": round(found["seconds"], 1), "parameters": size, "settings": given}
+    return {**found, "device": torch.cuda.get_device_name()} if there else found
