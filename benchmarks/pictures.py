@@ -11,7 +11,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from matplotlib.ticker import EngFormatter, NullLocator
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 from pictures_models import forecast_table3, gue, lm_niah, lm_stream
 from records import RESULTS, read
 from tables_memory import layer_name
@@ -49,30 +49,35 @@ def memory_cpu() -> plt.Figure | None:
 
 
 def memory_gpu() -> plt.Figure | None:
-    """Tokens/s by sequence length, as in the paper's Figures 8 and 9."""
+    """Tokens/s by sequence length, as in the paper's Figures 8 and 9; the newest of each case on the latest device."""
     rows = [row for row in read(RESULTS / "memory_gpu.jsonl") if MODES[1] in row]
     if not rows:
         return None
-    rows = [row for row in rows if all(row[name] == rows[-1][name] for name in ("device", "commit"))]
+    rows = [row for row in rows if row["device"] == rows[-1]["device"]]
     parts = [part for part in ("operator", "layer") if any(row["case"]["part"] == part for row in rows)]
-    figure, axes = plt.subplots(1, len(parts), figsize=(5.5 * len(parts), 4.5), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(1, len(parts), figsize=(5.5 * len(parts), 5.5), layout="constrained", squeeze=False)
+    colors = {name: f"C{i}" for i, name in enumerate(dict.fromkeys(layer_name(row["case"]) for row in rows))}
+    handles: dict[str, plt.Line2D] = {}
     for axis, part in zip(axes[0], parts, strict=True):
-        curves: dict[str, list[tuple[int, float]]] = {}
+        curves: dict[str, dict[int, float]] = {}
         for row in rows:
             case = row["case"]
             if case["part"] == part:
-                curves.setdefault(layer_name(case), []).append((case["T"], row[MODES[1]]["median"]))
+                curves.setdefault(layer_name(case), {})[case["T"]] = row[MODES[1]]["median"]
         for label, points in curves.items():
-            axis.plot(*zip(*sorted(points), strict=True), marker="o", label=label)
+            style = {"marker": "o"} if "memory" in label else {"marker": "s", "linestyle": "--"}
+            line = zip(*sorted(points.items()), strict=True)
+            (handles[label],) = axis.plot(*line, color=colors[label], label=label, **style)
         axis.set(
             title=f"{part}, {MODES[1]}", xlabel="length of a sequence", ylabel="tokens/s", xscale="log", yscale="log"
         )
         lengths = sorted({row["case"]["T"] for row in rows})
         axis.set_xticks(lengths, [f"{T // 1024}K" for T in lengths], minor=False)
         axis.xaxis.set_minor_locator(NullLocator())
-        for formatter in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
-            formatter(EngFormatter(sep=""))
-        axis.legend(fontsize="small", loc="best")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter(EngFormatter(sep=""))
+        axis.yaxis.set_minor_locator(NullLocator())
+    figure.legend(handles=handles.values(), fontsize="small", loc="outside lower center", ncols=3)
     return figure
 
 

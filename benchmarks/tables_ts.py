@@ -84,9 +84,21 @@ def table3(place: Any) -> str:
         + ". Test errors were seen more than once: the rule and the length of training were changed after earlier test "
         "errors were known. The number of settings (training recipes included) with a test error in the file is "
         + ", ".join(f"{count} for {name}" for name, count in counts.items())
-        + f". {BOTH if any(row['model'] == 'ensemble' for row in shown) else ''}{NOTES} {place(shown)}, 1 thread.",
+        + f". {BOTH if any(row['model'] == 'ensemble' for row in shown) else ''}{NOTES} {_on_gpus(shown)}"
+        f"{place(shown)}, 1 thread.",
     ]
     return "\n".join(lines)
+
+
+def _on_gpus(rows: list[dict[str, Any]]) -> str:
+    """Which models were trained on a GPU, and on what sets."""
+    rows = [row for row in rows if "device" in row]
+    devices = " and ".join(dict.fromkeys(row["device"] for row in rows))
+    sets: dict[str, dict[str, None]] = {}
+    for row in rows:
+        sets.setdefault(row["model"], {})[row["dataset"]] = None
+    named = "; ".join(f"{model} on {', '.join(of)}" for model, of in sets.items())
+    return f"Trained on a GPU ({devices}): {named}. " if named else ""
 
 
 def standing_searched() -> list[dict[str, Any]]:
