@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from peers import QUIET, score_neuralforecast
+from quick_windows import draw_quickly
 
 HORIZONS = (96, 192, 336, 720)
 
@@ -205,6 +206,7 @@ def run_peer(name: str, dataset: str, input_size: int, h: int, seed: int, given:
     data = load_protocol(dataset)
     there = torch.cuda.is_available()
     model = peer(name, Script(**given), data, h, input_size, seed, accelerator="gpu" if there else "cpu")
+    draw_quickly(model)
     found = score_neuralforecast(model, data)
     size = sum(p.numel() for p in model.parameters())
     found = {**found, "seconds": round(found["seconds"], 1), "parameters": size, "settings": given}

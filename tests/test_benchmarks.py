@@ -116,6 +116,28 @@ def test_a_peer_is_scored_by_its_best_epoch(benchmarks):
     assert module.weight.item() == 2.0
 
 
+@pytest.mark.parametrize(("name", "step"), [("DLinear", 1), ("DLinear", 2), ("SOFTS", 1), ("SOFTS", 3)])
+def test_a_peer_draws_the_same_windows_quickly(benchmarks, name, step):
+    from quick_windows import draw_quickly
+
+    models = pytest.importorskip("neuralforecast.models")
+    sizes = {"h": 3, "input_size": 5, "step_size": step, "random_seed": 0}
+    if name == "SOFTS":
+        sizes |= {"n_series": 4, "hidden_size": 8, "d_core": 8, "d_ff": 8, "e_layers": 1}
+    model = getattr(models, name)(**sizes)
+    model.val_size, model.test_size = 4, 6
+    values = torch.randn(4, 2, 40)
+    values[:, 1] = torch.rand(4, 40) < (0.08 if name == "SOFTS" else 0.3)  # gaps of all lengths
+    batch = {"temporal": values, "temporal_cols": pd.Index(["y", "available_mask"]), "y_idx": 0}
+    before = model._create_windows(batch, "train")
+    draw_quickly(model)
+    after = model._create_windows(batch, "train")
+    assert 0 < len(before[3]) < before[0].shape[0]
+    assert torch.equal(after[3], before[3])
+    assert torch.equal(after[0][after[3]], before[0][before[3]])
+    assert torch.equal(model._create_windows(batch, "val")[0], type(model)._create_windows(model, batch, "val")[0])
+
+
 def test_novels_are_looked_for_where_every_set_is(benchmarks, tmp_path, monkeypatch):
     from lm_bytes import novels
 
