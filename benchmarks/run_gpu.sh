@@ -19,8 +19,10 @@ python="${PYTHON:-python3}"
 "$python" -c 'import torch, sys; sys.exit(None if torch.cuda.is_available() else "there is no CUDA device here")' || exit 1
 trap 'cp benchmarks/results/*_gpu.jsonl "$folder"/ 2>/dev/null' EXIT
 failed=0
-# fla compiles for minutes, in parallel with the tests; its tuning results are not cached, as the GPU is busy
+# fla and the forecaster's kernels compile in parallel with the tests. fla's tuning results are not cached, as the GPU is
+# busy; Triton caches compiled kernels.
 FLA_CACHE_RESULTS=0 timeout -k 5 150 "$python" benchmarks/memory_gpu.py --warm >"$folder/warm.log" 2>&1 &
+timeout -k 5 150 "$python" benchmarks/forecast_gpu.py --warm >>"$folder/warm.log" 2>&1 &
 if "$python" -c 'import pytest' 2>/dev/null; then
   # most of their time is compiling, so they are shared out among processes
   run=("$python" -m pytest -q -rf -p no:cacheprovider -o addopts=--import-mode=importlib -o timeout=0)
