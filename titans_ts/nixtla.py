@@ -36,7 +36,8 @@ class Titans(BaseModel):
     The network normalises each window itself, so ``scaler_type`` defaults to "identity". A distribution loss expects
     its parameters in the units of neuralforecast's scaler: the network then does not normalise, and ``scaler_type``
     must be another, such as "standard". Exogenous columns are standardised by their values in training. With a scaler
-    this holds only for static columns; the others are scaled in each window by ``scaler_type``.
+    this holds only for static columns; the others are scaled in each window by ``scaler_type``. Where a window has no
+    value (before a series that begins late, and where ``available_mask`` is 0), the network reads the mean of the rest.
 
     Args:
         h: horizon, in steps.
@@ -190,6 +191,8 @@ class Titans(BaseModel):
             raise ValueError(f"Titans was created with n_series={self.n_series}, but got {x.shape[-1]} series.")
         mask = windows_batch.get("insample_mask")
         known = None if mask is None else mask.reshape(*x.shape[:2], -1).expand_as(x)  # darts: one mask for all series
+        if known is not None:
+            x = _filled(x, known > 0)
         columns = {}
         for kind in ("hist", "futr", "stat"):
             given = windows_batch.get(f"{kind}_exog")
@@ -206,6 +209,12 @@ class Titans(BaseModel):
         if getattr(domain_map, "__func__", None) is DistributionLoss._domain_map:
             y = y.reshape(len(x), self.h, x.shape[-1], -1).transpose(-2, -1)
         return y.reshape(len(x), self.h, -1)
+
+
+def _filled(x: Tensor, known: Tensor) -> Tensor:
+    """x ``[B, L, N]`` with the mean of the known values of each window in place of the others, which are padding."""
+    mean = x.where(known, 0.0).sum(dim=1, keepdim=True) / known.sum(dim=1, keepdim=True).clamp(min=1)
+    return x.where(known, mean)
 
 
 class Standardised(nn.Module):

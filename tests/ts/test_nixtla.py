@@ -224,6 +224,19 @@ def test_padding_of_windows_is_not_a_value_of_a_column():
     assert float(units.low.min()) >= 5000
 
 
+def test_padding_of_windows_is_not_a_value_of_the_series():
+    torch.manual_seed(0)
+    model = Titans(**SMALL).eval()
+    torch.nn.init.normal_(model.network.direct.weight)
+    x, mask = 1000 + torch.randn(5, SMALL["input_size"], 2), torch.ones(5, SMALL["input_size"], 2)
+    mask[:, :7, 0] = 0  # a series that begins late; the next window is of its first row, the last before it
+    mask[1, :-1, 0], mask[2, :, 0] = 0, 0
+    forecasts = [model({"insample_y": x.where(mask > 0, pad), "insample_mask": mask}) for pad in (0.0, 77.0)]
+    torch.testing.assert_close(*forecasts)
+    assert (forecasts[0][[0, 1, 3, 4]] > 900).all()  # zeros are a thousand lower
+    torch.testing.assert_close(forecasts[0][..., 1], model({"insample_y": x, "insample_mask": mask * 0 + 1})[..., 1])
+
+
 def test_units_of_columns_come_from_all_training_rows():
     torch.manual_seed(0)
     sizes = torch.tensor([[1e-6, 1e6, 0.0, 1.0], [1e-6, 1e2, 0.0, 1.0]])
