@@ -191,7 +191,7 @@ def reverse_complement(sequence: Text, *, where: str = "the sequence", start: in
         TypeError: the sequence is neither str nor bytes; for ids, use ``reverse_complement_ids``.
         ValueError: a letter has no complement in DNA, such as U.
     """
-    letters = _as_bytes(sequence, "the sequence")
+    letters = _as_bytes(sequence, where)
     if letters.translate(None, _KNOWN):
         _refuse(sequence, next(i for i, letter in enumerate(letters) if letter not in _KNOWN), where, start)
     other = letters.translate(_STRANDS)[::-1]

@@ -182,8 +182,8 @@ def test_a_biopython_sequence_is_refused_with_advice(sequence, advice):
     """Iterated over, it would be many sequences of one base."""
     says = re.escape(advice)
     for refuse in (encode, reverse_complement):
-        with pytest.raises(TypeError, match=rf"must be str or bytes, got Seq.*Give {says}"):
-            refuse(sequence)
+        with pytest.raises(TypeError, match=rf"read 7 must be str or bytes, got Seq.*Give {says}"):
+            refuse(sequence, where="read 7")
     for refuse in (encode_batch, reads_of, open_source):
         with pytest.raises(TypeError, match=rf"sequence 1 must be str or bytes, got Seq.*Give {says}"):
             refuse(["ACGT", sequence])
