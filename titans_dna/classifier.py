@@ -269,8 +269,8 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
         elif self.pretrained is not None:
             plain.pretrained = NOT_STORED
         if isinstance(self.class_weight, Mapping):
-            # JSON would turn the keys of a dict into strings
-            plain.class_weight = list(self.class_weight.items())  # type: ignore[assignment]
+            # JSON would turn the keys of a dict into strings, and has no fractions or decimals
+            plain.class_weight = [(c, float(w)) for c, w in self.class_weight.items()]  # type: ignore[assignment]
         super(TitansDNAClassifier, plain).save(path)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -108,7 +109,7 @@ def test_fit_leaves_the_callers_random_state_alone():
 def test_fit_save_load_predict_gives_the_same_numbers(tmp_path, mode, dtype):
     X, y = planted(20)
     y = {"str": y, "object": y.astype(object), "int64": (y == "yes") * 7, "bool": y == "yes"}[dtype]
-    model = classifier(reverse_complement=mode, max_epochs=1, class_weight={y[0]: 2.0}).fit(X, y)
+    model = classifier(reverse_complement=mode, max_epochs=1, class_weight={y[0]: Fraction(2)}).fit(X, y)
     model.save(tmp_path / "model")
     loaded = TitansDNAClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
