@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from titans_dna.genome import Genome
 from titans_dna.intervals import Interval
-from titans_dna.sources import is_source, open_source, read_regions, records, refuse_unordered
+from titans_dna.sources import is_pair, is_source, open_source, read_regions, records, refuse_unordered
 from titans_dna.tokenizer import PAD, encode_all
 
 __all__ = ["Examples", "Reads", "read_sequences", "reads_of"]
@@ -89,7 +89,7 @@ def reads_of(X: Any) -> Reads:
     names = None
     if is_source(X):
         X, names = _named(X)
-    elif isinstance(X, tuple) and len(X) == 2 and is_source(X[1]):
+    elif is_pair(X):
         X, names = _named(X[1], X[0])
     elif hasattr(X, "ndim") or hasattr(X, "__array__"):  # polars frames only have the latter
         values = np.asarray(X)

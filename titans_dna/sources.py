@@ -16,6 +16,7 @@ __all__ = [
     "InMemory",
     "cut",
     "intervals_of",
+    "is_pair",
     "is_source",
     "marks_of",
     "merged",
@@ -50,6 +51,11 @@ class InMemory(Genome):
             raise TypeError(
                 "got a frame instead of sequences: give its column of sequences, such as df['sequence'], or, if it has "
                 "intervals, their FASTA file as genome=."
+            )
+        if is_pair(sequences):
+            raise ValueError(
+                "got a pair of intervals and their FASTA file, which only the classifier takes: give each as an "
+                "argument, for example embed(intervals, genome=fasta)."
             )
         refuse_unordered(sequences)
         self.sequences = {
@@ -105,6 +111,11 @@ def is_source(given: Any) -> bool:
     if isinstance(given, str):
         return "." in given or os.sep in given
     return isinstance(given, os.PathLike | Genome) or hasattr(given, "faidx")
+
+
+def is_pair(given: Any) -> bool:
+    """Whether these are intervals and their FASTA file."""
+    return isinstance(given, tuple) and len(given) == 2 and is_source(given[1])
 
 
 def refuse_unordered(sequences: Any) -> None:

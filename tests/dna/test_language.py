@@ -248,6 +248,8 @@ def test_intervals_to_embed_may_be_a_file_or_a_frame(fitted, genome, tmp_path):
     np.testing.assert_array_equal(fitted.embed(bed, genome=genome), expected)
     frame = pd.DataFrame({"chrom": ["chrI", "chrIII"], "start": [20, 0], "end": [90, 120], "strand": ["-", "."]})
     np.testing.assert_array_equal(fitted.embed(frame, genome=genome), expected)
+    with pytest.raises(ValueError, match=r"got a pair of intervals and their FASTA file.* embed\(intervals, genome"):
+        fitted.embed((bed, genome.path))
     with pytest.raises(TypeError, match="if it has intervals, their FASTA file as genome="):
         fitted.embed(frame)
     with pytest.raises(TypeError, match=r"must be Interval\(chrom, start, end\), got 'ACGT'"):
