@@ -83,7 +83,8 @@ def plot_track(
         column: the column to plot. Default: the first one other than ``chrom, start, end``.
         genes: intervals to draw as bars, as returned by ``read_gff``, or a frame of them, or a BED file. Genes outside
             the region are ignored; a warning tells if all are of other chromosomes.
-        window: number of bases per average. Default: chosen so that about 4,000 points are drawn.
+        window: number of bases per average. Default: chosen so that at most some 4,000 points are drawn. A row of
+            several bases counts as often, in the window of its first base.
         ax: axes to draw on. Default: those of a new figure.
 
     Raises:
@@ -101,12 +102,13 @@ def plot_track(
 
     if ax is None:
         _, ax = plt.subplots(figsize=(10, 2.5), layout="constrained")
-    window = max(1, len(track) // _MOST_POINTS) if window is None else window
-    start, value = track["start"].to_numpy(), track[column].to_numpy(dtype=float)
-    group = (start - start.min()) // window
-    means = pd.DataFrame({"at": start, "value": value}).groupby(group).mean()
-    ax.plot(means["at"], means["value"], lw=0.8)
-    low, high = start.min(), track["end"].max()
+    start, low, high = track["start"], track["start"].min(), track["end"].max()
+    window = max(1, (high - low) // _MOST_POINTS) if window is None else window
+    group = (start - low) // window
+    value = track[column].astype(float)
+    bases = (track["end"] - start).where(value.notna())
+    sums = pd.DataFrame({"value": value * bases, "bases": bases}).groupby(group).sum()
+    ax.plot(start.groupby(group).mean(), sums["value"] / sums["bases"], lw=0.8)
     chrom, named = track["chrom"].iloc[0], sorted({g.chrom for g in shown})
     if named and chrom not in named:
         warn_caller(

@@ -154,6 +154,10 @@ def test_a_plot_shows_the_track_and_the_genes():
     axes = plot_track(frame([1.0, 2.0, 3.0, 4.0]), window=2, genes=genes)
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [1.5, 3.5])
     assert axes.get_ylabel() == "bits (mean of 2 bases)"
+    wide = pd.DataFrame({"chrom": "c", "start": [0, 1, 40_000], "end": [1, 4, 40_001], "bits": [1.0, 5.0, 2.0]})
+    axes = plot_track(wide)  # windows are of positions, not of rows, and an average is of bases
+    np.testing.assert_allclose(axes.lines[0].get_xydata(), [[0.5, 4.0], [40_000, 2.0]])
+    assert axes.get_ylabel() == "bits (mean of 10 bases)"
     figures = mpl.pyplot.get_fignums()
     with pytest.raises(ValueError, match="window must be at least 1 base, got 0"):
         plot_track(frame([1.0]), window=0)
