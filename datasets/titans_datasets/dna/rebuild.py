@@ -52,7 +52,7 @@ def cut(intervals: "pd.DataFrame", paths: Mapping[str, Path], entry: SequenceInf
                 if end > len(chromosome):
                     raise ValueError(
                         f"{region}:{start}-{end} ends beyond that chromosome in {path}, which has {len(chromosome)} "
-                        f"bases. This is another assembly; the coordinates need {reference}."
+                        f"bases. The file is of another assembly or was cut off; the coordinates need {reference}."
                     )
                 piece = chromosome[start:end].decode().upper()
                 found[row] = reverse_complement(piece) if strand == "-" else piece
