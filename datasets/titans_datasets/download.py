@@ -48,11 +48,16 @@ def advice(file: PublishedFile, target: Path) -> str:
 
 
 def _unpacked(file: PublishedFile, target: Path) -> str:
-    """A line on an unpacked copy beside ``target`` that does not serve for it; empty if there is none."""
-    copy = target.with_name(file.file.removesuffix(".gz"))
-    if copy.name == file.file or not copy.is_file():
+    """A line on a copy beside ``target``, unpacked or as another table, that does not serve for it; empty if there is
+    none."""
+    plain = target.with_name(file.file.removesuffix(".gz"))
+    if plain.name == file.file:
         return ""
-    return f"\n{copy} is there, but it could not be verified: the file {file.file} itself is expected, not unpacked."
+    copy = next((path for path in (plain, *map(plain.with_suffix, (".txt", ".csv"))) if path.is_file()), None)
+    if copy is None:
+        return ""
+    form = "not unpacked" if copy == plain else "not in another form"
+    return f"\n{copy} is there, but it could not be verified: the file {file.file} itself is expected, {form}."
 
 
 def download(file: PublishedFile, target: Path) -> None:

@@ -530,8 +530,9 @@ def test_line_ends_in_a_gzip_are_looked_at_too(register, home):
         load("AirPassengers", data_home=home)
 
 
-def test_an_unpacked_copy_that_cannot_be_verified_is_answered_with_the_expected_file(traffic, server, home):
-    copy = put(home, "traffic.txt", b"1,2\n")
+@pytest.mark.parametrize("name", ["traffic.txt", "traffic.csv"])
+def test_an_unpacked_copy_that_cannot_be_verified_is_answered_with_the_expected_file(traffic, server, home, name):
+    copy = put(home, name, b"1,2\n")
     says = f"{copy} is there, but it could not be verified: the file traffic.txt.gz itself is expected"
     with pytest.raises(FileNotFoundError) as caught:
         load("traffic", data_home=home, download=False)
