@@ -37,7 +37,8 @@ def labelled(stem: str, home: Path, download: bool, published_as: str | None = N
     suffixes = sorted(_SUFFIXES, key=lambda suffix: name + suffix not in dna_files.checksums())
     path = next((p for suffix in suffixes if (p := local(stem + suffix, home, name + suffix)) is not None), None)
     if path is None:
-        if (frame := _from_folder(stem, home)) is not None:
+        # only the files of GB may be folders: in a folder the order is lost in which rows of GUE are verified
+        if stem.startswith("gb/") and (frame := _from_folder(stem, home)) is not None:
             return frame
         known = registered(name)
         path = published(known, home, download, missing_ok=True) if known else None
