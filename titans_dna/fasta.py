@@ -101,6 +101,7 @@ def prepare(path: Path, cache_dir: Path | None) -> FastaFiles:
         raise ValueError(f"{path} is named like gzip but is not compressed; rename it without {path.suffix}.")
     files = FastaFiles(path, _with_suffix(path, ".fai"), _with_suffix(path, ".gzi") if packed else None)
     if in_place and (os.access(path.parent, os.W_OK) or _fresh(files)):
+        _remove_leftovers(path.parent, glob.escape(path.name))
         return _indexed(path, files)
     if cache_dir is None:
         cache_dir = user_cache() / "genomes"
@@ -124,9 +125,10 @@ def _make(folder: Path) -> None:
         )
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes left unfinished. A live one writes all the time, so its files are never old."""
-    for part in folder.glob(UNFINISHED):
+def _remove_leftovers(folder: Path, of: str = "") -> None:
+    """Remove what killed processes left unfinished, only beside the file ``of`` if given. A live process writes all
+    the time, so its files are never old."""
+    for part in folder.glob(of + UNFINISHED):
         with suppress(OSError):  # gone by now, or of another user
             if time.time() - part.stat().st_mtime > _DEAD:
                 part.unlink()

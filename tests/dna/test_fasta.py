@@ -83,6 +83,18 @@ def test_parts_that_killed_processes_left_are_removed_and_those_being_written_st
     assert not target.exists()
 
 
+def test_an_index_that_a_killed_process_left_unfinished_is_removed_and_no_other_file(write_fasta, records, open_genome):
+    path = write_fasta(records)
+    indexes = (path.with_name(f"{name}.fai") for name in (path.name, path.name, "x.fa"))
+    left, live, other = (written_whole(index).__enter__() for index in indexes)
+    for part in (left, live, other):
+        part.touch()
+    for part in (left, other):
+        os.utime(part, (1, 1))
+    open_genome(path)
+    assert [part.exists() for part in (left, live, other)] == [False, True, True]
+
+
 def test_an_index_older_than_its_fasta_is_rebuilt_with_a_warning(write_fasta, records, open_genome):
     path = write_fasta(records)
     open_genome(path)
