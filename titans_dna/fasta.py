@@ -11,7 +11,6 @@ size and modification time of the source, so that a copy of a changed source is 
 
 import glob
 import hashlib
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ import numpy as np
 from titans_core.extras import require
 from titans_core.files import UNFINISHED, written_whole
 from titans_core.warn import warn_caller
-from titans_datasets.cache import user_cache
+from titans_datasets.cache import place_of_copies, writable
 from titans_datasets.gzipped import DAMAGED, is_gzip, open_binary
 
 if TYPE_CHECKING:
@@ -75,7 +74,8 @@ def prepare(path: Path, cache_dir: Path | None) -> FastaFiles:
 
     Args:
         path: path of the FASTA file.
-        cache_dir: the cache folder, created if needed. None: ``genomes`` in the cache folder of titans_datasets.
+        cache_dir: the cache folder, created if needed. None: ``genomes`` in the data home of titans_datasets, or in
+            the user's cache if the data home cannot be written to.
 
     Raises:
         ImportError: pyfaidx is not installed.
@@ -100,11 +100,11 @@ def prepare(path: Path, cache_dir: Path | None) -> FastaFiles:
     if not packed and path.suffix in (".gz", ".bgz"):
         raise ValueError(f"{path} is named like gzip but is not compressed; rename it without {path.suffix}.")
     files = FastaFiles(path, _with_suffix(path, ".fai"), _with_suffix(path, ".gzi") if packed else None)
-    if in_place and (os.access(path.parent, os.W_OK) or _fresh(files)):
+    if in_place and (writable(path.parent) or _fresh(files)):
         _remove_leftovers(path.parent, glob.escape(path.name))
         return _indexed(path, files)
     if cache_dir is None:
-        cache_dir = user_cache() / "genomes"
+        cache_dir = place_of_copies("genomes")
     _remove_leftovers(cache_dir)
     if not in_place:
         file = _unpacked(path, cache_dir)
@@ -118,10 +118,10 @@ def _make(folder: Path) -> None:
     """Create a folder if needed, and raise PermissionError if it cannot be written to."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+    if not (folder.is_dir() and writable(folder)):
         raise PermissionError(
             f"{folder}, the folder for decompressed files and indexes, cannot be written to. Open the file with "
-            "Genome(path, cache_dir=...) and a writable folder, or set XDG_CACHE_HOME to one."
+            "Genome(path, cache_dir=...) and a writable folder, or set TITANS_DATA_HOME to one."
         )
 
 

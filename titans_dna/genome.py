@@ -40,7 +40,8 @@ class Genome:
     Args:
         path: the FASTA file.
         cache_dir: folder for decompressed files, and for indexes that cannot be written beside their file. Default:
-            ``genomes`` in the cache folder of titans_datasets.
+            ``genomes`` in the data home of titans_datasets (``TITANS_DATA_HOME``, else the user's cache), or in the
+            user's cache if the data home cannot be written to.
 
     Attributes:
         lengths: number of bases of each chromosome, in the order of the file.

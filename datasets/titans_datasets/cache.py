@@ -10,7 +10,18 @@ from titans_datasets.errors import reading
 from titans_datasets.sources.entries import PublishedFile
 from titans_datasets.warn import warn_caller
 
-__all__ = ["data_home", "is_file", "obstacle", "obtain", "remedy", "user_cache", "with_cache", "writable"]
+__all__ = [
+    "data_home",
+    "is_file",
+    "obstacle",
+    "obtain",
+    "place_of_copies",
+    "remedy",
+    "searched",
+    "user_cache",
+    "with_cache",
+    "writable",
+]
 
 
 def user_cache() -> Path:
@@ -57,7 +68,7 @@ def obtain(file: PublishedFile, home: Path, *, allow_download: bool = True) -> P
     # stored under its published name: weather.csv.gz contains weather.csv
     packed = file.url is not None and file.url.endswith(f"{file.file}.gz")
     published = f"{file.file}.gz" if packed else file.file
-    homes = [home] if writable(home / file.folder) else with_cache(home)
+    homes = searched(home, file.folder)
     paths = [place / file.folder / name for place in homes for name in (file.file, f"{file.file}.gz")]
     for path in paths:
         if is_file(path):
@@ -132,6 +143,16 @@ def with_cache(home: Path) -> list[Path]:
     return list(dict.fromkeys([home, cache])) if found else [home]
 
 
+def searched(home: Path, folder: str) -> list[Path]:
+    """Where files of a folder of the data home are: in ``home``; if that is not writable, in the user's cache too."""
+    return [home] if writable(home / folder) else with_cache(home)
+
+
+def place_of_copies(folder: str) -> Path:
+    """A folder for what is made of data files: in the data home, or in the user's cache if that is not writable."""
+    return searched(data_home(), folder)[-1] / folder
+
+
 def place_for(file: PublishedFile, homes: list[Path]) -> Path:
     """Return the first of the homes that is writable, with a warning if it is not ``homes[0]``.
 
@@ -153,12 +174,16 @@ def place_for(file: PublishedFile, homes: list[Path]) -> Path:
 
 
 def writable(folder: Path) -> bool:
-    """Whether ``folder`` can be created and written to, judged by its nearest existing parent folder."""
+    """Whether ``folder`` can be created and written to, judged by its nearest existing parent folder.
+
+    A folder that nobody may write to is left alone by a superuser too, whom its mode does not stop.
+    """
     try:
         while not folder.exists() and folder != folder.parent:
             if folder.is_symlink():  # a broken link, for example to a disk that is not mounted
                 return False
             folder = folder.parent
-        return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+        allowed = folder.is_dir() and folder.stat().st_mode & 0o222
+        return bool(allowed) and os.access(folder, os.W_OK | os.X_OK)
     except OSError:  # below a folder that cannot be read
         return False

@@ -120,6 +120,9 @@ def test_an_unwritable_folder_is_reported(home, server, monkeypatch):
     monkeypatch.setattr(cache, "writable", lambda folder: home not in folder.parents)
     with pytest.warns(UserWarning, match="cannot be written to; .* is downloaded to"):
         assert cache.user_cache() in load_genome("drosophila_1pct", data_home=home).fasta.parents
+    monkeypatch.setattr(cache, "writable", lambda folder: True)  # as for time series, it does not borrow from the cache
+    with pytest.raises(FileNotFoundError, match="is missing"):
+        load_genome("drosophila_1pct", data_home=home, download=False)
     (cache.user_cache() / "dna" / "genomes" / "drosophila_1pct.fa").unlink()
     monkeypatch.setattr(cache, "writable", lambda folder: False)
     with pytest.raises(PermissionError, match="missing and cannot be stored"):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from titans_core.files import written_whole
+from titans_datasets import cache
 from titans_dna import Genome, Interval, fasta, read_sequences
 
 
@@ -93,6 +94,17 @@ def test_an_index_that_a_killed_process_left_unfinished_is_removed_and_no_other_
         os.utime(part, (1, 1))
     open_genome(path)
     assert [part.exists() for part in (left, live, other)] == [False, True, True]
+
+
+def test_copies_are_in_the_data_home_or_else_in_the_users_cache(write_fasta, records, tmp_path, monkeypatch):
+    path, home = write_fasta(records, "packed.fa.gz"), tmp_path / "data"
+    monkeypatch.setenv("TITANS_DATA_HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.warns(UserWarning, match=rf"decompressed once, to {home}"):
+        Genome(path)
+    (home / "genomes").chmod(0o555)  # respected by a superuser too
+    with pytest.warns(UserWarning, match=rf"decompressed once, to {cache.user_cache()}"):
+        Genome(path)
 
 
 def test_an_index_older_than_its_fasta_is_rebuilt_with_a_warning(write_fasta, records, open_genome):

@@ -138,7 +138,7 @@ def read_parquet(path: Path) -> "pd.DataFrame":
 
 def homes(home: Path) -> list[Path]:
     """Folders searched for DNA files, in this order."""
-    return cache.with_cache(home)
+    return cache.searched(home, "dna")
 
 
 def local(relative: str, home: Path, published_as: str | None = None) -> Path | None:
