@@ -168,6 +168,11 @@ def test_a_genome_that_does_not_fit_is_refused(home, tmp_path, chromosomes):
         load_dna("human_enhancers_cohn", genome=tmp_path / "absent.fa", data_home=home)
     with pytest.raises(IsADirectoryError, match=r"the genome .* is a folder\. Name the FASTA in it in genome="):
         load_dna("human_enhancers_cohn", genome=tmp_path, data_home=home)
+    with pytest.raises(TypeError, match=r"genome must be the path of a FASTA file, .*; got list"):
+        load_dna("human_enhancers_cohn", genome=[tmp_path / "g.fa"], data_home=home)
+    (tmp_path / "latin.fa").write_bytes(b">chrY Universit\xe9\nACGT\n")
+    with pytest.raises(ValueError, match=r"lacks 4 of 4 regions.* It has chrY"):
+        load_dna("human_enhancers_cohn", genome=tmp_path / "latin.fa", data_home=home)
 
 
 @pytest.mark.filterwarnings("ignore:.*from another assembly")

@@ -28,13 +28,22 @@ def paths_by_class(entry: SequenceInfo, genome: GenomePaths) -> dict[str, Path]:
     if isinstance(genome, Mapping):
         if set(genome) != set(references):
             raise ValueError(f"genome= has the classes {sorted(genome)}, but {name} needs {sorted(references)}.")
-        return {label: Path(path).expanduser() for label, path in genome.items()}
+        return {label: _path(path) for label, path in genome.items()}
     if len(set(references.values())) > 1:
         raise ValueError(
             f"{name} is cut from two references: pass genome= as a dict of class to FASTA: "
             + ", ".join(f"{label!r}: {reference}" for label, reference in references.items())
         )
-    return dict.fromkeys(references, Path(genome).expanduser())
+    return dict.fromkeys(references, _path(genome))
+
+
+def _path(genome: str | os.PathLike[str]) -> Path:
+    if not isinstance(genome, str | os.PathLike):
+        raise TypeError(
+            f"genome must be the path of a FASTA file, or a dict of class to path; got {type(genome).__name__} "
+            f"({genome!r:.60}). Give the path of that file."
+        )
+    return Path(genome).expanduser()
 
 
 def cut(intervals: "pd.DataFrame", paths: Mapping[str, Path], entry: SequenceInfo) -> list[str]:
@@ -99,7 +108,7 @@ def _chromosomes(path: Path, wanted: Collection[str], names: list[str]) -> Itera
         if line.startswith(b">"):
             for region in regions:
                 yield region, bases
-            names.append(line[1:].decode().split(maxsplit=1)[0] if line[1:].strip() else "")
+            names.append(line[1:].decode(errors="replace").split(maxsplit=1)[0] if line[1:].strip() else "")
             regions, bases = _regions(names[-1]).intersection(wanted), bytearray()
         elif regions:
             bases += line.strip()
