@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from datetime import timedelta
 from importlib import metadata
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,7 @@ def _digest(head: dict[str, Any]) -> str:
 def _plain(value: Any) -> Any:
     """Convert values that JSON does not support.
 
-    NumPy numbers become Python's, pandas offsets and devices their names, and time spans nanoseconds.
+    NumPy numbers become Python's, fractions floats, pandas offsets and devices their names, and time spans nanoseconds.
     """
     if isinstance(value, torch.device):
         return str(value)
@@ -227,4 +228,6 @@ def _plain(value: Any) -> Any:
         return f"{1000 * (value // timedelta(microseconds=1)) + getattr(value, 'nanoseconds', 0)}ns"
     if hasattr(value, "item"):
         return value.item()
+    if isinstance(value, Real):
+        return float(value)
     raise TypeError(f"a setting of type {type(value).__name__} cannot be saved: {value!r}.")

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from enum import Enum
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -346,8 +347,8 @@ def test_labels_of_another_type_have_no_score():
 def test_numpy_numbers_are_accepted_as_parameters(tmp_path):
     settings = {"dim": 16, "num_layers": 1, "kernel_size": 9, "pool": 2, "kmers": 2, "batch_size": 8, "max_epochs": 2}
     model = classifier(**{name: np.int64(value) for name, value in settings.items()}, device=torch.device("cpu"))
-    model.fit(X, Y).save(tmp_path)
-    expected = classifier(**settings).fit(X, Y)
+    model.set_params(dropout=Fraction(1, 4)).fit(X, Y).save(tmp_path)
+    expected = classifier(**settings, dropout=0.25).fit(X, Y)
     np.testing.assert_array_equal(TitansDNAClassifier.load(tmp_path).predict_proba(X), expected.predict_proba(X))
 
 
