@@ -72,7 +72,7 @@ class Genome:
 
         Raises:
             TypeError: the region is neither an Interval nor a string.
-            ValueError: the chromosome is unknown, or the text is not a region.
+            ValueError: the chromosome is unknown or has no bases, or the text is not a region.
         """
         if isinstance(region, Interval):
             return region
@@ -81,7 +81,10 @@ class Genome:
         chrom, _, span = region.rpartition(":")
         first, _, last = span.replace(",", "").partition("-")
         if region in self.lengths or not chrom:
-            return Interval(region, 0, self._length(region), "+")
+            size = self._length(region)
+            if size == 0:
+                raise ValueError(f"{region} of {self.path.name} has no bases; leave it out.")
+            return Interval(region, 0, size, "+")
         if not (first.isdecimal() and last.isdecimal()):
             if chrom not in self.lengths:
                 self._length(region)  # raises: the text is an unknown name with a colon

@@ -273,7 +273,9 @@ def test_a_region_may_be_text(genome):
 
 
 def test_a_region_may_have_commas_and_its_chromosome_a_colon(write_fasta, open_genome):
-    genome = open_genome(write_fasta({"HLA:01": "ACGTACGT", "x": "ACGGT" * 500}))
+    genome = open_genome(write_fasta({"HLA:01": "ACGTACGT", "x": "ACGGT" * 500, "none": ""}))
+    with pytest.raises(ValueError, match=r"none of genome\.fa has no bases; leave it out"):
+        genome.fetch("none")
     assert genome.fetch("x:1,001-2,003") == genome.fetch(Interval("x", 1001, 2003))
     with pytest.raises(ValueError, match=r"no chromosome 'HLA:1'\. Did you mean 'HLA:01'\?"):
         genome.fetch("HLA:1")
