@@ -43,7 +43,7 @@ def write_bedgraph(
             bedGraphToBigWig.
 
     Raises:
-        ValueError: a column does not exist or has no numbers, a position is not whole, or intervals overlap.
+        ValueError: a column does not exist or has no numbers, a row is not an interval, or intervals overlap.
         FileNotFoundError: the folder does not exist.
     """
     track, column = _checked(track, column)
@@ -89,8 +89,8 @@ def plot_track(
 
     Raises:
         TypeError: genes are not intervals.
-        ValueError: the track is empty or has several chromosomes; a column does not exist or has no numbers; a position
-            is not whole; or ``window`` is below 1.
+        ValueError: the track is empty or has several chromosomes; a column does not exist or has no numbers; a row is
+            not an interval; or ``window`` is below 1.
     """
     track, column = _checked(track, column)
     if track["chrom"].nunique() != 1:
@@ -145,4 +145,11 @@ def _checked(track: pd.DataFrame, column: str | None) -> tuple[pd.DataFrame, str
             )
     if not (track[["start", "end"]] % 1 == 0).all(axis=None):
         raise ValueError("the track has positions that are not whole numbers. Drop or correct these rows.")
+    bad = track[track["chrom"].isna() | (track["start"] < 0) | (track["end"] <= track["start"])]
+    if len(bad):
+        chrom, start, end = bad[list(_COLUMNS)].iloc[0]
+        raise ValueError(
+            f"the track has {len(bad)} rows without a chromosome or without 0 <= start < end (0-based, end exclusive), "
+            f"the first {chrom}:{start}-{end}. Drop or correct these rows."
+        )
     return track.reset_index(drop=True).astype({"start": np.int64, "end": np.int64}), column

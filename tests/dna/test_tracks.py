@@ -251,6 +251,15 @@ def test_a_track_without_its_columns_or_numbers_is_refused(call):
         call(track.assign(gene="g")[["chrom", "start", "end", "gene", "bits"]])
     with pytest.raises(ValueError, match="positions that are not whole numbers"):
         call(track.assign(end=[1.0, np.nan]))
+    for wrong, place in (
+        ({"chrom": ["c", None]}, "(None|nan):1-2"),
+        ({"start": [0, -1]}, "c:-1-2"),
+        ({"end": [0, 2]}, "c:0-0"),
+    ):
+        with pytest.raises(
+            ValueError, match=rf"1 rows without a chromosome or without 0 <= start < .* first {place}\."
+        ):
+            call(track.assign(**wrong))
 
 
 def test_a_bedgraph_is_sorted_and_does_not_join_chromosomes(tmp_path):
