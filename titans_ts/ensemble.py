@@ -18,6 +18,7 @@ from typing_extensions import Self
 
 from titans_core.archive import ArchiveError, load_archive, saving_to, write_archive
 from titans_core.checks import is_integer
+from titans_core.warn import warn_caller
 from titans_ts.answer import Answer, Answering
 from titans_ts.cut import Cut, trained_on
 from titans_ts.exogenous import Columns, read_columns
@@ -232,6 +233,12 @@ class TitansEnsemble(Answering, BaseEstimator):
             values = [getattr(each, name) for each in given]
             if any(value != values[0] for value in values):
                 raise ValueError(f"all forecasters must have the same {name}, got {values}.")
+        known = [str(each.get_params()) for each in given if each.random_state is not None]
+        if len(set(known)) < len(known):
+            warn_caller(
+                "some of the forecasters have the same settings and the same random_state: they become the same model, "
+                "and their mean is no better than one of them. Give each another random_state."
+            )
         if self.n_jobs is not None and (not is_integer(self.n_jobs) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be a number of processes, or -1 for one per core, got {self.n_jobs!r}.")
         return given

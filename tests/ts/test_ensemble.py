@@ -304,6 +304,19 @@ def test_invalid_ensembles_are_refused_before_training(tiny, long, monkeypatch):
         TitansEnsemble([tiny()]).predict()
 
 
+def test_members_that_become_the_same_model_are_told(tiny, long, monkeypatch):
+    monkeypatch.setattr(TitansForecaster, "fit", lambda self, *a, **k: self)
+    one, drawn = tiny(exogenous={"calendar": "auto"}), np.random.RandomState(0)
+    for same in ([one, one], [one, tiny(dim=16), clone(one)], [tiny(random_state=drawn)] * 2):
+        with pytest.warns(UserWarning, match="become the same model.* Give each another random_state") as warned:
+            TitansEnsemble(same).fit(long)
+        assert warned[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for other in ([tiny(random_state=None)] * 2, [tiny(random_state=seed) for seed in (0, 1, None)]):
+            TitansEnsemble(other).fit(long)
+
+
 def test_an_interrupted_training_resumes(tiny, long, tmp_path, monkeypatch):
     ensemble = TitansEnsemble([tiny(), tiny(random_state=1)])
     whole = clone(ensemble).fit(long)
