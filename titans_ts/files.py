@@ -17,6 +17,7 @@ import pandas as pd
 
 from titans_core.files import written_whole
 from titans_ts.dates import in_place, read_stamps
+from titans_ts.libraries import numbers_as_objects
 
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".txt")
@@ -179,9 +180,8 @@ def _table(path: Path, id: str | None) -> pd.DataFrame:
 
 
 def _with_numbers(table: pd.DataFrame, id: str) -> pd.DataFrame:
-    """Decimals, and booleans beside empty cells, as floats: pandas reads both as objects. Names of series as text."""
-    kinds = {name: pd.api.types.infer_dtype(table[name]) for name in table.columns[table.dtypes == "object"]}
-    odd = [name for name, kind in kinds.items() if kind in ("decimal", "boolean")]
+    """Numbers that pandas reads as objects, as floats. Names of series as text."""
+    odd = [name for name in table if numbers_as_objects(table[name])]
     if id in odd:
         table = table.assign(**{id: table[id].map(str, na_action="ignore")})
     return table.astype({name: float for name in odd if name != id})

@@ -28,7 +28,14 @@ def to_pandas(df: Any) -> Any:
 
 def holds_numbers(column: pd.Series) -> bool:
     """Whether a column holds real numbers."""
+    if numbers_as_objects(column):
+        return True
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
+
+
+def numbers_as_objects(column: pd.Series) -> bool:
+    """Whether a column holds decimals, or booleans beside missing values, which pandas reads as objects."""
+    return column.dtype == object and pd.api.types.infer_dtype(column) in ("decimal", "boolean")
 
 
 def is_stamps(values: pd.Series | pd.Index) -> bool:

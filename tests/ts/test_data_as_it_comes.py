@@ -84,14 +84,22 @@ def test_dates_of_polars_come_back_as_dates(tiny, layout):
     assert len(found.join(frame, on="ds")) == 8
 
 
-def test_polars_decimals_are_read_as_numbers(tiny):
+def test_decimals_are_read_as_numbers():
     frame = long(ids=("a",))
     plain = pl.DataFrame(
         {name: frame[name].to_numpy() if name != "unique_id" else ["a"] * len(frame) for name in frame}
     )
     decimal = plain.with_columns(pl.col("y").cast(pl.Decimal(scale=12)))
-    found, expected = (tiny().fit(given).predict()["Titans"].to_numpy() for given in (decimal, plain))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    as_objects = frame.assign(y=pd.Series(decimal["y"].to_list(), dtype=object))
+    wide = as_objects.set_index("ds")[["y"]]
+    for given in (decimal, as_objects, wide):
+        np.testing.assert_allclose(read_frame(given).values, read_frame(plain).values, atol=1e-11)
+    wide.iloc[3] = None
+    assert np.isnan(read_frame(wide, missing="mask").values).nonzero()[0].tolist() == [3]
+    flags = frame.assign(y=pd.Series([True, None] * 60, dtype=object))  # as booleans of polars with nulls
+    np.testing.assert_array_equal(read_frame(flags, missing="mask").values[:2], [[1.0], [np.nan]])
+    with pytest.raises(ValueError, match="column 'y' must be numeric, got object"):
+        read_frame(frame.assign(y=pd.Series([{}] * 120)))
 
 
 def test_a_gap_across_a_cutoff_is_not_filled_with_later_values(tiny):
