@@ -27,6 +27,7 @@ from titans_ts.objective import Objective, objective_of
 from titans_ts.panel import Panel, beyond, differing
 from titans_ts.reading import (
     ahead_of,
+    check_names,
     check_no_y,
     of_values,
     read_actual,
@@ -434,7 +435,9 @@ class TitansForecaster(Answering, TitansEstimator):
         """The data of ``fit`` as a panel, and the declared columns."""
         self._check_params()
         columns = read_columns(self.exogenous)
-        return read_given(self, df, columns, static_df), columns
+        panel = read_given(self, df, columns, static_df)
+        check_names(panel)
+        return panel, columns
 
     def _network(self, config: SimbaConfig) -> Simba:
         return Simba(config)

@@ -56,6 +56,22 @@ def check_no_y(y: Any) -> None:
         )
 
 
+def check_names(panel: Panel) -> None:
+    """Reject names of series that a model could not be saved with, before it is trained.
+
+    Raises:
+        ValueError: a name that is neither text nor a number.
+    """
+    for name in panel.ids:
+        if not isinstance(name, str | int | float | np.generic):
+            wide = panel.layout == "wide"
+            renamed = "df.columns = df.columns.map(str)" if wide else "df['unique_id'] = df['unique_id'].map(str)"
+            raise ValueError(
+                f"the series name {name!r} is a {type(name).__name__}, but only strings and numbers can be saved with "
+                f"a model. Rename the series, for instance with {renamed}."
+            )
+
+
 def read_given(
     forecaster: "TitansForecaster", df: Any, columns: Columns, static_df: Any = None, fill: bool = True
 ) -> Panel:

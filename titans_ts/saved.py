@@ -34,14 +34,6 @@ _UNITS = tuple(part.name for part in fields(ColumnUnits))
 def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The fitted state of a forecaster, as JSON values and tensors."""
     config, context = model._fitted(), model.context_
-    strange = [name for name in context.ids if not isinstance(name, str | int | float | np.generic)]
-    if strange:
-        long = context.layout == "long"
-        renamed = "df['unique_id'] = df['unique_id'].map(str)" if long else "df.columns = df.columns.map(str)"
-        raise ValueError(
-            f"the series name {strange[0]!r} is a {type(strange[0]).__name__}, but only strings and numbers can be "
-            f"saved. Fit a frame with other names, such as {renamed}."
-        )
     is_integer = isinstance(context.freq, int)
     learned = {
         "ids": [i.item() if isinstance(i, np.generic) else i for i in context.ids],
