@@ -8,14 +8,13 @@ a path ending in ".journal" or the URL of a database server.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 
 from titans_core.train import digest, digest_of, text_of
-from titans_core.train.tune import Callback, best_of, open_study, plot_history, plot_importance, report_to
+from titans_core.train.tune import Callback, Storage, best_of, open_study, plot_history, plot_importance, report_to
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of
 from titans_dna.fine_tuning import network_of
@@ -42,7 +41,7 @@ def tune(
     space: Space | None = None,
     groups: Any = None,
     validation: tuple[Any, Any] | None = None,
-    storage: str | Path | None = None,
+    storage: Storage = None,
     study_name: str = "titans_dna",
     random_state: int | None = None,
     verbose: int = 1,
@@ -64,7 +63,8 @@ def tune(
             (number of sequences), ``length`` (of the shortest sequence) and ``pretrained`` (True or False).
         groups: groups of the sequences, as in ``fit``; whole groups are set aside for validation.
         validation: ``(X, y)`` for validation.
-        storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. An existing study is continued.
+        storage: None, a path to an SQLite file, a path ending in ".journal", a URL, or a storage of Optuna. An existing
+            study is continued; its later trials are others than those of a study that was never stopped.
         study_name: name of the study in the storage.
         random_state: random seed of the search and of each trial. With None, the search is random, but each trial has
             seed 0, so that all trials use the same validation sequences. Without ``validation``, all calls of a study

@@ -8,14 +8,13 @@ in ".journal" or the URL of a database server. For Ray Tune, see :class:`titans_
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.base import clone
 
 from titans_core.checks import at_least
 from titans_core.train import digest, text_of
-from titans_core.train.tune import Callback, best_of, open_study, plot_history, plot_importance, report_to
+from titans_core.train.tune import Callback, Storage, best_of, open_study, plot_history, plot_importance, report_to
 from titans_ts.cut import Cut, needs_all, rows_before, warn_of_skipped
 from titans_ts.exogenous import CYCLIC
 from titans_ts.forecaster import TitansForecaster
@@ -42,7 +41,7 @@ def tune(
     space: Space | None = None,
     val_size: int | None = None,
     static_df: Any = None,
-    storage: str | Path | None = None,
+    storage: Storage = None,
     study_name: str = "titans_ts",
     random_state: int | None = None,
     verbose: int = 1,
@@ -66,7 +65,8 @@ def tune(
             ``forecaster``. If the space sets ``input_size``: with a lookback of 2, which leaves too few rows for
             lookbacks nearly as long as the shortest series.
         static_df: as in ``fit``.
-        storage: None, a path to an SQLite file, a path ending in ".journal", or a URL. An existing study is continued.
+        storage: None, a path to an SQLite file, a path ending in ".journal", a URL, or a storage of Optuna. An existing
+            study is continued; its later trials are others than those of a study that was never stopped.
         study_name: name of the study in the storage.
         random_state: seed of the search and of each trial; None: trials use that of ``forecaster``.
         verbose: 0 is silent, 1 shows a progress bar over trials, 2 also one for each training.

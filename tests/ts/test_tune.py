@@ -272,9 +272,12 @@ def test_processes_that_train_together_must_draw_the_same_settings(tmp_path, mon
         run_study(open_study(None, "s", {}, 0), lambda trial: 0.0, 1, 60.0, progress=False)
 
 
-def test_a_continued_study_draws_new_trials(tmp_path):
+@pytest.mark.parametrize("kind", ["path", "storage"])
+def test_a_continued_study_draws_new_trials(tmp_path, kind):
+    storage = tmp_path / "s.db" if kind == "path" else optuna.storages.InMemoryStorage()
+
     def drawn(n):
-        study = open_study(tmp_path / "s.db", "s", {}, 0)
+        study = open_study(storage, "s", {}, 0)
         run_study(study, lambda trial: trial.suggest_float("x", 0, 1), n, None, False)
         return [t.params["x"] for t in study.trials]
 

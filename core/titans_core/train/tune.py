@@ -35,11 +35,13 @@ _OTHER_SPACE = "Give another study_name or storage, or the earlier space (space=
 # Optuna's message if a trial asks for a distribution that contradicts earlier trials
 _CLASH = re.compile("does not support dynamic value space|different distribution kind")
 
+Storage = str | Path | optuna.storages.BaseStorage | None
+
 FINISHED = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
 
 
 def open_study(
-    storage: str | Path | None,
+    storage: Storage,
     name: str,
     identity: Mapping[str, str],
     random_state: int | None,
@@ -50,7 +52,8 @@ def open_study(
 
     Args:
         storage: None keeps the study in memory. A path that ends in ".journal" is an append-only file, safe for several
-            processes, also on a network drive. Any other path is an SQLite file. A URL is passed to Optuna.
+            processes, also on a network drive. Any other path is an SQLite file. A URL or a storage of Optuna is passed
+            to Optuna.
         name: name of the study.
         identity: named values that must match for a study to be continued, such as the data's ``digest``.
         random_state: seed of the sampler, offset by the number of existing trials. Processes that share a study need
@@ -107,7 +110,7 @@ def open_study(
     return study
 
 
-def _check_space(study: optuna.Study, storage: str | Path | None, space: Callable[[optuna.Trial], Any]) -> None:
+def _check_space(study: optuna.Study, storage: Storage, space: Callable[[optuna.Trial], Any]) -> None:
     """Raise a ValueError if Optuna cannot continue with the distributions of existing trials."""
     with _quiet():
         trial = optuna.create_study().ask()
@@ -387,8 +390,8 @@ def plot_importance(study: optuna.Study) -> Any:
     return figure
 
 
-def _storage(storage: str | Path | None) -> Any:
-    if storage is None or "://" in str(storage):
+def _storage(storage: Storage) -> Any:
+    if storage is None or isinstance(storage, optuna.storages.BaseStorage) or "://" in str(storage):
         return storage
     path = Path(storage).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -402,7 +405,7 @@ def _storage(storage: str | Path | None) -> Any:
 
 
 @contextmanager
-def _opened(storage: str | Path | None) -> Iterator[None]:
+def _opened(storage: Storage) -> Iterator[None]:
     """Explain why a storage is unusable: another kind of file, a folder, or an unreachable database."""
     try:
         yield
