@@ -125,6 +125,8 @@ def backtest_frame(
     at = torch.tensor(origins)
     there = with_lookback(model.network_, tensor(given.values), at).numpy()
     inside = in_holes(torch.from_numpy(given.unknown() & begun))[at - 1].any(dim=1)
+    ahead = in_holes(torch.from_numpy(np.isnan(given.futr) & ~np.isnan(panel.futr)))
+    inside |= (ahead[at - 1] | ahead[at + h - 1]).any(dim=1)
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, at, bool(levels))
     rolling = _RollingCalibration(model, table, fitted if levels else None)
@@ -133,8 +135,8 @@ def backtest_frame(
     for i, origin in enumerate(origins):
         forecast = found.at(i)
         if model.missing == "interpolate" and inside[i]:
-            # the gap was filled with the help of values after the origin
-            then = model.scaling_.table(given.known_at(origin).filled(model.missing))
+            # the gap was filled with the help of values that were not known at the origin
+            then = model.scaling_.table(given.interpolated_at(origin, h))
             forecast = model.model_.rolling(then, at[i : i + 1], bool(levels))
         values = model.model_.bounded(forecast, levels, rolling.known_by(origin))[0]
         rows = slice(origin, origin + h)

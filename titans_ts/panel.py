@@ -182,11 +182,14 @@ class Panel:
         """First time stamp, step and time zone."""
         return [str(self.index[0]), str(name_of(self.freq)), str(getattr(self.index, "tz", None))]
 
-    def known_at(self, row: int) -> "Panel":
-        """The panel as known before a row: later values are NaN, except for columns known ahead."""
-        values, hist = self.values.copy(), self.hist.copy()
+    def interpolated_at(self, row: int, h: int) -> "Panel":
+        """The panel as a forecast of the h steps from a row on sees it: filled as by :meth:`filled` from the rows
+        before; later values are NaN, except for the columns known ahead in the h steps (:func:`continued`)."""
+        values, hist, futr = self.values.copy(), self.hist.copy(), self.futr.copy()
         values[row:], hist[row:] = np.nan, np.nan
-        return replace(self, values=values, hist=hist)
+        futr[:row] = interpolated(futr[:row])
+        futr[row : row + h] = continued(futr[:row], futr[row : row + h])
+        return replace(self, values=values, hist=hist, futr=futr).filled("interpolate")
 
     def future(self, h: int) -> pd.Index:
         """The h time stamps after the last."""
@@ -250,6 +253,12 @@ def long_frame(ids: list[Any], index: pd.Index, columns: dict[str, np.ndarray]) 
     ds = index.append([index] * (len(ids) - 1)) if ids else index[:0]
     flat = {name: values.T.reshape(-1) for name, values in columns.items()}
     return pd.DataFrame({"unique_id": unique_id, "ds": ds, **flat})
+
+
+def continued(past: np.ndarray, later: np.ndarray) -> np.ndarray:
+    """Fill the rows ``later``, which follow the filled rows ``past``, as :func:`interpolated` does from the last of
+    these on."""
+    return interpolated(np.concatenate((past[-1:], later)))[len(past[-1:]) :]
 
 
 def interpolated(values: np.ndarray) -> np.ndarray:

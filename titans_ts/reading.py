@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, validate_data
 from titans_core.warn import warn_caller
 from titans_ts.exogenous import Columns, read_future, read_static
 from titans_ts.frame import LONG_COLUMNS, read_frame
-from titans_ts.panel import Panel, beyond, interpolated
+from titans_ts.panel import Panel, beyond, continued
 from titans_ts.stamps import following
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _frame_of(series: pd.Series, context: Panel) -> pd.DataFrame:
 def ahead_of(panel: Panel, futr_df: Any, h: int, names: tuple[str, ...], missing: str) -> np.ndarray:
     """The future columns in the h steps after a panel, ``[h, N, F]``; "interpolate" starts from its last row."""
     futr = read_future(futr_df, panel.ids, panel.future(h), names, missing)
-    return interpolated(np.concatenate((panel.futr[-1:], futr)))[1:] if missing == "interpolate" else futr
+    return continued(panel.futr, futr) if missing == "interpolate" else futr
 
 
 def with_static(panel: Panel, names: tuple[str, ...], static_df: Any, known: Panel | None, missing: str) -> Panel:

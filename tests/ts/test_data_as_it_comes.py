@@ -118,6 +118,18 @@ def test_a_gap_across_a_cutoff_is_not_filled_with_later_values(tiny):
     np.testing.assert_array_equal(inside["Titans"][early], moved["Titans"][early])
 
 
+def test_a_gap_of_a_future_column_is_filled_in_a_backtest_as_in_a_forecast(tiny):
+    frame = long(70, ids=("a",)).assign(price=np.random.default_rng(1).normal(size=70))
+    frame.loc[[*range(30, 33), *range(40, 46), *range(52, 55), 69], "price"] = np.nan
+    model = tiny(missing="interpolate", max_epochs=1, exogenous={"futr": ["price"]}).fit(frame)
+    found = model.predict_insample(frame, step_size=1)
+    for origin in (20, *range(27, 57), 66):
+        ahead = frame[["ds", "price"]].iloc[origin : origin + 4]
+        expected = model.predict(frame.iloc[:origin], ahead)["Titans"].to_numpy()
+        own = found.loc[found["cutoff"] == HOURS[origin - 1], "Titans"]
+        np.testing.assert_allclose(own, expected, atol=1e-5, err_msg=str(origin))
+
+
 def test_scores_skip_missing_values(tiny):
     frame = long(100, ids=("a",))
     holes = frame.copy()
