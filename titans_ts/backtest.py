@@ -117,7 +117,6 @@ def backtest_frame(
     The panel is not filled: each origin fills only what was known before it, and unknown actual values stay NaN. With
     ``fitted``, the number of rows that ``fit`` saw, intervals also use the errors that became known after these rows.
     """
-    model._check_series(panel, "a backtest")
     h, T = model._fitted().h, len(panel.values)
     model.scaling_.warn_of(panel, since=fitted or 0)  # fit has warned of the rows before
     given, panel = panel, panel.filled(model.missing)

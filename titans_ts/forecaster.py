@@ -297,7 +297,7 @@ class TitansForecaster(Answering, TitansEstimator):
     def _insample(self, df: Any, first: int, step_size: int | None, level: list[float] | None) -> pd.DataFrame:
         """:meth:`predict_insample` from the row ``first`` on."""
         h = self._fitted().h
-        panel = read_scored(self, df)
+        panel = read_scored(self, df, "a backtest")
         check_length(panel, first + h, "input_size + h")
         step = h if step_size is None else step_size
         at_least("step_size", step)
@@ -361,8 +361,7 @@ class TitansForecaster(Answering, TitansEstimator):
     def _to_score(self, df: Any) -> tuple[Model, Table]:
         """The model and a frame as its table, for :func:`rolling_error`."""
         config = self._fitted()
-        panel = read_scored(self, df)
-        self._check_series(panel, "score", " In a scikit-learn search, use cv=titans_ts.splits.TimeSplit(...).")
+        panel = read_scored(self, df, "score", " In a scikit-learn search, use cv=titans_ts.splits.TimeSplit(...).")
         check_length(panel, config.input_size + config.h, "input_size + h")
         self.scaling_.warn_of(panel)
         return self.model_, self.scaling_.table(panel.filled(self.missing))

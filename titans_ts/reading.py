@@ -105,9 +105,17 @@ def read_known(
 
     Mixed series are ordered as in ``fit``. Without ``static_df``, series keep their static columns of ``fit``.
     """
-    check_policy(forecaster)
     context, missing = forecaster.context_, missing or forecaster.missing
     columns = forecaster.scaling_.columns if columns is None else columns
+    panel = _on_axis_of_fit(forecaster, df, columns, fill, missing)
+    panel = with_static(panel, columns.stat, static_df, context, missing)
+    return panel.ordered_as(context.ids) if forecaster._fitted().together else panel
+
+
+def _on_axis_of_fit(forecaster: "TitansForecaster", df: Any, columns: Columns, fill: bool, missing: str) -> Panel:
+    """The data for a fitted forecaster, without static columns."""
+    check_policy(forecaster)
+    context = forecaster.context_
     if is_frame(df):
         timed = context.layout != "matrix"  # a matrix has no time stamps
         freq, stamps = (context.freq, context.index) if timed else (forecaster.freq, None)
@@ -117,21 +125,26 @@ def read_known(
         given = validate_data(forecaster, df, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         panel = read_frame(given, columns=columns, missing=missing, fill=fill)
         panel = replace(panel, ids=context.ids)  # a matrix has no series names, but as many series as that of fit
-    panel = with_static(panel, columns.stat, static_df, context, missing)
-    return panel.ordered_as(context.ids) if forecaster._fitted().together else panel
+    return panel
 
 
-def read_scored(forecaster: "TitansForecaster", df: Any) -> Panel:
-    """A frame of the series of ``fit`` for scoring, not filled.
+def read_scored(forecaster: "TitansForecaster", df: Any, what: str, then: str = "") -> Panel:
+    """A frame of the series of ``fit`` for scoring, not filled; ``what`` and ``then`` are for the message.
 
     Series that ended before it are added as NaN, if the model can handle unknown values.
+
+    Raises:
+        ValueError: a bad frame, or other series.
     """
     config, context, columns = forecaster._fitted(), forecaster.context_, forecaster.scaling_.columns
-    panel = without(read_known(forecaster, df, fill=False), forecaster.left_out_)
-    gaps = forecaster.missing != "error" and (config.masked or not config.together)
+    missing = forecaster.missing
+    panel = without(_on_axis_of_fit(forecaster, df, columns, False, missing), forecaster.left_out_)
+    gaps = missing != "error" and (config.masked or not config.together)
     if gaps and set(panel.ids) < set(context.ids):
-        panel = with_static(panel.with_silent(context.ids), columns.stat, None, context, forecaster.missing)
-    return panel.ordered_as(context.ids)
+        panel = panel.with_silent(context.ids)
+    panel = panel.ordered_as(context.ids)
+    forecaster._check_series(panel, what, then)
+    return with_static(panel, columns.stat, None, context, missing)
 
 
 def read_actual(forecaster: "TitansForecaster", actual: Any, past: Panel) -> Panel:

@@ -256,6 +256,20 @@ def test_series_too_short_to_train_on_are_left_out_and_forecast_from_a_frame(
         model.score(frame.assign(d=1.0) if layout == "wide" else frame.replace({"b": "d"}))
 
 
+def test_series_left_out_need_no_static_columns_to_be_skipped(tiny, wide, to_long):
+    frame = beginning(to_long(wide), b=wide.index[100])
+    old = frame[frame["unique_id"] != "b"]
+    facts = pd.DataFrame({"unique_id": ["a", "b", "c"], "size": [1.0, 2.0, 3.0]})
+    with pytest.warns(UserWarning, match="begin too late"):
+        model = tiny(max_epochs=1, exogenous={"stat": ["size"]}).fit(frame, static_df=facts)
+    with pytest.warns(UserWarning, match="are skipped here too"):
+        assert model.score(frame) == model.score(old)
+    with pytest.warns(UserWarning, match="are skipped here too"):
+        pd.testing.assert_frame_equal(model.predict_insample(frame), model.predict_insample(old))
+    with pytest.raises(ValueError, match=r"score needs exactly the series of fit: .*\(new: \['d'\]\)"):
+        model.score(frame.replace({"b": "d"}))
+
+
 def on(df, by):
     """A frame shifted in time."""
     return df.assign(ds=df["ds"] + by) if "ds" in df else df.set_axis(df.index + by)
