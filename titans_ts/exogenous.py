@@ -262,7 +262,7 @@ def _numbers(table: pd.DataFrame, where: str, gaps: bool) -> np.ndarray:
     for name in table.columns:
         if not holds_numbers(table[name]) and not (gaps and table[name].isna().all()):
             raise ValueError(
-                f"column {name!r} of {where} must be numeric, got {table[name].dtype}. Encode it, for instance with "
-                "pd.get_dummies."
+                f"column {name!r} of {where} must be numeric, got {table[name].dtype}. Convert it with pd.to_numeric. "
+                "Encode categories, for instance with pd.get_dummies."
             )
     return table.to_numpy(dtype=np.float64, na_value=np.nan)

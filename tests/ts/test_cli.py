@@ -206,9 +206,11 @@ def test_a_search_warns_of_the_data_once(run, wide, to_long, tmp_path):
 
 def test_text_in_a_numeric_column_is_refused_with_advice(run, wide, to_long, tmp_path):
     to_long(wide).assign(kind="sale").to_csv(tmp_path / "x.csv", index=False)
-    output = run("fit", tmp_path / "x.csv", "--futr", "kind", "--model", tmp_path / "m", *SMALL, code=1).stderr
-    assert "column 'kind' must be numeric" in output
-    assert "Encode categories as columns of 0 and 1." in output
+    pd.DataFrame({"unique_id": list(wide), "kind": "sale"}).to_csv(tmp_path / "s.csv", index=False)
+    for option, value, where in (("--futr", "kind", ""), ("--static", tmp_path / "s.csv", " of --static")):
+        output = run("fit", tmp_path / "x.csv", option, value, "--model", tmp_path / "m", *SMALL, code=1).stderr
+        assert f"column 'kind'{where} must be numeric" in output
+        assert "Encode categories as columns of 0 and 1." in output
 
 
 def test_trials_that_failed_or_still_run_are_not_counted(run, wide_file, tmp_path):
