@@ -73,7 +73,8 @@ def _panel(
     df: Any, freq: Freq | None, columns: Columns, missing: str, was_polars: bool, known: pd.Index | None
 ) -> Panel:
     if not isinstance(df, (np.ndarray, pd.DataFrame)):
-        hint = " Convert it with .to_pandas()." if hasattr(df, "to_pandas") else ""
+        ways = [way for way in ("to_pandas", "to_dataframe") if hasattr(df, way)]  # the latter of darts
+        hint = f" Convert it with .{ways[0]}()." if ways else ""
         raise TypeError(f"df must be a pandas or polars DataFrame or a numpy matrix, got {type(df).__name__}.{hint}")
     if isinstance(df, pd.DataFrame) and len(df) == 0:
         raise ValueError("df has no rows.")
