@@ -43,7 +43,17 @@ def advice(file: PublishedFile, target: Path) -> str:
         f"  {target}\n"
         f"  checksum {file.checksum} (`{command}`{of})\n"
         f"or set TITANS_DATA_HOME to a folder that contains {file.place}."
-        f"{_unpacked(file, target)}"
+        f"{_origin(file)}{_unpacked(file, target)}"
+    )
+
+
+def _origin(file: PublishedFile) -> str:
+    """A line on what an unpublished file was made from."""
+    if not file.origin:
+        return ""
+    return (
+        f"\nIt was made from {file.origin}. A file that you make from that serves here only if it has the checksum; "
+        "otherwise read it with json or open()."
     )
 
 

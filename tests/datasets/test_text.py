@@ -105,6 +105,8 @@ def test_unpublished_files_are_not_downloaded(home, name):
         load_text(name, data_home=home)
     for piece in (str(home / file.place), file.checksum, f"a folder that contains {file.place}"):
         assert piece in str(caught.value)
+    assert f"made from {file.origin}. " in str(caught.value)
+    assert "https://" in file.origin
     assert "download=True" not in str(caught.value)
     assert not home.exists()
 

@@ -22,12 +22,14 @@ class PublishedFile:
         checksum: ``"sha256:<hex>"``, or ``"git:<hex>"`` for a git blob id. It refers to the bytes of ``place``; if
             ``<place>.gz`` is stored instead, to its decompressed bytes. If ``place`` itself ends in ``.gz``, it refers
             to the compressed bytes.
+        origin: for ``url=None``, what the file was made from.
     """
 
     name: str
     place: str
     url: str | None
     checksum: str
+    origin: str = ""
 
     @property
     def file(self) -> str:

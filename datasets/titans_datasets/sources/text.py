@@ -35,13 +35,18 @@ _GAUNTLET = "From llm-foundry (Apache-2.0), reworded for evaluation; the fields 
 
 
 def _plain(
-    name: str, files: Mapping[str, tuple[str, str | None, str]], licence: str, citation: str, note: str
+    name: str,
+    files: Mapping[str, tuple[str, str | None, str]],
+    licence: str,
+    citation: str,
+    note: str,
+    origin: str = "",
 ) -> TextInfo:
     """``files``: place below ``lm/``, address and checksum of each part."""
     return TextInfo(
         name=name,
         files={
-            part: PublishedFile(name if len(files) == 1 else f"{name} ({part})", f"lm/{place}", url, checksum)
+            part: PublishedFile(name if len(files) == 1 else f"{name} ({part})", f"lm/{place}", url, checksum, origin)
             for part, (place, url, checksum) in files.items()
         },
         layout="plain",
@@ -63,10 +68,11 @@ def _jsonl(
     licence: str,
     citation: str,
     note: str = _GAUNTLET,
+    origin: str = "",
 ) -> TextInfo:
     return TextInfo(
         name=name,
-        files={part: PublishedFile(name, f"lm/{place}", url, f"sha256:{sha256}")},
+        files={part: PublishedFile(name, f"lm/{place}", url, f"sha256:{sha256}", origin)},
         layout="jsonl",
         records=records,
         licence=licence,
@@ -86,6 +92,8 @@ TEXTS = (
         licence="public domain in the US (Project Gutenberg header and licence text removed)",
         citation="Project Gutenberg, texts of GITenberg",
         note="15 novels of 20 million characters: fields id (Project Gutenberg's number), title, text.",
+        origin="books 76, 98, 145, 158, 345, 599, 766, 1023, 1342, 1400, 1661, 2554, 2600, 2701 and 28054 of "
+        "https://www.gutenberg.org/ebooks, as published by https://github.com/GITenberg, without header and licence",
     ),
     _plain(
         "tinyshakespeare",
@@ -143,6 +151,8 @@ TEXTS = (
         _WIKIPEDIA,
         _MERITY,
         "The test part with its rare words: raw words aligned to the lines of wikitext2's test (241,211 words, 1 : 1).",
+        origin="the test part of wikitext-2-raw-v1 (https://huggingface.co/datasets/Salesforce/wikitext) and that of "
+        "the set wikitext2",
     ),
     _plain(
         "babi",
@@ -225,6 +235,9 @@ TEXTS = (
         citation="Sap et al., SocialIQA, EMNLP 2019 (arXiv:1904.09728)",
         note='Fields context, question, answerA to answerC, label ("1" to "3"), extracted from the prompts of '
         "AGI-Edgerunners/LLM-Adapters (Apache-2.0) and checked against llm-foundry's. This file is not published.",
+        origin="dataset/social_i_qa/test.json of https://github.com/AGI-Edgerunners/LLM-Adapters, which are the "
+        "questions of dev.jsonl and the labels of dev-labels.lst in "
+        "https://storage.googleapis.com/ai2-mosaic/public/socialiqa/socialiqa-train-dev.zip",
     ),
     _jsonl(
         "boolq",
