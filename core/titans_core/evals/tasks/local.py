@@ -16,22 +16,22 @@ from typing import Any
 import datasets
 
 
-def lines(file: str, data: str | None = None, sha256: str | None = None, **about: Any) -> dict[str, datasets.Dataset]:
+def lines(file: str, data: str | None = None, **about: Any) -> dict[str, datasets.Dataset]:
     """A JSON Lines file, one document per line."""
-    path, text = _read(file, data, sha256)
+    path, text = _read(file, data, **about)
     try:
         return _test([json.loads(line) for line in text.split("\n") if line.strip()])
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} is not a complete JSON Lines file ({error}). Replace it.") from error
 
 
-def pages(file: str, data: str | None = None, sha256: str | None = None, **about: Any) -> dict[str, datasets.Dataset]:
+def pages(file: str, data: str | None = None, **about: Any) -> dict[str, datasets.Dataset]:
     """WikiText, one document per page, split before each line `` = Title = `` as in ``wikitext_document_level``.
 
     This takes two formulas of the test part for titles too, which gives 62 pages.
     """
     found: list[list[str]] = []
-    for line in _read(file, data, sha256)[1].split("\n"):
+    for line in _read(file, data, **about)[1].split("\n"):
         words = line.split()
         if len(words) > 2 and words[0] == words[-1] == "=" and "=" not in (words[1], words[-2]):
             found.append([])
@@ -40,8 +40,10 @@ def pages(file: str, data: str | None = None, sha256: str | None = None, **about
     return _test([{"page": "\n".join(page)} for page in found])
 
 
-def _read(file: str, data: str | None, sha256: str | None) -> tuple[Path, str]:
-    """The path of a file and its text."""
+def _read(
+    file: str, data: str | None, sha256: str | None = None, published: str = "...", **about: Any
+) -> tuple[Path, str]:
+    """The path of a file and its text. ``published``: its name in ``titans_datasets``."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "titans_datasets"
     # downloads are in the cache too, if the data home is not writable
     homes = dict.fromkeys([Path(os.environ.get("TITANS_DATA_HOME") or cache), cache])
@@ -50,14 +52,14 @@ def _read(file: str, data: str | None, sha256: str | None) -> tuple[Path, str]:
     for path in paths:
         for found in (path, path.with_name(f"{path.name}.gz")):
             if found.is_file():
-                return found, _text(found, None if data else sha256)
+                return found, _text(found, None if data else sha256, published)
     raise FileNotFoundError(
-        f"no such file: {' or '.join(map(str, paths))}. Download it with titans_datasets.load(...), or check data and "
-        "TITANS_DATA_HOME."
+        f"no such file: {' or '.join(map(str, paths))}. titans_datasets.load({published!r}) downloads it, or "
+        "says what to put there. Or check data and TITANS_DATA_HOME."
     )
 
 
-def _text(path: Path, sha256: str | None) -> str:
+def _text(path: Path, sha256: str | None, published: str) -> str:
     content = path.read_bytes()
     if path.suffix == ".gz":
         try:
@@ -66,8 +68,8 @@ def _text(path: Path, sha256: str | None) -> str:
             raise ValueError(f"{path} is not a complete gzip ({error}). Replace it.") from error
     if sha256 and (found := hashlib.sha256(content).hexdigest()) != sha256:
         raise ValueError(
-            f"{path} is not the published file, or not all of it: its sha256 is {found}, expected {sha256}. Download "
-            "it again with titans_datasets.load(...). A file of your own is read with data."
+            f"{path} is not the published file, or not all of it: its sha256 is {found}, expected {sha256}. Get it "
+            f"again with titans_datasets.load({published!r}). A file of your own is read with data."
         )
     return content.decode("utf-8")
 
