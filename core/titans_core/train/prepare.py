@@ -343,6 +343,6 @@ if __name__ == "__main__":
     from jsonargparse import auto_cli
 
     try:
-        auto_cli(prepare)
+        auto_cli(prepare, prog="python -m titans_core.train.prepare")
     except (OSError, ValueError, ImportError) as error:
         sys.exit(f"error: {error}")

@@ -127,6 +127,7 @@ def main(args: Sequence[str] | None = None) -> Any:
         TokenData,
         trainer_defaults=DEFAULTS,
         seed_everything_default=0,
+        parser_kwargs={"prog": "python -m titans_core.train.pretrain"},
         save_config_callback=Configuration,
         save_config_kwargs={"overwrite": True},
         args=list(args) if args is not None else None,

@@ -5,7 +5,9 @@ import json
 import locale
 import os
 import re
+import runpy
 import socket
+import sys
 from importlib import metadata
 
 import numpy as np
@@ -326,6 +328,13 @@ def test_an_empty_part_is_an_error_that_says_what_to_change(tmp_path):
 def test_arguments_out_of_range_are_named(tmp_path, options):
     with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
         quiet(jsonl(tmp_path / "a.jsonl", ["a"]), tmp_path / "out", **options)
+
+
+def test_the_usage_is_the_command_that_was_given(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["prepare.py", "--help"])
+    with pytest.raises(SystemExit):
+        runpy.run_path(module.__file__, run_name="__main__")
+    assert "usage: python -m titans_core.train.prepare " in capsys.readouterr().out
 
 
 def test_without_datasets_the_error_names_the_command_that_installs_it(tmp_path, monkeypatch):

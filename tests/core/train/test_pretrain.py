@@ -538,6 +538,7 @@ def test_help_lists_the_available_commands(tokens, tmp_path, monkeypatch, capfd)
 
     code, output = ended("--help")
     assert not code
+    assert "usage: python -m titans_core.train.pretrain " in output
     assert "{fit,validate}" in output
     code, output = ended(*command(tokens, data={"batch_tokens": 500})[3:])
     assert code
