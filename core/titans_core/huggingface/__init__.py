@@ -4,6 +4,9 @@ Importing this package registers the classes. They wrap a :class:`~titans_core.T
 
     TitansForCausalLM.from_titans(model, eos_token_id=2).save_pretrained("folder")
     AutoModelForCausalLM.from_pretrained("folder").generate(ids, max_new_tokens=100, num_beams=3)
+
+A folder written by ``TitansLM.save`` is converted by the first line, with ``model = TitansLM.load(folder)``. To the
+classes ``Auto...`` of transformers it is an "Unrecognized model", as they look for a file ``config.json``.
 """
 
 try:

@@ -34,6 +34,10 @@ class NeuralMemory(nn.Module):
     same weights and add up, and momentum multiplies them by ``1 / (1 - eta)``, so the effective step of a chunk is at
     most 2. Beyond that, gradient descent on a quadratic with unit keys diverges.
 
+    With ``torch.utils.checkpoint``, use ``use_reentrant=False``. The reentrant kind, with any layer, sees only tensors
+    that are arguments or outputs themselves, not those in a state: a state that passes it has no gradient, and what a
+    later piece would teach an earlier one is lost without a message.
+
     Args:
         dim: width of input and output; must be a multiple of ``num_heads``.
         num_heads: number of independent memories, each ``dim // num_heads`` wide.
