@@ -1,5 +1,6 @@
 """Pretraining of a language model as a LightningModule: the paper's recipe, logging, and exact resuming."""
 
+import copy
 import math
 import time
 from pathlib import Path
@@ -58,6 +59,8 @@ class LanguageModelTraining(L.LightningModule):
         self._steps_seen = 0
         self._clock: tuple[float, int] | None = None  # end time and number of the last step
         self._kept: dict[str, Any] = {}  # recipe of the checkpoint that is being resumed
+        self._begun = False  # whether batches of the next step have been read
+        self._reached: dict[str, Any] = {}  # where in the data the last whole step ended
 
     def configure_model(self) -> None:
         """Shard with FSDP2 if the strategy does (first each block, then the whole model), then compile the blocks."""
@@ -109,6 +112,9 @@ class LanguageModelTraining(L.LightningModule):
                 "set model.config.vocab_size to at least that, or prepare the text with another tokenizer."
             )
 
+    def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
+        self._begun = True
+
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         loss = self.model.loss(batch[:, :-1], batch[:, 1:])
         if not torch.isfinite(loss):
@@ -133,6 +139,7 @@ class LanguageModelTraining(L.LightningModule):
         if self.global_step == self._steps_seen:  # gradients are still being accumulated
             return
         self._steps_seen = self.global_step
+        self._begun, self._reached = False, self._position()
         self.log("train_loss", torch.stack(self._losses).mean(), prog_bar=True, sync_dist=True)
         batches = len(self._losses)
         self._losses.clear()
@@ -170,6 +177,7 @@ class LanguageModelTraining(L.LightningModule):
                 "Set trainer.precision to bf16-mixed."
             )
         self._steps_seen = self.global_step
+        self._begun, self._reached = False, self._reached or self._position()
         optimizer, schedule = self.trainer.optimizers[0], self.trainer.lr_scheduler_configs[0].scheduler
         rate = self._rate(schedule.last_epoch, self._steps)
         for group, decay in zip(optimizer.param_groups, (self.weight_decay, 0.0), strict=True):
@@ -198,7 +206,8 @@ class LanguageModelTraining(L.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the random state, the model configuration and the recipe. Lightning and the loader save the rest.
 
-        Only torch's random state is used in training.
+        A checkpoint does not hold the gradients that are being accumulated. One that is written within a step, such as
+        by Lightning on a signal of SLURM, is therefore that of the last whole step, and this step is repeated.
         """
         # a finite loss can have a non-finite gradient; bad weights must not replace the previous checkpoint
         finite = all(bool(torch.isfinite(p).all()) for p in self.model.parameters())  # FSDP2: this process's shard
@@ -207,12 +216,27 @@ class LanguageModelTraining(L.LightningModule):
                 f"after step {self.global_step} the weights are not finite, because a gradient was not; no checkpoint "
                 "was saved. Lower model.learning_rate, and resume from the last checkpoint."
             )
-        checkpoint["titans_random"] = {
-            "cpu": torch.get_rng_state(),
-            "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-        }
+        # callbacks save at the end of a step before on_train_batch_end notes that it is complete
+        within_step = self._begun and self.global_step == self._steps_seen
+        reached = self._reached if within_step else self._position()
+        checkpoint.update({name: value for name, value in reached.items() if name != "loops"})
+        checkpoint["loops"] = {**checkpoint["loops"], **reached["loops"]}
         checkpoint["titans_config"] = vars(self.config).copy()
         checkpoint["titans_recipe"] = self._recipe()
+
+    def _position(self) -> dict[str, Any]:
+        """Entries of a checkpoint that say where in the data the run is. Only torch's random state is used."""
+        position = {
+            "loops": {"fit_loop": copy.deepcopy(self.trainer.fit_loop.state_dict())},
+            "titans_random": {
+                "cpu": torch.get_rng_state(),
+                "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            },
+        }
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        if data is not None and (state := data.state_dict()):
+            position[type(data).__qualname__] = state
+        return position
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         found = TitansConfig.saved(checkpoint.get("titans_config", {}))
@@ -222,6 +246,8 @@ class LanguageModelTraining(L.LightningModule):
         self._kept = checkpoint.get("titans_recipe", {})
         if self._trainer is None:  # load_from_checkpoint: no run continues, so the caller's random state stays
             return
+        data = type(self.trainer.datamodule).__qualname__  # type: ignore[attr-defined]
+        self._reached = copy.deepcopy({k: checkpoint[k] for k in ("loops", "titans_random", data) if k in checkpoint})
         states = checkpoint["titans_random"]
         torch.set_rng_state(states["cpu"].cpu())
         if states["cuda"] and torch.cuda.is_available():

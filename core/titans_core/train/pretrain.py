@@ -36,29 +36,11 @@ DEFAULTS: dict[str, Any] = {
 
 
 class Checkpoints(ModelCheckpoint):
-    """Lightning's ModelCheckpoint, whose ``last.ckpt`` also holds the last step of a run.
-
-    It saves at the end of a step only, also by time or after a validation: a checkpoint does not hold the gradients
-    that are being accumulated.
-    """
-
-    def on_train_batch_end(self, trainer: L.Trainer, *rest: Any) -> None:
-        if not _within_step(trainer):
-            super().on_train_batch_end(trainer, *rest)
-
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if not _within_step(trainer):
-            super().on_validation_end(trainer, pl_module)
+    """Lightning's ModelCheckpoint, whose ``last.ckpt`` also holds the last step of a run."""
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if not self._should_skip_saving_checkpoint(trainer):
             self._save_last_checkpoint(trainer, self._monitor_candidates(trainer))
-
-
-def _within_step(trainer: L.Trainer) -> bool:
-    """Whether the batches of an optimiser step are not complete yet."""
-    done: int = trainer.fit_loop.batch_idx + 1
-    return done % trainer.accumulate_grad_batches != 0 and not trainer.is_last_batch
 
 
 def main(args: Sequence[str] | None = None) -> Any:

@@ -31,6 +31,7 @@ from titans_core.train.language import LanguageModelTraining
 from titans_core.train.prepare import prepare
 from titans_core.train.pretrain import main
 from titans_core.train.token_batches import TokenLoader
+from titans_core.train.token_data import TokenData
 from titans_core.train.tokens import PackedTokens
 
 pytest.importorskip("jsonargparse")
@@ -185,6 +186,29 @@ def test_checkpoints_hold_whole_steps(tokens, tmp_path, monkeypatch, when):
     for file in files:
         kept = torch.load(file, weights_only=True)
         assert kept["TokenData"]["step"] == 2 * kept["global_step"]  # two batches each
+
+
+@pytest.mark.parametrize("after", [1, 3], ids=["first step", "second step"])
+def test_a_checkpoint_within_a_step_repeats_the_step(tokens, tmp_path, after):
+    """Lightning writes one on a signal of SLURM. The gradients accumulated by then are not in it."""
+
+    class Preempted(LanguageModelTraining):
+        def on_after_backward(self):
+            self.batches = getattr(self, "batches", 0) + 1
+            if self.batches == after:
+                self.trainer.save_checkpoint(tmp_path / "signal.ckpt")
+
+    def trained(module, path=None):
+        trainer = L.Trainer(
+            accelerator="cpu", max_steps=3, limit_val_batches=0, logger=False, enable_progress_bar=False,
+            enable_model_summary=False, enable_checkpointing=False,
+        )  # fmt: skip
+        trainer.fit(module, TokenData(tokens, 32, batch_tokens=512), ckpt_path=path, weights_only=True)
+        return module.state_dict()
+
+    expected = trained(Preempted(TitansConfig(**CONFIG), warmup_steps=1))
+    resumed = trained(LanguageModelTraining(TitansConfig(**CONFIG), warmup_steps=1, seed=1), tmp_path / "signal.ckpt")
+    assert all(torch.equal(w, expected[name]) for name, w in resumed.items())
 
 
 def test_training_lowers_the_loss_and_leaves_a_model(uninterrupted):
