@@ -49,6 +49,11 @@ class TokenData(L.LightningDataModule):
         if stage == TrainerFn.VALIDATING:  # the training part is not needed, and may be shorter than one window
             self.val: PackedTokens | None = PackedTokens(self.path, "val", self.length, verify=self.verify)
             return
+        if self.trainer.overfit_batches:  # type: ignore[attr-defined]
+            raise ValueError(
+                "overfit_batches would not repeat the same batches, because the data goes on where an epoch was left. "
+                "To overfit, prepare a text of that many tokens."
+            )
         self.train = PackedTokens(self.path, "train", self.length, verify=self.verify)
         has_val = "val" in self.train.description["parts"]
         self.val = PackedTokens(self.path, "val", self.length, verify=self.verify) if has_val else None

@@ -254,6 +254,7 @@ def test_two_processes_train_as_one(tokens, one_process, tmp_path, strategy):
         ({"data": {"batch_tokens": 500}}, "batch_tokens=500 is not a multiple of 256"),
         ({"data": {"path": "nowhere"}}, "no packed tokens"),
         ({"trainer": {"accumulate_grad_batches": 3}}, "does not fit batch_tokens=512, which takes 2 forward passes"),
+        ({"trainer": {"overfit_batches": 2}}, "overfit_batches would not repeat the same batches"),
         ({"trainer": {"max_steps": -1, "max_epochs": -1, "max_time": "00:00:01:00"}}, "set trainer.max_steps"),
     ],
 )

@@ -13,7 +13,7 @@ from titans_core.train.token_data import TokenData
 
 def test_steps_are_shared_and_drawn_as_configured(tokens):
     data = TokenData(tokens, length=32, batch_tokens=1536, micro_batch=4, seed=3)
-    data.trainer = SimpleNamespace(world_size=2, accumulate_grad_batches=1)
+    data.trainer = SimpleNamespace(world_size=2, accumulate_grad_batches=1, overfit_batches=0)
     data.setup("fit")
     assert data.trainer.accumulate_grad_batches == 6
     batches = data.train_dataloader().batches
