@@ -62,6 +62,10 @@ class LanguageModelTraining(L.LightningModule):
         self._begun = False  # whether batches of the next step have been read
         self._reached: dict[str, Any] = {}  # where in the data the last whole step ended
 
+    def setup(self, stage: str) -> None:
+        """Forget what an earlier run of the same module left."""
+        self._losses, self._kept, self._reached = [], {}, {}
+
     def configure_model(self) -> None:
         """Shard with FSDP2 if the strategy does (first each block, then the whole model), then compile the blocks."""
         if self._trainer is None:  # load_from_checkpoint calls this too
