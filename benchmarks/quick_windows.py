@@ -1,6 +1,5 @@
 """Training batches of neuralforecast models in a fraction of the time, and otherwise the same."""
 
-from types import MethodType
 from typing import Any
 
 import torch
@@ -17,31 +16,31 @@ def draw_quickly(model: Any) -> None:
     """
     given = model._create_windows
 
-    def create(self: Any, batch: dict[str, Any], step: str) -> tuple[Any, ...]:
+    def create(batch: dict[str, Any], step: str) -> tuple[Any, ...]:
         if step != "train":
             found: tuple[Any, ...] = given(batch, step)
             return found
-        columns = batch["temporal_cols"]
-        temporal = batch["temporal"][:, :, : batch["temporal"].shape[2] - self.val_size - self.test_size]
-        temporal = self.padder_train(temporal)
-        windows = temporal.unfold(-1, self.input_size + self.h, self.step_size)  # [series, columns, windows, L + h]
+        columns, L, h = batch["temporal_cols"], model.input_size, model.h
+        temporal = batch["temporal"][:, :, : batch["temporal"].shape[2] - model.val_size - model.test_size]
+        temporal = model.padder_train(temporal)
+        windows = temporal.unfold(-1, L + h, model.step_size)  # [series, columns, windows, L + h]
         there = temporal[:, columns.get_loc("available_mask")]
-        if self.MULTIVARIATE:
+        if model.MULTIVARIATE:
             there, drawn = there.sum(0, keepdim=True), windows.permute(2, 3, 1, 0)
         else:
             drawn = _WindowsOfSeries(windows.permute(0, 2, 3, 1))
         before = F.pad(there.cumsum(1, dtype=torch.float64), (1, 0))
-        past = before[:, self.input_size :] - before[:, : -self.input_size]
-        future = before[:, self.h :] - before[:, : -self.h]
-        past, future = past[:, : -self.h : self.step_size], future[:, self.input_size :: self.step_size]
+        past = before[:, L:] - before[:, :-L]
+        future = before[:, h:] - before[:, :-h]
+        past, future = past[:, : -h : model.step_size], future[:, L :: model.step_size]
         least = [
-            max(1, int(size * share * self.n_series))
-            for size, share in ((self.input_size, self.min_insample_fraction), (self.h, self.min_outsample_fraction))
+            max(1, int(size * share * model.n_series))
+            for size, share in ((L, model.min_insample_fraction), (h, model.min_outsample_fraction))
         ]
         usable = (past >= least[0]) & (future >= least[1])
         return drawn, None, None, usable.flatten().nonzero().squeeze(-1), None, columns
 
-    model._create_windows = MethodType(create, model)
+    model._create_windows = create
 
 
 class _WindowsOfSeries:

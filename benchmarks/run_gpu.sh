@@ -22,7 +22,7 @@ failed=0
 # fla and the forecaster's kernels compile in parallel with the tests. fla's tuning results are not cached, as the GPU is
 # busy; Triton caches compiled kernels.
 FLA_CACHE_RESULTS=0 timeout -k 5 150 "$python" benchmarks/memory_gpu.py --warm >"$folder/warm.log" 2>&1 &
-timeout -k 5 150 "$python" benchmarks/forecast_gpu.py --warm >>"$folder/warm.log" 2>&1 &
+timeout -k 5 150 "$python" benchmarks/forecast_gpu.py --warm >"$folder/warm_forecast.log" 2>&1 &
 if "$python" -c 'import pytest' 2>/dev/null; then
   # most of their time is compiling, so they are shared out among processes
   run=("$python" -m pytest -q -rf -p no:cacheprovider -o addopts=--import-mode=importlib -o timeout=0)

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from titans_core.checks import at_least, below_one
 from titans_ts.column_units import ColumnUnits, Moments
-from titans_ts.simba import Simba, SimbaConfig, default_patch, default_reach
+from titans_ts.simba import Simba, SimbaConfig, default_patch, default_reach, mean_of_known
 
 ROUNDING = 1e-6  # relative rounding error of a mean in float32
 
@@ -192,7 +192,8 @@ class Titans(BaseModel):
         mask = windows_batch.get("insample_mask")
         known = None if mask is None else mask.reshape(*x.shape[:2], -1).expand_as(x)  # darts: one mask for all series
         if known is not None:
-            x = _filled(x, known > 0)
+            there = known > 0  # the rest is padding
+            x = x.where(there, mean_of_known(x, there)[0])
         columns = {}
         for kind in ("hist", "futr", "stat"):
             given = windows_batch.get(f"{kind}_exog")
@@ -209,12 +210,6 @@ class Titans(BaseModel):
         if getattr(domain_map, "__func__", None) is DistributionLoss._domain_map:
             y = y.reshape(len(x), self.h, x.shape[-1], -1).transpose(-2, -1)
         return y.reshape(len(x), self.h, -1)
-
-
-def _filled(x: Tensor, known: Tensor) -> Tensor:
-    """x ``[B, L, N]`` with the mean of the known values of each window in place of the others, which are padding."""
-    mean = x.where(known, 0.0).sum(dim=1, keepdim=True) / known.sum(dim=1, keepdim=True).clamp(min=1)
-    return x.where(known, mean)
 
 
 class Standardised(nn.Module):

@@ -172,13 +172,18 @@ def _level(x: Tensor, known: Tensor, config: SimbaConfig) -> tuple[Tensor, Tenso
     if not config.masked:
         variance = x.var(dim=1, keepdim=True, correction=0)
         return x.mean(dim=1, keepdim=True), (variance + config.least_variance).sqrt()
-    count = known.sum(dim=1, keepdim=True, dtype=x.dtype)
-    center = x.where(known, 0.0).sum(dim=1, keepdim=True) / count.clamp(min=1)
+    center, count = mean_of_known(x, known)
     square = (x - center).where(known, 0.0).square().sum(dim=1, keepdim=True)
     # few values give a poor estimate of the deviation: the unknown share of a lookback adds that share of one value at
     # a distance of 1, the deviation of the whole series
     missing = 1 - count / x.shape[1]
     return center, ((square + missing) / (count + missing) + config.least_variance).sqrt()
+
+
+def mean_of_known(x: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean of the known values of each lane, 0 if there is none, and their number, ``[B, 1, N]`` each."""
+    count = known.sum(dim=1, keepdim=True, dtype=x.dtype)
+    return x.where(known, 0.0).sum(dim=1, keepdim=True) / count.clamp(min=1), count
 
 
 def _given(columns: Tensor | None, name: str) -> Tensor:
