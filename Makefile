@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# what pip installs has no bytecode: Python keeps that of the modules it imports, whatever else the environment says
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test quick lint tables example notebooks clean
 
 demo: $(STAMP)
@@ -34,11 +37,10 @@ clean:
 	rm -rf $(VENV) out
 
 # torch first and by its exact version: a local build of it, such as that for the CPU alone, is then taken where there is one
-# pip would compile what it installs with one core (some files that packages hold as templates are no Python)
+# pip would compile all that it installs, a quarter of which is ever imported
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 13) else f"Python 3.10 to 3.13 is needed, this is {v[0]}.{v[1]}. Say which: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --no-compile -c constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[all,dev]'
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	touch $@

@@ -112,7 +112,7 @@ def test_a_deep_memory(poisoned, dims, activation, forget, momentum):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dims", [(64, 256, 64), (64, 200, 32), (1, 1, 1), (512, 24, 16), (16, 512, 512)])
+@pytest.mark.parametrize("dims", [(64, 256, 64), (64, 200, 32), (1, 1, 1), (512, 24, 16), (16, 512, 24), (16, 24, 512)])
 def test_widths_of_a_deep_memory(poisoned, dims):
     check(dims, "gelu", T=3, chunk_size=2)
 

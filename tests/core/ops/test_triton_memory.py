@@ -204,15 +204,14 @@ def test_widths_that_differ(make_inputs, K, V, hidden, depth):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("forget_to", ["zero", "start"])
 @pytest.mark.parametrize(
-    ("K", "V", "hidden", "depth", "activation"),
+    ("K", "V", "hidden", "depth", "activation", "forget_to"),
     [
-        (8, 8, 16, 2, "silu"),
-        (8, 24, 20, 2, "gelu"),
-        (16, 16, 1, 2, "relu"),
-        (3, 16, 1, 1, "silu"),
-        (32, 1, 1, 1, "silu"),
+        (8, 8, 16, 2, "silu", "zero"),
+        (8, 24, 20, 2, "gelu", "start"),
+        (16, 16, 1, 2, "relu", "start"),
+        (3, 16, 1, 1, "silu", "zero"),
+        (32, 1, 1, 1, "silu", "start"),
     ],
 )
 def test_any_width_is_filled_up_with_zeros_that_stay(make_inputs, K, V, hidden, depth, activation, forget_to):
@@ -272,21 +271,22 @@ def test_three_products_of_bf16_are_nearly_one_of_float32(make_inputs, monkeypat
 
     monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", of_halves)
     monkeypatch.setitem(TOLERANCE, torch.float32, 1e-4)
-    compare(make_inputs(B=1, T=69, H=2, depth=depth, rate=0.1, extreme=False, **SHAPES), forget_to=forget_to)
+    compare(make_inputs(B=1, T=37, H=2, depth=depth, rate=0.1, extreme=False, **SHAPES), forget_to=forget_to)
     assert products
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("forget_to", ["zero", "start"])
-@pytest.mark.parametrize("cuts", [(5,), (16,), (7, 20)])
+@pytest.mark.parametrize(
+    ("cuts", "forget_to"), [((5,), "start"), ((16,), "zero"), ((7, 20), "zero"), ((7, 20), "start")]
+)
 def test_a_cut_sequence_gives_the_same(make_inputs, cuts, forget_to):
     compare(make_inputs(B=1, T=37, H=1, **SHAPES), cuts=cuts, forget_to=forget_to)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("momentum", [True, False])
-@pytest.mark.parametrize("forget_to", ["zero", "start"])
-@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize(
+    ("depth", "forget_to", "momentum"), [(1, "zero", True), (1, "start", False), (2, "zero", False), (2, "start", True)]
+)
 def test_bfloat16_tokens_with_sums_and_state_in_float32(make_inputs, depth, forget_to, momentum):
     inputs = make_inputs(B=1, T=40, H=2, depth=depth, rate=0.1, extreme=False, momentum=momentum, **SHAPES)
     with torch.no_grad():
@@ -319,7 +319,7 @@ def test_every_number_that_is_returned_was_written(make_inputs, monkeypatch, mom
     monkeypatch.setattr(torch, "empty", poisoned(torch.empty))
     monkeypatch.setattr(torch, "empty_like", poisoned(torch.empty_like))
     monkeypatch.setattr(torch.Tensor, "new_empty", poisoned(torch.Tensor.new_empty))
-    inputs = make_inputs(B=1, T=69, H=2, depth=depth, momentum=momentum, rate=0.1, extreme=False, **SHAPES)
+    inputs = make_inputs(B=1, T=37, H=2, depth=depth, momentum=momentum, rate=0.1, extreme=False, **SHAPES)
     compare(inputs, dtype, forget_to=forget_to)
     if dtype == torch.float32:
         compare(make_inputs(B=1, T=21, H=2, depth=depth, momentum=momentum, **SHAPES), forget_to=forget_to)
