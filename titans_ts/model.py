@@ -270,12 +270,13 @@ class Position:
         calibration, pending = None, {}
         if border < T:
             step = scoring_step(T - model.h + 1 - border, model.h, table.values.shape[1])
-            known = np.arange(border, T - model.h + 1, step)
-            calibration = Calibration(model.scores(table, torch.from_numpy(known)), step, border % step)
+            origins = torch.arange(border, T + 1, step)
+            known, ahead = origins[origins <= T - model.h], origins[origins > T - model.h]
+            by = None
             if model.memory is not None:
-                ahead = calibration.origins(max(1, T - model.h + 1), T + 1)
-                values = corrections(model.memory, table, torch.from_numpy(ahead))
-                pending = dict(zip(ahead.tolist(), values, strict=True))
+                by, later = corrections(model.memory, table, origins).split([len(known), len(ahead)])
+                pending = dict(zip(ahead.tolist(), later.clone(), strict=True))
+            calibration = Calibration(model.scored_by(table, known, by), step, border % step)
         context = panel.rows(-min(T, model.context_rows))
         return cls(context, T, model.read_through(table), calibration, pending)
 

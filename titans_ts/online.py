@@ -10,6 +10,7 @@ guaranteed for deeper memories.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,7 @@ from titans_core import MemoryState, neural_memory
 from titans_core.nn.dropout import Dropout
 from titans_core.nn.norms import RMSNorm, gated, unit_silu
 from titans_core.ops.memory import read_memory
+from titans_core.ops.memory.state import map_state
 from titans_ts.windows import first_rows
 
 SPAN = 96
@@ -64,20 +66,24 @@ class OnlineMemory(nn.Module):
     def forward(
         self, read: Tensor, before: Tensor, now: Tensor, state: MemoryState | None = None
     ) -> tuple[Tensor, MemoryState]:
-        """Write T pairs, and read once after each.
+        """Write T pairs, and read R times after each.
 
         Args:
-            read: windows to forecast from, ``[B, T, span]``.
+            read: windows to forecast from, ``[R * B, T, span]``.
             before: windows that end one stride before ``now``, ``[B, T, span]``.
             now: windows that end at the write, ``[B, T, span]``.
-            state: state after earlier writes.
+            state: state after earlier writes, of R * B sequences.
 
         Returns:
-            Corrections ``[B, T, h]`` in the units of the windows, and the state after the last write.
+            Corrections ``[R * B, T, h]`` in the units of the windows, and the state after the last write.
         """
         query_codes, scale = self._code(read)
         out, state = self._write(self._heads(self.query, query_codes, unit=True), before, now, state)
         return self._correct(out, query_codes, scale), state
+
+    def write(self, before: Tensor, now: Tensor, state: MemoryState | None = None) -> MemoryState:
+        """Write T pairs without reading: the state of :meth:`forward`."""
+        return self._write(None, before, now, state)[1]
 
     def recall(self, read: Tensor, state: MemoryState) -> Tensor:
         """Read without writing: windows ``[B, T, span]`` -> corrections ``[B, T, h]``."""
@@ -112,10 +118,13 @@ class OnlineMemory(nn.Module):
         return (torch.cat(expected, dim=1) - values[:, reads:]).square().sum(dim=(-2, -1)), after
 
     def _write(
-        self, queries: Tensor, before: Tensor, now: Tensor, state: MemoryState | None
+        self, queries: Tensor | None, before: Tensor, now: Tensor, state: MemoryState | None
     ) -> tuple[Tensor, MemoryState]:
-        keys = self._heads(self.key, self._code(before)[0], unit=True)
-        return self._write_and_read(queries, keys, self._code(now)[0], state)
+        keys, codes = self._heads(self.key, self._code(before)[0], unit=True), self._code(now)[0]
+        if queries is None:
+            return self._write_and_read(keys, keys, codes, state)
+        R = len(queries) // len(keys)
+        return self._write_and_read(queries, keys.repeat(R, 1, 1, 1), codes.repeat(R, 1, 1), state)
 
     def _write_and_read(
         self, queries: Tensor, keys: Tensor, codes: Tensor, state: MemoryState | None
@@ -219,14 +228,18 @@ def rolling(memory: OnlineMemory, values: Tensor, origins: Tensor) -> Tensor:
         return found
     first = int(written[late].min()) - 1  # writes that all origins share are done once
     start = _state_after(memory, values, 0, first, None)
-    for offset in offsets[late].unique().tolist():
-        some = late[offsets[late] == offset]
-        begin, state = first, start
-        for at, before, now in _windows_of_writes(memory, values, first, int(written[some].max())):
-            read = _windows(values, (at + offset).clamp(max=len(values)), memory.span)
+    last = int(written[late].max())
+    at_once = max(1, FLOATS // ((last - first) * n * _floats_of_write(memory)))
+    for some in offsets[late].unique().split(at_once):  # distances from the writes, side by side
+        lanes = partial(Tensor.repeat, repeats=(len(some), 1, 1, 1))
+        begin, state = first, None if start is None else map_state(lanes, start)
+        for at, before, now in _windows_of_writes(memory, values, first, last):
+            ends = (at + some[:, None]).clamp(max=len(values))
+            read = _windows(values, ends.flatten(), memory.span).unflatten(1, ends.shape).transpose(0, 1).flatten(0, 1)
             corrections, state = memory(read, before, now, state)
-            here = some[(written[some] > begin) & (written[some] <= begin + len(at))]
-            found[here] = corrections[:, written[here] - 1 - begin].permute(1, 2, 0)
+            here = late[(written[late] > begin) & (written[late] <= begin + len(at)) & torch.isin(offsets[late], some)]
+            of = torch.searchsorted(some, offsets[here])
+            found[here] = corrections.unflatten(0, (-1, n))[of, :, written[here] - 1 - begin].transpose(1, 2)
             begin += len(at)
     return found
 
@@ -261,6 +274,11 @@ def _surprises(memory: OnlineMemory, values: Tensor, apart: int) -> Tensor:
     return torch.cat(found)
 
 
+def _floats_of_write(memory: OnlineMemory) -> int:
+    """Approximate count for one write and one read of one series."""
+    return memory.h + 3 * memory.span + 6 * DIM
+
+
 def _floats_of_surprise(memory: OnlineMemory, reads: int) -> int:
     """Approximate count for one write of one series."""
     return reads * (2 * memory.span + 8 * DIM)
@@ -271,7 +289,7 @@ def _state_after(
 ) -> MemoryState | None:
     """The state after the writes with numbers in ``[done, due)``; arguments as in :func:`_windows_of_writes`."""
     for _, before, now in _windows_of_writes(memory, values, done, due, offset):
-        state = memory(now, before, now, state)[1]
+        state = memory.write(before, now, state)
     return state
 
 
@@ -283,8 +301,8 @@ def _windows_of_writes(
     values ``[T, n]`` begin at row ``offset`` of the series. Yields the rows of W writes, and the windows
     ``[n, W, span]`` that end one stride before and at these rows.
     """
-    S, each = memory.stride, values.shape[1] * (memory.h + 3 * memory.span + 6 * DIM)
-    for writes in torch.arange(first, last).split(max(1, FLOATS // each)) if last > first else ():
+    S, some = memory.stride, FLOATS // (values.shape[1] * _floats_of_write(memory))
+    for writes in torch.arange(first, last).split(max(1, some)) if last > first else ():
         at = writes * S + memory.span + S - offset
         yield at, _windows(values, at - S, memory.span), _windows(values, at, memory.span)
 
