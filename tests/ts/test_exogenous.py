@@ -1,5 +1,7 @@
 """Exogenous columns, calendars, missing values and polars: read correctly, or refused with a plain message."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -30,9 +32,17 @@ def future(wide):
     return pd.DataFrame(rows).sample(frac=1, random_state=0)  # in any order
 
 
+@pytest.fixture(scope="module")
+def kept():
+    """The model of ``fitted``, which is trained once."""
+    return []
+
+
 @pytest.fixture
-def fitted(tiny, long, static):
-    return tiny(exogenous=EVERY, max_epochs=4, learning_rate=1e-2).fit(long, static_df=static)
+def fitted(kept, tiny, long, static):
+    if not kept:
+        kept.append(tiny(exogenous=EVERY, max_epochs=4, learning_rate=1e-2).fit(long, static_df=static))
+    return copy.deepcopy(kept[0])
 
 
 def test_every_kind_of_column_moves_the_forecast(fitted, long, static, future):
@@ -62,7 +72,7 @@ def test_a_future_column_equal_to_the_target_is_learned(tiny, lag, whole_memory)
     answer = rng.normal(size=600)
     ds = pd.date_range("2024", periods=600, freq="h")
     frame = pd.DataFrame({"unique_id": "x", "ds": ds, "y": np.roll(answer, lag), "known": answer})
-    options = {"max_epochs": 25, "learning_rate": 1e-2, "batch_size": 64, "dropout": 0.0, "dim": 16}
+    options = {"max_epochs": 15, "learning_rate": 1e-2, "batch_size": 64, "dropout": 0.0, "dim": 16}
     cv = tiny(exogenous={"futr": ["known"]}, **options).cross_validation(frame, n_windows=10)
     least = (cv["y"] - cv["y"].median()).abs().mean()  # without the column: no row tells of another
     assert (cv["y"] - cv["Titans"]).abs().mean() < 0.5 * least
@@ -78,7 +88,8 @@ def test_a_loaded_model_requires_the_same_columns(fitted, future, tmp_path):
 
 @pytest.mark.parametrize("make", [pd.Index, np.array, lambda names: dict.fromkeys(names).keys()])
 def test_column_names_may_be_in_any_collection(tiny, long, future, make, tmp_path):
-    model = tiny(exogenous={"hist": make(["load", "y2"]), "futr": make(["price"])}).fit(long.assign(y2=long["y"] ** 2))
+    model = tiny(exogenous={"hist": make(["load", "y2"]), "futr": make(["price"])}, max_epochs=1)
+    model.fit(long.assign(y2=long["y"] ** 2))
     assert model.scaling_.columns == Columns(hist=("load", "y2"), futr=("price",))
     model.save(tmp_path / "m")
     loaded = type(model).load(tmp_path / "m")
@@ -329,7 +340,7 @@ def test_gaps_cost_little_accuracy_where_they_are_allowed(tiny, missing, whole_m
     model = tiny(missing=missing, **options).fit(holed.iloc[:500])
     errors = [
         np.abs(model.predict(holed.iloc[:cut])["a"].to_numpy() - np.sin(np.arange(cut, cut + 4) / 4)).mean()
-        for cut in range(510, 590)  # every phase: which of them a hole spoils differs from training to training
+        for cut in range(510, 590, 2)  # all phases: which of them a hole spoils differs from training to training
     ]
     assert np.mean(errors) < 0.2  # the wave's own mean deviation is .64
     assert np.isfinite(model.score(holed))
@@ -352,25 +363,24 @@ def test_polars_frames_give_polars_frames_and_the_same_numbers(tiny, wide, to_lo
     long = pl.DataFrame(
         {c: pandas_long[c].to_numpy() if c != "unique_id" else pandas_long[c].tolist() for c in pandas_long}
     )
-    expected = tiny().fit(pandas_long)
-    model = tiny().fit(long)
+    expected, model = tiny().fit(pandas_long).predict(), tiny().fit(long)
     found = model.predict(level=[80])
     assert isinstance(found, pl.DataFrame)
     assert found.columns == ["unique_id", "ds", "Titans", "Titans-lo-80", "Titans-hi-80"]
-    np.testing.assert_array_equal(found["Titans"].to_numpy(), expected.predict()["Titans"].to_numpy())
-    assert found["ds"].to_list() == expected.predict()["ds"].dt.to_pydatetime().tolist()
+    np.testing.assert_array_equal(found["Titans"].to_numpy(), expected["Titans"].to_numpy())
+    assert found["ds"].to_list() == expected["ds"].dt.to_pydatetime().tolist()
     assert isinstance(model.cross_validation(long), pl.DataFrame)
     assert isinstance(model.predict(pandas_long), pd.DataFrame)
     side = pl.DataFrame({"ds": wide.index.to_numpy(), **{c: wide[c].to_numpy() for c in wide}})
     out = tiny().fit(side).predict()
     assert out.columns == ["ds", "a", "b", "c"]
-    np.testing.assert_array_equal(out["b"].to_numpy(), tiny().fit(wide).predict()["b"].to_numpy())
+    np.testing.assert_array_equal(out["b"].to_numpy(), expected[expected["unique_id"] == "b"]["Titans"])
 
 
 def test_time_zones_survive_polars(tiny, wide):
     side = pl.DataFrame({"ds": wide.index.to_numpy(), "a": wide["a"].to_numpy()})
     zoned = side.with_columns(pl.col("ds").dt.replace_time_zone("Europe/Berlin"))
-    out = tiny().fit(zoned).predict()
+    out = tiny(max_epochs=1).fit(zoned).predict()
     assert out["ds"].dtype.time_zone == "Europe/Berlin"
     assert out["ds"][0] == zoned["ds"][-1] + pd.Timedelta(hours=1).to_pytimedelta()
 
