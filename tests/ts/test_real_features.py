@@ -71,7 +71,7 @@ def test_columns_of_every_kind_reach_the_forecast(wide, long):
 def test_columns_may_have_gaps_where_the_policy_allows_them(wide, missing):
     frame = wide.rename_axis("ds").reset_index().rename(columns={"HUFL": "y"}).assign(unique_id="HUFL")
     holed = frame.assign(MUFL=frame["MUFL"].mask(np.random.default_rng(0).random(len(frame)) < 0.1))
-    options = {**SMALL, "exogenous": {"hist": ["MUFL"]}, "max_epochs": 4}
+    options = {**SMALL, "exogenous": {"hist": ["MUFL"]}}
     with pytest.raises(ValueError, match="column 'MUFL' that are NaN"):
         TitansForecaster(**options).fit(holed.iloc[:2000])
     scores = [TitansForecaster(**options, missing=missing).fit(df.iloc[:2000]).score(frame) for df in (frame, holed)]
@@ -81,12 +81,9 @@ def test_columns_may_have_gaps_where_the_policy_allows_them(wide, missing):
 @pytest.mark.slow
 def test_a_backtest_is_reproducible_and_refit_trains_on_newer_rows(wide):
     wide = wide.iloc[:1000]
-    forecaster, options = TitansForecaster(**SMALL), {"n_windows": 3, "val_size": 200, "level": [80]}
-    found = {refit: forecaster.cross_validation(wide, refit=refit, **options) for refit in (False, True)}
-    for refit, frame in found.items():
-        again = forecaster.cross_validation(wide, refit=refit, **options)
-        pd.testing.assert_frame_equal(again, frame, check_exact=True)
-    once, anew = found.values()
+    forecaster, options = TitansForecaster(**SMALL), {"n_windows": 2, "val_size": 200, "level": [80]}
+    once, anew, again = (forecaster.cross_validation(wide, refit=refit, **options) for refit in (False, True, True))
+    pd.testing.assert_frame_equal(again, anew, check_exact=True)
     at_first = once["cutoff"] == once["cutoff"].min()
     pd.testing.assert_frame_equal(once[at_first], anew[at_first], rtol=1e-5)  # of other batches
     assert (once[~at_first]["Titans"] != anew[~at_first]["Titans"]).mean() > 0.9
@@ -96,10 +93,10 @@ def test_a_backtest_is_reproducible_and_refit_trains_on_newer_rows(wide):
 
 
 def test_a_score_is_the_error_of_all_its_forecasts(wide, fitted):
-    part = wide.iloc[2000:2200]
+    part = wide.iloc[2000:2120]
     errors = [
         ((fitted.predict(part.iloc[:end]) - part.iloc[end : end + 24]) / fitted.scale_).abs().to_numpy().mean()
-        for end in range(48, 200 - 24 + 1)
+        for end in range(48, 120 - 24 + 1)
     ]
     assert fitted.score(part) == pytest.approx(-np.mean(errors), rel=1e-4)
 
@@ -116,11 +113,6 @@ def test_insample_forecasts_are_those_of_their_origins(wide, fitted):
             np.testing.assert_array_equal(own["y"], wide.loc[own["ds"], name])
 
 
-def test_a_clone_trains_to_the_same_model(wide, fitted):
-    again = clone(fitted).fit(wide.iloc[:2000])
-    pd.testing.assert_frame_equal(again.predict(level=[80]), fitted.predict(level=[80]), check_exact=True)
-
-
 def test_a_saved_model_is_the_same_model(wide, fitted, tmp_path):
     fitted.save(tmp_path / "model")
     model, same = TitansForecaster.load(tmp_path / "model"), copy.deepcopy(fitted)
@@ -135,7 +127,7 @@ def test_a_saved_model_is_the_same_model(wide, fitted, tmp_path):
 def test_a_related_series_known_in_the_future_helps(wide):
     """HUFL with the similar MUFL as a future column, compared with HUFL alone."""
     frame = wide.rename_axis("ds").reset_index().rename(columns={"HUFL": "y"}).assign(unique_id="HUFL")
-    options = {**SMALL, "max_epochs": 8, "learning_rate": 1e-2}
+    options = {**SMALL, "max_epochs": 4, "learning_rate": 1e-2}
     error = {}
     for name, exogenous in {"alone": None, "futr": {"futr": ["MUFL"]}}.items():
         part = frame if exogenous else frame[["unique_id", "ds", "y"]]
@@ -165,17 +157,20 @@ def test_series_of_different_lengths_and_a_new_one(long, wide):
 
 
 def test_update_equals_reading_the_whole_history(wide, fitted):
-    model = TitansForecaster(**SMALL).fit(wide.iloc[:2000])
+    model = copy.deepcopy(fitted)
     assert model.memory_ is not None
     for at in range(2000, 2400, 37):
         model.update(wide.iloc[at : min(at + 37, 2400)])
     np.testing.assert_allclose((model.predict() - fitted.predict(wide)) / wide.std(), 0, atol=1e-4)
 
 
-def test_polars_gives_the_numbers_of_pandas(long, fitted, wide):
+def test_a_clone_trains_on_a_polars_frame_to_the_same_model(long, fitted, wide):
     frame = pl.DataFrame({c: long[c].tolist() if c == "unique_id" else long[c].to_numpy() for c in long})
-    found = TitansForecaster(**SMALL).fit(frame.filter(pl.col("ds") < wide.index[2000])).predict()
-    np.testing.assert_array_equal(found["Titans"].to_numpy().reshape(3, 24).T, fitted.predict().to_numpy())
+    found = clone(fitted).fit(frame.filter(pl.col("ds") < wide.index[2000])).predict(level=[80])
+    expected = fitted.predict(level=[80])
+    for suffix in ("", "-lo-80", "-hi-80"):
+        own = found["Titans" + suffix].to_numpy().reshape(3, 24).T
+        np.testing.assert_array_equal(own, expected[[name + suffix for name in wide]])
 
 
 @pytest.mark.slow
@@ -197,7 +192,7 @@ def test_plots_have_their_data(wide, long, fitted):
     line = next(x for x in axes.get_lines() if x.get_label() == "Titans")
     np.testing.assert_allclose(line.get_ydata()[1:], fitted.predict()["OT"])
 
-    history = fitted.cross_validation(wide, n_windows=3, level=[80])
+    history = fitted.cross_validation(wide.iloc[:1000], n_windows=3, level=[80])
     backtest = plot_backtest(history, series=["OT"])
     drawn = [x for x in backtest.axes[0].get_lines() if x.get_color() == "#c4432b"]
     assert len(drawn) == 3

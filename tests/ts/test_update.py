@@ -79,8 +79,8 @@ def test_the_kept_context_covers_the_next_write(tiny, waves):
         np.testing.assert_allclose(model.predict() / waves.std(), expected, rtol=0, atol=1e-5)
 
 
-def test_intervals_after_update_do_not_depend_on_how_rows_are_split(tiny, waves):
-    once, often = (tiny(max_epochs=3).fit(waves.iloc[:400]) for _ in range(2))
+def test_intervals_after_update_do_not_depend_on_how_rows_are_split(fitted, waves):
+    once, often = fitted, copy.deepcopy(fitted)
     before = once.calibration_.scores
     once.update(waves.iloc[400:])
     for at in range(400, 500, 9):
@@ -101,7 +101,8 @@ def test_an_update_of_many_rows_computes_only_forecasts_that_intervals_keep(tiny
     monkeypatch.setattr("titans_ts.intervals.SCORES", lanes)
     monkeypatch.setattr("titans_ts.intervals.WINDOWS", 6)
     frame = pd.concat([waves * (i + 1) for i in range(3)], axis=1).set_axis(list("abcdef"), axis=1).iloc[:, :series]
-    models = [tiny(max_epochs=3).fit(frame.iloc[:400], val_size=8) for _ in range(2)]
+    model = tiny(max_epochs=1).fit(frame.iloc[:400], val_size=8)
+    models = [model, copy.deepcopy(model)]
     recalled, forecast = Model.recalled, model_module.forecast_rows
     made = []
     for model, cuts in zip(models, ([400, 500], [400, 403, 450, 451, 500]), strict=True):
@@ -141,12 +142,12 @@ def test_the_state_does_not_grow_and_a_step_takes_as_long_as_ever(fitted, waves)
 
     fitted.update(waves.iloc[400:440])
     before = size()
-    t, index = np.arange(50_000)[:, None], pd.date_range(waves.index[440], periods=50_000, freq="h")
+    t, index = np.arange(20_000)[:, None], pd.date_range(waves.index[440], periods=20_000, freq="h")
     many = pd.DataFrame(np.sin(t / np.array([3, 4])), index=index, columns=waves.columns)
     young, old = copy.deepcopy(fitted), fitted
     young.update(many.iloc[:1000])
     old.update(many)
-    assert old.position_.rows == 50_440
+    assert old.position_.rows == 20_440
     assert size() == before
     assert len(old.calibration_.scores) <= 512
     seconds = {"young": [], "old": []}
@@ -227,10 +228,10 @@ def test_rows_that_do_not_follow_are_refused_and_change_nothing(fitted, waves, t
     pd.testing.assert_frame_equal(fitted.predict(level=[80]), before, check_exact=True)
 
 
-def test_a_matrix_and_a_long_frame_are_updated_too(tiny, waves, to_long):
-    wide = tiny().fit(waves.iloc[:400]).update(waves.iloc[400:]).predict().to_numpy()
-    matrix = tiny().fit(waves.to_numpy()[:400]).update(waves.to_numpy()[400:]).predict()
-    long = tiny().fit(to_long(waves.iloc[:400])).update(to_long(waves.iloc[400:])).predict()
+def test_a_matrix_and_a_long_frame_are_updated_too(fitted, tiny, waves, to_long):
+    wide = fitted.update(waves.iloc[400:]).predict().to_numpy()
+    matrix = tiny(max_epochs=3).fit(waves.to_numpy()[:400]).update(waves.to_numpy()[400:]).predict()
+    long = tiny(max_epochs=3).fit(to_long(waves.iloc[:400])).update(to_long(waves.iloc[400:])).predict()
     np.testing.assert_array_equal(matrix, wide)
     np.testing.assert_array_equal(long["Titans"].to_numpy().reshape(2, 4).T, wide)
 
