@@ -12,7 +12,8 @@ import pytest
 SCRIPT = """
     import os, pandas as pd, torch
     torch.set_num_threads(1)
-    from titans_ts import TitansForecaster
+    from titans_ts import TitansForecaster, forecaster, memory_training
+    forecaster.LEAST_MEMORY_STEPS, memory_training.LEARNING_RATE = 8, 1e-2  # as in the other tests
     wide = pd.read_parquet("wide.parquet")
     model = TitansForecaster(h=4, input_size=12, patch_size=4, dim=8, num_layers=1, dropout=0.0, max_epochs=3,
                              batch_size=42, device="cpu", random_state=0, verbose=0).fit(wide, val_size=21)
@@ -24,7 +25,7 @@ SCRIPT = """
 
 # 252 windows in batches of 42: each process has as many as the other, so their mean gradient is that of the whole
 @pytest.mark.slow
-def test_two_processes_match_one(wide, tmp_path, monkeypatch, whole_memory):
+def test_two_processes_match_one(wide, tmp_path, monkeypatch):
     wide.to_parquet(tmp_path / "wide.parquet")
     (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT))
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]

@@ -337,24 +337,6 @@ def test_an_interrupted_training_resumes(tiny, long, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(ensemble.predict(), whole.predict())
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("whole_memory")  # other processes have the default
-def test_members_are_trained_in_several_processes(tiny, long, tmp_path):
-    members = [tiny(verbose=1), tiny(input_size=16)]
-    spiked = long.assign(y=long["y"].mask(long["ds"] == "2024-01-04", 1e4))
-    with pytest.warns(UserWarning, match="far from its training range") as caught:
-        both = TitansEnsemble(members, n_jobs=2).fit(spiked, val_size=40, checkpoint_dir=tmp_path)
-    assert {warning.filename for warning in caught} == {__file__}
-    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["0", "1"]
-    assert [one.get_params() for one in both.forecasters_] == [one.get_params() for one in members]
-    with pytest.warns(UserWarning, match="far from its training range"):
-        alone = TitansEnsemble(members).fit(spiked, val_size=40)
-    np.testing.assert_allclose(both.predict()["Titans"], alone.predict()["Titans"], rtol=1e-4)
-    crossed, expected = (TitansEnsemble(members, n_jobs=n).cross_validation(long) for n in (2, None))
-    np.testing.assert_allclose(crossed["Titans"], expected["Titans"], rtol=1e-4)
-    assert members[0].verbose == 1
-
-
 @pytest.fixture
 def small_set(monkeypatch):
     """A data set "x" with 300 rows of noise."""

@@ -7,8 +7,10 @@ import sys
 import time
 import warnings
 
+import numpy as np
 import pytest
 
+from titans_ts import TitansEnsemble
 from titans_ts.parallel import all_of
 
 
@@ -42,6 +44,25 @@ def test_an_error_in_another_process_is_raised_here():
 
     with pytest.raises(ValueError, match="not these rows"):
         all_of([failing, int], 2)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("whole_memory")  # other processes have the default
+def test_members_of_an_ensemble_are_trained_in_several_processes(tiny, wide, to_long, tmp_path):
+    long = to_long(wide)
+    members = [tiny(verbose=1), tiny(input_size=16)]
+    spiked = long.assign(y=long["y"].mask(long["ds"] == "2024-01-04", 1e4))
+    with pytest.warns(UserWarning, match="far from its training range") as caught:
+        both = TitansEnsemble(members, n_jobs=2).fit(spiked, val_size=40, checkpoint_dir=tmp_path)
+    assert {warning.filename for warning in caught} == {__file__}
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["0", "1"]
+    assert [one.get_params() for one in both.forecasters_] == [one.get_params() for one in members]
+    with pytest.warns(UserWarning, match="far from its training range"):
+        alone = TitansEnsemble(members).fit(spiked, val_size=40)
+    np.testing.assert_allclose(both.predict()["Titans"], alone.predict()["Titans"], rtol=1e-4)
+    crossed, expected = (TitansEnsemble(members, n_jobs=n).cross_validation(long) for n in (2, None))
+    np.testing.assert_allclose(crossed["Titans"], expected["Titans"], rtol=1e-4)
+    assert members[0].verbose == 1
 
 
 @pytest.mark.slow
