@@ -8,6 +8,7 @@ import textwrap
 import numpy as np
 import pandas as pd
 import pytest
+import ray
 import torch
 from neuralforecast import NeuralForecast
 from neuralforecast.common._base_auto import MockTrial, RayOptions
@@ -293,7 +294,10 @@ def test_mixed_series_work_and_unsupported_options_are_refused():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("backend", "samples"), [("optuna", 2), ("ray", 1)])
-def test_settings_are_searched_by_both_backends(backend, samples, tmp_path):
+def test_settings_are_searched_by_both_backends(backend, samples, tmp_path, request):
+    if backend == "ray":  # which a search starts with more processes than it needs, and leaves running
+        ray.init(num_cpus=1, include_dashboard=False)
+        request.addfinalizer(ray.shutdown)
     config = AutoTitans.get_default_config(h=12, backend=backend, n_series=2)
     small = {"max_steps": 2, "dim": 8, "num_layers": 1, "val_check_steps": 1, **QUIET, "accelerator": "cpu"}
     space = {**config, **small} if backend == "ray" else (lambda trial: {**config(trial), **small})
