@@ -99,7 +99,10 @@ def test_splits_of_series_that_end_early_or_begin_late(wide, to_long, tiny):
     assert found == [{"a", "c"}, {"a", "c"}, {"a", "b", "c"}, {"b", "c"}]
     with pytest.warns(UserWarning, match="too late"):
         search = GridSearchCV(
-            tiny(missing="mask", input_size=7), {"dropout": [0.1, 0.5]}, cv=TimeSplit(2, 10, 7), error_score="raise"
+            tiny(missing="mask", input_size=7, max_epochs=1),
+            {"dropout": [0.1, 0.5]},
+            cv=TimeSplit(2, 10, 7),
+            error_score="raise",
         ).fit(frame)
     assert np.isfinite(search.best_score_)
 
@@ -124,14 +127,14 @@ def test_a_search_over_a_frame_with_a_short_series_works(wide, to_long, tiny):
     frame = frame[(frame["unique_id"] != "b") | (frame["ds"] >= wide.index[104])]
     with pytest.warns(UserWarning, match=r"too late to train on and are skipped: \['b'\]"):
         search = GridSearchCV(
-            tiny(missing="mask"), {"dropout": [0.1, 0.5]}, cv=TimeSplit(2, 10, 12), error_score="raise"
+            tiny(missing="mask", max_epochs=1), {"dropout": [0.1, 0.5]}, cv=TimeSplit(2, 10, 12), error_score="raise"
         ).fit(frame)
     assert set(search.predict(frame)["unique_id"]) == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize("y", ["array", "series", "number"])
 def test_y_is_ignored_with_a_warning(wide, to_long, tiny, y):
-    frame = to_long(wide)
+    frame = to_long(wide.iloc[:60])
     given = {"array": frame["y"].to_numpy() * 0, "series": frame["y"] * 0, "number": 24}[y]
     says = r"y is ignored: .* in df, .* In a scikit-learn search, omit y and scoring"
     with pytest.warns(UserWarning, match=says) as warned:
@@ -168,7 +171,7 @@ def test_splits_name_their_requirements(wide):
 
 def test_a_fit_that_fails_leaves_what_was_fitted(tiny, wide):
     matrix = wide.to_numpy()
-    model = tiny().fit(matrix)
+    model = tiny(max_epochs=1).fit(matrix)
     expected = model.predict(matrix)
     with pytest.raises(ValueError, match="rows"):
         model.fit(matrix[:8, :2])

@@ -86,8 +86,7 @@ def test_in_real_series_only_codes_for_missing_values_are_spikes():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", [40, 104])  # of training, and of validation
-@pytest.mark.parametrize("profile", [None, {"profile": ["day"]}])
+@pytest.mark.parametrize(("row", "profile"), [(40, {"profile": ["day"]}), (104, None)])  # of training, of validation
 def test_one_wrong_value_changes_no_unit_and_no_forecast(tiny, wide, monkeypatch, profile, row):
     monkeypatch.setattr("titans_ts.training.FEW", 0)  # two trainings on mirrored windows differ more by themselves
     options = dict(exogenous=profile, max_epochs=8, learning_rate=1e-2)

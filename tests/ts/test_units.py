@@ -105,22 +105,24 @@ def test_a_likelihood_is_in_units_of_the_series(loss):
 
 
 @pytest.mark.parametrize("multivariate", [False, True])
-@pytest.mark.parametrize("at_once", [120, 1000])  # 30 (10) origins of one series (all), or all of two (83 of all)
-def test_a_score_in_pieces_is_the_same_score(tiny, wide, monkeypatch, multivariate, at_once):
-    model = tiny(multivariate=multivariate).fit(wide)
+def test_a_score_in_pieces_is_the_same_score(tiny, wide, monkeypatch, multivariate):
+    model = tiny(multivariate=multivariate, max_epochs=1).fit(wide)
     whole = model.score(wide)
     parts = []
     rolling = type(model.model_).rolling
     monkeypatch.setattr(
         type(model.model_), "rolling", lambda m, table, at: parts.append(at.tolist()) or rolling(m, table, at)
     )
-    monkeypatch.setattr(scoring, "_AT_ONCE", at_once)
-    assert model.score(wide) == pytest.approx(whole, rel=1e-6)
-    assert len(parts) == {(False, 120): 12, (False, 1000): 2, (True, 120): 11, (True, 1000): 2}[multivariate, at_once]
+    # 30 (10) origins of one series (all), or all of two (83 of all)
+    for at_once, pieces in ((120, 11 if multivariate else 12), (1000, 2)):
+        parts.clear()
+        monkeypatch.setattr(scoring, "_AT_ONCE", at_once)
+        assert model.score(wide) == pytest.approx(whole, rel=1e-6)
+        assert len(parts) == pieces
 
 
 def test_a_frame_without_values_to_score_is_refused(tiny, wide):
-    model = tiny(missing="mask").fit(wide)
+    model = tiny(missing="mask", max_epochs=1).fit(wide.iloc[:60])
     silent = wide.iloc[:16].copy()
     silent.iloc[-4:] = np.nan
     with pytest.raises(ValueError, match="nothing to score"):
@@ -186,8 +188,8 @@ def test_a_new_series_of_zeros_has_the_unit_of_the_series_of_fit(tiny, wide, siz
     assert 0 < found.abs().max() < 100 * size
 
 
-def test_values_whose_squares_overflow_have_forecasts_and_errors(tiny, wide):
-    model = tiny().fit(wide)
+def test_values_whose_squares_overflow_have_forecasts_and_errors(tiny_fitted, wide):
+    model = tiny_fitted
     far = wide.copy()
     far.iloc[60, 0] = 1e37
     with pytest.warns(UserWarning, match="1e.37"):
@@ -200,8 +202,8 @@ def test_values_whose_squares_overflow_have_forecasts_and_errors(tiny, wide):
     assert forecasts.groupby("unique_id").size().nunique() == 1
 
 
-def test_a_score_of_forecasts_that_are_not_finite_is_refused(tiny, wide):
-    model = tiny().fit(wide)
+def test_a_score_of_forecasts_that_are_not_finite_is_refused(tiny_fitted, wide):
+    model = tiny_fitted
     with torch.no_grad():
         next(model.network_.parameters()).fill_(float("nan"))
     with pytest.raises(FloatingPointError, match="not finite"):
