@@ -58,8 +58,8 @@ def test_together_with_patchtst_it_fits_forecasts_backtests_saves_and_loads(real
     wide = load("ETTh1").iloc[:2400][["HUFL", "MUFL", "OT"]]
     frame = wide.rename_axis("ds").reset_index().melt("ds", var_name="unique_id", value_name="y")
     common = {"h": 24, "input_size": 48, "accelerator": "cpu", "random_seed": 1, **QUIET}
-    titans = Titans(**common, n_series=3, patch_size=12, dim=16, num_layers=1, max_steps=100, val_check_steps=50)
-    peer = PatchTST(**common, hidden_size=16, n_heads=2, patch_len=12, stride=6, max_steps=20, val_check_steps=10)
+    titans = Titans(**common, n_series=3, patch_size=12, dim=16, num_layers=1, max_steps=60, val_check_steps=30)
+    peer = PatchTST(**common, hidden_size=16, n_heads=2, patch_len=12, stride=6, max_steps=4, val_check_steps=2)
     nf = NeuralForecast(models=[titans, peer], freq="h")
     nf.fit(frame[frame["ds"] < wide.index[2376]], val_size=240)
     found = nf.predict()
