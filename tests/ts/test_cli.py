@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from titans_core.archive import save_archive
 from titans_core.train.tune import open_study
-from titans_ts import TitansEnsemble, TitansForecaster, naive
+from titans_ts import TitansEnsemble, TitansForecaster, forecaster, naive
 from titans_ts.cli import Loss, Missing, app
 from titans_ts.frame import POLICIES
 from titans_ts.model import Model
@@ -22,6 +22,12 @@ from titans_ts.naive import with_naive
 from titans_ts.objective import LOSSES, DecayingError
 
 SMALL = ["--horizon", "4", "--lookback", "12", "--epochs", "1", "--quiet"]
+
+
+@pytest.fixture(autouse=True)
+def shortest_memory(monkeypatch):
+    """Train online memories in two steps: the numbers of the library, whatever they are, are those of the commands."""
+    monkeypatch.setattr(forecaster, "LEAST_MEMORY_STEPS", 2)
 
 
 @pytest.fixture
