@@ -1,5 +1,6 @@
 """The notebooks run completely in their short mode."""
 
+import os
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import nbformat
 import pytest
+from jupyter_client import KernelManager
 from nbclient import NotebookClient
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
@@ -14,10 +16,21 @@ NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 DNA = {"dna_classification", "genome_pretraining"}
 
 
-def run(path, folder):
+@pytest.fixture(scope="module")
+def kernel(real_data, tmp_path_factory):
+    """One kernel for all notebooks, in an empty folder: it imports everything once, which takes most of the time."""
+    manager = KernelManager(kernel_name="python3")
+    folder = tmp_path_factory.mktemp("beside")
+    manager.start_kernel(cwd=str(folder), env={**os.environ, "TITANS_SHORT": "1"})
+    yield manager, folder
+    manager.shutdown_kernel(now=True)
+
+
+def run(path, manager):
     """The outputs of all cells; none is an error."""
     book = nbformat.read(path, as_version=4)
-    NotebookClient(book, timeout=200, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    book.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))  # no names of the notebook before
+    NotebookClient(book, timeout=200, km=manager).execute()
     outputs = [o for c in book.cells for o in c.get("outputs", ())]
     assert not [o for o in outputs if o.output_type == "error"]
     return outputs
@@ -47,10 +60,10 @@ def test_notebook_outputs_match_their_source_and_contain_no_local_paths(monkeypa
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-def test_a_notebook_runs_and_shows_pictures(path, real_data, monkeypatch, tmp_path):
-    monkeypatch.setenv("TITANS_SHORT", "1")
-    assert len(pictures(run(path, tmp_path))) >= 2
-    assert not list(tmp_path.iterdir())  # a notebook leaves nothing beside itself
+def test_a_notebook_runs_and_shows_pictures(path, kernel):
+    manager, folder = kernel
+    assert len(pictures(run(path, manager))) >= 2
+    assert not list(folder.iterdir())  # a notebook leaves nothing beside itself
 
 
 @pytest.mark.slow
