@@ -7,18 +7,19 @@ import math
 import os
 import runpy
 import shutil
-import signal
 import subprocess
 import sys
 import time
 import warnings
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
 import lightning as L
 import pytest
 import torch
+from small_training import in_two_processes, without_cuda
 from torch import nn
 from torch._dynamo.utils import counters
 from torch.utils.flop_counter import FlopCounterMode
@@ -68,17 +69,10 @@ def command(tokens, steps=10, config=None, data=None, trainer=None):
     return [sys.executable, "-m", "titans_core.train.pretrain", "fit", "--config", json.dumps(settings)]
 
 
-def start(arguments, folder, **options):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        arguments, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
-    )
-
-
 def run(arguments, folder):
-    process = start(arguments, folder)
-    output, _ = process.communicate(timeout=240)
-    return process.returncode, output
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def run_here(arguments, folder):
@@ -110,16 +104,16 @@ def uninterrupted(tokens, tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_run_killed_and_resumed_has_the_losses_of_one_never_stopped(tokens, uninterrupted, tmp_path):
-    process = start(command(tokens, trainer={"max_steps": 10}), tmp_path)
+    process = get_context("fork").Process(target=without_cuda, args=(run_here, command(tokens), tmp_path))
+    process.start()
     deadline = time.monotonic() + 120
-    while len(losses(tmp_path)) < 5 and process.poll() is None and time.monotonic() < deadline:
+    while len(losses(tmp_path)) < 5 and process.is_alive() and time.monotonic() < deadline:
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.kill()
+    process.join()
     before = losses(tmp_path)
     assert 5 <= len(before) < 10  # it was killed in the middle
-    code, output = run([*command(tokens), "--ckpt_path", "last"], tmp_path)
-    assert code == 0, output
+    run_here([*command(tokens), "--ckpt_path", "last"], tmp_path)
     versions = list(tmp_path.glob("pretraining/lightning_logs/version_*"))
     assert len(versions) == 2
     resumed = [row for row in csv.DictReader((versions[-1] / "metrics.csv").open()) if row.get("train_loss")]
@@ -235,11 +229,14 @@ def one_process(tokens, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["ddp", SHARDED], ids=["ddp", "fsdp2"])
-def test_two_processes_train_as_one(tokens, one_process, tmp_path, strategy):
+@pytest.mark.parametrize(
+    ("start", "strategy"),
+    [(run, "ddp"), (partial(in_two_processes, run_here), SHARDED)],
+    ids=["ddp by the command", "fsdp2 by torchrun"],
+)
+def test_two_processes_train_as_one(tokens, one_process, tmp_path, start, strategy):
     trainer = {"strategy": strategy, "devices": 2}
-    code, output = run(command(tokens, steps=4, data={"micro_batch": 4}, trainer=trainer), tmp_path)
-    assert code == 0, output
+    start(command(tokens, steps=4, data={"micro_batch": 4}, trainer=trainer), tmp_path)
     both, one = losses(tmp_path), losses(one_process)
     assert list(both) == list(one) == [0, 1, 2, 3]
     for step in one:

@@ -2,15 +2,14 @@
 
 import json
 import logging
-import subprocess
-import sys
-import textwrap
+import os
 import warnings
 from itertools import chain
 
 import lightning as L
 import pytest
 import torch
+from small_training import in_two_processes
 from torch.utils.data import DataLoader
 
 from titans_core.train.token_batches import OrderedBatches, TokenLoader
@@ -69,14 +68,13 @@ def fit(loader, val=None, callbacks=(), resume=None, **options):
         warnings.simplefilter("ignore")
         trainer = L.Trainer(
             accelerator="cpu",
-            devices=1,
             logger=False,
             enable_progress_bar=False,
             enable_model_summary=False,
             enable_checkpointing=False,
             num_sanity_val_steps=0,
             callbacks=list(callbacks),
-            **options,
+            **{"devices": 1, **options},
         )
         trainer.fit(module, loader, val, ckpt_path=resume, weights_only=True)
     return module.seen
@@ -98,18 +96,11 @@ VALIDATION = {
 
 
 WHEN = [("batch", n) for n in (1, 3, STEPS - 1, STEPS, STEPS + 1, 2 * STEPS)] + [("epoch", 1), ("epoch", 2)]
-CASES = [
-    (validation, *when)
-    for validation, (with_val, _) in VALIDATION.items()
-    for when in WHEN + ([("validation", 1), ("validation", 2)] if with_val else [])
-]
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-@pytest.mark.parametrize(("validation", "hook", "number"), CASES)
-def test_a_resumed_run_sees_the_batches_that_an_unbroken_one_sees(
-    windows, prepared, tmp_path, limit, validation, hook, number
-):
+@pytest.mark.parametrize("validation", VALIDATION)
+def test_a_resumed_run_sees_the_batches_that_an_unbroken_one_sees(windows, prepared, tmp_path, limit, validation):
     with_val, options = VALIDATION[validation]
     options = {**options, **LIMITS[limit]}
     held_out = PackedTokens(prepared, "val", LENGTH)
@@ -117,12 +108,14 @@ def test_a_resumed_run_sees_the_batches_that_an_unbroken_one_sees(
     def val():
         return DataLoader(held_out, batch_sampler=OrderedBatches(len(held_out), 4)) if with_val else None
 
-    save = Save(tmp_path / "a.ckpt", hook, number)
-    unbroken = fit(TokenLoader(windows, BATCH, seed=5), val(), [save], **options)
+    when = WHEN + ([("validation", 1), ("validation", 2)] if with_val else [])
+    saves = [Save(tmp_path / f"{hook}{number}.ckpt", hook, number) for hook, number in when]
+    unbroken = fit(TokenLoader(windows, BATCH, seed=5), val(), saves, **options)
     stream = TokenLoader(windows, BATCH, seed=5)
     assert unbroken == [batch for _ in range(6) for batch in map(torch.Tensor.tolist, stream)][: len(unbroken)]
-    resumed = fit(TokenLoader(windows, BATCH, seed=5), val(), resume=save.path, **options)
-    assert resumed == unbroken[save.used :]
+    for save in saves:
+        resumed = fit(TokenLoader(windows, BATCH, seed=5), val(), resume=save.path, **options)
+        assert resumed == unbroken[save.used :], save.path.name
 
 
 @pytest.mark.parametrize("hook", ["batch", "epoch"])
@@ -137,65 +130,34 @@ def test_worker_processes_resume_exactly(windows, tmp_path, hook):
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-@pytest.mark.parametrize(("hook", "number"), [("batch", 2), ("batch", 3), ("batch", 4), ("epoch", 1), ("epoch", 2)])
-def test_with_token_data_short_epochs_and_used_data_resume_exactly_too(prepared, tmp_path, limit, hook, number):
+def test_with_token_data_short_epochs_and_used_data_resume_exactly_too(prepared, tmp_path, limit):
     options = {**LIMITS[limit], "limit_train_batches": 3, "limit_val_batches": 0}
 
     def data():
         return TokenData(prepared, LENGTH, batch_tokens=BATCH * LENGTH, micro_batch=BATCH, seed=5)
 
-    save = Save(tmp_path / "a.ckpt", hook, number)
+    when = [("batch", 2), ("batch", 3), ("batch", 4), ("epoch", 1), ("epoch", 2)]
+    saves = [Save(tmp_path / f"{hook}{number}.ckpt", hook, number) for hook, number in when]
     used = data()
-    unbroken = fit(used, callbacks=[save], **options)
+    unbroken = fit(used, callbacks=saves, **options)
     assert len({str(batch) for batch in unbroken[:STEPS]}) == STEPS  # an epoch that was left early is taken up
-    for again in (data(), used):
-        assert fit(again, resume=save.path, **options) == unbroken[save.used :]
+    for save in saves:
+        for again in (data(), used):
+            assert fit(again, resume=save.path, **options) == unbroken[save.used :], save.path.name
 
 
-SCRIPT = """
-    import json, os, sys
-    import lightning as L
-    import torch
-    from titans_core.train.token_batches import TokenLoader
-    from titans_core.train.tokens import PackedTokens
-
-    torch.set_num_threads(1)
-
-    class Recorder(L.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.zeros(()))
-            self.seen = []
-
-        def training_step(self, batch, batch_idx):
-            self.seen.append(batch.tolist())
-            return self.weight * 1.0
-
-        def on_train_batch_end(self, *rest):
-            if len(self.seen) == 3:
-                self.trainer.save_checkpoint("a.ckpt")
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), 0.1)
-
-    for run, resume in (("whole", None), ("resumed", "a.ckpt")):
-        module = Recorder()
-        trainer = L.Trainer(max_epochs=2, accelerator="cpu", strategy="ddp", devices=2, use_distributed_sampler=False,
-                            logger=False, enable_progress_bar=False, enable_checkpointing=False)
-        loader = TokenLoader(PackedTokens(sys.argv[1], length=16), 12, seed=5)
-        trainer.fit(module, loader, ckpt_path=resume, weights_only=True)
-        with open(f"{run}-{os.environ['RANK']}.json", "w") as file:
-            json.dump(module.seen, file)
-"""
+def recorded(windows, folder):
+    """Notes in each process which batches a whole run reads, and one that is resumed after the third."""
+    save = Save(folder / "a.ckpt", "batch", 3)
+    for name, resume in (("whole", None), ("resumed", save.path)):
+        loader = TokenLoader(windows, BATCH, seed=5)
+        together = dict(strategy="ddp", devices=2, use_distributed_sampler=False, max_epochs=2)
+        seen = fit(loader, callbacks=[] if resume else [save], resume=resume, **together)
+        (folder / f"{name}-{os.environ['RANK']}.json").write_text(json.dumps(seen))
 
 
-@pytest.mark.slow
-def test_two_processes_of_torchrun_share_each_batch_and_resume_exactly(prepared, windows, tmp_path):
-    (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT))
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command = [sys.executable, "-W", "ignore", *torchrun, "train.py", str(prepared)]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
-    assert run.returncode == 0, run.stderr[-3000:]
+def test_two_processes_share_each_batch_and_resume_exactly(windows, tmp_path):
+    in_two_processes(recorded, windows, tmp_path)
     loader = TokenLoader(windows, BATCH, seed=5)
     alone = [sorted(batch) for _ in range(2) for batch in map(torch.Tensor.tolist, loader)]
     for name, first in (("whole", 0), ("resumed", 3)):
