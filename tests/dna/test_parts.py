@@ -66,9 +66,9 @@ def test_scores_and_gradients_are_those_of_the_whole_batch(small, strand, kept):
     network = NETWORKS[strand](encoder_of(dropout=0.0), 2, 0.0, kmers=3).double()
     torch.nn.init.normal_(network.kmers.table.weight[1:])  # the first row is of what does not count
     network.eval()  # no strand at random
-    ids = torch.from_numpy(encode_batch(X).ids).long()
+    ids = torch.from_numpy(encode_batch([x[:800] for x in X]).ids).long()
     found = []
-    for part in (10**6, 1000):
+    for part in (10**6, 300):
         small(part, kept)
         network.zero_grad()
         scores = in_parts(network, ids)

@@ -75,7 +75,7 @@ def test_a_padded_batch_is_written_on_as_its_texts_alone(wrapped, random_ids, pa
     hf = wrapped(architecture)
     texts = [random_ids(1, T, seed=T)[0] for T in (11, 4, 7)]
     ids, mask = padded(texts, side)
-    options = dict(max_new_tokens=8, do_sample=False, eos_token_id=None, **options)
+    options = dict(max_new_tokens=5, do_sample=False, eos_token_id=None, **options)
     found = hf.generate(ids, attention_mask=mask, **options)[:, 11:]
     for row, text in zip(found, texts, strict=True):
         assert torch.equal(row, hf.generate(text[None], **options)[0, len(text) :])
