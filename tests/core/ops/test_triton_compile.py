@@ -31,21 +31,20 @@ for line in sys.stdin:
         params = kernel_of(*cell[1:4]).params
         numbers = counts | ({"last"} if any(p.name == "first" for p in params) else set())
         special = [p.name for p in params if p.name in numbers and not p.do_not_specialize]
-        *kind, choice = cell
-        found = {**compiled((*kind, *choices(*kind[1:])[choice])), "special": special}
+        last = choices(*cell[1:])[-1]  # for the widest tiles the only one
+        found = {**compiled((*cell, *last)), "special": special}
     except Exception:
         found = {"error": traceback.format_exc()}
     print(json.dumps({"cell": cell, **found}), flush=True)
 """
 
-# the last of their choices, for the widest tiles the only one
 # a linear memory forgets towards a start by the same kernels
 START = "deep, forgetting to its start"
 KINDS = [
-    ("linear", "bfloat16", 64, 64, -1),
-    ("linear", "float32", 128, 128, -1),
-    ("deep", "bfloat16", 128, 128, -1),
-    (START, "float32", 64, 64, -1),
+    ("linear", "bfloat16", 64, 64),
+    ("linear", "float32", 128, 128),
+    ("deep", "bfloat16", 128, 128),
+    (START, "float32", 64, 64),
 ]
 
 
@@ -71,13 +70,10 @@ def compiler():
         process.stdin.close()
 
 
-@pytest.mark.parametrize(("memory", "tokens", "width", "chunk", "choice"), KINDS)
+@pytest.mark.parametrize(("memory", "tokens", "width", "chunk"), KINDS)
 @pytest.mark.parametrize(("direction", "part"), KERNELS)
-def test_a_kernel_fits_hopper_and_uses_its_matrix_units(
-    compiler, direction, part, memory, tokens, width, chunk, choice
-):
-    cell = ["sm_90", direction, part, memory, tokens, width, chunk, choice]
-    found = compiler(cell)
+def test_a_kernel_fits_hopper_and_uses_its_matrix_units(compiler, direction, part, memory, tokens, width, chunk):
+    found = compiler(["sm_90", direction, part, memory, tokens, width, chunk])
     assert "error" not in found, found["error"]
     assert found["shared_bytes"] <= HOPPER
     assert found["matrix_units"]
@@ -87,7 +83,7 @@ def test_a_kernel_fits_hopper_and_uses_its_matrix_units(
 
 @pytest.mark.parametrize(("direction", "part"), KERNELS)
 def test_a_kernel_compiles_for_ampere_and_needs_no_more_than_the_table_says(compiler, direction, part):
-    found = compiler(["sm_80", direction, part, "deep", "bfloat16", 64, 64, -1])
+    found = compiler(["sm_80", direction, part, "deep", "bfloat16", 64, 64])
     assert "error" not in found, found["error"]
     assert found["shared_bytes"] <= 1024 * kilobytes(2, True, 64, 64)
     assert found["matrix_units"]
