@@ -37,10 +37,12 @@ clean:
 	rm -rf $(VENV) out
 
 # torch first and by its exact version: a local build of it, such as that for the CPU alone, is then taken where there is one
-# pip would compile all that it installs, a quarter of which is ever imported
+# pip would compile all that it installs, a quarter of which is ever imported; the pip that comes with Python may be old,
+# and takes twice as long to choose versions
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 13) else f"Python 3.10 to 3.13 is needed, this is {v[0]}.{v[1]}. Say which: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --no-compile --upgrade pip
 	$(BIN)/python -m pip install -q --no-compile -c constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[all,dev]'
 	touch $@

@@ -134,40 +134,38 @@ def assert_same(found, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"gates": "chunk"}, {"depth": 1, "chunk_size": 1}])
-def test_graphs_are_of_any_length(options):
+@pytest.mark.parametrize(
+    ("options", "cuts"),
+    [
+        ({"momentum": False}, (30, 37)),  # in a chunk that three tokens leave, or fill
+        ({"gates": "chunk"}, (30, 37)),
+        ({"depth": 1, "chunk_size": 1}, ()),
+    ],
+)
+def test_graphs_are_of_any_length_and_streams_are_cut_anywhere(options, cuts):
     torch.manual_seed(0)
     torch._dynamo.reset()
     layer = NeuralMemory(16, num_heads=2, **{"chunk_size": 8, **options})
-    counter = CompileCounterWithBackend("aot_eager")
+    counter = CompileCounterWithBackend(BACKEND)
     compiled = torch.compile(layer, backend=counter, fullgraph=True)
     with torch.no_grad():
         for T in (21, 27, 37, 61):
             x = torch.randn(2, T, 16)
             torch.testing.assert_close(compiled(x)[0], layer(x)[0], rtol=1e-5, atol=1e-5)
-    assert counter.frame_count <= 2  # of the first length, and of any
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("gates", "cuts"), [("token", (24, 30, 37)), ("chunk", (30, 37))])
-def test_compiled_streams_can_be_cut_anywhere(gates, cuts):
-    torch.manual_seed(0)
-    torch._dynamo.reset()
-    layer = NeuralMemory(16, num_heads=2, chunk_size=8, gates=gates, momentum=False)
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    x = torch.randn(1, 40, 16)
-    with torch.no_grad():
+        assert counter.frame_count <= 2  # of the first length, and of any
         for T in cuts:
-            first, state = compiled(x[:, :T])
-            then, _ = compiled(x[:, T : T + 3], state)
-            torch.testing.assert_close(torch.cat((first, then), 1), layer(x[:, : T + 3])[0], rtol=1e-5, atol=1e-5)
+            parts = torch.randn(2, T, 16), torch.randn(2, 3, 16)
+            first, state = compiled(parts[0])
+            then, _ = compiled(parts[1], state)
+            expected, _ = layer(torch.cat(parts, 1))
+            torch.testing.assert_close(torch.cat((first, then), 1), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_compiled_piece_of_one_token_is_no_alias():
     torch._dynamo.reset()
     layer = NeuralMemory(8, num_heads=1, chunk_size=8, momentum=False)
     x = torch.randn(1, 9, 8)
-    y = torch.compile(layer, backend="aot_eager", fullgraph=True)(x)[0]
+    y = torch.compile(layer, backend=BACKEND, fullgraph=True)(x)[0]
     torch.testing.assert_close(y, layer(x)[0], rtol=1e-5, atol=1e-5)
 
 

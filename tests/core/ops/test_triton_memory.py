@@ -186,14 +186,14 @@ def test_slices_and_warps_are_chosen_again_for_more_programs(make_inputs, monkey
 @pytest.mark.parametrize(("forget", "forget_to"), [(True, "zero"), (True, "start"), (False, "zero")])
 @pytest.mark.parametrize("depth", [1, 2])
 def test_kernels_are_the_definition_forward_and_backward(make_inputs, depth, forget, momentum, forget_to):
-    B = 2 if forget and momentum else 1
+    B = 2 if forget and momentum and forget_to == "zero" else 1
     compare(make_inputs(B=B, T=45, depth=depth, forget=forget, momentum=momentum, **SHAPES), forget_to=forget_to)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("activation", ["silu", "gelu", "relu"])
 def test_every_activation(make_inputs, activation):
-    compare(make_inputs(B=1, T=33, **SHAPES), activation=activation)
+    compare(make_inputs(B=1, T=33, H=1, **SHAPES), activation=activation)
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,7 @@ def test_widths_that_differ(make_inputs, K, V, hidden, depth):
 )
 def test_any_width_is_filled_up_with_zeros_that_stay(make_inputs, K, V, hidden, depth, activation, forget_to):
     make = make_inputs(B=1, T=20, H=2, K=K, V=V, hidden=hidden, depth=depth, rate=0.1)
-    compare(make, forget_to=forget_to, activation=activation)
-    compare(make, forget_to=forget_to, activation=activation, cuts=(7,))
+    compare(make, forget_to=forget_to, activation=activation, cuts=(7,))  # the second call takes and gives a state
 
 
 @pytest.mark.slow
@@ -241,7 +240,7 @@ def test_single_tokens_behind_a_text_in_widths_that_are_filled_up(make_inputs, d
 @pytest.mark.slow
 @pytest.mark.parametrize(("chunk_size", "T"), [(1, 5), (13, 30), (16, 7), (64, 70)])
 def test_chunks_of_any_size_and_parts_of_chunks(make_inputs, chunk_size, T):
-    compare(make_inputs(B=1, T=T, H=2, rate=0.1, **SHAPES), chunk_size=chunk_size)
+    compare(make_inputs(B=1, T=T, H=1, rate=0.1, **SHAPES), chunk_size=chunk_size)
 
 
 @pytest.mark.slow
@@ -271,7 +270,7 @@ def test_three_products_of_bf16_are_nearly_one_of_float32(make_inputs, monkeypat
 
     monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", of_halves)
     monkeypatch.setitem(TOLERANCE, torch.float32, 1e-4)
-    compare(make_inputs(B=1, T=37, H=2, depth=depth, rate=0.1, extreme=False, **SHAPES), forget_to=forget_to)
+    compare(make_inputs(B=1, T=37, H=1, depth=depth, rate=0.1, extreme=False, **SHAPES), forget_to=forget_to)
     assert products
 
 
@@ -322,7 +321,7 @@ def test_every_number_that_is_returned_was_written(make_inputs, monkeypatch, mom
     inputs = make_inputs(B=1, T=37, H=2, depth=depth, momentum=momentum, rate=0.1, extreme=False, **SHAPES)
     compare(inputs, dtype, forget_to=forget_to)
     if dtype == torch.float32:
-        compare(make_inputs(B=1, T=21, H=2, depth=depth, momentum=momentum, **SHAPES), forget_to=forget_to)
+        compare(make_inputs(B=1, T=21, H=1, depth=depth, momentum=momentum, **SHAPES), forget_to=forget_to)
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA device")
@@ -367,7 +366,7 @@ def test_what_is_kept_and_how_it_is_cut_changes_nothing(
 @pytest.mark.parametrize(("depth", "forget_to"), [(2, "zero"), (2, "start"), (1, "start")])
 @pytest.mark.parametrize("momentum", [True, False])
 def test_token_by_token_is_one_call(make_inputs, momentum, depth, forget_to):
-    inputs = as_dtype(make_inputs(B=2, T=19, depth=depth, momentum=momentum, **SHAPES), torch.float32)
+    inputs = as_dtype(make_inputs(B=1, T=19, depth=depth, momentum=momentum, **SHAPES), torch.float32)
     options = {"backend": "triton", "chunk_size": 8, "forget_to": forget_to}
     with torch.no_grad():
         whole, end = inputs.run(**options)
@@ -383,11 +382,11 @@ def test_token_by_token_is_one_call(make_inputs, momentum, depth, forget_to):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_heads", [2, 4])  # of width 16, or 8, which is filled up
-def test_a_compiled_layer_on_kernels_is_one_graph_and_computes_the_same(num_heads):
+@pytest.mark.parametrize("dim", [32, 16])  # heads of width 16, or 8, which is filled up
+def test_a_compiled_layer_on_kernels_is_one_graph_and_computes_the_same(dim):
     torch.manual_seed(0)
-    layer = NeuralMemory(32, num_heads=num_heads, chunk_size=16, backend="triton").to(DEVICE)
-    x = torch.randn(1, 21, 32, device=DEVICE, requires_grad=True)
+    layer = NeuralMemory(dim, num_heads=2, chunk_size=16, backend="triton").to(DEVICE)
+    x = torch.randn(1, 21, dim, device=DEVICE, requires_grad=True)
     torch._dynamo.reset()
     results = []
     for run in (layer, torch.compile(layer, backend="aot_eager", fullgraph=True)):
