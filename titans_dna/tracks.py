@@ -43,7 +43,8 @@ def write_bedgraph(
             bedGraphToBigWig.
 
     Raises:
-        ValueError: a column does not exist or has no numbers, a row is not an interval, or intervals overlap.
+        ValueError: a column does not exist, has no numbers or infinite ones; a row is not an interval; or intervals
+            overlap.
         FileNotFoundError: the folder does not exist.
     """
     track, column = _checked(track, column)
@@ -89,8 +90,8 @@ def plot_track(
 
     Raises:
         TypeError: genes are not intervals.
-        ValueError: the track is empty or has several chromosomes; a column does not exist or has no numbers; a row is
-            not an interval; or ``window`` is below 1.
+        ValueError: the track is empty or has several chromosomes; a column does not exist, has no numbers or infinite
+            ones; a row is not an interval; or ``window`` is below 1.
     """
     track, column = _checked(track, column)
     if track["chrom"].nunique() != 1:
@@ -151,5 +152,12 @@ def _checked(track: pd.DataFrame, column: str | None) -> tuple[pd.DataFrame, str
         raise ValueError(
             f"the track has {len(bad)} rows without a chromosome or without 0 <= start < end (0-based, end exclusive), "
             f"the first {chrom}:{start}-{end}. Drop or correct these rows."
+        )
+    infinite = track[np.isinf(track[column].to_numpy(float, na_value=np.nan))]
+    if len(infinite):
+        chrom, start, end = infinite[list(_COLUMNS)].iloc[0]
+        raise ValueError(
+            f"the track has {len(infinite)} infinite values in its column {column!r}, the first at "
+            f"{chrom}:{start}-{end}. Genome browsers read none: drop these rows, or make them NaN."
         )
     return track.reset_index(drop=True).astype({"start": np.int64, "end": np.int64}), column

@@ -251,6 +251,8 @@ def test_a_track_without_its_columns_or_numbers_is_refused(call):
         call(track.assign(gene="g")[["chrom", "start", "end", "gene", "bits"]])
     with pytest.raises(ValueError, match="positions that are not whole numbers"):
         call(track.assign(end=[1.0, np.nan]))
+    with pytest.raises(ValueError, match=r"1 infinite values in its column 'bits', the first at c:1-2\. .* NaN"):
+        call(track.assign(bits=[1.0, -np.inf]))
     for wrong, place in (
         ({"chrom": ["c", None]}, "(None|nan):1-2"),
         ({"start": [0, -1]}, "c:-1-2"),
