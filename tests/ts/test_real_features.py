@@ -15,7 +15,10 @@ from titans_datasets import load
 from titans_ts import TitansForecaster
 from titans_ts.plots import plot_backtest, plot_residuals, plot_surprise
 
-SMALL = {"h": 24, "input_size": 48, "dim": 8, "num_layers": 1, "max_epochs": 2, "random_state": 0, "verbose": 0}
+SMALL = {
+    "h": 24, "input_size": 48, "dim": 8, "num_layers": 1, "max_epochs": 2, "batch_size": 512, "learning_rate": 1e-2,
+    "random_state": 0, "verbose": 0,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +83,8 @@ def test_columns_may_have_gaps_where_the_policy_allows_them(wide, missing):
 
 @pytest.mark.slow
 def test_a_backtest_is_reproducible_and_refit_trains_on_newer_rows(wide):
-    wide = wide.iloc[:1000]
-    forecaster, options = TitansForecaster(**SMALL), {"n_windows": 2, "val_size": 200, "level": [80]}
+    wide = wide.iloc[:700]
+    forecaster, options = TitansForecaster(**SMALL), {"n_windows": 2, "val_size": 100, "level": [80]}
     found = [[forecaster.cross_validation(wide, refit=refit, **options) for refit in (False, True)] for _ in range(2)]
     for first, again in zip(*found, strict=True):
         pd.testing.assert_frame_equal(again, first, check_exact=True)
@@ -89,7 +92,7 @@ def test_a_backtest_is_reproducible_and_refit_trains_on_newer_rows(wide):
     at_first = once["cutoff"] == once["cutoff"].min()
     pd.testing.assert_frame_equal(once[at_first], anew[at_first], rtol=1e-5)  # of other batches
     assert (once[~at_first]["Titans"] != anew[~at_first]["Titans"]).mean() > 0.9
-    alone = TitansForecaster(**SMALL).fit(wide.iloc[:-24], val_size=200).predict()
+    alone = TitansForecaster(**SMALL).fit(wide.iloc[:-24], val_size=100).predict()
     last = anew[anew["cutoff"] == anew["cutoff"].max()].pivot(index="ds", columns="unique_id", values="Titans")
     np.testing.assert_allclose((last[wide.columns] - alone) / wide.std(), 0, atol=1e-5)
 
@@ -129,7 +132,7 @@ def test_a_saved_model_is_the_same_model(wide, fitted, tmp_path):
 def test_a_related_series_known_in_the_future_helps(wide):
     """HUFL with the similar MUFL as a future column, compared with HUFL alone."""
     frame = wide.rename_axis("ds").reset_index().rename(columns={"HUFL": "y"}).assign(unique_id="HUFL")
-    options = {**SMALL, "max_epochs": 4, "learning_rate": 1e-2}
+    options = {**SMALL, "max_epochs": 4, "batch_size": 256, "learning_rate": 3e-2}
     error = {}
     for name, exogenous in {"alone": None, "futr": {"futr": ["MUFL"]}}.items():
         part = frame if exogenous else frame[["unique_id", "ds", "y"]]
@@ -226,10 +229,11 @@ def test_time_stamps_of_a_forecast_follow(fitted, wide):
 
 
 @pytest.mark.slow
-def test_a_sample_of_ecl_with_203_series(real_data, whole_memory):
+def test_a_sample_of_ecl_with_203_series(real_data):
     frame = pd.read_csv(real_data / "ts" / "ecl_sample.csv.gz", index_col=0, parse_dates=True)
     assert frame.shape[1] > 200
-    model = TitansForecaster(**{**SMALL, "exogenous": {"calendar": "auto"}}).fit(frame.iloc[:-24], val_size=168)
+    options = {**SMALL, "max_epochs": 1, "batch_size": 128, "exogenous": {"calendar": "auto"}}
+    model = TitansForecaster(**options).fit(frame.iloc[:-24], val_size=168)
     error = (model.predict() - frame.iloc[-24:]).abs().mean() / frame.std()
     naive = (frame.shift(24).iloc[-24:] - frame.iloc[-24:]).abs().mean() / frame.std()
     assert error.median() < 1.5 * naive.median()
