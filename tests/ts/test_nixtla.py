@@ -58,7 +58,7 @@ def test_together_with_patchtst_it_fits_forecasts_backtests_saves_and_loads(real
     wide = load("ETTh1").iloc[:2400][["HUFL", "MUFL", "OT"]]
     frame = wide.rename_axis("ds").reset_index().melt("ds", var_name="unique_id", value_name="y")
     common = {"h": 24, "input_size": 48, "accelerator": "cpu", "random_seed": 1, **QUIET}
-    titans = Titans(**common, n_series=3, patch_size=12, dim=16, num_layers=1, max_steps=60, val_check_steps=30)
+    titans = Titans(**common, n_series=3, patch_size=12, dim=16, num_layers=1, max_steps=30, val_check_steps=15)
     peer = PatchTST(**common, hidden_size=16, n_heads=2, patch_len=12, stride=6, max_steps=4, val_check_steps=2)
     nf = NeuralForecast(models=[titans, peer], freq="h")
     nf.fit(frame[frame["ds"] < wide.index[2376]], val_size=240)
@@ -77,7 +77,7 @@ def test_together_with_patchtst_it_fits_forecasts_backtests_saves_and_loads(real
 @pytest.mark.slow
 @pytest.mark.parametrize("scaler", ["identity", "standard", "robust", "minmax", "minmax1", "invariant"])
 def test_scalers_of_neuralforecast_give_forecasts_in_the_units_of_the_series(scaler):
-    nf = NeuralForecast(models=[Titans(**{**SMALL, "max_steps": 40}, scaler_type=scaler)], freq="ME")
+    nf = NeuralForecast(models=[Titans(**{**SMALL, "max_steps": 15}, scaler_type=scaler)], freq="ME")
     nf.fit(TARGET)
     last = TARGET.groupby("unique_id")["y"].apply(lambda y: y[-12:].mean())
     found = nf.predict().groupby("unique_id")["Titans"].mean()
@@ -85,7 +85,7 @@ def test_scalers_of_neuralforecast_give_forecasts_in_the_units_of_the_series(sca
 
 
 def test_it_learns_and_backtests():
-    models = [Titans(**{**SMALL, "max_steps": 150, "learning_rate": 5e-3})]
+    models = [Titans(**{**SMALL, "max_steps": 75, "learning_rate": 1e-2})]
     frame = NeuralForecast(models=models, freq="ME").cross_validation(TARGET, n_windows=2, step_size=12)
     error = (frame["y"] - frame["Titans"]).abs().mean()
     naive = TARGET.groupby("unique_id")["y"].diff(12).abs().groupby(TARGET["unique_id"]).apply(lambda d: d[-24:].mean())
