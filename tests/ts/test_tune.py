@@ -1,15 +1,16 @@
 """Laws of the search: it returns the best trial, resumes a killed study, and refuses other data."""
 
-import subprocess
-import sys
-import textwrap
+import os
+import signal
 import warnings
 from contextlib import nullcontext
+from multiprocessing import get_context
 
 import numpy as np
 import optuna
 import pandas as pd
 import pytest
+import torch
 
 from titans_core.train.tune import best_settings, open_study, run_study
 from titans_ts import TitansEnsemble, forecaster
@@ -199,49 +200,34 @@ def test_only_failed_trials_of_this_run_are_counted(tiny, wide, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_search_is_resumed_and_two_processes_share_a_study(wide, tmp_path):
-    wide.to_pickle(tmp_path / "wide.pkl")  # of this test, read by this test
-    script = textwrap.dedent(
-        """
-        import multiprocessing, os, sys, lightning.pytorch.callbacks, optuna, pandas as pd, torch
-        torch.set_num_threads(1)
-        from titans_ts import TitansForecaster, forecaster
-        from titans_ts.tune import tune
-        forecaster.LEAST_MEMORY_STEPS //= 5  # as in the other tests
-        wide = pd.read_pickle(sys.argv[1])
+def test_a_killed_search_is_resumed_and_two_processes_share_a_study(tiny, wide, tmp_path):
+    finished = get_context("fork").Queue()
 
-        def search(how, storage):
-            def space(trial, facts):
-                if how == "killed" and trial.number == 1:
-                    os.kill(os.getpid(), 9)
-                return {"learning_rate": trial.suggest_float("learning_rate", 1e-3, 3e-2)}
+    def search(how, storage):
+        torch.cuda.is_available = lambda: False  # CUDA cannot be used in a forked process
 
-            base = TitansForecaster(h=4, input_size=12, patch_size=4, dim=8, num_layers=1, max_epochs=1)
-            found = tune(wide, base, n_trials=4, space=space, storage=storage, verbose=0)
-            if how == "first":
-                print(len([t for t in found.study_.trials if t.state.is_finished()]), flush=True)
+        def space(trial, facts):
+            if how == "killed" and trial.number == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return {"learning_rate": trial.suggest_float("learning_rate", 1e-3, 3e-2)}
 
-        def ends(storage, *how):
-            together = [processes.Process(target=search, args=(h, storage)) for h in how]
-            for process in together:
-                process.start()
-            for process in together:
-                process.join()
-            return [process.exitcode for process in together]
+        base = tiny(max_epochs=1, random_state=None)
+        found = tune(wide, base, n_trials=4, space=space, storage=storage, verbose=0)
+        if how == "first":
+            finished.put(len([t for t in found.study_.trials if t.state.is_finished()]))
 
-        processes = multiprocessing.get_context("fork")  # each begins with what was imported once
-        for storage in sys.argv[2:]:
-            assert ends(storage, "killed") == [-9]
-            assert ends(storage, "first", "second") == [0, 0]
-        """
-    )
-    (tmp_path / "search.py").write_text(script)
-    command = [sys.executable, "-W", "ignore", "search.py", "wide.pkl", "study.journal", "study.db"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    finished = [int(count) for count in run.stdout.split()]
-    assert len(finished) == 2
-    assert min(finished) >= 4
+    def ends(storage, *how):
+        together = [get_context("fork").Process(target=search, args=(h, storage)) for h in how]
+        for process in together:
+            process.start()
+        for process in together:
+            process.join()
+        return [process.exitcode for process in together]
+
+    for file in ("study.journal", "study.db"):
+        assert ends(tmp_path / file, "killed") == [-signal.SIGKILL]
+        assert ends(tmp_path / file, "first", "second") == [0, 0]
+        assert finished.get() >= 4
     journal = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.journal"))
     for storage in (
         optuna.storages.JournalStorage(journal),
