@@ -62,7 +62,7 @@ def test_a_column_constant_in_training_has_no_effect_when_it_changes(tiny, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("exogenous", [None, {"profile": ["day"]}])
-def test_a_constant_series_has_a_unit_of_its_size(tiny, exogenous, whole_memory):
+def test_a_constant_series_has_a_unit_of_its_size(tiny, exogenous):
     frame = long(ids=("a",)).assign(y=0.1)
     model = tiny(exogenous=exogenous).fit(frame)
     assert model.scale_ == pytest.approx(1e-4)
@@ -164,7 +164,7 @@ def test_an_update_that_begins_with_a_gap_interpolates_from_the_last_known_value
     np.testing.assert_allclose(model.update(frame.iloc[100:]).predict()["Titans"], whole["Titans"], atol=1e-5)
 
 
-def test_stamps_of_another_time_zone_are_converted_to_that_of_fit(tiny, whole_memory):
+def test_stamps_of_another_time_zone_are_converted_to_that_of_fit(tiny):
     zone = "Europe/Berlin"
     frame = long(ids=("a",), index=HOURS.tz_localize(zone))
     frame["y"] = frame["ds"].dt.hour.between(8, 10) * 5.0 + 0.01 * np.arange(120) % 0.03

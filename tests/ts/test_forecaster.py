@@ -126,7 +126,7 @@ def test_a_saved_model_that_was_cut_or_changed_is_refused(tiny_fitted, tmp_path,
 
 
 @pytest.mark.slow
-def test_a_predictable_series_is_learned(tiny, whole_memory):
+def test_a_predictable_series_is_learned(tiny):
     t = np.arange(600)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"y": np.sin(t * 2 * np.pi / 12) + 0.1 * rng.normal(size=600)}, index=t)

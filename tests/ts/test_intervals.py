@@ -190,7 +190,7 @@ def test_probabilistic_losses_learn_the_spread(loss):
     frame = pd.DataFrame({"x": rng.normal(size=1500), "y": rng.normal(size=1500)})
     model = TitansForecaster(
         h=4, input_size=24, patch_size=8, dim=8, num_layers=1, dropout=0.0, loss=loss, learning_rate=2e-2,
-        max_epochs=6, batch_size=256, random_state=0, verbose=0,
+        max_epochs=4, batch_size=256, random_state=0, verbose=0,
     ).fit(frame)  # fmt: skip
     found = model.predict_insample(frame, step_size=24, level=[80])
     width = (found["Titans-hi-80"] - found["Titans-lo-80"]).mean()
@@ -298,7 +298,7 @@ def test_intervals_approach_the_spread_of_the_series_the_longer_values_are_missi
 )
 def test_intervals_of_series_that_ended_keep_their_coverage(tiny, loss, missing, least):
     waves = noisy_waves(404)
-    model = tiny(input_size=24, loss=loss, missing=missing, max_epochs=3, learning_rate=1e-2)
+    model = tiny(input_size=24, loss=loss, missing=missing, max_epochs=3, learning_rate=2e-2, batch_size=256)
     model.fit(waves.iloc[:300], val_size=80)
     inside = {}
     gone = waves.columns[::2]
@@ -322,7 +322,7 @@ def test_stale_lookbacks_do_not_dominate_a_likelihood(tiny, missing):
     for i in range(waves.shape[1]):
         for begin in (60 + 3 * i, 200 + 2 * i, 330 + i):  # longer than a lookback
             holed.iloc[begin : begin + 40, i] = np.nan if missing == "mask" else 0.0
-    options = dict(input_size=24, loss="normal", max_epochs=3, learning_rate=1e-2)
+    options = dict(input_size=24, loss="normal", max_epochs=3, learning_rate=2e-2, batch_size=256)
     model = tiny(missing=missing, **options).fit(holed, val_size=120)
     assert model.history_.epochs[0]["train_loss"] < 30  # in units that shrink with a flat lookback it is thousands
     found = model.predict_insample(waves.iloc[440:], step_size=4, level=[80])

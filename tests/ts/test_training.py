@@ -199,7 +199,7 @@ def test_a_forecaster_that_cannot_learn_says_so(tiny, wide):
         tiny(learning_rate=1e30).fit(wide)
 
 
-def test_forecasts_of_a_noisy_wave_are_far_better_than_the_last_value(whole_memory):
+def test_forecasts_of_a_noisy_wave_are_far_better_than_the_last_value():
     rng = np.random.default_rng(3)
     t = np.arange(400)
     wave = 20 + 5 * np.sin(t * 2 * np.pi / 10)
