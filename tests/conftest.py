@@ -1,10 +1,12 @@
 """Shared by all tests: one thread, subprocesses, and the real data sets if available."""
 
 import gc
+import importlib.metadata
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import torch
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 gc.set_threshold(20_000, 20, 100)  # by default, a tenth of the time goes into searching imported modules for garbage
+importlib.metadata.entry_points = cache(importlib.metadata.entry_points)  # Lightning asks all packages in each fit
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton: kernels then run on the CPU, in Python
 
