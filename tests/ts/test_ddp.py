@@ -13,7 +13,7 @@ SCRIPT = """
     import os, pandas as pd, torch
     torch.set_num_threads(1)
     from titans_ts import TitansForecaster, forecaster, memory_training
-    forecaster.LEAST_MEMORY_STEPS, memory_training.LEARNING_RATE = 8, 1e-2  # as in the test, which runs this too
+    forecaster.LEAST_MEMORY_STEPS, memory_training.LEARNING_RATE = 3, 2e-2  # as in the test, which runs this too
     wide = pd.read_parquet("wide.parquet")
     model = TitansForecaster(h=4, input_size=12, patch_size=4, dim=8, num_layers=1, dropout=0.0, max_epochs=3,
                              batch_size=42, device="cpu", random_state=0, verbose=0).fit(wide, val_size=21)
