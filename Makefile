@@ -38,7 +38,7 @@ clean:
 
 # torch first and by its exact version: a local build of it, such as that for the CPU alone, is then taken where there is one
 # pip would compile all that it installs, a quarter of which is ever imported; the pip that comes with Python may be old,
-# and takes twice as long to choose versions
+# and slow to choose versions
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 13) else f"Python 3.10 to 3.13 is needed, this is {v[0]}.{v[1]}. Say which: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)

@@ -72,13 +72,15 @@ def some():
     ]
 
 
-def scores_from_scratch(model, text, variants, begin):
-    """By whole haplotypes, read from ``begin(position)`` in one call, side by side."""
+def scores_from_scratch(model, text, variants, context=None):
+    """By whole haplotypes, read in one call, side by side: from the start of the block before, or of the text."""
     readings = []
     for v in variants:
         turned = reverse_complement(text), len(text) - v.end, reverse_complement(v.ref), reverse_complement(v.alt)
         for strand, start, ref, alt in ((text, v.start, v.ref, v.alt), turned):
-            lead, after = strand[begin(start) : start], strand[start + len(ref) :][:AFTER]
+            assert all(x == y for x, y in zip(strand[start : start + len(ref)], ref, strict=True) if x in "ACGT")
+            begin = 0 if context is None else max(0, (start // context - 1) * context)
+            lead, after = strand[begin:start], strand[start + len(ref) :][:AFTER]
             readings += [(lead, alt + after), (lead, ref + after)]
     width = max(len(lead + bases) for lead, bases in readings)
     ids = torch.full((len(readings), 1 + width), 4)  # no model sees what is filled up at the end
@@ -99,7 +101,7 @@ def scores_from_scratch(model, text, variants, begin):
 def test_a_shared_state_gives_the_scores_of_the_whole_prefix(models, architecture):
     model = models(architecture)
     found = model.score_variants(some(), InMemory([TEXT]), context=None, context_after=AFTER)
-    expected = scores_from_scratch(model, TEXT, some(), lambda at: 0)
+    expected = scores_from_scratch(model, TEXT, some())
     np.testing.assert_allclose(found["score"], expected, atol=1e-5)
     assert found["id"].tolist() == [v.id for v in some()]
 
@@ -110,7 +112,7 @@ def test_a_shared_state_gives_the_scores_of_the_whole_prefix(models, architectur
 def test_a_block_is_read_from_context_bases_before_it(models, architecture, context):
     model = models(architecture)
     found = model.score_variants(some(), InMemory([TEXT]), context=context, context_after=AFTER)
-    expected = scores_from_scratch(model, TEXT, some(), lambda at: max(0, (at // context - 1) * context))
+    expected = scores_from_scratch(model, TEXT, some(), context)
     np.testing.assert_allclose(found["score"], expected, atol=1e-5)
 
 
@@ -184,11 +186,8 @@ def test_random_variants_have_the_scores_of_haplotypes_read_from_scratch(models,
         Variant("0", 496, "G", "C"),
     ]
 
-    def begin(at):
-        return 0 if context is None else max(0, (at // context - 1) * context)
-
     found = model.score_variants(variants, InMemory([text]), context=context, context_after=AFTER)["score"]
-    np.testing.assert_allclose(found, scores_from_scratch(model, text, variants, begin), atol=1e-5)
+    np.testing.assert_allclose(found, scores_from_scratch(model, text, variants, context), atol=1e-5)
 
 
 def test_alt_that_equals_ref_scores_0(models):

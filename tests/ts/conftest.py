@@ -29,14 +29,14 @@ def train_memory_in(patch, steps, rate):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def short_memory():
+def short_memory(request):
     """Train online memories in three large steps instead of 40: they still correct about half of the error.
 
     The online memory takes most of the time of a tiny training. The scope is the module, so that models shared by the
-    tests of a module are trained this way too.
+    tests of a module are trained this way too; a module may set its own steps and rate: ``SHORT_MEMORY``.
     """
     with pytest.MonkeyPatch.context() as patch:
-        train_memory_in(patch, 3, 2e-2)
+        train_memory_in(patch, *getattr(request.module, "SHORT_MEMORY", (3, 2e-2)))
         yield
 
 

@@ -6,15 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_ts import TitansForecaster, forecaster, memory_training
+from titans_ts import TitansForecaster
 from titans_ts.model import Model
 
-
-@pytest.fixture(autouse=True)
-def calm_memory(monkeypatch):
-    """Train online memories more calmly than other tests: coverage is measured here, and trainings are compared."""
-    monkeypatch.setattr(forecaster, "LEAST_MEMORY_STEPS", 8)
-    monkeypatch.setattr(memory_training, "LEARNING_RATE", 1e-2)
+SHORT_MEMORY = 8, 1e-2  # calmer than in other tests: coverage is measured here, and trainings are compared
 
 
 @pytest.mark.slow

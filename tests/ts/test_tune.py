@@ -10,7 +10,7 @@ import numpy as np
 import optuna
 import pandas as pd
 import pytest
-import torch
+from small_training import without_cuda
 
 from titans_core.train.tune import best_settings, open_study, run_study
 from titans_ts import TitansEnsemble, forecaster
@@ -204,8 +204,6 @@ def test_a_killed_search_is_resumed_and_two_processes_share_a_study(tiny, wide, 
     finished = get_context("fork").Queue()
 
     def search(how, storage):
-        torch.cuda.is_available = lambda: False  # CUDA cannot be used in a forked process
-
         def space(trial, facts):
             if how == "killed" and trial.number == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -217,7 +215,7 @@ def test_a_killed_search_is_resumed_and_two_processes_share_a_study(tiny, wide, 
             finished.put(len([t for t in found.study_.trials if t.state.is_finished()]))
 
     def ends(storage, *how):
-        together = [get_context("fork").Process(target=search, args=(h, storage)) for h in how]
+        together = [get_context("fork").Process(target=without_cuda, args=(search, h, storage)) for h in how]
         for process in together:
             process.start()
         for process in together:
