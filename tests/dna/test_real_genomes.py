@@ -41,7 +41,7 @@ def test_a_whole_chromosome_is_one_stream_in_constant_memory(real_genome, measur
     DNALanguageModel(**small).fit(["ACGT" * 500]).save(tmp_path / "model")  # here, where Lightning is imported
     bits, growth = measured(STREAM, str(real_genome("yeast")._files.file), str(tmp_path / "model"))
     assert 1.9 < bits < 2.5  # of a model that learned nothing, over 440,000 bases
-    assert growth < 5  # 12 bytes for each base
+    assert growth < 10  # one activation for each base is 28; what malloc holds back differs by up to 5.3
 
 
 def test_windows_over_yeast_hold_every_base(real_genome):
