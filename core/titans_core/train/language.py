@@ -182,6 +182,8 @@ class LanguageModelTraining(L.LightningModule):
             )
         self._steps_seen = self.global_step
         self._begun, self._reached = False, self._reached or self._position()
+        if not self._kept:  # a new run, in which lr_find or a user may have set another schedule
+            return
         optimizer, schedule = self.trainer.optimizers[0], self.trainer.lr_scheduler_configs[0].scheduler
         rate = self._rate(schedule.last_epoch, self._steps)
         for group, decay in zip(optimizer.param_groups, (self.weight_decay, 0.0), strict=True):

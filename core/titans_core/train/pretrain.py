@@ -112,6 +112,7 @@ def main(args: Sequence[str] | None = None) -> Any:
         parser_kwargs={"prog": "python -m titans_core.train.pretrain"},
         save_config_callback=Configuration,
         save_config_kwargs={"overwrite": True},
+        auto_configure_optimizers=False,  # options for an optimiser in place of the recipe's, which cannot be resumed
         args=list(args) if args is not None else None,
     )
 

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import lightning as L
 import pytest
 import torch
+from lightning.pytorch.tuner import Tuner
 from small_training import in_two_processes, without_cuda
 from torch import nn
 from torch._dynamo.utils import counters
@@ -569,6 +570,20 @@ def test_help_lists_the_available_commands(tokens, tmp_path, monkeypatch, capfd)
     output += str(code)  # a message is said by the interpreter
     assert "error: batch_tokens=500 is not a multiple of 256" in output.replace("\n", " ")
     assert "Traceback" not in output
+    _, output = ended(*command(tokens)[3:], "--optimizer", "SGD")  # the recipe's is the only one
+    assert "unrecognized arguments: --optimizer SGD" in output
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_search_for_the_learning_rate_tries_the_rates_that_it_is_given(tokens, tmp_path):
+    trainer = L.Trainer(
+        accelerator="cpu", max_steps=4, limit_val_batches=0, logger=False, enable_progress_bar=False,
+        enable_model_summary=False, enable_checkpointing=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    module, data = LanguageModelTraining(TitansConfig(**CONFIG), 3e-3), TokenData(tokens, 32, batch_tokens=256)
+    options = dict(min_lr=1e-5, max_lr=1e-1, num_training=4, early_stop_threshold=None, update_attr=False)
+    found = Tuner(trainer).lr_find(module, datamodule=data, **options)
+    assert found.results["lr"] == pytest.approx([1e-5, 1e-3, 1e-2, 1e-1])
 
 
 @pytest.mark.parametrize(
