@@ -7,8 +7,17 @@ import torch
 
 from titans_core.models import TitansConfig, TitansLM
 
-# dense bf16 TFLOP/s by part of the device's name, from the manufacturers' data sheets
-PEAKS = {"H200": 989.0, "H100": 989.0, "A100": 312.0, "L40S": 362.0, "4090": 165.0}
+# dense bf16 TFLOP/s by part of the device's name, from the manufacturers' data sheets; the first that fits counts
+PEAKS = {
+    "H100 PCIe": 756.0,
+    "H100 NVL": 835.0,
+    "H200 NVL": 835.0,
+    "H200": 989.0,
+    "H100": 989.0,
+    "A100": 312.0,
+    "L40S": 362.0,
+    "4090": 165.0,
+}
 
 
 def flops_per_token(model: TitansLM, length: int) -> float:

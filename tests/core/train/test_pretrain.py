@@ -28,7 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from titans_core import TitansConfig, TitansLM
 from titans_core.archive import ArchiveError
 from titans_core.train import pretrain
-from titans_core.train.flops import flops_per_token
+from titans_core.train.flops import flops_per_token, peak_flops
 from titans_core.train.language import LanguageModelTraining
 from titans_core.train.prepare import prepare
 from titans_core.train.pretrain import main
@@ -454,6 +454,15 @@ def test_the_arithmetic_of_memory_is_that_of_its_algebra():
         model = TitansLM(config)
     matrices = sum(p.numel() for n, p in model.named_parameters() if p.ndim == 2 and "persistent" not in n)
     assert flops_per_token(model, 4096) == pytest.approx(3 * (2 * matrices + algebra), rel=0.01)
+
+
+def test_the_peak_is_that_of_the_card_and_not_of_a_faster_one_of_its_name(monkeypatch):
+    peaks = {
+        "NVIDIA H100 80GB HBM3": 989e12, "NVIDIA H100 PCIe": 756e12, "NVIDIA H200 NVL": 835e12, "Tesla T4": None,
+    }  # fmt: skip
+    for name, peak in peaks.items():
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device, name=name: name)
+        assert peak_flops(torch.device("cuda")) == peak
 
 
 def test_training_and_validation_ask_for_the_next_token():
