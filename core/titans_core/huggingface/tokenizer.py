@@ -20,8 +20,9 @@ def hf_tokenizer(spec: str | Path) -> Any:
     It has the begin and end tokens of the original tokenizer. Neither is added automatically, because pretraining
     begins no document with one. Padding is on the left, so that a batch can be continued. The padding token is the
     begin token, if there is one: ``DataCollatorForLanguageModeling`` hides the padding token from the loss wherever it
-    occurs, and a model that is never shown the end token does not learn to stop. Text that looks like a special token
-    is encoded as ordinary text.
+    occurs, and a model that is never shown the end token does not learn to stop. Where the begin token is the end token
+    (GPT-2, Qwen) or missing, padding is the end token: train with labels that are hidden by ``attention_mask`` instead.
+    Text that looks like a special token is encoded as ordinary text.
 
     Args:
         spec: as in ``load_tokenizer``.
