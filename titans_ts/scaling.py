@@ -170,10 +170,11 @@ class Scaling:
         return units.replaced(new, own.resized(self._grown(measured, known)))
 
     def _grown(self, measured: np.ndarray, known: Panel) -> np.ndarray:
-        """Estimated deviations of new series ``[T, N]``; NaN for those with as many rows as the context of ``fit``."""
+        """Estimated deviations of new series ``[T, N]``; NaN for those with as many values as any in the context of
+        ``fit``."""
         found = np.full(measured.shape[1], np.nan)
-        count = np.isfinite(measured).sum(axis=0)
-        young = np.flatnonzero((count > 0) & (count < len(known.values)))
+        count, usual = (np.isfinite(values).sum(axis=0) for values in (measured, known.measured))
+        young = np.flatnonzero((count > 0) & (count < usual.max()))
         if len(young):
             others = Others.of(without_spikes(known.measured), self.units.deviation)
             for place in young:

@@ -13,7 +13,7 @@ class Others:
     """Other series, as a reference for a series with little data.
 
     Attributes:
-        rows: rows of some series ``[R, N]`` in units of their deviations, NaN if unknown.
+        rows: the known values of some series, in order and in units of their deviations, ``[R, N]``; NaN after them.
     """
 
     rows: np.ndarray
@@ -23,7 +23,9 @@ class Others:
     def of(cls, values: np.ndarray, deviation: np.ndarray) -> "Others":
         """From series ``[R, N]`` and their deviations ``[N]``."""
         some = slice(None, None, -(-values.shape[1] // SERIES))
-        return cls(values[:, some] / deviation[some])
+        rows = values[:, some] / deviation[some]
+        # without gaps, as the values to compare with: with gaps here and there, no long window would be complete
+        return cls(np.take_along_axis(rows, np.argsort(~np.isfinite(rows), axis=0, kind="stable"), axis=0))
 
     def unit_of(self, values: np.ndarray) -> float | None:
         """The estimated long-term deviation of a series with few values.

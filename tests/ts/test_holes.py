@@ -6,8 +6,11 @@ import pytest
 import torch
 
 from titans_ts import TitansForecaster
+from titans_ts.exogenous import Columns
+from titans_ts.frame import read_frame
 from titans_ts.holes import HOLED, Holes, Lines
 from titans_ts.panel import interpolated
+from titans_ts.scaling import Scaling
 from titans_ts.widening import SHARES, widened
 from titans_ts.windows import Table, Windows, stale_parts, unknown_parts
 from titans_ts.young import Others
@@ -177,8 +180,14 @@ def test_the_unit_of_a_short_series_is_estimated_from_others():
     for unit in (1e-3, 1e6):  # the silent one has no say
         guess = Others.of(unit * holed, unit * deviation).unit_of(unit * known[:1, 2])
         assert guess == pytest.approx(unit * deviation[2], rel=0.3)
-    far = Others.of(known, deviation).unit_of(1000 + known[:299, 3])  # nearly all of it tells more than its size
-    assert far == pytest.approx(deviation[3], rel=0.15)
+    often = np.where(rng.random(known.shape) < 0.2, np.nan, known)  # no 150 rows without a gap
+    for rows, some in ((299, known), (150, often)):  # so many tell more than their size
+        far = Others.of(some, deviation).unit_of(1000 + known[:rows, 3])
+        assert far == pytest.approx(deviation[3], rel=0.15)
+    new = read_frame(pd.DataFrame({"new": 1000 + known[:, 3]})).rows(5)
+    fitted = read_frame(pd.DataFrame(often), missing="mask")
+    units = Scaling.of(fitted, Columns()).units_of(new, fitted)
+    assert units.deviation == pytest.approx(known[5:, 3].std())  # more values than any series of fit has
     assert Others.of(holed, deviation).unit_of(known[:5, 2]) == pytest.approx(deviation[2], rel=0.3)
     assert others.unit_of(np.zeros(5)) is None
     assert Others.of(np.full((9, 200), np.nan), np.ones(200)).unit_of(np.arange(5.0)) is None
