@@ -15,7 +15,7 @@ from titans_ts.column_units import ONCE, ColumnUnits, Moments
 from titans_ts.exogenous import Columns, calendar_features
 from titans_ts.panel import Panel
 from titans_ts.profile import profiles_of, waves_of
-from titans_ts.spikes import limits_of, odd_ones, warn_of_far, without_spikes
+from titans_ts.spikes import limits_of, odd_ones, spikes_of, warn_of_far, without_spikes
 from titans_ts.windows import Table
 from titans_ts.young import Others
 
@@ -127,7 +127,7 @@ class Scaling:
         """Units from the rows of a panel; filled values of its series are ignored."""
         exogenous = {
             # a value of a static column holds in all rows of a series
-            kind: ColumnUnits.of(_moments(kind, table), once=0.0 if kind == "stat" else ONCE)
+            kind: ColumnUnits.of(_moments(_usual(_by_series(kind, table))), once=0.0 if kind == "stat" else ONCE)
             for kind, table in _tables(panel).items()
         }
         silent = [
@@ -141,7 +141,9 @@ class Scaling:
                 f"exogenous columns {silent} are constant in the training rows: nothing can be learned from them, and "
                 "forecasts do not use them."
             )
-        return cls(columns, Units.of(panel.measured, panel.index, columns.profile), exogenous)
+        found = cls(columns, Units.of(panel.measured, panel.index, columns.profile), exogenous)
+        found.warn_beyond(panel.index, panel.ids, **_tables(panel))
+        return found
 
     def of_panel(self, panel: Panel, known: Panel) -> "Scaling":
         """Units for the series of a panel: those in ``known`` (the series of ``fit``) keep theirs; the units of new
@@ -151,7 +153,7 @@ class Scaling:
         places = known.places(panel.ids)
         tables = _tables(panel.of_series([column for column, place in enumerate(places) if place is None]))
         exogenous = {
-            kind: own if kind == "stat" else own.of_series(places, _moments(kind, tables[kind]))
+            kind: own if kind == "stat" else own.of_series(places, _moments(_by_series(kind, tables[kind])))
             for kind, own in self.exogenous.items()
         }
         return replace(self, units=self.units_of(panel, known), exogenous=exogenous)
@@ -255,8 +257,9 @@ class Scaling:
         if first:
             others = f" (and {more - 1} more)" if more > 1 else ""
             warn_caller(
-                f"{first}: it is farther from the training range than the width of that range{others}. Check its unit. "
-                "If it is correct, fit again on data with such values."
+                f"{first}: it is farther from the training range than the width of that range{others}. Check its unit; "
+                "if it means no value, make it NaN and set missing='mask' or 'interpolate'. If it is correct, fit on "
+                "data with more such values."
             )
 
 
@@ -290,9 +293,19 @@ def _by_series(kind: str, values: np.ndarray) -> Tensor:
     return rows[:, None] if kind == "stat" else rows
 
 
-def _moments(kind: str, values: np.ndarray) -> Moments:
-    rows = _by_series(kind, values)
+def _moments(rows: Tensor) -> Moments:
     return Moments.of(rows, rows.isfinite())
+
+
+def _usual(rows: Tensor) -> Tensor:
+    """Columns ``[R, N, X]`` with NaN in place of spikes, such as a code for no value, whose range would be the unit.
+
+    A spike is one in its series, since few series may have another currency, and also among all series, since each may
+    have a few promotions.
+    """
+    views = rows.flatten(1), rows.flatten(0, 1)
+    alone, among_all = (torch.from_numpy(spikes_of(view.numpy())).view_as(rows) for view in views)
+    return rows.masked_fill(alone & among_all, torch.nan)
 
 
 def size_of(values: np.ndarray) -> np.ndarray:

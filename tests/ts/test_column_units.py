@@ -11,6 +11,7 @@ import torch
 from titans_ts.column_units import ColumnUnits, Moments
 from titans_ts.exogenous import Columns
 from titans_ts.frame import read_frame
+from titans_ts.panel import Panel
 from titans_ts.scaling import Scaling, _warn_of_names
 
 
@@ -140,6 +141,23 @@ def test_no_training_value_is_beyond_eight_units():
     spikes[5] = 40.0
     found = units_of(spikes).standardised(torch.from_numpy(spikes))
     assert 7.9 < found.max() <= 8
+
+
+def test_a_code_for_no_value_is_clipped_and_not_the_unit_of_its_column():
+    columns, rng = Columns(hist=("warmth", "price")), np.random.default_rng(0)
+    warmth, price = rng.normal(size=(60, 300)), 5 + 0.01 * rng.random((60, 300))
+    price[:, 0] *= 1e4  # another currency
+    price[::20, 1:] = 3.0  # promotions
+    hist = np.stack((warmth, price), axis=-1)
+    panel = Panel(np.zeros((60, 300)), list(range(300)), pd.RangeIndex(60), 1, "long", hist=hist)
+    usual = Scaling.of(panel, columns).exogenous["hist"]
+    panel.hist[30, 7, 0] = -9999
+    with pytest.warns(UserWarning, match="'warmth' is -9999 for series 7 at 30 and is clipped to -1.*means no value"):
+        found = Scaling.of(panel, columns).exogenous["hist"]
+    torch.testing.assert_close(found.of_all, usual.of_all, rtol=1e-4, atol=1e-4)
+    lowest = found.standardised(torch.from_numpy(panel.hist))[..., 1].amin(0)
+    assert lowest[0] > -3  # the currency and the promotions do not count as codes
+    assert (lowest[1:] < -4).all()
 
 
 def test_values_are_clipped_one_range_width_beyond_the_range():
