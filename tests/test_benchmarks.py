@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -286,6 +286,10 @@ def test_table_4_goes_from_a_fasta_to_scores(benchmarks, tmp_path, monkeypatch):
     monkeypatch.setattr(dna_table4, "GENERATED", tmp_path / "generated.jsonl")
     monkeypatch.setattr(dna_table4, "ROWS", 16)
     monkeypatch.setattr(dna_table4, "LINES", 10)
+    fork = get_context("fork")  # a process of its own as well, which need not begin with all imports
+    monkeypatch.setattr(dna_table4.multiprocessing, "get_context", lambda method: fork)
+    classifier = partial(dna_table4.TitansDNAClassifier, max_epochs=2, device="cpu")
+    monkeypatch.setattr(dna_table4, "TitansDNAClassifier", classifier)
 
     command = ["dna_table4.py", "--sets", "human_enhancers_cohn"]
     monkeypatch.setattr(sys, "argv", [*command, "--generated"])
@@ -297,9 +301,6 @@ def test_table_4_goes_from_a_fasta_to_scores(benchmarks, tmp_path, monkeypatch):
 
     genome = tmp_path / "genome.fa"
     dna_table4.generate(genome, ("human_enhancers_cohn",))
-    # a process of its own was shown above, and begins with all imports
-    monkeypatch.setattr(dna_table4, "ProcessPoolExecutor", lambda n, mp_context: ThreadPoolExecutor(n))
-    monkeypatch.setattr(dna_table4, "TitansDNAClassifier", partial(dna_table4.TitansDNAClassifier, max_epochs=2))
     monkeypatch.setattr(sys, "argv", [*command, "--genome", str(genome), "--seeds", "1"])
     dna_table4.main()
     (row,) = read(tmp_path / "real.jsonl")

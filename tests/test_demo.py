@@ -21,12 +21,15 @@ def unreachable(*args: object, **options: object) -> None:
 def test_without_data_and_network_the_demo_says_so_and_runs_on_the_panel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from neuralforecast.models import DLinear
+
     monkeypatch.setenv("TITANS_DATA_HOME", str(tmp_path / "empty"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("urllib.request.urlopen", unreachable)
+    monkeypatch.setattr("neuralforecast.models.DLinear", lambda **given: DLinear(**given | {"max_steps": 100}))
     monkeypatch.syspath_prepend(str(DEMO.parent))
     out = tmp_path / "out"
-    monkeypatch.setattr(sys, "argv", [str(DEMO), "--out", str(out), "--max-epochs", "30"])
+    monkeypatch.setattr(sys, "argv", [str(DEMO), "--out", str(out), "--max-epochs", "20"])
     runpy.run_path(str(DEMO), run_name="__main__")
     run = capsys.readouterr()
     assert "ETTh1 is not available" in run.out

@@ -92,16 +92,16 @@ def test_windows_depend_only_on_seed_and_epoch():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_workers_cut_the_windows_that_one_process_would(long_genome, start):
+@pytest.mark.parametrize(("start", "workers"), [("fork", 2), ("spawn", 1)])
+def test_workers_cut_the_windows_that_one_process_would(long_genome, start, workers):
     train, _ = plan(long_genome, LENGTH, None, ["b"])
 
-    def batches(**workers):
+    def batches(**how):
         draws = Draws(len(train), LENGTH, 8, 6, seed=0)
-        return list(DataLoader(Windows(long_genome, train, LENGTH), batch_size=None, sampler=draws, **workers))
+        return list(DataLoader(Windows(long_genome, train, LENGTH), batch_size=None, sampler=draws, **how))
 
     long_genome.fetch("a:0-10")  # the file is open before the workers begin
-    alone, shared = batches(), batches(num_workers=2, multiprocessing_context=start)
+    alone, shared = batches(), batches(num_workers=workers, multiprocessing_context=start)
     assert len(alone) == len(shared) == 6
     for one, other in zip(alone, shared, strict=True):
         assert all(a.equal(b) for a, b in zip(one, other, strict=True))

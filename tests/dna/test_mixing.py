@@ -31,7 +31,7 @@ def text():
 
 @pytest.fixture(scope="module")
 def model(text):
-    return DNALanguageModel("lmm", **SMALL, max_steps=60, learning_rate=1e-2).fit([text])
+    return DNALanguageModel("lmm", **SMALL, max_steps=30, learning_rate=2e-2).fit([text])
 
 
 def test_probabilities_of_a_markov_model_agree_with_its_scores(text):
@@ -80,7 +80,7 @@ def test_weights_are_fitted_on_sequence_that_was_not_counted():
 
 
 def test_a_base_is_predicted_from_those_before_it(text, model):
-    mixture = fit_mixture([text], model)
+    mixture = fit_mixture([text], model, order=5)
     one = text[1000:1200] + "N" + text[1200:1300]
     other = one[:250] + "".join("CGTA"["ACGT".index(b)] for b in one[250:])
     found = []
@@ -94,7 +94,7 @@ def test_a_base_is_predicted_from_those_before_it(text, model):
 
 
 def test_bits_are_means_over_known_bases_of_independent_windows(text, model):
-    mixture = fit_mixture([text], model)
+    mixture = fit_mixture([text], model, order=5)
     sequence = text[:150] + "NNN" + text[150:260]
     parts = [sequence[:100], sequence[100:200], sequence[200:]]
     counts = [sum(base != "N" for base in part) for part in parts]
