@@ -17,7 +17,7 @@ SMALL = dict(dim=16, num_layers=1, num_heads=2, window=16, length=64, batch_size
 
 @pytest.fixture(scope="module")
 def begun():
-    settings = dict(SMALL, max_steps=20, learning_rate=5e-3, random_state=0, warm_start=True)
+    settings = dict(SMALL, max_steps=10, learning_rate=1e-2, random_state=0, warm_start=True)
     return DNALanguageModel(**settings).fit([chain(8000), chain(500, seed=7)], holdout=["1"])
 
 
@@ -37,7 +37,7 @@ def test_a_warm_start_continues_training_and_improves(model):
         warnings.simplefilter("error")  # of Lightning: a network in evaluation mode
         model.set_params(learning_rate=1e-9).fit([chain(8000)])
     torch.testing.assert_close(weights(model), before, atol=1e-6, rtol=0)
-    model.set_params(learning_rate=5e-3).fit([chain(8000)])
+    model.set_params(learning_rate=1e-2).fit([chain(8000)])
     assert model.bits_per_base(other) < first - 0.02
 
 
@@ -63,14 +63,14 @@ def test_a_loaded_model_continues_as_the_saved_one(model, tmp_path):
 
 
 def test_an_interrupted_fit_leaves_the_model_and_resumes(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(language, "EPOCH", 10)
+    monkeypatch.setattr(language, "EPOCH", 5)
     text, before = [chain(4000, seed=3)], weights(model)
     unbroken = copy.deepcopy(model).fit(text)
     calls, loss = [], language.LOSSES["next"]
 
     def breaks(network, batch):
         calls.append(None)
-        if len(calls) == 18:  # in the second epoch of 10 batches and 1 of validation
+        if len(calls) == 9:  # in the second epoch of 5 batches and 1 of validation
             raise RuntimeError("power cut")
         return loss(network, batch)
 
@@ -108,7 +108,7 @@ def test_sequence_read_by_an_earlier_fit_cannot_be_held_out(model, tmp_path):
     genome = InMemory([chain(8000), chain(500, seed=7)])
     model.fit(genome, holdout=["1"])  # as before
     assert model.holdout_ == ["1"]
-    model.save(tmp_path / "model")
+    model.set_params(max_steps=1).save(tmp_path / "model")
     # under whatever name, and after loading
     turned = InMemory([chain(500, seed=7), chain(8000)])
     for given in (model, DNALanguageModel.load(tmp_path / "model")):
