@@ -42,7 +42,7 @@ class Pretrained(BaseEstimator):
 
 
 def classifier(pretrained, **changes):
-    small = dict(max_epochs=4, batch_size=8, device="cpu", random_state=0, verbose=0)
+    small = dict(max_epochs=3, batch_size=10, device="cpu", random_state=0, verbose=0)
     return TitansDNAClassifier(pretrained, **small | changes)
 
 
