@@ -80,7 +80,7 @@ def test_weights_are_fitted_on_sequence_that_was_not_counted():
 
 
 def test_a_base_is_predicted_from_those_before_it(text, model):
-    mixture = fit_mixture([text], model, order=5)
+    mixture = fit_mixture([text], model)
     one = text[1000:1200] + "N" + text[1200:1300]
     other = one[:250] + "".join("CGTA"["ACGT".index(b)] for b in one[250:])
     found = []
