@@ -29,9 +29,7 @@ def kernel(real_data, tmp_path_factory):
 def run(path, manager):
     """The outputs of all cells; none is an error."""
     book = nbformat.read(path, as_version=4)
-    # no names of the notebook before; and less searching for garbage, as in conftest.py
-    start = "%reset_selective -f .\nimport gc\ngc.set_threshold(20_000, 20, 100)"
-    book.cells.insert(0, nbformat.v4.new_code_cell(start))
+    book.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))  # no names of the notebook before
     NotebookClient(book, timeout=200, km=manager).execute()
     outputs = [o for c in book.cells for o in c.get("outputs", ())]
     assert not [o for o in outputs if o.output_type == "error"]
