@@ -29,8 +29,9 @@ SMALL = 5  # distances up to this one are not adjusted: they still cover a fifth
 _NEW = ((0, 0), (0, 1))  # padding for one more series
 
 NO_SCORES = (
-    "this model cannot provide intervals: it was fitted without validation rows, or they have no known value. "
-    "Fit with val_size, or with a probabilistic loss such as loss='quantile'."
+    "this model cannot provide intervals: it was fitted without validation rows, or no forecast of them could be "
+    "scored, because they have no known value, or each lookback ends in a gap that was filled with later values. "
+    "Fit with val_size (or a larger one), or with a probabilistic loss such as loss='quantile'."
 )
 
 

@@ -272,7 +272,7 @@ def test_a_step_without_scores_has_intervals_as_wide_as_other_steps():
     scores[:, 1:] = np.nan
     np.testing.assert_array_equal(Calibration(scores).reached(79)[:, 0], [8, 8, 8])
     with (
-        pytest.raises(ValueError, match="or they have no known value"),
+        pytest.raises(ValueError, match="could be scored, because they have no known value"),
         pytest.warns(UserWarning, match="too narrow: the 0 validation windows"),
     ):
         Calibration(scores[:, 1:]).reached(80)
