@@ -23,12 +23,10 @@ from lightning.pytorch.tuner import Tuner
 from small_training import in_two_processes, without_cuda
 from torch import nn
 from torch._dynamo.utils import counters
-from torch.utils.flop_counter import FlopCounterMode
 
 from titans_core import TitansConfig, TitansLM
 from titans_core.archive import ArchiveError
 from titans_core.train import pretrain
-from titans_core.train.flops import flops_per_token, peak_flops
 from titans_core.train.language import LanguageModelTraining
 from titans_core.train.prepare import prepare
 from titans_core.train.pretrain import main
@@ -86,6 +84,11 @@ def run_here(arguments, folder):
         main(arguments[3:])
 
 
+def quiet_trainer(**options):
+    quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    return L.Trainer(accelerator="cpu", **quiet, **options)
+
+
 def losses(folder):
     """Training losses by step, over all runs in a folder."""
     found = {}
@@ -137,10 +140,7 @@ def test_the_loss_of_a_step_is_that_of_its_batches_where_an_epoch_ends_within_on
             if name == "train_loss":
                 logged.append(float(value))
 
-    trainer = L.Trainer(
-        accelerator="cpu", max_steps=4, limit_train_batches=3, accumulate_grad_batches=2, limit_val_batches=0,
-        logger=False, enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
-    )  # fmt: skip
+    trainer = quiet_trainer(max_steps=4, limit_train_batches=3, accumulate_grad_batches=2, limit_val_batches=0)
     trainer.fit(
         Watched(TitansConfig(**CONFIG), warmup_steps=1), TokenLoader(PackedTokens(tokens, length=32), 8, seed=0)
     )
@@ -194,10 +194,7 @@ def test_a_checkpoint_within_a_step_repeats_the_step(tokens, tmp_path, after):
                 self.trainer.save_checkpoint(tmp_path / "signal.ckpt")
 
     def trained(module, path=None):
-        trainer = L.Trainer(
-            accelerator="cpu", max_steps=3, limit_val_batches=0, logger=False, enable_progress_bar=False,
-            enable_model_summary=False, enable_checkpointing=False,
-        )  # fmt: skip
+        trainer = quiet_trainer(max_steps=3, limit_val_batches=0)
         trainer.fit(module, TokenData(tokens, 32, batch_tokens=512), ckpt_path=path, weights_only=True)
         return module.state_dict()
 
@@ -380,8 +377,7 @@ def in_this_process(architecture, tmp_path, compile=False, **options):
     module = LanguageModelTraining(TitansConfig(**{**CONFIG, "architecture": architecture}), 1e-2, compile=compile)
     found = []
     module.on_train_batch_end = lambda outputs, batch, batch_idx: found.append(float(outputs["loss"]))
-    quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
-    trainer = L.Trainer(max_epochs=1, accelerator="cpu", default_root_dir=tmp_path, **quiet, **options)
+    trainer = quiet_trainer(max_epochs=1, default_root_dir=tmp_path, **options)
     trainer.fit(module, torch.utils.data.DataLoader(batches, batch_size=None))
     return found
 
@@ -435,34 +431,6 @@ def test_a_model_that_is_another_or_damaged_is_refused(tmp_path):
     (tmp_path / "m" / "model.safetensors").write_bytes(blob[:-5])
     with pytest.raises(ArchiveError):
         TitansLM.load(tmp_path / "m")
-
-
-def test_the_arithmetic_of_matrices_is_what_a_counter_counts():
-    config = TitansConfig(architecture="transformer", vocab_size=512, dim=128, num_layers=2, num_heads=4, hidden=256)
-    model = TitansLM(config)
-    with FlopCounterMode(display=False) as counter:
-        model(torch.randint(512, (1, 256)))[0].sum().backward()
-    attention = 3 * 2 * 4 * 128 * 256 / 2  # which the counter does not know on a CPU
-    assert flops_per_token(model, 256) == pytest.approx(counter.get_total_flops() / 256 + attention)
-
-
-def test_the_arithmetic_of_memory_is_that_of_its_algebra():
-    config = TitansConfig(architecture="lmm", dim=1024, num_heads=16, memory_expansion=4, chunk_size=64, num_layers=1)
-    d, h, C = 64, 256, 64
-    algebra = 16 * (22 * d * h + 4 * C * (d + h) + 2 * C**2)
-    with torch.device("meta"):
-        model = TitansLM(config)
-    matrices = sum(p.numel() for n, p in model.named_parameters() if p.ndim == 2 and "persistent" not in n)
-    assert flops_per_token(model, 4096) == pytest.approx(3 * (2 * matrices + algebra), rel=0.01)
-
-
-def test_the_peak_is_that_of_the_card_and_not_of_a_faster_one_of_its_name(monkeypatch):
-    peaks = {
-        "NVIDIA H100 80GB HBM3": 989e12, "NVIDIA H100 PCIe": 756e12, "NVIDIA H200 NVL": 835e12, "Tesla T4": None,
-    }  # fmt: skip
-    for name, peak in peaks.items():
-        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device, name=name: name)
-        assert peak_flops(torch.device("cuda")) == peak
 
 
 def test_training_and_validation_ask_for_the_next_token():
@@ -585,10 +553,7 @@ def test_help_lists_the_available_commands(tokens, tmp_path, monkeypatch, capfd)
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_search_for_the_learning_rate_tries_the_rates_that_it_is_given(tokens, tmp_path):
-    trainer = L.Trainer(
-        accelerator="cpu", max_steps=4, limit_val_batches=0, logger=False, enable_progress_bar=False,
-        enable_model_summary=False, enable_checkpointing=False, default_root_dir=tmp_path,
-    )  # fmt: skip
+    trainer = quiet_trainer(max_steps=4, limit_val_batches=0, default_root_dir=tmp_path)
     module, data = LanguageModelTraining(TitansConfig(**CONFIG), 3e-3), TokenData(tokens, 32, batch_tokens=256)
     options = dict(min_lr=1e-5, max_lr=1e-1, num_training=4, early_stop_threshold=None, update_attr=False)
     found = Tuner(trainer).lr_find(module, datamodule=data, **options)
