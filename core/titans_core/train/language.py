@@ -57,6 +57,7 @@ class LanguageModelTraining(L.LightningModule):
             self.model = TitansLM(self.config)
         self._losses: list[Tensor] = []  # losses of the batches of this step
         self._steps_seen = 0
+        self._steps: int | None = None  # length of the schedule; None: a subclass has its own optimiser
         self._clock: tuple[float, int] | None = None  # end time and number of the last step
         self._kept: dict[str, Any] = {}  # recipe of the checkpoint that is being resumed
         self._begun = False  # whether batches of the next step have been read
@@ -64,7 +65,7 @@ class LanguageModelTraining(L.LightningModule):
 
     def setup(self, stage: str) -> None:
         """Forget what an earlier run of the same module left."""
-        self._losses, self._kept, self._reached = [], {}, {}
+        self._losses, self._kept, self._reached, self._steps = [], {}, {}, None
 
     def configure_model(self) -> None:
         """Shard with FSDP2 if the strategy does (first each block, then the whole model), then compile the blocks."""
@@ -168,8 +169,8 @@ class LanguageModelTraining(L.LightningModule):
                 "the learning-rate schedule needs the total number of steps: set trainer.max_steps or "
                 "trainer.max_epochs, also together with max_time."
             )
-        self._steps = int(steps)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, self._steps))
+        total = self._steps = int(steps)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, total))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_train_start(self) -> None:
@@ -182,7 +183,8 @@ class LanguageModelTraining(L.LightningModule):
             )
         self._steps_seen = self.global_step
         self._begun, self._reached = False, self._reached or self._position()
-        if not self._kept:  # a new run, in which lr_find or a user may have set another schedule
+        # in a new run, lr_find or a user may have set another schedule
+        if not self._kept or self._steps is None:
             return
         optimizer, schedule = self.trainer.optimizers[0], self.trainer.lr_scheduler_configs[0].scheduler
         rate = self._rate(schedule.last_epoch, self._steps)
@@ -198,7 +200,9 @@ class LanguageModelTraining(L.LightningModule):
             rank_zero_warn(f"the checkpoint was saved with {before}; training continues with {now}.")
 
     def _recipe(self) -> dict[str, Any]:
-        """Settings that determine the steps, apart from the data."""
+        """Settings that determine the steps, apart from the data; none if a subclass has its own optimiser."""
+        if self._steps is None:
+            return {}
         names = ("learning_rate", "weight_decay", "warmup_steps", "final_rate")
         return {name: getattr(self, name) for name in names} | {"betas": list(self.betas), "steps": self._steps}
 

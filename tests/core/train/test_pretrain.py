@@ -560,6 +560,22 @@ def test_a_search_for_the_learning_rate_tries_the_rates_that_it_is_given(tokens,
     assert found.results["lr"] == pytest.approx([1e-5, 1e-3, 1e-2, 1e-1])
 
 
+@pytest.mark.filterwarnings("error:the checkpoint was saved with")
+def test_a_run_with_an_optimiser_of_its_own_is_resumed(tokens, tmp_path):
+    class Plain(LanguageModelTraining):
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.25)
+
+    saved, rates = tmp_path / "plain.ckpt", []
+    for steps, path in ((1, None), (2, saved)):
+        trainer = quiet_trainer(max_steps=steps, limit_val_batches=0)
+        module, data = Plain(TitansConfig(**CONFIG)), TokenData(tokens, 32, batch_tokens=256)
+        trainer.fit(module, data, ckpt_path=path, weights_only=True)
+        trainer.save_checkpoint(saved)
+        rates.append((trainer.global_step, trainer.optimizers[0].param_groups[0]["lr"]))
+    assert rates == [(1, 0.25), (2, 0.25)]
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [({"warmup_steps": -1}, "warmup_steps must be an integer >= 0"), ({"final_rate": 7}, "from 0 to 1, got 7")],
