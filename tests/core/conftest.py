@@ -58,7 +58,7 @@ def quick_interpreter():
 
     At each call of a function in a kernel it looks for all it has to replace: here only where that was not done before,
     as when a launch begins. For each sum of whole numbers it finds out whether they overflow, to report that in a mode
-    that is off.
+    that is off. For each value it makes the table of numpy's types anew.
     """
     if torch.cuda.is_available() or importlib.util.find_spec("triton") is None:
         return
@@ -75,3 +75,12 @@ def quick_interpreter():
     interpreter._patch_lang = replace_once
     builder = interpreter.interpreter_builder
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
+    types, numpy_type = {}, interpreter._get_np_dtype
+
+    def numpy_type_once(type):
+        name = type.scalar.name
+        if name not in types:
+            types[name] = numpy_type(type)
+        return types[name]
+
+    interpreter._get_np_dtype = numpy_type_once
