@@ -208,7 +208,7 @@ def _store_deep(
             v = load(v_ + token * V, rows * HEADS, vs, V, mask)
 
             delta = factor(collected(delta, parts, arrived, i, p, P, SLICES, BLOCK_C, V) - v, BF16)
-            save(delta_ + piece * C * V, rows, vs, V, delta, mask & (own == 0))
+            save(delta_ + piece * C * V, rows, vs, V, delta, rows < tl.where(own == 0, C, 0))  # once for all slices
             x, slope, _ = activate(again(z), ACTIVATION)
             delta1 = factor(dot(delta, at2, BF16) * slope, BF16)
             k = load(k_ + token * K, rows * HEADS, ks, K, mask)  # kept from before, it would take registers

@@ -217,7 +217,7 @@ def _flow_deep(
 
             ddelta = collected(ddelta, parts, arrived, back, p, P, SLICES, BLOCK_C, V)
             ddelta += load(ddelta_read + piece * C * V, rows, vs, V, mask)
-            save(dv_ + token * V, rows * HEADS, vs, V, -ddelta, mask & (own == 0))
+            save(dv_ + token * V, rows * HEADS, vs, V, -ddelta, rows < tl.where(own == 0, C, 0))  # once for all slices
             ddelta = factor(ddelta, BF16)
             z = again(z)
             x, slope, _ = activate(z, ACTIVATION)
