@@ -82,8 +82,9 @@ class MemoryAsContext(nn.Module):
 
     def _within(self, seen: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:
         """Process tokens of one segment, preceded by the inputs that the query convolution still needs."""
-        x = seen[:, self.tail :]
-        h = self.memory.retrieve(seen, replace(state.before, tail=None))[:, self.tail :]
+        earlier, x = seen[:, : self.tail], seen[:, self.tail :]
+        tail = self.memory.qkv(earlier) if self.tail else None
+        h = self.memory.retrieve(x, replace(state.before, tail=tail))
         found, segment = self.attention(x, h, state.segment)
         y = x + found
         m, memory = self.memory(self.norm(y), state.memory)

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from titans_core.checks import at_least
 from titans_core.nn.convolution import CausalConv
-from titans_core.nn.rotary import rotate
+from titans_core.nn.layers import part_of
+from titans_core.nn.rotary import rotate, turns
 from titans_core.ops.memory.lengths import at_most
 
 
@@ -65,7 +66,7 @@ class _Projections(nn.Module):
                 f"dim must be a multiple of 4 * num_heads (rotary positions rotate half of each head in pairs), "
                 f"got dim={dim} and num_heads={num_heads}."
             )
-        self.num_heads, self.base = num_heads, base
+        self.dim, self.num_heads, self.base = dim, num_heads, base
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.conv = CausalConv(3 * dim, conv_size) if conv_size else None
         self.out = nn.Linear(dim, dim, bias=False)
@@ -77,20 +78,28 @@ class _Projections(nn.Module):
         if self.conv is not None:
             near, tail = self.conv(qkv, tail)
             qkv = qkv + near
-        return *self._heads(qkv, position), tail
+        q, k, v = self._heads(qkv, position)
+        return q, k, v, tail
 
-    def _heads(self, qkv: Tensor, position: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Split projected tokens ``[B, T, 3 dim]`` into q, k, v ``[B, H, T, d]`` and rotate q and k."""
-        q, k, v = qkv.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        positions = torch.arange(qkv.shape[1], device=qkv.device) + position
-        # clone: a view of v would keep q and k in memory for as long as a state holds v
-        return rotate(q, positions, self.base), rotate(k, positions, self.base), v.clone()
+    def _heads(self, projected: Tensor, position: int) -> list[Tensor]:
+        """Split projected tokens ``[B, T, parts * dim]`` into heads ``[B, H, T, d]``; rotate all parts but the last."""
+        T, d = projected.shape[1], self.dim // self.num_heads
+        *turning, v = projected.unflatten(-1, (-1, self.num_heads, d)).permute(2, 0, 3, 1, 4)
+        positions = torch.arange(T, device=projected.device) + position
+        cos, sin = turns(positions, d, self.base, projected.dtype)
+        # clone: a view of v would keep the other parts in memory for as long as a state holds v
+        return [*(rotate(x, cos, sin) for x in turning), v.clone()]
+
+    def _keys_values(self, x: Tensor) -> Tensor:
+        """Project what is only attended to, ``[..., dim]``, to keys and values ``[..., 2 dim]``."""
+        return part_of(self.qkv, x, slice(self.dim, None))
 
     def _prefixed(self, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Prepend the persistent tokens to keys and values; every query sees them."""
         if self.persistent is None:
             return k, v, mask
-        _, pk, pv = self.qkv(self.persistent.to(k.dtype)).unflatten(-1, (3, self.num_heads, -1)).permute(1, 2, 0, 3)
+        projected = self._keys_values(self.persistent.to(k.dtype))
+        pk, pv = projected.unflatten(-1, (2, self.num_heads, -1)).permute(1, 2, 0, 3)
         # persistent tokens have no position, so only the half of their keys that is never rotated is used
         pk = torch.cat((torch.zeros_like(pk[..., : pk.shape[-1] // 2]), pk[..., pk.shape[-1] // 2 :]), dim=-1)
         k, v = (torch.cat((p.to(x.dtype).expand(x.shape[0], -1, -1, -1), x), dim=2) for p, x in ((pk, k), (pv, v)))
@@ -135,7 +144,8 @@ class Attention(_Projections):
         q, k, v, tail = self._tokens(x, position, None if state is None else state.tail)
         if state is not None:
             k, v = torch.cat((state.keys.to(k.dtype), k), dim=2), torch.cat((state.values.to(v.dtype), v), dim=2)
-        y = self._all(q, k, v) if self.window is None else self._windows(q, k, v, self.window)
+        # a state holds no more than a token's window
+        y = self._all(q, k, v) if self.window is None or x.shape[1] == 1 else self._windows(q, k, v, self.window)
         dropped = 0 if self.window is None else max(0, k.shape[2] - self.window + 1)
         if dropped:  # clone: a view would keep all earlier keys and values in memory
             k, v = k[:, :, dropped:].clone(), v[:, :, dropped:].clone()
@@ -209,13 +219,15 @@ class SegmentAttention(_Projections):
         Returns an output ``[B, T, dim]`` and the state after the last token.
         """
         before = 0 if state is None else state.keys.shape[2]
-        _, ck, cv = self._heads(self.qkv(context), before)
+        ck, cv = self._heads(self._keys_values(context), before)
         q, k, v, tail = self._tokens(x, self.segment + before, None if state is None else state.tail)
         if state is not None:
             kept = (state.context_keys, state.context_values, state.keys, state.values)
             ck, cv, k, v = (torch.cat((a.to(b.dtype), b), dim=2) for a, b in zip(kept, (ck, cv, k, v), strict=True))
-        mask = causal(x.shape[1], before, x.device)
-        y = self._attend(q, torch.cat((ck, k), dim=2), torch.cat((cv, v), dim=2), torch.cat((mask, mask), dim=1))
+        mask = None  # a single token sees all
+        if x.shape[1] > 1:
+            mask = causal(x.shape[1], before, x.device).repeat(1, 2)
+        y = self._attend(q, torch.cat((ck, k), dim=2), torch.cat((cv, v), dim=2), mask)
         return y, SegmentState(ck, cv, k, v, tail)
 
 

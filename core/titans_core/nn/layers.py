@@ -4,7 +4,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from titans_core.nn.eager import untouched
 from titans_core.nn.norms import RMSNorm
+
+
+def part_of(linear: nn.Linear, x: Tensor, outputs: slice) -> Tensor:
+    """Some outputs of a projection without bias, where possible without computing the others."""
+    if untouched(linear, nn.Linear):
+        return F.linear(x, linear.weight[outputs])
+    # an adapter in its place, a patch or a hook must see the full projection
+    return linear(x)[..., outputs]
 
 
 class SwiGLU(nn.Module):

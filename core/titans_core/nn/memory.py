@@ -4,12 +4,11 @@ import math
 from itertools import pairwise
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from titans_core.checks import at_least, is_number
 from titans_core.nn.convolution import CausalConv
-from titans_core.nn.eager import untouched
+from titans_core.nn.layers import part_of
 from titans_core.nn.norms import RMSNorm, gated, silu_parts, unit_silu
 from titans_core.nn.state import NeuralMemoryState
 from titans_core.ops.memory import MemoryState, neural_memory, read_memory
@@ -160,9 +159,7 @@ class NeuralMemory(nn.Module):
         """
         self._check(x, state)
         queries = slice(0, self.dim)
-        # an adapter in its place, a patch or a hook must see the full projection
-        own = untouched(self.qkv, nn.Linear)
-        q = F.linear(x, self.qkv.weight[queries]) if own else self.qkv(x)[..., queries]
+        q = part_of(self.qkv, x, queries)
         if self.conv is not None:
             tail = None if state is None or state.tail is None else state.tail[..., queries]
             q, _ = self.conv(q, tail, queries)
