@@ -153,7 +153,7 @@ class Scaling:
         places = known.places(panel.ids)
         tables = _tables(panel.of_series([column for column, place in enumerate(places) if place is None]))
         exogenous = {
-            kind: own if kind == "stat" else own.of_series(places, _moments(_by_series(kind, tables[kind])))
+            kind: own if kind == "stat" else own.of_series(places, _usual_of_new(_by_series(kind, tables[kind]), own))
             for kind, own in self.exogenous.items()
         }
         return replace(self, units=self.units_of(panel, known), exogenous=exogenous)
@@ -303,9 +303,24 @@ def _usual(rows: Tensor) -> Tensor:
     A spike is one in its series, since few series may have another currency, and also among all series, since each may
     have a few promotions.
     """
-    views = rows.flatten(1), rows.flatten(0, 1)
-    alone, among_all = (torch.from_numpy(spikes_of(view.numpy())).view_as(rows) for view in views)
-    return rows.masked_fill(alone & among_all, torch.nan)
+    among_all = torch.from_numpy(spikes_of(rows.flatten(0, 1).numpy())).view_as(rows)
+    return rows.masked_fill(_spikes_alone(rows) & among_all, torch.nan)
+
+
+def _usual_of_new(rows: Tensor, units: ColumnUnits) -> Moments:
+    """Statistics of the columns ``[R, N, X]`` of new series without spikes.
+
+    A spike is one in its series, and farther from the rest than the values of a series of ``fit`` usually are from
+    each other, which have promotions too. Other new series do not count: forecasts must not depend on them.
+    """
+    spikes = _spikes_alone(rows)
+    rest = _moments(rows.masked_fill(spikes, torch.nan))
+    far = (rows - rest.mean).abs() > 2 * units.usual * rest.size
+    return _moments(rows.masked_fill(spikes & far, torch.nan))
+
+
+def _spikes_alone(rows: Tensor) -> Tensor:
+    return torch.from_numpy(spikes_of(rows.flatten(1).numpy())).view_as(rows)
 
 
 def size_of(values: np.ndarray) -> np.ndarray:
