@@ -117,7 +117,7 @@ def of_numbers(stamps: pd.Series) -> pd.Series:
 
 def _advice(column: pd.Series, number: bool, date_format: str | None, others: Sequence[str]) -> str:
     if number:
-        advice = "Write the time as dates or as whole numbers"
+        advice = "Write the time as dates or whole numbers, or give the format of its dates with --date-format"
     elif date_format is not None:
         advice = "Give the --date-format of this file (without the option, that of fit is used, if any)"
     else:

@@ -61,13 +61,13 @@ def read_series(
     if id is not None:
         _check_column(table, id, "--id")
     if (id or "unique_id") in table.columns:
-        return _long(table, time, id, target, date_format, timezone)
+        return _long(table, path, time, id, target, date_format, timezone)
     if target is not None:
         raise ValueError(
             f"--target is for long files, but {path} has no column of series names (--id, 'unique_id'). "
             "In a wide file every column is a series."
         )
-    wide = _stamped(table, time, (), date_format, timezone).set_index("ds")
+    wide = _stamped(table, path, time, (), date_format, timezone).set_index("ds")
     if len(wide) >= 2 * wide.index.nunique():
         raise ValueError(
             f"{path} has each time stamp in several rows, like a long file: give its column of series names as --id "
@@ -107,8 +107,8 @@ def read_future_file(
     """Read future columns: a long frame without target; without series names, the rows hold for all series."""
     table = _without_row_numbers(_table(path, id), path, time, id or "unique_id")
     if (id or "unique_id") not in table.columns:
-        return _stamped(table, time, (), date_format, timezone)
-    return _long(table, time, id, None, date_format, timezone, values=False)
+        return _stamped(table, path, time, (), date_format, timezone)
+    return _long(table, path, time, id, None, date_format, timezone, values=False)
 
 
 def read_static_file(path: Path | None, id: str | None) -> pd.DataFrame | None:
@@ -259,6 +259,11 @@ def _separated(path: Path, separator: str, **options: Any) -> pd.DataFrame:
     return pd.read_csv(path, sep=separator, skipinitialspace=True, keep_default_na=False, **options)
 
 
+def _written(path: Path, separator: str, name: str, nothing: str | Sequence[str]) -> pd.Series:
+    """A column as its text: the number 001 would lose its zeros."""
+    return _separated(path, separator, usecols=[name], dtype=str, na_values=nothing)[name]
+
+
 def _separator(lines: Iterable[str]) -> str:
     """The separator that cuts all lines into equally many cells, and into the most; of equals, the comma comes last.
 
@@ -343,7 +348,7 @@ def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFram
             table = again
     table = _without_blanks(_under_names(table, path))
     if id in table.columns and pd.api.types.is_numeric_dtype(table[id]):
-        written = _separated(path, separator, usecols=[id], dtype=str, na_values="")[id]
+        written = _written(path, separator, id, "")
         if not written.str.fullmatch(r"\s*-?(0|[1-9]\d*)\s*").all():  # 001, 1E5 and 1.10 are names, not numbers
             table[id] = written.to_numpy()
     return table
@@ -365,6 +370,7 @@ def _has_decimal_commas(text: pd.Series, separator: str) -> bool:
 
 def _long(
     table: pd.DataFrame,
+    path: Path,
     time: str | None,
     id: str | None,
     target: str | None,
@@ -375,11 +381,16 @@ def _long(
     names = {id or "unique_id": "unique_id", **({target or "y": "y"} if values else {})}
     for name, option in zip(names, ("--id", "--target"), strict=False):
         _check_column(table, name, option)
-    return _stamped(_renamed(table, names), time, ("unique_id", "y"), date_format, timezone)
+    return _stamped(_renamed(table, names), path, time, ("unique_id", "y"), date_format, timezone)
 
 
 def _stamped(
-    table: pd.DataFrame, time: str | None, taken: tuple[str, ...], date_format: str | None, timezone: str | None
+    table: pd.DataFrame,
+    path: Path,
+    time: str | None,
+    taken: tuple[str, ...],
+    date_format: str | None,
+    timezone: str | None,
 ) -> pd.DataFrame:
     free = [str(name) for name in table.columns if name not in taken]
     dated = [name for name in free if not pd.api.types.is_numeric_dtype(table[name])]
@@ -388,7 +399,10 @@ def _stamped(
         raise ValueError(f"there is no time column ('ds', or set it with --time): the columns are {list(table)[:8]}.")
     _check_column(table, name, "--time")
     others = [column for column in free if column != name]
-    stamps = read_stamps(table[name], date_format, timezone is None, others)
+    column = table[name]
+    if date_format is not None and pd.api.types.is_numeric_dtype(column) and path.suffix.lower() not in PARQUET:
+        column = _written(path, _header(path)[0], name, NOTHING)  # 010224 begins with 01, and 01.2020 ends with 2020
+    stamps = read_stamps(column, date_format, timezone is None, others)
     stamps = in_place(stamps, timezone, table.get("unique_id"))
     return _renamed(table.assign(**{name: stamps}), {name: "ds"})
 

@@ -178,12 +178,23 @@ def test_the_time_is_the_first_column_without_another_role(tmp_path):
 
 @pytest.mark.parametrize(
     ("form", "given"),
-    [("%Y%m%d", None), ("%d.%m.%Y", None), ("%m/%d/%Y", None), ("%d.%m.%Y", "%d.%m.%Y"), ("%y%j", "%y%j")],
+    [("%Y%m%d", None), ("%d.%m.%Y", None), ("%m/%d/%Y", None), ("%d.%m.%Y", "%d.%m.%Y"), ("%d%m%y", "%d%m%y")],
 )
 def test_dates_are_read_in_many_formats(tmp_path, form, given):
     days = pd.DataFrame({"a": np.arange(40.0)}, index=pd.date_range("2024-03-01", periods=40, name="ds"))
     path = stored(days.set_axis(days.index.strftime(form).rename("ds")), tmp_path, "x.csv")
     same(read_series(path, date_format=given), days)
+
+
+def test_with_a_format_dates_are_read_as_they_are_written(tmp_path):
+    months = pd.DataFrame({"a": np.arange(20.0)}, index=pd.date_range("2019-09-01", periods=20, freq="MS", name="ds"))
+    path = stored(months.set_axis(months.index.strftime("%m.%Y").rename("ds")), tmp_path, "x.csv")
+    same(read_series(path, date_format="%m.%Y"), months)  # 09.2020 as a number is 9.202
+    with pytest.raises(ValueError, match=r"fractions, such as 9\.2019\. .* its dates with --date-format"):
+        read_series(path)
+    days = months.set_axis(pd.date_range("2004-01-01", periods=20, name="ds"))
+    path = stored(days.set_axis(days.index.strftime("%y%j").rename("ds")), tmp_path, "x.csv")
+    same(read_series(path, date_format="%y%j"), days)
 
 
 def test_integers_that_are_months_are_read_as_months(tmp_path):
