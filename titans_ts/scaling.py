@@ -300,11 +300,12 @@ def _moments(rows: Tensor) -> Moments:
 def _usual(rows: Tensor) -> Tensor:
     """Columns ``[R, N, X]`` with NaN in place of spikes, such as a code for no value, whose range would be the unit.
 
-    A spike is one in its series, since few series may have another currency, and also among all series, since each may
-    have a few promotions.
+    A spike is one in its series, since few series may vary more than others, and also among all series, each relative
+    to its size, since each may have a few promotions.
     """
-    among_all = torch.from_numpy(spikes_of(rows.flatten(0, 1).numpy())).view_as(rows)
-    return rows.masked_fill(_spikes_alone(rows) & among_all, torch.nan)
+    alone, rest = _spikes_alone(rows)
+    among_all = torch.from_numpy(spikes_of((rows / rest.size).flatten(0, 1).numpy())).view_as(rows)
+    return rows.masked_fill(alone & among_all, torch.nan)
 
 
 def _usual_of_new(rows: Tensor, units: ColumnUnits) -> Moments:
@@ -313,14 +314,15 @@ def _usual_of_new(rows: Tensor, units: ColumnUnits) -> Moments:
     A spike is one in its series, and farther from the rest than the values of a series of ``fit`` usually are from
     each other, which have promotions too. Other new series do not count: forecasts must not depend on them.
     """
-    spikes = _spikes_alone(rows)
-    rest = _moments(rows.masked_fill(spikes, torch.nan))
+    alone, rest = _spikes_alone(rows)
     far = (rows - rest.mean).abs() > 2 * units.usual * rest.size
-    return _moments(rows.masked_fill(spikes & far, torch.nan))
+    return _moments(rows.masked_fill(alone & far, torch.nan))
 
 
-def _spikes_alone(rows: Tensor) -> Tensor:
-    return torch.from_numpy(spikes_of(rows.flatten(1).numpy())).view_as(rows)
+def _spikes_alone(rows: Tensor) -> tuple[Tensor, Moments]:
+    """Which values of ``[R, N, X]`` are spikes in their series, and the statistics of the other values."""
+    found = torch.from_numpy(spikes_of(rows.flatten(1).numpy())).view_as(rows)
+    return found, _moments(rows.masked_fill(found, torch.nan))
 
 
 def size_of(values: np.ndarray) -> np.ndarray:

@@ -160,20 +160,25 @@ def test_a_code_for_no_value_is_clipped_and_not_the_unit_of_its_column():
     assert (lowest[1:] < -4).all()
 
 
-def test_a_code_for_no_value_is_not_the_unit_of_a_new_series():
+def test_a_code_for_no_value_is_not_the_unit_of_a_series_among_other_currencies():
     rng = np.random.default_rng(0)
     price = (5 + 0.01 * rng.random((60, 6))) * np.array([1, 1, 100, 1, 1, 100])
     price[::20] *= 0.6  # promotions
     panel = Panel(np.zeros((60, 6)), list("abcdef"), pd.RangeIndex(60), 1, "long", hist=price[..., None])
-    known, new = panel.named(list("abc")), panel.named(list("def"))
-    scaling = Scaling.of(known, Columns(hist=("price",)))
-    usual = scaling.of_panel(new, known).exogenous["hist"].of_each
-    torch.testing.assert_close(usual, scaling.exogenous["hist"].of_each, rtol=0.02, atol=0)
+    columns, known, new = Columns(hist=("price",)), panel.named(list("abc")), panel.named(list("def"))
+    scaling = Scaling.of(known, columns)
+    usual = scaling.exogenous["hist"].of_each
+    torch.testing.assert_close(scaling.of_panel(new, known).exogenous["hist"].of_each, usual, rtol=0.02, atol=0)
     new.hist[30, 1] = -9999
     coded = scaling.of_panel(new, known)
     torch.testing.assert_close(coded.exogenous["hist"].of_each, usual, rtol=0.02, atol=0)
-    with pytest.warns(UserWarning, match=r"'price' is -9999 for series 'e' at 30 and is clipped to 0\.9"):
+    says = r"'price' is -9999 for series '{}' at 30 and is clipped to 0\.9"
+    with pytest.warns(UserWarning, match=says.format("e")):
         coded.warn_of(new)
+    known.hist[30, 1] = -9999
+    with pytest.warns(UserWarning, match=says.format("b")):
+        coded = Scaling.of(known, columns)
+    torch.testing.assert_close(coded.exogenous["hist"].of_each, usual, rtol=0.02, atol=0)
 
 
 def test_values_are_clipped_one_range_width_beyond_the_range():
