@@ -325,7 +325,7 @@ def _of_calendar(index: pd.DatetimeIndex, commonest: pd.Timedelta) -> pd.offsets
     if commonest >= pd.Timedelta("28D") and months:
         if (local.day == 1).all():
             return pd.offsets.MonthBegin(months)
-        if local.is_month_end.all():
+        if (local.day == local.days_in_month).all():  # is_month_end fails with a DateOffset as the step of the index
             return pd.offsets.MonthEnd(months)
         if local.day.nunique() == 1 and local.day[0] <= 28:
             return pd.DateOffset(months=months)

@@ -220,6 +220,7 @@ def test_a_frame_without_series_is_refused_with_a_plain_message(tiny, wide):
 )
 def test_the_step_is_inferred_despite_missing_stamps(stamps):
     left_out = [7, 8, 21]
+    assert read_frame(wide_frame(stamps)).index.equals(stamps.rename("ds"))
     panel = read_frame(wide_frame(stamps.delete(left_out)), missing="mask")
     assert panel.index.equals(stamps.rename("ds"))
     assert np.flatnonzero(np.isnan(panel.values[:, 0])).tolist() == left_out
