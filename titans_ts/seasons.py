@@ -30,6 +30,8 @@ def season_of(index: pd.Index, freq: Step) -> int:
         return 1
     if isinstance(freq, pd.offsets.BusinessDay) and freq.n == 1:
         return int(freq.calendar.weekmask.sum()) if isinstance(freq, pd.offsets.CustomBusinessDay) else 5
+    if isinstance(freq, pd.offsets.BusinessHour):  # a day has only its open hours
+        return int(index.normalize().value_counts().median())
     step = (index[-1] - index[0]) / (len(index) - 1) / _DAY
     if step <= 0.5:
         return round(1 / step)
