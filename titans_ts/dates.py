@@ -135,7 +135,7 @@ def _day_first(date: str) -> str:
 
 def _read_stamps(column: pd.Series, date_format: str | None, warn: bool) -> pd.Series:
     if date_format is not None:
-        return _to_datetime(column.astype(str), date_format=date_format)
+        return _to_datetime(column.astype(str).str.strip(), date_format=date_format)
     if is_stamps(column):
         return column
     text = column.astype(str).str.strip()

@@ -261,7 +261,7 @@ def _separated(path: Path, separator: str, **options: Any) -> pd.DataFrame:
 
 def _written(path: Path, separator: str, name: str, nothing: str | Sequence[str]) -> pd.Series:
     """A column as its text: the number 001 would lose its zeros."""
-    return _separated(path, separator, usecols=[name], dtype=str, na_values=nothing)[name]
+    return _separated(path, separator, usecols=[name], dtype=str, na_values=nothing)[name].reset_index(drop=True)
 
 
 def _separator(lines: Iterable[str]) -> str:
@@ -350,7 +350,7 @@ def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFram
     if id in table.columns and pd.api.types.is_numeric_dtype(table[id]):
         written = _written(path, separator, id, "")
         if not written.str.fullmatch(r"\s*-?(0|[1-9]\d*)\s*").all():  # 001, 1E5 and 1.10 are names, not numbers
-            table[id] = written.to_numpy()
+            table[id] = written
     return table
 
 
