@@ -51,6 +51,9 @@ class TrainingOptions:
         for name, least in (("max_epochs", 1), ("patience", 1), ("average", 0)):
             at_least(name, getattr(self, name), least)
             object.__setattr__(self, name, int(getattr(self, name)))
+        # a checkpoint with NumPy's numbers could not be read again: that takes unpickling
+        for name in ("learning_rate", "weight_decay", "clip"):
+            object.__setattr__(self, name, float(getattr(self, name)))
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,15 @@ def test_a_keyboard_interrupt_reaches_the_caller_and_the_run_can_be_resumed(tmp_
     assert caught.type is KeyboardInterrupt
 
 
+def test_a_learning_rate_of_numpy_is_no_obstacle_to_resuming(tmp_path):
+    settings = {**OPTIONS, "max_epochs": 2}
+    of_numpy = TrainingOptions(**{**settings, "learning_rate": np.float64(1e-2)}, checkpoint_dir=tmp_path)
+    with pytest.raises(PowerCutError):
+        train_network(network(), cut_after(STEPS, PowerCutError), data(), None, of_numpy)
+    expected = train_network(network(), squared_error, data(), None, TrainingOptions(**settings))
+    assert train_network(network(), squared_error, data(), None, of_numpy) == expected
+
+
 @pytest.mark.parametrize(
     ("steps", "says"),
     [(2, "in epoch 1"), (2 * STEPS + 1, "after epoch 2")],
