@@ -11,6 +11,7 @@ the end of a sequence, where it has no effect.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,8 +82,14 @@ def reading(network: TitansLM, device: str) -> Iterator[TitansLM]:
 
 @contextmanager
 def hooked(modules: Sequence[nn.Module], hear: Callable[[Any, tuple[Any, ...], Any], None]) -> Iterator[None]:
-    """Call ``hear(module, given, out)`` after each call of these modules, within the context."""
-    hooks = [module.register_forward_hook(hear) for module in modules]
+    """Call ``hear(module, given, out)`` after each call of these modules by this thread, within the context."""
+    thread = get_ident()
+
+    def hear_this_thread(*call: Any) -> None:
+        if get_ident() == thread:
+            hear(*call)
+
+    hooks = [module.register_forward_hook(hear_this_thread) for module in modules]
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 import gzip
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import matplotlib as mpl
 import numpy as np
@@ -80,6 +81,13 @@ def test_the_memorys_surprise_is_the_mean_over_memories_and_heads(models):
     assert each.shape == (2, len(TEXT), 2)
     track = models().surprise(InMemory([TEXT]), "0", memory=True)
     np.testing.assert_allclose(track["memory"], each.mean(axis=(0, 2)), rtol=1e-5)
+
+
+def test_what_another_thread_reads_is_not_recorded(models):
+    network = models().model_
+    with listening(network) as heard, ThreadPoolExecutor(1) as other:
+        other.submit(network.hidden, torch.zeros(1, 8, dtype=torch.long)).result()
+    assert heard == [[], []]
 
 
 @pytest.mark.parametrize("chunk_size", [1, 4])
