@@ -228,8 +228,9 @@ class Questions:
 
         Returns:
             A DataFrame with one row per alternative allele, in the given order: ``chrom, start, ref, alt, id, score``
-            (0-based). The score is NaN if an allele contains N. Alleles of a VCF file that are not sequences
-            (``<DEL>``, ``*``, IUPAC codes) or are at POS 0 have no row; a warning counts them.
+            (0-based). The index of a pandas frame of variants is kept. The score is NaN if an allele contains N.
+            Alleles of a VCF file that are not sequences (``<DEL>``, ``*``, IUPAC codes) or are at POS 0 have no row; a
+            warning counts them.
 
         Raises:
             NotFittedError: the model is not fitted.
@@ -265,7 +266,8 @@ class Questions:
                 settings |= {"context": context, "context_after": context_after}
                 identity = identity_of(network, source, some, settings)
             scores[good] = scored(some, scores_of, checkpoint, identity, progress=bool(self.verbose))
-        return pd.DataFrame({**columns, "score": scores})
+        index = variants.index if isinstance(variants, pd.DataFrame) else None
+        return pd.DataFrame({**columns, "score": scores}, index=index)
 
     def surprise(self, genome: Any, region: Interval | str, *, memory: bool = False) -> pd.DataFrame:
         """Compute how surprising each base of a region is, reading it as one stream.
