@@ -338,7 +338,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
             while len(order):
                 size = int(max(1, min(_ROWS, _BASES // reads.lengths[order[0]])))
                 rows, order = order[:size], order[size:]
-                scores[rows] = network(reads.batch(rows).to(device)).double().cpu().numpy()
+                scores[rows] = network(reads.batch(rows).to(device)).cpu().double().numpy()
         return scores
 
     def _network_on_device(self) -> tuple[SequenceNetwork, torch.device]:

@@ -41,7 +41,7 @@ def embed(
             real = (position >= 1) & (position <= lengths[:, None])
             for layer, output in enumerate([*outputs.values(), piece.hidden]):
                 part = slice(layer * network.config.dim, (layer + 1) * network.config.dim)
-                hidden = output.double().cpu().numpy()  # one layer at a time, to limit memory
+                hidden = output.cpu().double().numpy()  # one layer at a time, to limit memory
                 sums[piece.rows, part] += np.einsum("bp,bpd->bd", real, hidden)
                 if blocks:
                     squares[piece.rows, part] += np.einsum("bp,bpd,bpd->bd", real, hidden, hidden)

@@ -138,7 +138,7 @@ def _gradients(
         internal_batch_size=max(1, _BATCH // len(ids)),
         return_convergence_delta=True,
     )
-    return credited[0].double().cpu().numpy(), float(gap)
+    return credited[0].cpu().double().numpy(), float(gap)
 
 
 def _mutagenesis(

@@ -99,7 +99,7 @@ def bits_of_hidden(
         for turn in range(_EVERY):
             hidden = (ids < N) & (places == turn)
             log_p = scores(network, ids.where(~hidden, N))[hidden].log_softmax(-1)
-            yield of_bases(log_p, ids[hidden], math.nan).double().cpu().numpy() / -math.log(2)
+            yield of_bases(log_p, ids[hidden], math.nan).cpu().double().numpy() / -math.log(2)
 
 
 @torch.no_grad()
@@ -127,7 +127,7 @@ def variant_scores(
         (ids,) = _batches(genome, windows, len(some), network.embedding.weight.device)
         for row, ((_, start, end), window) in enumerate(zip(some, windows, strict=True)):
             ids[row, start - window.start : end - window.start] = N
-        log_p = scores(network, ids).log_softmax(-1).double().cpu().numpy()
+        log_p = scores(network, ids).log_softmax(-1).cpu().double().numpy()
         for row, (place, window) in enumerate(zip(some, windows, strict=True)):
             for number in sites[place]:
                 ref, alt = (encode(allele).astype(int) for allele in (variants[number].ref, variants[number].alt))

@@ -356,7 +356,7 @@ class Questions:
             yield from bits_of_hidden(network, genome, intervals, self.batch_size)
         else:
             for piece in stream(network, genome, intervals, batch_size=self.batch_size):
-                yield bits_of(network, piece.hidden, piece.following).double().cpu().numpy()
+                yield bits_of(network, piece.hidden, piece.following).cpu().double().numpy()
 
     @contextmanager
     def _reading(self) -> Iterator[TitansLM]:

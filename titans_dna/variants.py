@@ -283,4 +283,4 @@ def _branch(
 
 def _likelihoods(network: TitansLM, hidden: Tensor, following: Tensor) -> NDArray[np.float64]:
     """Log-likelihoods of the tokens ``following`` [B, T]; 0 for N and padding."""
-    return of_bases(log_probabilities(network, hidden), following, 0.0).double().cpu().numpy()
+    return of_bases(log_probabilities(network, hidden), following, 0.0).cpu().double().numpy()

@@ -12,7 +12,7 @@ from random_dna import bases, chain
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from titans_dna import Genome, Interval, language, questions, reverse_complement
+from titans_dna import Genome, Interval, Variant, language, questions, reverse_complement
 from titans_dna.language import DNALanguageModel
 from titans_dna.markov import fit_markov
 from titans_dna.sources import InMemory
@@ -194,6 +194,17 @@ def test_an_embedding_is_the_mean_over_the_bases(fitted):
     with torch.no_grad():
         hidden = fitted.model_.hidden(ids)[0][0, 1:]
     np.testing.assert_allclose(fitted.embed([text])[0], hidden.mean(0).numpy(), atol=1e-5)
+
+
+def test_numbers_become_float64_on_the_cpu_only(fitted, monkeypatch):
+    """MPS has no float64. For a tensor on it stands, here, each that was not moved to the CPU."""
+    moved, text = [], chain(40, seed=6)
+    cpu, double = torch.Tensor.cpu, torch.Tensor.double
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda x: moved.append(cpu(x)) or moved[-1])
+    monkeypatch.setattr(torch.Tensor, "double", lambda x: double(next(there for there in moved if there is x)))
+    fitted.bits_per_base([text])
+    fitted.embed([text], layers="all")
+    fitted.score_variants([Variant("0", 9, text[9], "AC")], [text])
 
 
 @pytest.mark.parametrize("architecture", ["lmm", "mac", "mal"])
