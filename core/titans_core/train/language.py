@@ -51,8 +51,10 @@ class LanguageModelTraining(L.LightningModule):
         if not is_number(final_rate) or not 0 <= final_rate <= 1:
             raise ValueError(f"final_rate is a share of the learning rate: from 0 to 1, got {final_rate!r}.")
         self.config = TitansConfig.preset(config) if isinstance(config, str) else config
-        self.learning_rate, self.weight_decay, self.betas = learning_rate, weight_decay, betas
-        self.warmup_steps, self.final_rate, self.compiles = warmup_steps, final_rate, compile
+        # a checkpoint with NumPy's numbers could not be read again: that takes unpickling
+        self.learning_rate, self.weight_decay = float(learning_rate), float(weight_decay)
+        self.betas = (float(betas[0]), float(betas[1]))
+        self.warmup_steps, self.final_rate, self.compiles = int(warmup_steps), float(final_rate), compile
         with borrowed_randomness(seed):
             self.model = TitansLM(self.config)
         self._losses: list[Tensor] = []  # losses of the batches of this step

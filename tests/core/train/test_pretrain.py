@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import lightning as L
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch.tuner import Tuner
@@ -574,6 +575,18 @@ def test_a_run_with_an_optimiser_of_its_own_is_resumed(tokens, tmp_path):
         trainer.save_checkpoint(saved)
         rates.append((trainer.global_step, trainer.optimizers[0].param_groups[0]["lr"]))
     assert rates == [(1, 0.25), (2, 0.25)]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_with_settings_of_numpy_is_resumed(tokens, tmp_path):
+    settings = dict(learning_rate=1e-3, weight_decay=0.1, betas=np.array([0.9, 0.95]), warmup_steps=1, final_rate=0.1)
+    settings = {name: np.asarray(value)[()] for name, value in settings.items()}
+    for steps, path in ((1, None), (2, tmp_path / "saved.ckpt")):
+        trainer = quiet_trainer(max_steps=steps, limit_val_batches=0)
+        module = LanguageModelTraining(TitansConfig(**CONFIG), **settings)
+        trainer.fit(module, TokenData(tokens, 32, batch_tokens=256), ckpt_path=path, weights_only=True)
+        trainer.save_checkpoint(tmp_path / "saved.ckpt")
+    assert trainer.global_step == 2
 
 
 @pytest.mark.parametrize(
