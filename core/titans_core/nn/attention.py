@@ -156,7 +156,7 @@ class Attention(_Projections):
         if T > 1 and before == 0 and self.persistent is None:  # is_causal=True selects the fast kernels
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
             return self.out(y.transpose(1, 2).flatten(2))
-        return self._attend(q, k, v, None if T == 1 else causal(T, before, q.device))
+        return self._attend(q, k, v, causal(T, before, q.device))
 
     def _windows(self, q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
         """Attend in blocks of half a window of queries, each with the keys its tokens can see: linear in T.
@@ -224,13 +224,17 @@ class SegmentAttention(_Projections):
         if state is not None:
             kept = (state.context_keys, state.context_values, state.keys, state.values)
             ck, cv, k, v = (torch.cat((a.to(b.dtype), b), dim=2) for a, b in zip(kept, (ck, cv, k, v), strict=True))
-        mask = None  # a single token sees all
-        if x.shape[1] > 1:
-            mask = causal(x.shape[1], before, x.device).repeat(1, 2)
+        mask = causal(x.shape[1], before, x.device)
+        mask = None if mask is None else mask.repeat(1, 2)  # for context and tokens
         y = self._attend(q, torch.cat((ck, k), dim=2), torch.cat((cv, v), dim=2), mask)
         return y, SegmentState(ck, cv, k, v, tail)
 
 
-def causal(T: int, before: int, device: torch.device) -> Tensor:
-    """Causal mask ``[T, before + T]`` (True: visible), where ``before`` keys precede the first query."""
+def causal(T: int, before: int, device: torch.device) -> Tensor | None:
+    """Causal mask ``[T, before + T]`` (True: visible), where ``before`` keys precede the first query.
+
+    None: a single token sees all.
+    """
+    if T == 1:
+        return None
     return torch.ones(T, before + T, dtype=torch.bool, device=device).tril(before)
