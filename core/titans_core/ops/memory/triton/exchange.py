@@ -69,3 +69,12 @@ def collected(tile, parts, arrived, turn, p, P, SLICES: tl.constexpr, ROWS: tl.c
         for other in tl.static_range(1, SLICES):
             tile += tl.load(of + other * ROWS * COLUMNS + at, cache_modifier=".cg")
     return tile
+
+
+@triton.jit
+def rows_of_first(own, rows, C):
+    """The mask of the first slice for what all slices hold, and one saves: the rows of a piece. It is empty elsewhere.
+
+    Triton 3.9's interpreter takes no mask into which a comparison of numbers, such as ``own == 0``, was spread.
+    """
+    return rows < tl.where(own == 0, C, 0)

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, in_turns, meeting, publish
+from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, in_turns, meeting, publish, rows_of_first
 from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, meeting_slices, order, settings, tuned
 from titans_core.ops.memory.triton.tiles import (
     activate,
@@ -208,7 +208,7 @@ def _store_deep(
             v = load(v_ + token * V, rows * HEADS, vs, V, mask)
 
             delta = factor(collected(delta, parts, arrived, i, p, P, SLICES, BLOCK_C, V) - v, BF16)
-            save(delta_ + piece * C * V, rows, vs, V, delta, rows < tl.where(own == 0, C, 0))  # once for all slices
+            save(delta_ + piece * C * V, rows, vs, V, delta, rows_of_first(own, rows, C))
             x, slope, _ = activate(again(z), ACTIVATION)
             delta1 = factor(dot(delta, at2, BF16) * slope, BF16)
             k = load(k_ + token * K, rows * HEADS, ks, K, mask)  # kept from before, it would take registers

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from titans_core.ops.memory.pieces import Inputs
-from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, in_turns, meeting, publish
+from titans_core.ops.memory.triton.exchange import FINISH, PUBLISH, collected, in_turns, meeting, publish, rows_of_first
 from titans_core.ops.memory.triton.launch import COUNTS, choices_of, launch, meeting_slices, order, settings, tuned
 from titans_core.ops.memory.triton.read_backward import ReadGradient
 from titans_core.ops.memory.triton.tiles import (
@@ -217,7 +217,7 @@ def _flow_deep(
 
             ddelta = collected(ddelta, parts, arrived, back, p, P, SLICES, BLOCK_C, V)
             ddelta += load(ddelta_read + piece * C * V, rows, vs, V, mask)
-            save(dv_ + token * V, rows * HEADS, vs, V, -ddelta, rows < tl.where(own == 0, C, 0))  # once for all slices
+            save(dv_ + token * V, rows * HEADS, vs, V, -ddelta, rows_of_first(own, rows, C))
             ddelta = factor(ddelta, BF16)
             z = again(z)
             x, slope, _ = activate(z, ACTIVATION)
