@@ -1,4 +1,4 @@
-"""A small network with dropout, its data and its loss; and two processes."""
+"""A small network with dropout, its data and its loss; a small language model; and two processes."""
 
 import os
 import socket
@@ -8,6 +8,20 @@ from torch import multiprocessing, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 OPTIONS = {"learning_rate": 1e-2, "max_epochs": 4, "patience": 10, "progress": False, "device": "cpu", "seed": 3}
+
+# settings of a language model
+CONFIG = dict(
+    architecture="mag",
+    vocab_size=258,
+    dim=16,
+    num_layers=1,
+    num_heads=2,
+    hidden=24,
+    window=8,
+    segment=8,
+    num_persistent=2,
+    chunk_size=4,
+)
 
 
 def data(n=64, seed=0, batch_size=16):

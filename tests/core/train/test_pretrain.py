@@ -16,39 +16,17 @@ from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
-import lightning as L
-import numpy as np
 import pytest
 import torch
-from lightning.pytorch.tuner import Tuner
-from small_training import in_two_processes, without_cuda
-from torch import nn
-from torch._dynamo.utils import counters
+from small_training import CONFIG, in_two_processes, without_cuda
 
 from titans_core import TitansConfig, TitansLM
-from titans_core.archive import ArchiveError
 from titans_core.train import pretrain
 from titans_core.train.language import LanguageModelTraining
 from titans_core.train.prepare import prepare
 from titans_core.train.pretrain import main
-from titans_core.train.token_batches import TokenLoader
-from titans_core.train.token_data import TokenData
-from titans_core.train.tokens import PackedTokens
 
 pytest.importorskip("jsonargparse")
-
-CONFIG = dict(
-    architecture="mag",
-    vocab_size=258,
-    dim=16,
-    num_layers=1,
-    num_heads=2,
-    hidden=24,
-    window=8,
-    segment=8,
-    num_persistent=2,
-    chunk_size=4,
-)
 
 
 def command(tokens, steps=10, config=None, data=None, trainer=None):
@@ -83,11 +61,6 @@ def run_here(arguments, folder):
         patch.chdir(folder)
         patch.setattr(sys, "argv", ["pretrain"])
         main(arguments[3:])
-
-
-def quiet_trainer(**options):
-    quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
-    return L.Trainer(accelerator="cpu", **quiet, **options)
 
 
 def losses(folder):
@@ -128,28 +101,6 @@ def test_a_run_killed_and_resumed_has_the_losses_of_one_never_stopped(tokens, un
     assert {n: float((a[n] - b[n]).abs().max()) for n in b if not torch.equal(a[n], b[n])} == {}
 
 
-def test_the_loss_of_a_step_is_that_of_its_batches_where_an_epoch_ends_within_one(tokens):
-    batches, logged = [], []
-
-    class Watched(LanguageModelTraining):
-        def training_step(self, batch, batch_idx):
-            loss = super().training_step(batch, batch_idx)
-            batches.append(loss.item())
-            return loss
-
-        def log(self, name, value, **options):
-            if name == "train_loss":
-                logged.append(float(value))
-
-    trainer = quiet_trainer(max_steps=4, limit_train_batches=3, accumulate_grad_batches=2, limit_val_batches=0)
-    trainer.fit(
-        Watched(TitansConfig(**CONFIG), warmup_steps=1), TokenLoader(PackedTokens(tokens, length=32), 8, seed=0)
-    )
-    assert len(batches) == 6
-    a, b, c, d, e, f = batches
-    assert logged == pytest.approx([(a + b) / 2, c, (d + e) / 2, f])
-
-
 @pytest.mark.parametrize("precision", ["32-true", "64-true"])
 def test_the_last_checkpoint_and_the_model_are_those_of_the_last_step(tokens, tmp_path, precision):
     run_here(command(tokens, steps=3, trainer={"precision": precision}), tmp_path)  # a checkpoint every two steps
@@ -182,28 +133,6 @@ def test_checkpoints_hold_whole_steps(tokens, tmp_path, monkeypatch, when):
     for file in files:
         kept = torch.load(file, weights_only=True)
         assert kept["TokenData"]["step"] == 2 * kept["global_step"]  # two batches each
-
-
-@pytest.mark.parametrize("after", [1, 3, 7], ids=["first step", "second step", "second run of the module"])
-def test_a_checkpoint_within_a_step_repeats_the_step(tokens, tmp_path, after):
-    """Lightning writes one on a signal of SLURM. The gradients accumulated by then are not in it."""
-
-    class Preempted(LanguageModelTraining):
-        def on_after_backward(self):
-            self.batches = getattr(self, "batches", 0) + 1
-            if self.batches == after:
-                self.trainer.save_checkpoint(tmp_path / "signal.ckpt")
-
-    def trained(module, path=None):
-        trainer = quiet_trainer(max_steps=3, limit_val_batches=0)
-        trainer.fit(module, TokenData(tokens, 32, batch_tokens=512), ckpt_path=path, weights_only=True)
-        return module.state_dict()
-
-    module = Preempted(TitansConfig(**CONFIG), warmup_steps=1)
-    for _ in range(1 + after // 7):  # a run has three steps of two batches
-        expected = trained(module)
-    resumed = trained(LanguageModelTraining(TitansConfig(**CONFIG), warmup_steps=1, seed=1), tmp_path / "signal.ckpt")
-    assert all(torch.equal(w, expected[name]) for name, w in resumed.items())
 
 
 def test_training_lowers_the_loss_and_leaves_a_model(uninterrupted):
@@ -315,16 +244,6 @@ def test_weights_that_are_not_finite_replace_no_checkpoint(tokens, tmp_path, mon
     assert not (tmp_path / "pretraining" / "model").exists()
 
 
-def test_a_single_weight_that_is_not_finite_is_not_saved():
-    module = LanguageModelTraining(TitansConfig(**CONFIG))
-    strategy = SimpleNamespace(reduce_boolean_decision=bool)
-    module._trainer = SimpleNamespace(strategy=strategy, global_step=7)
-    with torch.no_grad():
-        module.model.norm.weight[0] = math.inf
-    with pytest.raises(FloatingPointError, match="after step 7 the weights are not finite"):
-        module.on_save_checkpoint({})
-
-
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
 def test_a_resumed_run_uses_its_own_arguments(tokens, tmp_path, monkeypatch):
     """As advised by the error for a loss that is not finite: resume with a lower learning rate."""
@@ -369,85 +288,6 @@ def test_the_settings_of_the_docs_train_on_little_text(tokens, tmp_path, monkeyp
     quick = ["--data.batch_tokens", "512", "--trainer.max_steps", "2", "--trainer.accelerator", "cpu"]
     main(["fit", "--config", str(yaml), *small, *quick, "--trainer.enable_progress_bar", "false"])
     assert TitansLM.load(tmp_path / "pretraining" / "model").config.dim == 16
-
-
-def in_this_process(architecture, tmp_path, compile=False, **options):
-    """Losses of four steps on random tokens."""
-    torch.manual_seed(0)
-    batches = list(torch.randint(258, (4, 4, 17)))
-    module = LanguageModelTraining(TitansConfig(**{**CONFIG, "architecture": architecture}), 1e-2, compile=compile)
-    found = []
-    module.on_train_batch_end = lambda outputs, batch, batch_idx: found.append(float(outputs["loss"]))
-    trainer = quiet_trainer(max_epochs=1, default_root_dir=tmp_path, **options)
-    trainer.fit(module, torch.utils.data.DataLoader(batches, batch_size=None))
-    return found
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal", "transformer"])
-def test_compiled_training_is_the_same_training(architecture, tmp_path, monkeypatch):
-    """Backend "aot_eager" traces forward and backward like the default compiler, but generates no C++."""
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
-    torch._dynamo.reset()
-    counters.clear()
-    compiled = in_this_process(architecture, tmp_path, compile=True)
-    assert counters["stats"]["unique_graphs"] == 1
-    assert compiled == pytest.approx(in_this_process(architecture, tmp_path), rel=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("architecture", ["lmm", "mac", "mag", "mal"])
-def test_bf16_trains_near_float32(architecture, tmp_path):
-    found = in_this_process(architecture, tmp_path, precision="bf16-mixed")
-    expected = in_this_process(architecture, tmp_path)
-    assert found != expected
-    assert found == pytest.approx(expected, rel=0.02)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_weights_that_are_bf16_themselves_are_warned_of(tmp_path):
-    with pytest.warns(UserWarning, match=r"the weights are stored in torch.bfloat16.*trainer.precision to bf16-mixed"):
-        in_this_process("mag", tmp_path, precision="bf16-true")
-
-
-def test_a_saved_model_is_the_same_model(tmp_path):
-    for tied in (True, False):
-        torch.manual_seed(0)
-        model = TitansLM(TitansConfig(**CONFIG, tie_embeddings=tied))
-        model.save(tmp_path / "m")
-        loaded = TitansLM.load(tmp_path / "m")
-        ids = torch.randint(258, (2, 20))
-        assert torch.equal(loaded(ids)[0], model(ids)[0])
-        assert (loaded.head.weight is loaded.embedding.weight) == tied
-
-
-def test_a_model_that_is_another_or_damaged_is_refused(tmp_path):
-    TitansLM(TitansConfig(**CONFIG)).save(tmp_path / "m")
-    with pytest.raises(ValueError, match="hidden 24 there and 32 here"):
-        TitansLM.load(tmp_path / "m", TitansConfig(**{**CONFIG, "hidden": 32}))
-    with pytest.raises(FileNotFoundError):
-        TitansLM.load(tmp_path / "none")
-    blob = (tmp_path / "m" / "model.safetensors").read_bytes()
-    (tmp_path / "m" / "model.safetensors").write_bytes(blob[:-5])
-    with pytest.raises(ArchiveError):
-        TitansLM.load(tmp_path / "m")
-
-
-def test_training_and_validation_ask_for_the_next_token():
-    module, batch = LanguageModelTraining(TitansConfig(**CONFIG)), torch.randint(258, (2, 17))
-    logits = module.model(batch[:, :-1])[0]
-    expected = nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()).item()
-    assert module.training_step(batch, 0).item() == pytest.approx(expected, rel=1e-5)
-    logged = {}
-    module.log = lambda name, value, **options: logged.update({name: float(value)})
-    module.validation_step(batch, 0)
-    assert logged == pytest.approx({"val_loss": expected, "val_bits_per_token": expected / math.log(2)}, rel=1e-5)
-
-
-def test_the_rate_rises_over_the_warmup_and_falls_as_a_cosine_to_its_end():
-    module = LanguageModelTraining(TitansConfig(**CONFIG), warmup_steps=2, final_rate=0.1)
-    assert [module._rate(step, 10) for step in (0, 1, 2, 6, 10)] == pytest.approx([0.5, 1, 1, 0.55, 0.1])
 
 
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
@@ -550,49 +390,3 @@ def test_help_lists_the_available_commands(tokens, tmp_path, monkeypatch, capfd)
     assert "Traceback" not in output
     _, output = ended(*command(tokens)[3:], "--optimizer", "SGD")  # the recipe's is the only one
     assert "unrecognized arguments: --optimizer SGD" in output
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_search_for_the_learning_rate_tries_the_rates_that_it_is_given(tokens, tmp_path):
-    trainer = quiet_trainer(max_steps=4, limit_val_batches=0, default_root_dir=tmp_path)
-    module, data = LanguageModelTraining(TitansConfig(**CONFIG), 3e-3), TokenData(tokens, 32, batch_tokens=256)
-    options = dict(min_lr=1e-5, max_lr=1e-1, num_training=4, early_stop_threshold=None, update_attr=False)
-    found = Tuner(trainer).lr_find(module, datamodule=data, **options)
-    assert found.results["lr"] == pytest.approx([1e-5, 1e-3, 1e-2, 1e-1])
-
-
-@pytest.mark.filterwarnings("error:the checkpoint was saved with")
-def test_a_run_with_an_optimiser_of_its_own_is_resumed(tokens, tmp_path):
-    class Plain(LanguageModelTraining):
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.25)
-
-    saved, rates = tmp_path / "plain.ckpt", []
-    for steps, path in ((1, None), (2, saved)):
-        trainer = quiet_trainer(max_steps=steps, limit_val_batches=0)
-        module, data = Plain(TitansConfig(**CONFIG)), TokenData(tokens, 32, batch_tokens=256)
-        trainer.fit(module, data, ckpt_path=path, weights_only=True)
-        trainer.save_checkpoint(saved)
-        rates.append((trainer.global_step, trainer.optimizers[0].param_groups[0]["lr"]))
-    assert rates == [(1, 0.25), (2, 0.25)]
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_run_with_settings_of_numpy_is_resumed(tokens, tmp_path):
-    settings = dict(learning_rate=1e-3, weight_decay=0.1, betas=np.array([0.9, 0.95]), warmup_steps=1, final_rate=0.1)
-    settings = {name: np.asarray(value)[()] for name, value in settings.items()}
-    for steps, path in ((1, None), (2, tmp_path / "saved.ckpt")):
-        trainer = quiet_trainer(max_steps=steps, limit_val_batches=0)
-        module = LanguageModelTraining(TitansConfig(**CONFIG), **settings)
-        trainer.fit(module, TokenData(tokens, 32, batch_tokens=256), ckpt_path=path, weights_only=True)
-        trainer.save_checkpoint(tmp_path / "saved.ckpt")
-    assert trainer.global_step == 2
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [({"warmup_steps": -1}, "warmup_steps must be an integer >= 0"), ({"final_rate": 7}, "from 0 to 1, got 7")],
-)
-def test_a_senseless_schedule_is_refused(settings, says):
-    with pytest.raises(ValueError, match=says):
-        LanguageModelTraining(TitansConfig(**CONFIG), **settings)
