@@ -155,11 +155,18 @@ def read_gff(path: str | Path, feature: str | None = "gene", *, name: str | None
 def from_frame(frame: "pd.DataFrame") -> list[Interval]:
     """Convert a frame with the columns of bioframe (``chrom, start, end``) or pyranges (``Chromosome, Start, End``).
 
-    The columns ``strand`` and ``name`` are used if present. Coordinates are 0-based half-open, as in both packages.
+    The columns ``strand`` and ``name`` are used if present. Coordinates are 0-based half-open, as in both packages,
+    except for GTF and GFF3 read by bioframe, which keeps the positions of the file.
 
     Raises:
-        ValueError: a column is missing, or a row is not a valid interval; the message gives the row number (0-based).
+        ValueError: a column is missing; there is the column ``attributes`` of GTF and GFF3, whose positions count from
+            1; or a row is not a valid interval (the message gives the row number, 0-based).
     """
+    if "attributes" in frame.columns:
+        raise ValueError(
+            "the frame has the column 'attributes' of GTF and GFF3, whose positions count from 1, as in frames of "
+            "bioframe.read_table. Use read_gff, or subtract 1 from start and drop that column."
+        )
     columns: dict[str, Iterable[Any]] = {}
     for field, names in _COLUMNS.items():
         present = [n for n in names if n in frame.columns]

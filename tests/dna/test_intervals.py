@@ -180,6 +180,8 @@ def test_frames_of_bioframe_and_pyranges_are_read():
     pyranges = pd.DataFrame({"Chromosome": ["chr1"], "Start": [5], "End": [9], "Strand": ["-"], "Name": ["x"]})
     assert from_frame(bioframe) == from_frame(pyranges) == [Interval("chr1", 5, 9, "-", "x")]
     assert from_frame(bioframe[["chrom", "start", "end"]]) == [Interval("chr1", 5, 9)]
+    with pytest.raises(ValueError, match=r"positions count from 1.*Use read_gff"):
+        from_frame(bioframe.assign(feature="gene", attributes='gene_id "x";'))
     with pytest.raises(ValueError, match="no column 'end'"):
         from_frame(bioframe.drop(columns="end"))
     with pytest.raises(ValueError, match=r"row 0 of the frame: .*start 9, end 9"):
