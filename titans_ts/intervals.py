@@ -57,8 +57,10 @@ class Calibration:
         return scored_origins(begin, end, self.step, self.phase)
 
     def joined(self, newer: np.ndarray) -> "Calibration":
-        """Add newer scores, and drop the oldest beyond :attr:`most`."""
-        return replace(self, scores=np.concatenate((self.scores, newer))[-self.most :])
+        """Add newer scores, and drop the oldest beyond :attr:`most`. Origins without any score are not added: after a
+        long outage they would have replaced all others."""
+        scored = newer[np.isfinite(newer).any(axis=(1, 2))]
+        return replace(self, scores=np.concatenate((self.scores, scored))[-self.most :])
 
     @property
     def most(self) -> int:

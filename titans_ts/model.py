@@ -291,20 +291,21 @@ class Position:
         table = model.scaling.table(joined)
         offset = self.rows + len(newer.values) - len(table.values)  # rows are counted from the first of fit
         end = self.rows + len(newer.values)
-        scored = np.empty(0, dtype=int)
+        scored = ahead = np.empty(0, dtype=int)
         if self.calibration is not None:
             first = max(self.rows - model.h + 1, offset + model.input_size)
-            # older ones would be dropped again
-            scored = self.calibration.origins(first, end - model.h + 1)[-self.calibration.most :]
+            known = torch.from_numpy(self.calibration.origins(first, end - model.h + 1))
+            known = known[table.truth.any_after(known - offset, model.h, model.network.config.together)]
+            scored = known.numpy()[-self.calibration.most :]  # older ones would be dropped again
+            ahead = self.calibration.origins(max(self.rows, end - model.h) + 1, end + 1)
         streams, pending, at = self.streams, dict(self.pending), self.rows
         if model.memory is not None:
-            begin = max(at + 1, int(scored[0])) if len(scored) else at + 1
-            needed = [] if self.calibration is None else self.calibration.origins(begin, end + 1).tolist()
+            needed = {*scored[scored > at].tolist(), *ahead.tolist()}
             for stop in sorted({*needed, end}):
-                known = table.values[: stop - offset]
-                streams = [online.advance(model.memory, s, known, stop - at) for s in streams]
+                rows = table.values[: stop - offset]
+                streams = [online.advance(model.memory, s, rows, stop - at) for s in streams]
                 if stop in needed:
-                    pending[stop] = model.recalled(streams, known)
+                    pending[stop] = model.recalled(streams, rows)
                 at = stop
         calibration = self.calibration
         if calibration is not None and len(scored):

@@ -57,6 +57,15 @@ class Truth:
         excluded = self.uses_later[origins - 1, series]
         return actual.masked_fill(excluded.any(dim=-1, keepdim=True) if together else excluded, float("nan"))
 
+    def any_after(self, origins: Tensor, h: int, together: bool = False) -> Tensor:
+        """Whether any value in the h steps after each of K origins counts, ``[K]``."""
+        count = F.pad(self.values.isfinite().cumsum(dim=0), (0, 0, 1, 0))  # of the known values before each row
+        known = count[origins + h] > count[origins]
+        if self.uses_later is not None:
+            excluded = self.uses_later[origins - 1]
+            known &= ~(excluded.any(dim=-1, keepdim=True) if together else excluded)
+        return known.any(dim=-1)
+
 
 @dataclass(frozen=True)
 class Table:

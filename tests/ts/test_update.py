@@ -204,6 +204,15 @@ def test_rows_may_be_missing_between_updates_as_within_them(waves, tiny, to_long
     for bad in (waves.iloc[429:440], off):
         with pytest.raises(ValueError, match="must start after the known ones, at 2024-01-18 22:00:00"):
             model.update(given(bad))
+    # a long outage does not replace the errors that are known
+    later = waves.iloc[430:436].set_axis(waves.index[430:436] + pd.Timedelta(hours=600))
+    scores = len(model.calibration_.scores)
+    with pytest.warns(UserWarning, match="the 594 rows between count as missing"):
+        model.update(given(waves.iloc[430:436])).update(given(later))
+    with pytest.warns(UserWarning, match="594 rows are missing"):
+        whole.update(given(pd.concat([waves.iloc[430:436], later])))
+    assert scores < np.isfinite(model.calibration_.scores).any(axis=(1, 2)).sum() == len(whole.calibration_.scores)
+    pd.testing.assert_frame_equal(model.predict(level=[80]), whole.predict(level=[80]), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
