@@ -65,7 +65,8 @@ def evaluate_harness(
         limit: maximum number of examples per task; the first ones are used.
         tokenizer: a spec for :func:`titans_core.huggingface.hf_tokenizer` ("bytes", a ``.model`` file, a folder), or a
             tokenizer of ``transformers``. None: the one in the model's folder.
-        batch_size: number of texts per batch. Scores do not depend on it.
+        batch_size: number of texts per batch. Scores do not depend on it, unless windows of a long text that are read
+            in one batch are equal: lm_eval 0.4.13 then takes one for the other.
         max_length: maximum number of tokens in the context. Longer contexts are cut at the beginning, and WikiText is
             read in windows of this length. 4096 is the paper's training length.
         add_bos_token: start each text with the begin token. This library's pretraining writes no begin token and ends
