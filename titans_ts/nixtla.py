@@ -2,7 +2,7 @@
 
 Import this module before ``NeuralForecast.load``, which then knows the classes here. darts also accepts the class:
 ``darts.models.NeuralForecastModel(model=Titans, ...)``. Before its ``load``, call
-``darts.utils.serialization.add_safe_globals([Titans])``.
+``darts.utils.serialization.add_safe_globals([Titans])``, which exists, and is needed, from darts 0.48 on.
 """
 
 from collections.abc import Iterable, Mapping

@@ -10,7 +10,6 @@ from typing import TypeVar
 from joblib import Parallel, delayed, effective_n_jobs
 from tqdm.auto import tqdm
 
-from titans_core.train.processes import started
 from titans_core.warn import warn_caller
 
 Result = TypeVar("Result")
@@ -23,6 +22,8 @@ def processes(n_jobs: int | None, calls: int) -> int:
     Raises:
         ValueError: more than one under ``torchrun``, each of which would wait for processes that train another member.
     """
+    from titans_core.train.processes import started  # loads torch, which other processes import with their call
+
     found = min(calls, int(effective_n_jobs(n_jobs)))
     if found > 1 and started() > 1:
         raise ValueError(
