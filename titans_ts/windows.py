@@ -54,17 +54,20 @@ class Truth:
         actual = self.values[origins + steps, series]
         if self.uses_later is None:
             return actual
-        excluded = self.uses_later[origins - 1, series]
-        return actual.masked_fill(excluded.any(dim=-1, keepdim=True) if together else excluded, float("nan"))
+        return actual.masked_fill(self._excluded(self.uses_later[origins - 1, series], together), float("nan"))
 
     def any_after(self, origins: Tensor, h: int, together: bool = False) -> Tensor:
         """Whether any value in the h steps after each of K origins counts, ``[K]``."""
         count = F.pad(self.values.isfinite().cumsum(dim=0), (0, 0, 1, 0))  # of the known values before each row
         known = count[origins + h] > count[origins]
         if self.uses_later is not None:
-            excluded = self.uses_later[origins - 1]
-            known &= ~(excluded.any(dim=-1, keepdim=True) if together else excluded)
+            known &= ~self._excluded(self.uses_later[origins - 1], together)
         return known.any(dim=-1)
+
+    @staticmethod
+    def _excluded(filled: Tensor, together: bool) -> Tensor:
+        """Which series do not count, for lookbacks that were ``filled`` with later values or not ``[..., N]``."""
+        return filled.any(dim=-1, keepdim=True) if together else filled
 
 
 @dataclass(frozen=True)
