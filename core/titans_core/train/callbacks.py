@@ -1,7 +1,7 @@
 """Lightning callbacks: averaged weights, best weights and losses, early stopping, and a progress bar."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import lightning as L
@@ -21,11 +21,12 @@ class Averaged(WeightAveraging):
     """
 
     def __init__(self, steps: int) -> None:
-        def moved(average: Tensor, current: Tensor, count: Tensor) -> Tensor:
+        def move(averages: Sequence[Tensor], currents: Sequence[Tensor], count: Tensor) -> None:
             keep = ((1 + count) / (10 + count)).clamp(max=1 - 1 / steps)
-            return torch.lerp(current.to(average), average, keep.to(average))
+            for average, current in zip(averages, currents, strict=True):
+                average.copy_(torch.lerp(current, average, keep.to(average)))
 
-        super().__init__(use_buffers=False, avg_fn=moved)
+        super().__init__(use_buffers=False, multi_avg_fn=move)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         # the module is moved to its device only after this hook: the average would stay on the CPU

@@ -44,7 +44,9 @@ class OuterLoop(L.LightningModule):
         self.log("val_loss", loss, on_step=False, on_epoch=True, prog_bar=True, batch_size=count, sync_dist=True)
 
     def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.AdamW(parameter_groups(self.network, self.weight_decay), lr=self.learning_rate)
+        groups = parameter_groups(self.network, self.weight_decay)
+        # foreach, everywhere: on a CPU too the same numbers in fewer calls, which tells where weights are small
+        optimizer = torch.optim.AdamW(groups, lr=self.learning_rate, foreach=True)
         schedule = torch.optim.lr_scheduler.OneCycleLR(
             optimizer, max_lr=self.learning_rate, total_steps=max(2, self.total_steps), pct_start=0.3
         )
