@@ -446,17 +446,19 @@ def _as_known(fitted: Any, frame: pd.DataFrame) -> pd.DataFrame:
     """Time stamps and series names of the types that the model has: a file cannot tell the months 202401 and 202402
     from numbers, nor the name "1" from the number 1."""
     context = _members(fitted)[0].context_
+    wide = frame.index.name == "ds"
     if isinstance(context.index, pd.DatetimeIndex):
         if "ds" in frame:
             frame = frame.assign(ds=of_numbers(frame["ds"]))
-        elif frame.index.name == "ds":
+        elif wide:
             frame = frame.set_axis(pd.Index(of_numbers(frame.index.to_series())))
-    if "unique_id" not in frame:
+    if not wide and "unique_id" not in frame:
         return frame
     known = {str(name): name for name in context.ids}
     of_text = all(isinstance(name, str) for name in context.ids)
-    names = {x: known.get(str(x), str(x) if of_text else x) for x in frame["unique_id"].unique()}
-    return frame.assign(unique_id=frame["unique_id"].map(names))
+    there = frame.columns if wide else frame["unique_id"].unique()
+    names = {x: known.get(str(x), str(x) if of_text else x) for x in there}
+    return frame.rename(columns=names) if wide else frame.assign(unique_id=frame["unique_id"].map(names))
 
 
 def _names(facts: pd.DataFrame | None) -> list[str]:

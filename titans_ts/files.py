@@ -195,9 +195,9 @@ def _read(path: Path, id: str) -> pd.DataFrame:
     index = table.index
     if index.name is None and (isinstance(index, pd.DatetimeIndex) or _is_axis(index, table, id)):
         index.name = "ds"
-    if None in index.names or set(index.names) & set(table.columns):
-        return table.reset_index(drop=True)
-    return table.reset_index()
+    repeated = None in index.names or bool(set(index.names) & set(table.columns))
+    table = table.reset_index(drop=repeated)
+    return table.set_axis(table.columns.map(str), axis=1)  # as in a CSV file: series may be called by numbers here
 
 
 def _is_axis(index: pd.Index, table: pd.DataFrame, id: str) -> bool:

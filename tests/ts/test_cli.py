@@ -335,6 +335,13 @@ def test_predict_without_a_file_works_for_every_layout(run, tiny, wide, tmp_path
     np.testing.assert_allclose(found, np.asarray(model.predict()[:, -3:], dtype=float), rtol=1e-6)
 
 
+def test_a_wide_file_has_the_series_of_a_model_whose_series_are_named_by_numbers(run, tiny, wide, tmp_path):
+    numbered = wide.set_axis([1, 2, 3], axis=1)
+    tiny().fit(numbered[:-8]).save(tmp_path / "m")
+    numbered[-8:].to_csv(tmp_path / "new.csv")
+    run("update", tmp_path / "new.csv", "--model", tmp_path / "m")
+
+
 def test_a_step_of_integer_stamps_can_be_named(run, wide, tmp_path):
     wide.set_axis(range(0, 240, 2)).rename_axis("ds").to_csv(tmp_path / "x.csv")
     run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", "--freq", "2", *SMALL)

@@ -37,6 +37,11 @@ def test_the_index_of_a_parquet_file_is_its_time(tmp_path, name):
     same(read_series(stored(WIDE.rename_axis(name), tmp_path)), WIDE)
 
 
+def test_numbers_as_column_names_of_a_parquet_file_are_text_as_in_a_csv_file(tmp_path):
+    numbered = WIDE.set_axis([1, 2], axis=1)
+    same(read_series(stored(numbered, tmp_path)), read_series(stored(numbered, tmp_path, "x.csv")))
+
+
 def test_the_index_of_a_parquet_file_may_count_from_any_number(tmp_path):
     wide = pd.DataFrame({"a": np.arange(40), "b": np.arange(40) / 8}, index=pd.RangeIndex(1000, 1040))
     found = read_series(stored(wide, tmp_path))
