@@ -52,6 +52,8 @@ _OPTIONS = {
     "in static_df": "in a file, --static",
     "needs df: without df,": "needs a data file: without one,",
     "static_df": "--static",
+    "Give checkpoint_dir to be able to resume": "Only fit with --checkpoint can be resumed",
+    "Give storage to be able": "Give --storage to be able",
     "Give another checkpoint_dir": "Give another --checkpoint",
     "Give another study_name or storage, or the earlier space (space=)": "Give another --storage",
     "Give another study_name or storage": "Give another --storage",
@@ -97,7 +99,7 @@ def season_text(season: Season) -> str:
 def plain_messages() -> Iterator[None]:
     """Print errors and warnings about data or training as plain messages, without traceback or code line."""
 
-    def translated(message: Warning | Exception) -> str:
+    def translated(message: BaseException) -> str:
         return _ARGUMENT.sub(lambda found: _OPTIONS[found[0]], str(message))
 
     with warnings.catch_warnings():
@@ -118,3 +120,6 @@ def plain_messages() -> Iterator[None]:
         except (ValueError, TypeError, ImportError, OSError, ArithmeticError) as error:
             typer.secho(f"Error: {translated(error)}", fg="red", err=True)
             raise typer.Exit(1) from error
+        except KeyboardInterrupt as stopped:  # says what is kept; typer would end without a word
+            typer.secho(translated(stopped), fg="red", err=True)
+            raise typer.Exit(130) from stopped

@@ -195,6 +195,18 @@ def test_tune_saves_the_best(run, wide_file, tmp_path):
     assert TitansForecaster.load(tmp_path / "m").predict().shape == (4, 3)
 
 
+@pytest.mark.parametrize(
+    ("options", "says"), [([], "Give --storage"), (["--storage", "s.journal"], "storage; the same call continues")]
+)
+def test_an_interrupted_search_says_what_is_kept(run, wide_file, tmp_path, monkeypatch, options, says):
+    def stopped(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("titans_ts.tune.train", stopped)
+    monkeypatch.chdir(tmp_path)
+    assert says in run("tune", wide_file, "--model", tmp_path / "m", *SMALL, *options, code=130).stderr
+
+
 def test_a_search_skips_series_that_are_too_short_for_the_lookback(run, wide, to_long, tmp_path):
     long = to_long(wide)
     long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[-49])].to_csv(tmp_path / "x.csv", index=False)
