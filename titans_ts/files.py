@@ -351,7 +351,20 @@ def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFram
         written = _written(path, separator, id, "")
         if not written.str.fullmatch(r"\s*-?(0|[1-9]\d*)\s*").all():  # 001, 1E5 and 1.10 are names, not numbers
             table[id] = written
+    for name in table.select_dtypes("float") if separator == ";" else ():
+        if _may_have_thousands(table[name]):
+            written = _written(path, separator, name, NOTHING)
+            cells = written.dropna()
+            if cells.str.isdecimal().any() and cells.str.fullmatch(r"[+-]?(\d{1,3}|[1-9]\d{0,2}\.\d{3})").all():
+                table[name] = written  # 1.010 after 990 is not 1.01: the text is refused with advice
     return table
+
+
+def _may_have_thousands(numbers: pd.Series) -> bool:
+    """Whether points in numbers, read as decimal points, may separate thousands: those with one are from 1 to 1000."""
+    sizes = numbers.dropna().abs()
+    broken = sizes[sizes % 1 != 0]
+    return len(broken) > 0 and broken.min() >= 1 and sizes.max() < 1000
 
 
 def _has_decimal_commas(text: pd.Series, separator: str) -> bool:

@@ -435,6 +435,22 @@ def test_possible_thousands_separators_stay_text(tmp_path, y):
     assert read_series(tmp_path / "x.csv")["y"].tolist() == [y, "1,750"]
 
 
+@pytest.mark.parametrize(
+    ("y", "as_read"),
+    [
+        (["990", "1.010", ""], ["990", "1.010", np.nan]),  # with a comma for decimals, a point is for thousands
+        (["990", "1.010", "2.5"], [990.0, 1.01, 2.5]),
+        (["990.000", "1.010", "2.500"], [990.0, 1.01, 2.5]),
+        (["7", "0.125", "0.375"], [7.0, 0.125, 0.375]),
+    ],
+)
+def test_points_that_may_separate_thousands_are_not_read_as_decimal_points(tmp_path, y, as_read):
+    (tmp_path / "x.csv").write_text("ds;;y\n" + "".join(f"2024-03-0{i};{i};{x}\n" for i, x in enumerate(y, 1)))
+    pd.testing.assert_series_equal(
+        read_series(tmp_path / "x.csv")["y"].reset_index(drop=True), pd.Series(as_read, name="y")
+    )
+
+
 def test_quoted_pairs_do_not_change_numbers_with_points(tmp_path):
     (tmp_path / "x.csv").write_text('ds,y,place\n2024-03-01,1.5,"1,2"\n2024-03-02,2.5,"3,4"\n')
     found = read_series(tmp_path / "x.csv")
