@@ -134,10 +134,12 @@ def _day_first(date: str) -> str:
 
 
 def _read_stamps(column: pd.Series, date_format: str | None, warn: bool) -> pd.Series:
+    if pd.api.types.infer_dtype(column) == "date":  # days of a Parquet file
+        return _to_datetime(column)
+    if is_stamps(column):  # not text: a format, which may be that of the file of fit, does not apply
+        return column
     if date_format is not None:
         return _to_datetime(column.astype(str).str.strip(), date_format=date_format)
-    if is_stamps(column):
-        return column
     text = column.astype(str).str.strip()
     if pd.api.types.is_integer_dtype(column):
         whole = text.str.fullmatch(_WHOLE).all() and text.str.len().nunique() == 1

@@ -48,7 +48,7 @@ def read_series(
             An unnamed column of row numbers is dropped, unless it is given here or nothing else can be the time.
         id: column of series names in a long file; None: "unique_id"; without such a column the file is wide.
         target: column of values in a long file; None: "y".
-        date_format: format of the time stamps, such as "%d.%m.%Y"; None infers it.
+        date_format: format of time stamps written as text or numbers, such as "%d.%m.%Y"; None infers it.
         timezone: time zone of the time stamps, such as "Europe/Berlin"; None: unchanged, or UTC if their UTC offsets
             change.
 

@@ -203,6 +203,13 @@ def test_with_a_format_dates_are_read_as_they_are_written(tmp_path):
     same(read_series(path, date_format="%y%j"), days)
 
 
+@pytest.mark.parametrize("kind", [lambda days: days, lambda days: days.dt.date])
+def test_a_format_of_dates_does_not_apply_to_time_stamps_of_a_parquet_file(tmp_path, kind):
+    days = WIDE.set_axis(pd.date_range("2024-03-01", periods=40, name="ds")).reset_index()
+    path = stored(days.assign(ds=kind(days["ds"])), tmp_path)
+    same(read_series(path, date_format="%d.%m.%Y"), days)
+
+
 def test_integers_that_are_months_are_read_as_months(tmp_path):
     months = pd.DataFrame({"a": np.arange(40.0)}, index=pd.date_range("2021-10-01", periods=40, freq="MS", name="ds"))
     for frame in (months, months.drop(months.index[[2, 3, 20]])):  # a turn of a year among them
