@@ -257,7 +257,7 @@ def test_processes_that_train_together_must_draw_the_same_settings(tmp_path, mon
 
 @pytest.mark.parametrize("kind", ["path", "storage"])
 def test_a_continued_study_draws_new_trials(tmp_path, kind):
-    storage = tmp_path / "s.db" if kind == "path" else optuna.storages.InMemoryStorage()
+    storage = tmp_path / "a%20b.db" if kind == "path" else optuna.storages.InMemoryStorage()
 
     def drawn(n):
         study = open_study(storage, "s", {}, 0)
@@ -268,6 +268,7 @@ def test_a_continued_study_draws_new_trials(tmp_path, kind):
     both = drawn(10)
     assert both[:5] == first
     assert len(set(both)) == 10
+    assert kind != "path" or storage.is_file()
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.journal", "y.journal", "folder", "nothing://x"])

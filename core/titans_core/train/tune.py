@@ -17,6 +17,7 @@ try:
 except ImportError as error:
     raise ImportError("tuning needs optuna: pip install 'titans-suite[tune]'") from error
 
+from sqlalchemy.engine.url import URL
 from sqlalchemy.exc import SQLAlchemyError  # raised by optuna's databases
 
 from titans_core.checks import at_least
@@ -400,8 +401,9 @@ def _storage(storage: Storage) -> Any:
         from optuna.storages.journal import JournalFileBackend
 
         return JournalStorage(JournalFileBackend(str(path)))
+    url = URL.create("sqlite", database=str(path)).render_as_string()  # a %20 in a path is no blank
     # without the heartbeat of its process, a killed process's trial is marked as failed
-    return optuna.storages.RDBStorage(f"sqlite:///{path}", heartbeat_interval=30)
+    return optuna.storages.RDBStorage(url, heartbeat_interval=30)
 
 
 @contextmanager
