@@ -351,20 +351,23 @@ def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFram
         written = _written(path, separator, id, "")
         if not written.str.fullmatch(r"\s*-?(0|[1-9]\d*)\s*").all():  # 001, 1E5 and 1.10 are names, not numbers
             table[id] = written
-    for name in table.select_dtypes("float") if separator == ";" else ():
-        if _may_have_thousands(table[name]):
-            written = _written(path, separator, name, NOTHING)
-            cells = written.dropna()
-            if cells.str.isdecimal().any() and cells.str.fullmatch(r"[+-]?(\d{1,3}|[1-9]\d{0,2}\.\d{3})").all():
-                table[name] = written  # 1.010 after 990 is not 1.01: the text is refused with advice
+    doubtful = [name for name in table.select_dtypes("float") if separator == ";" and _may_have_thousands(table[name])]
+    if doubtful:
+        written = _separated(path, separator, usecols=doubtful, dtype=str, na_values=NOTHING).reset_index(drop=True)
+        for name, cells in written.items():
+            known = cells.dropna()
+            if known.str.isdecimal().any() and known.str.fullmatch(r"[+-]?(\d{1,3}|[1-9]\d{0,2}\.\d{3})").all():
+                table[name] = cells  # 1.010 after 990 is not 1.01: the text is refused with advice
     return table
 
 
 def _may_have_thousands(numbers: pd.Series) -> bool:
-    """Whether points in numbers, read as decimal points, may separate thousands: those with one are from 1 to 1000."""
+    """Whether points that were read as decimal points may separate thousands: their numbers are from 1 to 1000 and have
+    at most three decimals."""
     sizes = numbers.dropna().abs()
     broken = sizes[sizes % 1 != 0]
-    return len(broken) > 0 and broken.min() >= 1 and sizes.max() < 1000
+    within = len(broken) > 0 and broken.min() >= 1 and sizes.max() < 1000
+    return bool(within and np.allclose(broken, broken.round(3), rtol=0, atol=1e-9))
 
 
 def _has_decimal_commas(text: pd.Series, separator: str) -> bool:
