@@ -232,7 +232,7 @@ def _panels(count: int, *below: float) -> tuple[Figure, Any]:
 
 
 def _style(axes: Axes, title: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_title(title, loc="left", fontsize=10, parse_math=False)  # a name may have dollar signs
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.01)
     locator = axes.xaxis.get_major_locator()

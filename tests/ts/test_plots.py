@@ -180,3 +180,8 @@ def test_date_labels_do_not_overlap():
     boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
     assert len(boxes) > 3
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_a_name_with_dollar_signs_is_no_formula(frame):
+    frame["unique_id"] = r"5 $ to \10_ $"
+    plot_backtest(frame).savefig(BytesIO())
