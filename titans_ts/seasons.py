@@ -9,7 +9,7 @@ from titans_ts.stamps import Step
 
 _DAY = pd.Timedelta(days=1)
 # days in a step (from, to), and steps in a week or a year
-_LONGER = ((1, 1, 7), (7, 7, 52), (14, 14, 26), (28, 31, 12), (89, 92, 4))
+_LONGER = ((1, 1, 7), (7, 7, 52), (14, 14, 26), (28, 28, 13), (28, 31, 12), (89, 92, 4))
 
 
 class Season(NamedTuple):

@@ -21,7 +21,7 @@ def backtest_rows(frame, cutoff, h):
     ("freq", "rows"),
     [
         *[("h", 24), ("15min", 96), ("10min", 144), ("6h", 4), ("D", 7), ("2D", 1), ("B", 5), ("W", 52), ("2W", 26)],
-        *[("MS", 12), ("QS", 4), ("YS", 1), (CustomBusinessDay(holidays=["2020-01-08"]), 5)],
+        *[("4W", 13), ("MS", 12), ("QS", 4), ("YS", 1), (CustomBusinessDay(holidays=["2020-01-08"]), 5)],
         (CustomBusinessDay(weekmask="Mon Tue Wed Thu Fri Sat"), 6),
         *[("bh", 8), (CustomBusinessHour(start="08:00", end="20:00"), 12)],
     ],
