@@ -21,6 +21,7 @@ except ImportError as error:
     raise ImportError("titans_ts.nixtla needs neuralforecast: pip install 'titans-suite[nixtla]'") from error
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from titans_core.checks import at_least, below_one
@@ -37,7 +38,8 @@ class Titans(BaseModel):
     its parameters in the units of neuralforecast's scaler: the network then does not normalise, and ``scaler_type``
     must be another, such as "standard". Exogenous columns are standardised by their values in training. With a scaler
     this holds only for static columns; the others are scaled in each window by ``scaler_type``. Where a window has no
-    value (before a series that begins late, and where ``available_mask`` is 0), the network reads the mean of the rest.
+    value (before a series that begins late, and where ``available_mask`` is 0), the network reads the mean of the rest;
+    before the first value, it reads the means of the exogenous columns too.
 
     Args:
         h: horizon, in steps.
@@ -191,9 +193,11 @@ class Titans(BaseModel):
             raise ValueError(f"Titans was created with n_series={self.n_series}, but got {x.shape[-1]} series.")
         mask = windows_batch.get("insample_mask")
         known = None if mask is None else mask.reshape(*x.shape[:2], -1).expand_as(x)  # darts: one mask for all series
+        begun = None
         if known is not None:
             there = known > 0  # the rest is padding
             x = x.where(there, mean_of_known(x, there)[0])
+            begun = F.pad(there.cumsum(1) > 0, (0, 0, 0, self.h), value=True)[..., None]
         columns = {}
         for kind in ("hist", "futr", "stat"):
             given = windows_batch.get(f"{kind}_exog")
@@ -201,6 +205,9 @@ class Titans(BaseModel):
                 continue
             # static columns are rows of one series
             given = given[None, :, None] if kind == "stat" else given.permute(0, 2, 3, 1)
+            if begun is not None and kind != "stat":  # later, columns may be known where the series is not
+                rows = begun[:, : given.shape[1]]
+                given = given.where(rows, mean_of_known(given, rows)[0])
             if kind in self.units:
                 given = self.units[kind](given, None if kind == "stat" else known)
             columns[kind] = given[:, :, 0].expand(len(x), -1, -1) if kind == "stat" else given

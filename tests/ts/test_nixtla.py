@@ -226,17 +226,29 @@ def test_padding_of_windows_is_not_a_value_of_a_column():
     assert float(units.low.min()) >= 5000
 
 
-def test_padding_of_windows_is_not_a_value_of_the_series():
+def test_padding_of_windows_moves_no_forecast():
     torch.manual_seed(0)
-    model = Titans(**SMALL).eval()
+    model = Titans(**SMALL, hist_exog_list=["lag"], futr_exog_list=["trend"])
     torch.nn.init.normal_(model.network.direct.weight)
-    x, mask = 1000 + torch.randn(5, SMALL["input_size"], 2), torch.ones(5, SMALL["input_size"], 2)
+    h, L = SMALL["h"], SMALL["input_size"]
+    x, mask, columns = 1000 + torch.randn(5, L, 2), torch.ones(5, L, 2), 5000 + torch.randn(5, 1, L + h, 2)
     mask[:, :7, 0] = 0  # a series that begins late; the next window is of its first row, the last before it
     mask[1, :-1, 0], mask[2, :, 0] = 0, 0
-    forecasts = [model({"insample_y": x.where(mask > 0, pad), "insample_mask": mask}) for pad in (0.0, 77.0)]
-    torch.testing.assert_close(*forecasts)
-    assert (forecasts[0][[0, 1, 3, 4]] > 900).all()  # zeros are a thousand lower
-    torch.testing.assert_close(forecasts[0][..., 1], model({"insample_y": x, "insample_mask": mask * 0 + 1})[..., 1])
+
+    def forecast(mask, pad=0.0):
+        there = torch.cat((mask, torch.ones(5, h, 2)), dim=1) > 0
+        futr = columns.where(there[:, None], pad)
+        y = x.where(mask > 0, pad)
+        return model({"insample_y": y, "insample_mask": mask, "hist_exog": futr[:, :, :L], "futr_exog": futr})
+
+    forecast(mask)  # in training, which learns the units of the columns
+    model.eval()
+    padded = forecast(mask)
+    torch.testing.assert_close(padded, forecast(mask, pad=1e4))  # zeros are below all values, and this above
+    assert (padded[[0, 1, 3, 4]] > 900).all()  # zeros are a thousand lower
+    torch.testing.assert_close(padded[..., 1], forecast(torch.ones_like(mask))[..., 1])
+    expected, columns[:, :, -h - 1 :] = padded, 5001.0
+    assert (forecast(mask) - expected).abs().amax(dim=(0, 1)).min() > 1e-3  # columns do count
 
 
 def test_units_of_columns_come_from_all_training_rows():
