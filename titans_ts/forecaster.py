@@ -280,7 +280,7 @@ class TitansForecaster(Answering, TitansEstimator):
         self._fitted()
         return forecast_arrays(self.model_, self.context_, windows, origins)
 
-    def predict_insample(self, df: Any, step_size: int | None = None, level: list[float] | None = None) -> pd.DataFrame:
+    def predict_insample(self, df: Any, step_size: int | None = None, level: list[float] | None = None) -> Any:
         """Forecast at many origins within a frame, such as the training frame.
 
         Args:
@@ -289,12 +289,16 @@ class TitansForecaster(Answering, TitansEstimator):
             level: as in ``predict``.
 
         Returns:
-            A long frame ``unique_id, ds, cutoff, y, Titans`` with actual values and forecasts, and the bounds for each
-            level; ``cutoff`` is the time of the last row that a forecast used.
+            A long frame of actual values and forecasts, with the columns of :meth:`cross_validation`.
+
+        Raises:
+            NotFittedError: before ``fit``.
+            ValueError: bad arguments, a bad frame, other series than those of ``fit``, or fewer than ``input_size + h``
+                rows.
         """
         return self._insample(df, self._fitted().input_size, step_size, level)
 
-    def _insample(self, df: Any, first: int, step_size: int | None, level: list[float] | None) -> pd.DataFrame:
+    def _insample(self, df: Any, first: int, step_size: int | None, level: list[float] | None) -> Any:
         """:meth:`predict_insample` from the row ``first`` on."""
         h = self._fitted().h
         panel = read_scored(self, df, "a backtest")
@@ -314,7 +318,7 @@ class TitansForecaster(Answering, TitansEstimator):
         val_size: int | None = None,
         level: list[float] | None = None,
         static_df: Any = None,
-    ) -> pd.DataFrame:
+    ) -> Any:
         """Backtest: train on the past and forecast the steps that follow, at the last ``n_windows`` origins of a frame.
 
         Copies of this forecaster are fitted; it stays unchanged.
@@ -331,8 +335,9 @@ class TitansForecaster(Answering, TitansEstimator):
 
         Returns:
             A long frame ``unique_id, ds, cutoff, y, Titans``, and the bounds for each level, for any layout of ``df``;
-            polars if ``df`` is polars. ``cutoff`` is the time of the last row that a forecast used; ``y`` is NaN where
-            no value is known. Series that begin too late to train on before a cutoff are skipped there, with a warning.
+            polars if ``df`` is polars. ``cutoff`` is the time of the last row that a forecast used; ``y`` is NaN (in
+            polars null) where no value is known. Series that begin too late to train on before a cutoff are skipped
+            there, with a warning.
 
         Raises:
             ValueError: bad arguments, a bad frame, or a frame too short for ``n_windows``.

@@ -57,7 +57,8 @@ def unusable(values: np.ndarray, gaps: bool) -> np.ndarray:
 
 
 def from_pandas(frame: pd.DataFrame, library: str) -> Any:
-    """Convert a pandas frame to ``library``; for polars, a time index becomes the column ``ds``."""
+    """Convert a pandas frame to ``library``; for polars, a time index becomes the column ``ds``, and NaN null, which
+    its means leave out."""
     if library == "pandas":
         return frame
     import polars
@@ -75,6 +76,7 @@ def from_pandas(frame: pd.DataFrame, library: str) -> Any:
             series = polars.Series(str(name), plain.to_numpy())
             columns[str(name)] = series.cast(polars.Date) if whole_days else series
             continue
-        series = polars.Series(str(name), plain.to_numpy() if column.dtype.kind != "O" else plain.tolist())
+        values = plain.to_numpy() if column.dtype.kind != "O" else plain.tolist()
+        series = polars.Series(str(name), values, nan_to_null=True)
         columns[str(name)] = series.dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone)) if zone else series
     return polars.DataFrame(columns)

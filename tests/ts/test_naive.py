@@ -196,6 +196,8 @@ def test_frames_of_polars_come_back_as_such(tiny, wide, to_long):
     assert isinstance(found, polars.DataFrame)
     plain = with_naive(tiny().cross_validation(wide), wide)
     np.testing.assert_array_equal(found["SeasonalNaive"].to_numpy(), plain["SeasonalNaive"])
+    unknown = with_naive(found, df, season_length=999)["SeasonalNaive"]
+    assert unknown.null_count() == len(found)  # NaN would make each mean NaN
 
 
 @pytest.mark.parametrize("change", [{"unique_id": "z"}, {"cutoff": pd.Timestamp("2030-01-01")}])
