@@ -10,6 +10,7 @@ Lightning's Trainer, including strategies (``ddp``, and FSDP2 as ``ModelParallel
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from titans_core.archive import check_kind, kind_of
 from titans_core.extras import require
+from titans_core.models import TitansConfig
 from titans_core.train.language import LanguageModelTraining
 from titans_core.train.resume import is_whole
 from titans_core.train.token_data import TokenData
@@ -68,6 +70,8 @@ def main(args: Sequence[str] | None = None) -> Any:
                 }
             )
             parser.add_argument("--out", type=str, default="pretraining/model", help="folder to save the model to")
+            (config,) = (action for action in parser._actions if action.dest == "model.config")
+            config.__class__ = _of_preset(type(config))
 
         @staticmethod
         def subcommands() -> dict[str, set[str]]:
@@ -115,6 +119,21 @@ def main(args: Sequence[str] | None = None) -> Any:
         auto_configure_optimizers=False,  # options for an optimiser in place of the recipe's, which cannot be resumed
         args=list(args) if args is not None else None,
     )
+
+
+def _of_preset(kind: Any) -> Any:
+    """A kind of option whose parts, such as ``--model.config.vocab_size``, change the preset that the option names.
+
+    jsonargparse would drop the name, and change a part of the defaults of ``TitansConfig``.
+    """
+
+    class OfPreset(kind):
+        def __call__(self, parser: Any, given: Any, value: Any, name: str) -> None:
+            if name.startswith("--model.config.") and isinstance(given[self.dest], str):
+                super().__call__(parser, given, asdict(TitansConfig.preset(given[self.dest])), "--model.config")
+            super().__call__(parser, given, value, name)
+
+    return OfPreset
 
 
 def _folder(options: Any) -> Path:

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
 from small_training import CONFIG, in_two_processes, without_cuda
 
 from titans_core import TitansConfig, TitansLM
@@ -288,6 +289,15 @@ def test_the_settings_of_the_docs_train_on_little_text(tokens, tmp_path, monkeyp
     quick = ["--data.batch_tokens", "512", "--trainer.max_steps", "2", "--trainer.accelerator", "cpu"]
     main(["fit", "--config", str(yaml), *small, *quick, "--trainer.enable_progress_bar", "false"])
     assert TitansLM.load(tmp_path / "pretraining" / "model").config.dim == 16
+
+
+@pytest.mark.parametrize("named", [("--config", '{"model": {"config": "mag-340m"}}'), ("--model.config", "mag-340m")])
+def test_a_setting_changes_the_preset_that_is_named_beside_it(monkeypatch, capsys, named):
+    monkeypatch.setattr(sys, "argv", ["pretrain"])
+    with pytest.raises(SystemExit, match="0"):
+        main(["fit", *named, "--model.config.vocab_size", "50304", "--data.path", "tokens", "--print_config"])
+    found = yaml.safe_load(capsys.readouterr().out)["model"]["config"]
+    assert TitansConfig(**found) == TitansConfig.preset("mag-340m", vocab_size=50304)
 
 
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
