@@ -24,7 +24,7 @@ class Averaged(WeightAveraging):
         def move(averages: Sequence[Tensor], currents: Sequence[Tensor], count: Tensor) -> None:
             keep = ((1 + count) / (10 + count)).clamp(max=1 - 1 / steps)
             for average, current in zip(averages, currents, strict=True):
-                average.copy_(torch.lerp(current, average, keep.to(average)))
+                average.copy_(torch.lerp(current.to(average), average, keep.to(average)))
 
         super().__init__(use_buffers=False, multi_avg_fn=move)
 
