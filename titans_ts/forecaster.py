@@ -241,9 +241,10 @@ class TitansForecaster(Answering, TitansEstimator):
         """Add new observations: the online memory learns from them, and ``predict()`` forecasts from their end.
 
         The network is not retrained, and the cost does not depend on the length of the earlier history. Afterwards
-        ``predict()`` gives the same forecasts as ``predict(whole_history)``. One exception: with
+        ``predict()`` gives the same forecasts as ``predict(whole_history)``, with two exceptions. With
         ``missing="interpolate"``, a gap that continues after ``new_df`` is filled without the values that come later.
-        Intervals are updated with the errors that have become known.
+        And values that ``fit`` clipped, with a warning, stay clipped here. Intervals are updated with the errors that
+        have become known.
 
         Args:
             new_df: the rows that follow the known ones, of all series, in the layout of ``fit``. For a wide frame also
@@ -327,8 +328,9 @@ class TitansForecaster(Answering, TitansEstimator):
             df: as in ``fit``.
             n_windows: number of origins.
             step_size: rows between origins; default ``h``.
-            refit: False trains once, before the first origin, and then adds the rows as :meth:`update` does. True
-                trains again at each origin, an integer k at every k-th.
+            refit: False trains once, before the first origin, and then adds the rows as :meth:`update` does, except
+                that gaps to interpolate are filled from all rows before an origin. True trains again at each origin,
+                an integer k at every k-th.
             val_size: as in ``fit``.
             level: as in ``predict``.
             static_df: as in ``fit``.
