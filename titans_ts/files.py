@@ -259,9 +259,9 @@ def _separated(path: Path, separator: str, **options: Any) -> pd.DataFrame:
     return pd.read_csv(path, sep=separator, skipinitialspace=True, keep_default_na=False, **options)
 
 
-def _written(path: Path, separator: str, name: str, nothing: str | Sequence[str]) -> pd.Series:
-    """A column as its text: the number 001 would lose its zeros."""
-    return _separated(path, separator, usecols=[name], dtype=str, na_values=nothing)[name].reset_index(drop=True)
+def _written(path: Path, separator: str, names: list[str], nothing: str | Sequence[str]) -> pd.DataFrame:
+    """Columns as their text: the number 001 would lose its zeros."""
+    return _separated(path, separator, usecols=names, dtype=str, na_values=nothing).reset_index(drop=True)
 
 
 def _separator(lines: Iterable[str]) -> str:
@@ -348,13 +348,12 @@ def _cells(path: Path, id: str, separator: str, names: list[str]) -> pd.DataFram
             table = again
     table = _without_blanks(_under_names(table, path))
     if id in table.columns and pd.api.types.is_numeric_dtype(table[id]):
-        written = _written(path, separator, id, "")
+        written = _written(path, separator, [id], "")[id]
         if not written.str.fullmatch(r"\s*-?(0|[1-9]\d*)\s*").all():  # 001, 1E5 and 1.10 are names, not numbers
             table[id] = written
     doubtful = [name for name in table.select_dtypes("float") if separator == ";" and _may_have_thousands(table[name])]
     if doubtful:
-        written = _separated(path, separator, usecols=doubtful, dtype=str, na_values=NOTHING).reset_index(drop=True)
-        for name, cells in written.items():
+        for name, cells in _written(path, separator, doubtful, NOTHING).items():
             known = cells.dropna()
             if known.str.isdecimal().any() and known.str.fullmatch(r"[+-]?(\d{1,3}|[1-9]\d{0,2}\.\d{3})").all():
                 table[name] = cells  # 1.010 after 990 is not 1.01: the text is refused with advice
@@ -417,7 +416,8 @@ def _stamped(
     others = [column for column in free if column != name]
     column = table[name]
     if date_format is not None and pd.api.types.is_numeric_dtype(column) and path.suffix.lower() not in PARQUET:
-        column = _written(path, _header(path)[0], name, NOTHING)  # 010224 begins with 01, and 01.2020 ends with 2020
+        # 010224 begins with 01, and 01.2020 ends with 2020
+        column = _written(path, _header(path)[0], [name], NOTHING)[name]
     stamps = read_stamps(column, date_format, timezone is None, others)
     stamps = in_place(stamps, timezone, table.get("unique_id"))
     return _renamed(table.assign(**{name: stamps}), {name: "ds"})

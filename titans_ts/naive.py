@@ -38,8 +38,8 @@ def season_of_frame(df: Any, freq: Freq | None = None, found: Any = None) -> int
 
     For steps that divide a day: a day or a week, whichever has the smaller naive error before the first cutoff of
     ``found``; a day without ``found`` or with too few rows there. For other steps of up to half a day: a day, in whole
-    rows. For days and business days: a week. For weeks (one, two or four), months and quarters: a
-    year. Otherwise 1, which repeats the last value.
+    rows. For days and business days: a week. For weeks (one, two or four), months and quarters: a year. Otherwise 1,
+    which repeats the last value.
     """
     panel = read_frame(of_values(df), freq, missing="mask")
     return season_of(panel.index, panel.freq) if found is None else _season(panel, _Places.of(found, panel)).rows
