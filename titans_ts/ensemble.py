@@ -23,7 +23,7 @@ from titans_ts.answer import Answer, Answering
 from titans_ts.cut import Cut, trained_on
 from titans_ts.exogenous import Columns, read_columns
 from titans_ts.forecaster import TitansForecaster
-from titans_ts.libraries import from_pandas, to_pandas
+from titans_ts.libraries import from_pandas, library_of, to_pandas
 from titans_ts.panel import Panel
 from titans_ts.parallel import Result, all_of, processes
 from titans_ts.reading import check_no_y, read_actual
@@ -285,7 +285,7 @@ def _mean(frames: list[Any]) -> Any:
     found = tables[0].copy()
     found[forecasts] = np.mean([table[forecasts].to_numpy() for table in tables], axis=0)
     found["y"] = found["y"].mask(np.any([table["y"].isna() for table in tables], axis=0))
-    return from_pandas(found.reset_index(), "pandas" if isinstance(frames[0], pd.DataFrame) else "polars")
+    return from_pandas(found.reset_index(), library_of(frames[0]))
 
 
 def _members_in(folder: Path) -> list[Path]:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from titans_core.warn import warn_caller
 from titans_ts.exogenous import Columns
-from titans_ts.libraries import LARGEST, holds_numbers, is_time, to_pandas, unusable
+from titans_ts.libraries import LARGEST, holds_numbers, is_time, library_of, to_pandas, unusable
 from titans_ts.panel import Panel
 from titans_ts.stamps import (
     MOST_LEFT_OUT,
@@ -65,7 +65,7 @@ def read_frame(
     return replace(
         panel,
         values=np.array(panel.values, order="C"),  # a copy: the frame may be changed after fit
-        library="pandas" if plain is df else "polars",
+        library=library_of(df),
     )
 
 

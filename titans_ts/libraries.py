@@ -13,7 +13,7 @@ _DATE = re.compile(r"\s*\d{1,4}([-/.])\d{1,2}\1\d{1,4}(\D|$)")
 
 def to_pandas(df: Any) -> Any:
     """Convert a polars frame to pandas; anything else is returned unchanged."""
-    if type(df).__module__.partition(".")[0] != "polars" or not hasattr(df, "get_columns"):
+    if not _is_polars(df):
         return df
     columns = {}
     for column in df.get_columns():
@@ -24,6 +24,21 @@ def to_pandas(df: Any) -> Any:
         zone = getattr(column.dtype, "time_zone", None)
         columns[column.name] = pd.Series(values).dt.tz_localize("UTC").dt.tz_convert(zone) if zone else values
     return pd.DataFrame(columns)
+
+
+def _is_polars(df: Any) -> bool:
+    return type(df).__module__.partition(".")[0] == "polars" and hasattr(df, "get_columns")
+
+
+def library_of(df: Any) -> str:
+    """The name of a frame's library, "pandas" or "polars"; to the latter the type of ``unique_id`` is added if it is
+    one of integers or categories, since polars joins and concatenates only columns of the same type."""
+    if not _is_polars(df):
+        return "pandas"
+    import polars
+
+    kind = df.schema.get("unique_id", polars.String).base_type()
+    return f"polars {kind}" if kind.is_integer() or kind == polars.Categorical else "polars"
 
 
 def holds_numbers(column: pd.Series) -> bool:
@@ -57,12 +72,13 @@ def unusable(values: np.ndarray, gaps: bool) -> np.ndarray:
 
 
 def from_pandas(frame: pd.DataFrame, library: str) -> Any:
-    """Convert a pandas frame to ``library``; for polars, a time index becomes the column ``ds``, and NaN null, which
-    its means leave out."""
+    """Convert a pandas frame to ``library``, as :func:`library_of` names it; for polars, a time index becomes the
+    column ``ds``, and NaN null, which its means leave out."""
     if library == "pandas":
         return frame
     import polars
 
+    _, _, kind = library.partition(" ")
     if frame.index.name == "ds":
         frame = frame.reset_index()
     columns = {}
@@ -78,5 +94,7 @@ def from_pandas(frame: pd.DataFrame, library: str) -> Any:
             continue
         values = plain.to_numpy() if column.dtype.kind != "O" else plain.tolist()
         series = polars.Series(str(name), values, nan_to_null=True)
+        if name == "unique_id" and kind:
+            series = series.cast(getattr(polars, kind))
         columns[str(name)] = series.dt.replace_time_zone("UTC").dt.convert_time_zone(str(zone)) if zone else series
     return polars.DataFrame(columns)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from titans_core.checks import at_least
 from titans_ts.frame import Freq, read_frame
-from titans_ts.libraries import from_pandas, to_pandas
+from titans_ts.libraries import from_pandas, library_of, to_pandas
 from titans_ts.panel import Panel
 from titans_ts.reading import of_values
 from titans_ts.seasons import Clock, Season, has_days, nearer_season, newest, season_of, seasons_back
@@ -57,8 +57,7 @@ def naive_beside(
     clock = Clock.of(panel.index, panel.freq, m)
     then = clock.hour[places.rows] - seasons_back(places.leads(clock), m)
     values = np.where(then < 0, np.nan, newest(panel.values[clock.row], m)[np.maximum(then, 0), places.series])
-    given = to_pandas(found).assign(**{COLUMN: values})
-    return from_pandas(given, "pandas" if isinstance(found, pd.DataFrame) else "polars"), season
+    return from_pandas(to_pandas(found).assign(**{COLUMN: values}), library_of(found)), season
 
 
 class _Places(NamedTuple):

@@ -43,7 +43,7 @@ class Panel:
         index: the T regular time stamps: a DatetimeIndex, or integers.
         freq: step of the index: a pandas offset, or an integer.
         layout: layout of the input and of the output.
-        library: "pandas" or "polars".
+        library: library of the frame, as :func:`titans_ts.libraries.library_of` names it.
         hist: exogenous columns known up to the present, ``[T, N, X]``.
         futr: exogenous columns known ahead, ``[T, N, F]``.
         stat: static columns, ``[N, S]``.

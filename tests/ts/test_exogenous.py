@@ -371,6 +371,8 @@ def test_polars_frames_give_polars_frames_and_the_same_numbers(tiny, wide, to_lo
     assert found["ds"].to_list() == expected["ds"].dt.to_pydatetime().tolist()
     assert isinstance(model.cross_validation(long), pl.DataFrame)
     assert isinstance(model.predict(pandas_long), pd.DataFrame)
+    numbered = long.with_columns(pl.col("unique_id").rank("dense").cast(pl.Int32))
+    pl.concat([numbered, model.predict(numbered)], how="diagonal")  # refused if types differ
     side = pl.DataFrame({"ds": wide.index.to_numpy(), **{c: wide[c].to_numpy() for c in wide}})
     out = tiny().fit(side).predict()
     assert out.columns == ["ds", "a", "b", "c"]
