@@ -120,8 +120,10 @@ def _advice(column: pd.Series, number: bool, date_format: str | None, others: Se
         advice = "Write the time as dates or whole numbers, or give the format of its dates with --date-format"
     elif date_format is not None:
         advice = "Give the --date-format of this file (without the option, that of fit is used, if any)"
+    elif re.match(_ISO, first := str(column.iloc[0]).strip()):
+        advice = "Correct or drop such rows"
     else:
-        advice = f"Give the format of its dates with --date-format, such as {_day_first(str(column.iloc[0]).strip())!r}"
+        advice = f"Give the format of its dates with --date-format, such as {_day_first(first)!r}"
     return advice + (f"; or choose the time column with --time, from {list(others)[:8]}." if others else ".")
 
 

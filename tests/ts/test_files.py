@@ -210,6 +210,12 @@ def test_a_format_of_dates_does_not_apply_to_time_stamps_of_a_parquet_file(tmp_p
     same(read_series(path, date_format="%d.%m.%Y"), days)
 
 
+def test_for_an_odd_row_among_iso_dates_no_format_is_asked(tmp_path):
+    (tmp_path / "x.csv").write_text("ds,a\n2024-01-01 23:00,1\n2024-01-01 24:00,2\n2024-01-02 01:00,3\n")
+    with pytest.raises(ValueError, match=r"\"2024-01-01 24:00\" doesn't match .*\. Correct or drop such rows; or"):
+        read_series(tmp_path / "x.csv")
+
+
 def test_integers_that_are_months_are_read_as_months(tmp_path):
     months = pd.DataFrame({"a": np.arange(40.0)}, index=pd.date_range("2021-10-01", periods=40, freq="MS", name="ds"))
     for frame in (months, months.drop(months.index[[2, 3, 20]])):  # a turn of a year among them
