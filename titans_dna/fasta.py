@@ -11,6 +11,7 @@ size and modification time of the source, so that a copy of a changed source is 
 
 import glob
 import hashlib
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -161,7 +162,7 @@ def _is_bgzip(path: Path) -> bool:
 
 def _key(path: Path) -> str:
     stat = path.stat()
-    place = hashlib.sha256(str(path).encode()).hexdigest()[:10]
+    place = hashlib.sha256(os.fsencode(path)).hexdigest()[:10]
     return f"{path.name.split('.')[0]}-{place}-{stat.st_size}-{stat.st_mtime_ns}"
 
 
