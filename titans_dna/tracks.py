@@ -62,7 +62,7 @@ def write_bedgraph(
     last = np.append(first[1:], len(frame)) - 1 if len(frame) else first
     path = Path(path).expanduser()
     opened = gzip.open if path.suffix == ".gz" else open
-    with written_whole(path) as part, opened(part, "wt") as sink:
+    with written_whole(path) as part, opened(part, "wt", encoding="utf-8") as sink:
         if header:
             sink.write(f'track type=bedGraph name="{column}"\n')
         rows = pd.DataFrame({"c": chrom[first], "s": start[first], "e": end[last], "v": value[first]})

@@ -1,6 +1,9 @@
 """Tracks of surprise: definition, streaming, and output files."""
 
 import gzip
+import os
+import subprocess
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -230,6 +233,19 @@ def test_a_bedgraph_named_gz_is_compressed(tmp_path):
     for name in ("plain.bedgraph", "packed.bedgraph.gz"):
         write_bedgraph(frame([1.0, 2.0]), tmp_path / name)
     assert gzip.decompress((tmp_path / "packed.bedgraph.gz").read_bytes()) == (tmp_path / "plain.bedgraph").read_bytes()
+
+
+def test_a_bedgraph_has_the_same_bytes_whatever_the_locale(tmp_path):
+    # in a process of its own, because Python reads the locale when it starts
+    script = """
+import sys
+import pandas as pd
+from titans_dna import write_bedgraph
+write_bedgraph(pd.DataFrame({"chrom": ["\\u00e4"], "start": [0], "end": [1], "bits": [1.0]}), sys.argv[1], header=False)
+"""
+    plain_c = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "t")], check=True, env=plain_c)
+    assert (tmp_path / "t").read_bytes() == "ä\t0\t1\t1.0\n".encode()
 
 
 def test_a_track_may_be_a_frame_of_polars(tmp_path):
