@@ -366,6 +366,18 @@ def test_a_series_without_rows_to_train_on_is_left_out_of_a_search(tiny, wide, t
     pd.testing.assert_frame_equal(found.predict(), alone.predict())
 
 
+def test_a_trial_that_mixes_series_counts_as_bad_if_fit_could_not_repeat_it(tiny, wide, to_long):
+    long = to_long(wide)
+    frame = long[(long["unique_id"] != "b") | (long["ds"] >= wide.index[97])]  # fit mixes all series or none
+
+    def space(trial, facts):
+        return {"multivariate": trial.number == 0}
+
+    with pytest.warns(UserWarning, match="trial 0 .*series 'b' has 3 rows for training"):
+        found = tune(frame, tiny(max_epochs=1, missing="mask"), n_trials=2, space=space, verbose=0)
+    assert (found.study_.best_trial.number, found.left_out_) == (1, ["b"])
+
+
 def test_a_young_series_does_not_shorten_the_lookbacks_of_the_others(tiny, wide, to_long):
     seen = {}
 
