@@ -14,7 +14,7 @@ from titans_ts.exogenous import read_columns
 from titans_ts.intervals import NO_SCORES, Calibration, check_levels, column_names
 from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
-from titans_ts.panel import Panel, beyond, long_frame
+from titans_ts.panel import Panel, beyond
 from titans_ts.reading import read_given
 from titans_ts.rolling import with_lookback
 from titans_ts.scaling import tensor
@@ -129,22 +129,26 @@ def backtest_frame(
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, at, bool(levels))
     rolling = _RollingCalibration(model, table, fitted if levels else None)
-    names = column_names(levels)
-    parts = []
+    values = np.empty((len(origins), h, len(panel.ids), 1 + 2 * len(levels)))
     for i, origin in enumerate(origins):
         forecast = found.at(i)
         if model.missing == "interpolate" and inside[i]:
             # the gap was filled with the help of values that were not known at the origin
             then = model.scaling_.table(given.interpolated_at(origin, h))
             forecast = model.model_.rolling(then, at[i : i + 1], bool(levels))
-        values = model.model_.bounded(forecast, levels, rolling.known_by(origin))[0]
-        rows = slice(origin, origin + h)
-        values = model.scaling_.units.restored(values, panel.index[rows])
-        columns = {"y": given.values[rows], **dict(zip(names, np.moveaxis(values, -1, 0), strict=True))}
-        frame = long_frame(panel.ids, panel.index[rows], columns)
-        frame.insert(2, "cutoff", panel.index[origin - 1])
-        parts.append(frame[np.repeat(there[i], h)])
-    return from_pandas(pd.concat(parts, ignore_index=True), library or panel.library)
+        bounds = model.model_.bounded(forecast, levels, rolling.known_by(origin))[0]
+        values[i] = model.scaling_.units.restored(bounds, panel.index[origin : origin + h])
+    of, series = there.nonzero()  # one frame of all: pandas takes longer to make one per origin than the forecasts
+    cutoffs = at.numpy()[of] - 1
+    rows = 1 + cutoffs[:, None] + np.arange(h)
+    columns = {
+        "unique_id": pd.Index(panel.ids)[series].repeat(h),
+        "ds": panel.index[rows.flatten()],
+        "cutoff": panel.index[cutoffs].repeat(h),
+        "y": given.values[rows, series[:, None]].flatten(),
+    }
+    columns |= {name: values[of, :, series, i].flatten() for i, name in enumerate(column_names(levels))}
+    return from_pandas(pd.DataFrame(columns), library or panel.library)
 
 
 class _RollingCalibration:
