@@ -111,9 +111,25 @@ def test_a_backtest_is_drawn_with_its_widest_bounds(frame):
     found = bands(axes)["95 %"]
     first = own[own["cutoff"] == 0]
     assert (found.min(), found.max()) == (first["Titans-lo-95"].min(), first["Titans-hi-95"].max())
-    lines = [line.get_xydata().tolist() for line in axes.get_lines()]
-    assert own[["ds", "y"]].to_numpy().tolist() in lines
-    assert first[["ds", "Titans"]].to_numpy().tolist() in lines
+    actual, forecasts = (line.get_xydata() for line in axes.get_lines())
+    assert actual.tolist() == own[["ds", "y"]].to_numpy().tolist()
+    assert forecasts[:3].tolist() == first[["ds", "Titans"]].to_numpy().tolist()
+    assert np.flatnonzero(np.isnan(forecasts[:, 1])).tolist() == [3, 7]  # each cutoff has a line of its own
+
+
+def test_forecasts_of_a_single_step_can_be_seen(frame):
+    def red_pixels(frame):
+        axes, picture = plot_backtest(frame, ["a"]).axes[0], BytesIO()
+        axes.get_legend().remove()
+        axes.figure.savefig(picture, format="raw")
+        red, _, blue, _ = np.frombuffer(picture.getvalue(), np.uint8).reshape(-1, 4).T
+        return int((red > blue).sum())
+
+    frame = frame[frame["ds"] == 3 * frame["cutoff"] + 1]
+    points = red_pixels(frame)
+    bounds = {"Titans-lo-95": frame["Titans"] - 1, "Titans-hi-95": frame["Titans"] + 1}
+    # neither a line of one point nor an area without width would be drawn
+    assert 0 < points < red_pixels(frame.assign(**bounds))
 
 
 def test_values_outside_of_the_widest_bounds_are_marked(frame):
