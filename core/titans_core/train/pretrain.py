@@ -9,6 +9,7 @@ Lightning's Trainer, including strategies (``ddp``, and FSDP2 as ``ModelParallel
 """
 
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -108,17 +109,21 @@ def main(args: Sequence[str] | None = None) -> Any:
             if options.ckpt_path == "last" and not (folder / "last.ckpt").is_file():  # Lightning would only warn
                 raise ValueError(f"{folder} has no last.ckpt: set --checkpoint.dirpath to the folder of the run.")
 
-    return PretrainCLI(
-        LanguageModelTraining,
-        TokenData,
-        trainer_defaults=DEFAULTS,
-        seed_everything_default=0,
-        parser_kwargs={"prog": "python -m titans_core.train.pretrain"},
-        save_config_callback=Configuration,
-        save_config_kwargs={"overwrite": True},
-        auto_configure_optimizers=False,  # options for an optimiser in place of the recipe's, which cannot be resumed
-        args=list(args) if args is not None else None,
-    )
+    with warnings.catch_warnings():
+        # FSDP2 warns of blocks that return views, as their states are; training changes no state in place
+        warnings.filterwarnings("ignore", ".*returned a view tensor.*")
+        return PretrainCLI(
+            LanguageModelTraining,
+            TokenData,
+            trainer_defaults=DEFAULTS,
+            seed_everything_default=0,
+            parser_kwargs={"prog": "python -m titans_core.train.pretrain"},
+            save_config_callback=Configuration,
+            save_config_kwargs={"overwrite": True},
+            # its options would be for an optimiser in place of the recipe's, which cannot be resumed
+            auto_configure_optimizers=False,
+            args=list(args) if args is not None else None,
+        )
 
 
 def _of_preset(kind: Any) -> Any:

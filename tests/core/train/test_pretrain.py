@@ -58,6 +58,7 @@ def run_here(arguments, folder):
     """Like :func:`run`, but in this process; errors are raised."""
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        warnings.filterwarnings("error", ".* wrong gradients")  # FSDP2 says so of what a block returns
         patch.delenv("PL_GLOBAL_SEED", raising=False)
         patch.chdir(folder)
         patch.setattr(sys, "argv", ["pretrain"])
