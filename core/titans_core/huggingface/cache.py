@@ -115,6 +115,8 @@ def check_continued(cache: TitansCache, columns: int, mask: Tensor | None, embed
             row = int(rows[real.argmin()])
             raise ValueError(
                 f"the cache has read {state.tokens} tokens of text {row}, but attention_mask has only "
-                f"{int(real.min())} there: generate writes padding behind a text that ends before others, and the "
-                "cache has read it. A memory cannot unlearn it: pass the whole texts without this cache."
+                f"{int(real.min())} there. If none was given, generate takes every padding token for padding: give "
+                "one, with 1 for each token that was read. Otherwise generate wrote padding behind a text that ended "
+                "before others, and the cache has read it. A memory cannot unlearn it: pass the whole texts without "
+                "this cache."
             )

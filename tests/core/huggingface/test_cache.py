@@ -98,6 +98,17 @@ def test_a_cache_that_has_read_the_padding_of_an_ended_text_is_refused(wrapped, 
         hf.generate(text, attention_mask=(text != 0).long(), past_key_values=first.past_key_values, **options)
 
 
+def test_a_padding_token_in_a_text_that_a_cache_has_read_is_a_token_if_the_mask_says_so(wrapped, random_ids):
+    hf, ids = wrapped("lmm"), random_ids(1, 9)
+    ids[0, 3] = hf.config.pad_token_id
+    cache, mask = hf(ids[:, :6], use_cache=True).past_key_values, torch.ones_like(ids)
+    options = dict(max_new_tokens=4, do_sample=False, eos_token_id=None)
+    with pytest.raises(ValueError, match=r"read 6 tokens of text 0, .* only 5 there. If none was given, .*: give one"):
+        hf.generate(ids, past_key_values=cache, **options)
+    found = hf.generate(ids, attention_mask=mask, past_key_values=cache, **options)
+    assert torch.equal(found, hf.generate(ids, attention_mask=mask, **options))
+
+
 def test_a_prompt_that_a_cache_has_read_is_refused_and_what_follows_is_taken_with_a_mask_of_both(wrapped, random_ids):
     hf, ids = wrapped(), random_ids(1, 9)
     options = dict(max_new_tokens=4, do_sample=False, eos_token_id=None)
