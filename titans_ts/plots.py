@@ -98,8 +98,9 @@ def plot_backtest(frame: Any, series: list[Any] | None = None, model: str = "Tit
             _draw_band(axes, drawn["ds"], drawn[low], drawn[high], level, single)
         marker = "." if single else None
         axes.plot(drawn["ds"], drawn[model], color=FORECAST, linewidth=1.4, marker=marker, markersize=3, label=model)
-        cutoffs = own["cutoff"].unique()
-        axes.vlines(cutoffs, 0, 1, color="0.85", linewidth=0.8, zorder=0, transform=axes.get_xaxis_transform())
+        if not single:  # otherwise one before each point
+            cutoffs = own["cutoff"].unique()
+            axes.vlines(cutoffs, 0, 1, color="0.85", linewidth=0.8, zorder=0, transform=axes.get_xaxis_transform())
         if low is not None:
             outside = own[(own["y"] < own[low]) | (own["y"] > own[high])]
             label = f"outside of {level}" if len(outside) else None

@@ -128,6 +128,7 @@ def test_forecasts_of_a_single_step_can_be_seen(frame):
     frame = frame[frame["ds"] == 3 * frame["cutoff"] + 1]
     points = red_pixels(frame)
     bounds = {"Titans-lo-95": frame["Titans"] - 1, "Titans-hi-95": frame["Titans"] + 1}
+    assert not plot_backtest(frame).axes[0].collections  # cutoffs, one before each point, are not marked
     # neither a line of one point nor an area without width would be drawn
     assert 0 < points < red_pixels(frame.assign(**bounds))
 
