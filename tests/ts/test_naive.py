@@ -193,6 +193,7 @@ def test_frames_of_polars_come_back_as_such(tiny, wide, to_long):
     polars = pytest.importorskip("polars")
     df = polars.from_pandas(to_long(wide)).cast({"unique_id": polars.Categorical})
     found = with_naive(tiny().cross_validation(df), df)
+    assert isinstance(found, polars.DataFrame)
     assert len(found.join(df, on=["unique_id", "ds"])) == len(found)  # refused if the types differ
     plain = with_naive(tiny().cross_validation(wide), wide)
     np.testing.assert_array_equal(found["SeasonalNaive"].to_numpy(), plain["SeasonalNaive"])
