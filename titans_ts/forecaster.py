@@ -37,6 +37,7 @@ from titans_ts.reading import (
     read_scored,
     warn_of_empty_end,
 )
+from titans_ts.saved_stamps import warn_of_stamps
 from titans_ts.scoring import rolling_error
 from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.surprise import surprise_frame
@@ -443,6 +444,7 @@ class TitansForecaster(Answering, TitansEstimator):
         columns = read_columns(self.exogenous)
         panel = read_given(self, df, columns, static_df)
         check_names(panel)
+        warn_of_stamps(panel.index, panel.freq)
         return panel, columns
 
     def _network(self, config: SimbaConfig) -> Simba:

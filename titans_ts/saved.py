@@ -21,9 +21,10 @@ from titans_ts.memory_training import MemoryReport
 from titans_ts.model import Model, Position
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel
+from titans_ts.saved_stamps import pack_end, pack_step, unpack_step
 from titans_ts.scaling import Scaling, Units
 from titans_ts.simba import Simba, SimbaConfig
-from titans_ts.stamps import Step, date_range
+from titans_ts.stamps import date_range
 
 if TYPE_CHECKING:
     from titans_ts.forecaster import TitansForecaster
@@ -37,8 +38,8 @@ def pack(model: "TitansForecaster") -> tuple[dict[str, Any], dict[str, Tensor]]:
     is_integer = isinstance(context.freq, int)
     learned = {
         "ids": [i.item() if isinstance(i, np.generic) else i for i in context.ids],
-        "freq": _freq(context.freq),
-        **({"last": int(context.index[-1])} if is_integer else _stamps(pd.DatetimeIndex(context.index))),
+        "freq": pack_step(context.freq),
+        **({"last": int(context.index[-1])} if is_integer else pack_end(pd.DatetimeIndex(context.index))),
         "layout": context.layout,
         "library": context.library,
         "rows": model.position_.rows,
@@ -95,7 +96,7 @@ def plain(model: "TitansForecaster") -> "TitansForecaster":
     if isinstance(model.exogenous, Mapping):  # names may be given as a pandas index or an array
         found.exogenous = {k: x if isinstance(x, str) else list(x) for k, x in model.exogenous.items()}
     if isinstance(model.freq, pd.offsets.BaseOffset):
-        found.freq = _freq(model.freq)
+        found.freq = pack_step(model.freq)
     return found
 
 
@@ -114,13 +115,13 @@ def unpack(model: "TitansForecaster", learned: dict[str, Any], tensors: dict[str
         tensors[k].numpy() for k in ("context", "context_hist", "context_futr", "context_stat", "mean", "scale")
     )
     rows, freq = len(context), learned["freq"]
-    model.freq = _offset(model.freq)
+    model.freq = unpack_step(model.freq)
     if isinstance(freq, int):
         stop = learned["last"] + freq
         index: pd.Index = pd.RangeIndex(stop - rows * freq, stop, freq, name="ds")
     else:
         last = pd.Timestamp(learned["last"], tz="UTC").tz_convert(learned["timezone"])
-        freq = pd.tseries.frequencies.to_offset(_offset(freq))
+        freq = pd.tseries.frequencies.to_offset(unpack_step(freq))
         index = date_range(freq, end=last, periods=rows).as_unit(learned["unit"])
     layout, library, imputed = learned["layout"], learned["library"], tensors["context_drawn"].numpy()
     panel = Panel(context, learned["ids"], index, freq, layout, library, hist, futr, stat, imputed)
@@ -156,55 +157,3 @@ def _stream(saved: dict[str, Any], tensors: dict[str, Tensor]) -> online.Stream:
         layers = [(tensors[name],) for name in ("weights", "momentum", "anchor")]
         state = MemoryState(layers[0], layers[1], layers[2], offset=saved["offset"])
     return online.Stream(torch.tensor(saved["series"]), saved["rows"], state)
-
-
-def _freq(step: Step) -> Any:
-    """A step as JSON: a number, a name, or the parts of a DateOffset or CustomBusinessDay.
-
-    Raises:
-        ValueError: any other step.
-    """
-    if isinstance(step, int):
-        return step
-    parts = {"n": step.n, "normalize": getattr(step, "normalize", False)}
-    if type(step) is pd.offsets.CustomBusinessDay and not step.kwds["offset"]:
-        days = "".join(str(int(day)) for day in step.calendar.weekmask)
-        mask = step.weekmask if isinstance(step.weekmask, str) else days  # steps with another spelling are not equal
-        return {**parts, "weekmask": mask, "holidays": [str(day) for day in step.calendar.holidays]}
-    parts |= getattr(step, "kwds", {})
-    if type(step) is pd.DateOffset and all(isinstance(value, int) for value in parts.values()):
-        return parts
-    try:
-        same = pd.tseries.frequencies.to_offset(step.freqstr) == step
-    except ValueError:
-        same = False
-    if not same:
-        raise ValueError(
-            f"freq={step!r} cannot be restored from its name, so the model cannot be saved. Fit with a named frequency "
-            "such as 'B', or on integer time stamps."
-        )
-    return step.freqstr
-
-
-def _offset(saved: Any) -> Any:
-    """Restore a step that :func:`_freq` saved by its parts; anything else is unchanged."""
-    if not isinstance(saved, dict):
-        return saved
-    return (pd.offsets.CustomBusinessDay if "weekmask" in saved else pd.DateOffset)(**saved)
-
-
-def _stamps(index: pd.DatetimeIndex) -> dict[str, Any]:
-    """The end of a DatetimeIndex as JSON: the time in UTC, the time zone and the resolution."""
-    zone, last = None, index[-1]
-    if index.tz is not None:
-        zone, last = str(index.tz), last.tz_convert("UTC").tz_localize(None)
-        try:
-            known = zone != "tzlocal()" and pd.Timestamp(0, tz="UTC").tz_convert(zone).tz is not None
-        except Exception:  # the time zone libraries used by pandas raise different errors
-            known = False
-        if not known:
-            raise ValueError(
-                f"the model was fitted on time stamps in the time zone {zone}, which cannot be saved by name. "
-                "Before fit, convert them to a named time zone: df.index.tz_convert('Europe/Berlin')."
-            )
-    return {"last": last.isoformat(), "timezone": zone, "unit": index.unit}
