@@ -225,7 +225,8 @@ def _text(path: Path) -> Iterator[None]:
         yield
     except (UnicodeDecodeError, pd.errors.EmptyDataError, pd.errors.ParserError) as error:
         reason = str(error).rstrip(".\n")
-        raise ValueError(f"{path} is neither a CSV file (in UTF-8) nor a Parquet file: {reason}.") from error
+        remedy = " Save a table of another encoding as UTF-8." if isinstance(error, UnicodeDecodeError) else ""
+        raise ValueError(f"{path} is neither a CSV file (in UTF-8) nor a Parquet file: {reason}.{remedy}") from error
     except _DAMAGED as error:
         if getattr(error, "errno", None) is not None:  # a system error: no such file, no permission
             raise

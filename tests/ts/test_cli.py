@@ -328,13 +328,17 @@ def test_missing_output_folders_are_created(run, wide_file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "says"), [(b"", "No columns"), ("a,b\n1,2\n".encode("utf-16"), "neither a CSV file (in UTF-8)")]
+    ("data", "says"),
+    [
+        (b"", ["No columns"]),
+        ("a,b\n1,2\n".encode("utf-16"), ["neither a CSV file (in UTF-8)", "another encoding as UTF-8"]),
+    ],
 )
 def test_a_file_that_is_not_a_table_is_refused_with_a_plain_message(run, tmp_path, data, says):
     (tmp_path / "x.csv").write_bytes(data)
     output = run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *SMALL, code=1).output
     assert "Error" in output
-    assert says in output
+    assert all(words in output for words in says)
 
 
 @pytest.mark.parametrize("kind", ["polars", "matrix"])
