@@ -87,7 +87,9 @@ def _warn_of_skipped(whole: Panel, cut: Cut, cutoffs: list[int]) -> None:
     skipped = beyond(first.ids, cut.long_enough(first).ids)
     if skipped:
         still = sum(len(cut.long_enough(panel).ids) < len(panel.ids) for panel in later)
-        more = f"Some are also skipped in {still} of the {len(later)} later trainings." if later else ""
+        more = f"Some are also skipped in {still} of the {len(later)} later trainings." if still else ""
+        if later and not still:
+            more = "Later trainings include them."
         warn_of_skipped(skipped, whole.index[cutoffs[0]], cut.advice(first.named(skipped)) + more)
 
 

@@ -179,6 +179,8 @@ def test_a_series_too_short_for_a_cutoff_is_left_out_there(tiny, wide, to_long, 
     assert (len(young), warned[0].filename) == (1, __file__)  # once, though it is so before the second cutoff, too
     assert young[0].endswith("['c']. Some are also skipped in 1 of the 2 later trainings.")
     assert "With val_size" not in young[0]  # it begins too late for any
+    with pytest.warns(UserWarning, match=r"\['c'\]\. Later trainings include them\.$"):
+        model.cross_validation(frame, n_windows=2, val_size=0, refit=True)
     later = wide.index[94]  # three cutoffs from here 16 rows are there, of which a fifth is for validation
     with pytest.warns(UserWarning, match=r"skipped there: \['c'\]\. With val_size=6 there are enough rows"):
         model.cross_validation(to_long(wide).loc[lambda x: (x["unique_id"] != "c") | (x["ds"] >= later)])
