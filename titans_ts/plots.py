@@ -52,15 +52,16 @@ def plot_forecast(
     figure, panels = _panels(len(chosen))
     for axes, name in zip(panels, chosen, strict=True):
         column = past.ids.index(name)
-        axes.plot(recent.index, recent.values[:, column], color=PAST, linewidth=1.2, label="past")
+        _draw_line(axes, recent.index, recent.values[:, column], color=PAST, linewidth=1.2, label="past")
         if actual is not None and name in actual.ids:
             truth = actual.values[shown, actual.ids.index(name)]
-            axes.plot(actual.index[shown], truth, color=TRUTH, linewidth=1.2, label="actual")
+            _draw_line(axes, actual.index[shown], truth, color=TRUTH, linewidth=1.2, label="actual")
         for i, level in enumerate(reversed(levels)):
             low, high = values[:, column, 1 + i], values[:, column, 2 * len(levels) - i]
             _draw_band(axes, future, low, high, f"{level_text(level)} %", single=len(future) == 1)
         # starts at the last known value, so that there is no gap in the line
-        axes.plot(
+        _draw_line(
+            axes,
             recent.index[-1:].append(future),
             np.append(recent.values[-1, column], values[:, column, 0]),
             color=FORECAST,
@@ -91,13 +92,12 @@ def plot_backtest(frame: Any, series: list[Any] | None = None, model: str = "Tit
     for axes, name in zip(panels, chosen, strict=True):
         own = frame[frame["unique_id"] == name]
         truth = own.drop_duplicates("ds").sort_values("ds")
-        axes.plot(truth["ds"], truth["y"], color=PAST, linewidth=1.2, label="actual")
+        _draw_line(axes, truth["ds"], truth["y"], color=PAST, linewidth=1.2, label="actual")
         single = not own["cutoff"].duplicated().any()
         drawn = _with_breaks(own, [name for name in (model, low, high) if name is not None])
         if low is not None:
             _draw_band(axes, drawn["ds"], drawn[low], drawn[high], level, single)
-        marker = "." if single else None
-        axes.plot(drawn["ds"], drawn[model], color=FORECAST, linewidth=1.4, marker=marker, markersize=3, label=model)
+        _draw_line(axes, drawn["ds"], drawn[model], color=FORECAST, linewidth=1.4, label=model)
         if not single:  # otherwise one before each point
             cutoffs = own["cutoff"].unique()
             axes.vlines(cutoffs, 0, 1, color="0.85", linewidth=0.8, zorder=0, transform=axes.get_xaxis_transform())
@@ -124,11 +124,11 @@ def plot_residuals(frame: Any, model: str = "Titans") -> Figure:
     figure = Picture(figsize=(10, 3.2), layout="constrained")
     by_step, by_time, spread = figure.subplots(1, 3)
     error = residual.abs().groupby(step).mean()
-    by_step.plot(error.index, error, color=FORECAST)
+    _draw_line(by_step, error.index, error, color=FORECAST)
     by_step.set_ylim(bottom=0)
     _style(by_step, "mean absolute error by step")
     mean = residual.groupby(frame["ds"]).mean()
-    by_time.plot(mean.index, mean, color=PAST, linewidth=1)
+    _draw_line(by_time, mean.index, mean, color=PAST, linewidth=1)
     by_time.axhline(0, color="0.8", linewidth=0.8, zorder=0)
     _style(by_time, "mean residual over time")
     spread.hist(residual.dropna(), bins=60, color=TRUTH)
@@ -180,7 +180,7 @@ def plot_surprise(
         for panel, line in zip(axes, lines, strict=True):
             what = line.columns[1]
             color, label = (PAST, "actual") if what == "y" else (ALARM, what)
-            panel.plot(line["ds"], line[what], color=color, linewidth=0.9, label=label)
+            _draw_line(panel, line["ds"], line[what], color=color, linewidth=0.9, label=label)
             there = marked[["ds"]].merge(line, on="ds")
             label = f"highest {100 * (1 - quantile):g} %"
             panel.scatter(there["ds"], there[what], color=ALARM, s=14, label=label, zorder=3)
@@ -199,6 +199,13 @@ def _with_breaks(backtest: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     faster than a line for each cutoff."""
     ends = backtest.drop_duplicates("cutoff", keep="last").assign(**dict.fromkeys(columns, np.nan))
     return pd.concat((backtest, ends)).sort_values("cutoff", kind="stable")
+
+
+def _draw_line(axes: Axes, x: Any, y: Any, **style: Any) -> None:
+    """Draw a line; a value without a known neighbour, at which a line has no length, is drawn as a point."""
+    known = np.pad(np.isfinite(np.asarray(y, dtype=float)), 1)
+    alone = known[1:-1] & ~known[:-2] & ~known[2:]
+    axes.plot(x, y, marker="." if alone.any() else None, markersize=4, markevery=alone, **style)
 
 
 def _draw_band(axes: Axes, x: Any, low: Any, high: Any, label: str | None, single: bool) -> None:

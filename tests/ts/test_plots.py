@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_ts.plots import plot_backtest, plot_residuals, plot_surprise
+from titans_ts.panel import Panel
+from titans_ts.plots import plot_backtest, plot_forecast, plot_residuals, plot_surprise
 
 
 def bands(axes):
@@ -131,6 +132,32 @@ def test_forecasts_of_a_single_step_can_be_seen(frame):
     assert not plot_backtest(frame).axes[0].collections  # cutoffs, one before each point, are not marked
     # neither a line of one point nor an area without width would be drawn
     assert 0 < points < red_pixels(frame.assign(**bounds))
+
+
+def can_be_seen(line):
+    """Whether a picture changes when a line of it is hidden."""
+    pictures = []
+    for visible in (True, False):
+        line.set_visible(visible)
+        pictures.append(BytesIO())
+        line.figure.savefig(pictures[-1], format="raw")
+    return pictures[0].getvalue() != pictures[1].getvalue()
+
+
+def test_values_without_a_known_neighbour_can_be_seen():
+    hours = pd.date_range("2024-01-01", periods=30, freq="h", name="ds")
+    y = np.where(np.arange(30) % 3 == 0, np.arange(30.0), np.nan)  # a meter that is read every third hour
+    past, actual = (Panel(y[part, None], ["a"], hours[part], hours.freq, "long") for part in (slice(27), slice(27, 28)))
+    one_step = plot_forecast(past, actual.index, np.ones((1, 1, 1)), [], actual, None, 20)
+    backtest = pd.DataFrame({"unique_id": "a", "ds": hours[1:], "cutoff": hours[:-1], "y": y[1:], "Titans": 1.0})
+    surprise = pd.DataFrame({"unique_id": "a", "ds": hours, "surprise": y})
+    others = plot_backtest(backtest), plot_residuals(backtest), plot_surprise(surprise, pd.DataFrame({"a": y}, hours))
+    for figure in (one_step, *others):
+        figure.set_layout_engine("none")
+        for axes in figure.axes:
+            if axes.get_legend() is not None:
+                axes.get_legend().remove()
+            assert [can_be_seen(line) for line in axes.get_lines()] == [True] * len(axes.get_lines())
 
 
 def test_values_outside_of_the_widest_bounds_are_marked(frame):
