@@ -14,6 +14,7 @@ from pandas.tseries.offsets import CustomBusinessDay
 from sklearn.base import clone
 
 from titans_ts import TitansForecaster
+from titans_ts.exogenous import Columns, read_future, read_static
 from titans_ts.frame import read_frame
 from titans_ts.reading import read_known
 from titans_ts.scaling import level_of, size_of
@@ -306,6 +307,22 @@ def test_booleans_of_polars_may_have_nulls(tiny):
     frame = frame.with_columns(pl.when(pl.int_range(pl.len()) != 3).then(pl.col("y") > 0).alias("promo"))
     model = tiny(missing="mask", exogenous={"hist": ["promo"]}).fit(frame)
     assert np.isfinite(model.predict()["Titans"].to_numpy()).all()
+
+
+@pytest.mark.parametrize("kind", ["boolean", "bool[pyarrow]"])
+def test_booleans_of_pandas_may_be_of_any_library_and_have_missing_values(kind):
+    pytest.importorskip("pyarrow")
+    flags = pd.Series([True, False, None] * 80, dtype=kind)
+    columns, numbers = Columns(hist=("flag",), futr=("futr",), stat=("stat",)), [1.0, 0.0, np.nan]
+    panel = read_frame(long().assign(flag=flags, futr=flags), columns=columns, missing="mask")
+    np.testing.assert_array_equal(panel.hist[:3, 0, 0], numbers)
+    np.testing.assert_array_equal(panel.futr[:3, 0, 0], numbers)
+    future = pd.DataFrame({"ds": panel.index[:3], "futr": flags[:3]})
+    np.testing.assert_array_equal(read_future(future, ["a"], panel.index[:3], ("futr",), "mask")[:, 0, 0], numbers)
+    static = pd.DataFrame({"unique_id": ["a", "b", "c"], "stat": flags[:3]})
+    np.testing.assert_array_equal(read_static(static, ["a", "b", "c"], ("stat",), gaps=True)[:, 0], numbers)
+    wide = long().assign(y=flags).pivot(index="ds", columns="unique_id", values="y").astype(kind)
+    np.testing.assert_array_equal(read_frame(wide, missing="mask").values[:3, 0], numbers)
 
 
 def test_columns_of_polars_that_are_not_used_may_be_nested():
