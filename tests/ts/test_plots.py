@@ -226,6 +226,12 @@ def test_date_labels_do_not_overlap():
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
+def test_residuals_that_differ_by_rounding_alone_are_drawn(frame):
+    frame["y"] = frame["Titans"] + 0.1 * frame.groupby("unique_id")["Titans"].transform("std")
+    spread = plot_residuals(frame).axes[2]
+    assert max(bar.get_height() for bar in spread.patches) == len(frame)
+
+
 def test_a_name_with_dollar_signs_is_no_formula(frame):
     frame["unique_id"] = r"5 $ to \10_ $"
     plot_backtest(frame).savefig(BytesIO())
