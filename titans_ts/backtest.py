@@ -16,7 +16,7 @@ from titans_ts.libraries import from_pandas
 from titans_ts.objective import objective_of
 from titans_ts.panel import Panel, beyond
 from titans_ts.reading import read_given
-from titans_ts.rolling import with_lookback
+from titans_ts.rolling import Forecasts, with_lookback
 from titans_ts.scaling import tensor
 from titans_ts.spikes import without_wrong
 from titans_ts.windows import Table, in_holes
@@ -125,19 +125,18 @@ def backtest_frame(
     begun = np.arange(T)[:, None, None] >= given.first_rows[:, None]
     at = torch.tensor(origins)
     there = with_lookback(model.network_, tensor(given.values), at).numpy()
-    inside = in_holes(torch.from_numpy(given.unknown() & begun))[at - 1].any(dim=1)
+    inside = in_holes(torch.from_numpy(given.unknown() & begun))[at - 1]
     ahead = in_holes(torch.from_numpy(np.isnan(given.futr) & ~np.isnan(panel.futr)))
-    inside |= (ahead[at - 1] | ahead[at + h - 1]).any(dim=1)
+    inside |= ahead[at - 1] | ahead[at + h - 1]
     table = model.scaling_.table(panel)
     found = model.model_.rolling(table, at, bool(levels))
     rolling = _RollingCalibration(model, table, fitted if levels else None)
     values = np.empty((len(origins), h, len(panel.ids), 1 + 2 * len(levels)))
     for i, origin in enumerate(origins):
         forecast = found.at(i)
-        if model.missing == "interpolate" and inside[i]:
-            # the gap was filled with the help of values that were not known at the origin
-            then = model.scaling_.table(given.interpolated_at(origin, h))
-            forecast = model.model_.rolling(then, at[i : i + 1], bool(levels))
+        if model.missing == "interpolate" and inside[i].any():
+            # these gaps were filled with the help of values that were not known at the origin
+            forecast = forecast.replaced(*_filled_then(model, given, inside[i], origin, bool(levels)))
         bounds = model.model_.bounded(forecast, levels, rolling.known_by(origin))[0]
         values[i] = model.scaling_.units.restored(bounds, panel.index[origin : origin + h])
     of, series = there.nonzero()  # one frame of all: pandas takes longer to make one per origin than the forecasts
@@ -151,6 +150,18 @@ def backtest_frame(
     }
     columns |= {name: values[of, :, series, i].flatten() for i, name in enumerate(column_names(levels))}
     return from_pandas(pd.DataFrame(columns), library or panel.library)
+
+
+def _filled_then(
+    model: "TitansForecaster", given: Panel, inside: torch.Tensor, origin: int, whole: bool
+) -> tuple[list[int], Forecasts]:
+    """The series ``inside`` ``[N]`` (all if they are mixed), and their forecasts at an origin from what was known
+    there. Only these are read anew: with many series, one of them nearly always has a gap."""
+    config = model._fitted()
+    series = list(range(len(inside))) if config.together else inside.nonzero().flatten().tolist()
+    then = given.of_series(series).rows(None, origin + config.h).interpolated_at(origin, config.h)
+    table = model.scaling_.of_series(series).table(then)
+    return series, model.model_.rolling(table, torch.tensor([origin]), whole)
 
 
 class _RollingCalibration:

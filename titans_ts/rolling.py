@@ -44,6 +44,18 @@ class Forecasts:
         raw = None if self.raw is None else self.raw.squeeze(2).unflatten(0, (K, -1)).transpose(1, 2)
         return Forecasts(point, raw, self.spread.squeeze(-1).unflatten(0, (K, -1)))
 
+    def replaced(self, series: list[int], other: "Forecasts") -> "Forecasts":
+        """Replace the forecasts of these series by those of ``other``, in its order, with no more unknown values than
+        here."""
+
+        def of(own: Tensor, new: Tensor | None) -> Tensor:
+            new = torch.zeros_like(other.spread) if new is None else new
+            return own.index_copy(min(2, own.dim() - 1), torch.tensor(series), new)
+
+        pairs = (self.raw, other.raw), (self.stale, other.stale), (self.unknown, other.unknown)
+        raw, stale, unknown = (None if own is None else of(own, new) for own, new in pairs)
+        return Forecasts(of(self.point, other.point), raw, of(self.spread, other.spread), stale, unknown)
+
     def corrected(self, by: Tensor) -> "Forecasts":
         """Add ``by`` ``[K, h, N]`` to the point forecasts."""
         return replace(self, point=self.point + by)

@@ -145,6 +145,14 @@ class Scaling:
         found.warn_beyond(panel.index, panel.ids, **_tables(panel))
         return found
 
+    def of_series(self, columns: list[int]) -> "Scaling":
+        """Select series by position."""
+        exogenous = {
+            kind: own if kind == "stat" else replace(own, of_each=own.of_each[:, columns])
+            for kind, own in self.exogenous.items()
+        }
+        return replace(self, units=self.units.of_series(columns), exogenous=exogenous)
+
     def of_panel(self, panel: Panel, known: Panel) -> "Scaling":
         """Units for the series of a panel: those in ``known`` (the series of ``fit``) keep theirs; the units of new
         series are estimated from the panel."""

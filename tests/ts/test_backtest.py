@@ -217,6 +217,34 @@ def test_history_is_refilled_only_for_origins_inside_a_gap_that_ends(tiny, wide,
         np.testing.assert_allclose(own["Titans"].to_numpy().reshape(3, 4), frame.to_numpy().T, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("options", "read"), [({"loss": "quantile"}, [3, 1, 2, 1]), ({"multivariate": True}, [3] * 4)])
+def test_only_the_series_in_a_gap_are_refilled(tiny, wide, to_long, monkeypatch, options, read):
+    """With many series one of them nearly always has a gap: reading all of them at each origin would take hours."""
+    frame = to_long(wide)
+    frame["p"], frame["q"] = np.random.default_rng(1).normal(size=(2, len(frame)))
+    static = pd.DataFrame({"unique_id": ["a", "b", "c"], "s": [0.0, 1.0, 2.0]})
+    columns = {"hist": ["p"], "futr": ["q"], "stat": ["s"], "profile": ["day"]}
+    model = tiny(missing="interpolate", exogenous=columns, **options)
+    model.fit(frame[frame["ds"] < wide.index[80]], static_df=static, val_size=20)
+    for name, column, first, last in [("b", "y", 88, 97), ("c", "p", 94, 97), ("c", "y", 100, 103)]:
+        frame.loc[(frame["unique_id"] == name) & frame["ds"].between(*wide.index[[first, last]]), column] = np.nan
+    origins = range(82, 108, 5)
+    expected = []
+    for origin in origins:
+        ahead = frame[frame["ds"].between(*wide.index[[origin, origin + 3]])]
+        known = frame[frame["ds"] < wide.index[origin]]
+        expected.append(model.predict(known, futr_df=ahead[["unique_id", "ds", "q"]], level=[80]))
+    series, rolling = [], Model.rolling
+    monkeypatch.setattr(
+        Model, "rolling", lambda self, table, *a: series.append(table.values.shape[1]) or rolling(self, table, *a)
+    )
+    found = model.predict_insample(frame[frame["ds"] <= wide.index[110]], step_size=5, level=[80])
+    assert series == read
+    for origin, own in zip(origins, expected, strict=True):
+        there = found[found["cutoff"] == wide.index[origin - 1]]
+        np.testing.assert_allclose(there[list(own.columns[2:])], own.iloc[:, 2:], rtol=1e-4)
+
+
 def test_wrong_values_of_training_are_also_clipped_in_lookbacks(tiny, wide):
     wide.iloc[-10, 0] = 1e4
     with pytest.warns(UserWarning, match="series 'a' is 10000 at"):
