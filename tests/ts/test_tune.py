@@ -10,6 +10,7 @@ import numpy as np
 import optuna
 import pandas as pd
 import pytest
+import sqlalchemy
 from small_training import without_cuda
 
 from titans_core.train.tune import best_settings, open_study, run_study
@@ -234,6 +235,25 @@ def test_a_killed_search_is_resumed_and_two_processes_share_a_study(tiny, wide, 
         states = [t.state.name for t in optuna.load_study(study_name="titans_ts", storage=storage).trials]
         assert states.count("RUNNING") == 1  # the one that was killed
         assert 4 <= states.count("COMPLETE") + states.count("PRUNED") <= 5  # two may finish at once
+
+
+def test_processes_that_start_at_once_share_a_new_database(tmp_path, request):
+    """Another process creates the tables after this one has found none."""
+    from optuna.storages._rdb import models
+
+    def opened():
+        return open_study(tmp_path / "s.db", "s", {"data": "x"}, None)
+
+    def by_another(*args, **options):
+        if others:
+            others.pop()()
+
+    others, event = [opened], (models.BaseModel.metadata.tables["studies"], "before_create", by_another)
+    sqlalchemy.event.listen(*event)
+    request.addfinalizer(lambda: sqlalchemy.event.remove(*event))
+    run_study(opened(), lambda trial: trial.suggest_float("x", 0, 1), 2, None, progress=False)
+    assert len(opened().trials) == 2
+    assert not others
 
 
 def test_a_study_that_maximizes_is_refused(tmp_path):

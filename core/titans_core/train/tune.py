@@ -31,6 +31,11 @@ Callback = Callable[[optuna.Study, optuna.trial.FrozenTrial], None]
 
 UNFIT = 3  # a search ends at this many failed trials if none has succeeded
 
+OPENINGS = 50  # attempts to open a database that other processes are creating
+
+# messages of databases whose tables another process has just created
+_JUST_CREATED = re.compile("already exists|duplicate|unique", re.IGNORECASE)
+
 _OTHER_SPACE = "Give another study_name or storage, or the earlier space (space=)."
 
 # Optuna's message if a trial asks for a distribution that contradicts earlier trials
@@ -78,13 +83,7 @@ def open_study(
             "torchrun."
         )
     with _quiet(), _opened(storage):
-        study = optuna.create_study(
-            study_name=name,
-            storage=_storage(storage),
-            load_if_exists=True,
-            direction="minimize",
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
-        )
+        study = _found_or_created(storage, name)
         # the same seed would repeat the first trials
         trials = len(study.get_trials(deepcopy=False))
         if sampler is None:
@@ -109,6 +108,25 @@ def open_study(
     if space is not None:
         _check_space(study, storage, space)
     return study
+
+
+def _found_or_created(storage: Storage, name: str) -> optuna.Study:
+    """The study of this name. Where several processes start on a new database, one may create a table that another has
+    just found missing; the other then tries again."""
+    for left in reversed(range(OPENINGS)):
+        try:
+            return optuna.create_study(
+                study_name=name,
+                storage=_storage(storage),
+                load_if_exists=True,
+                direction="minimize",
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
+            )
+        except SQLAlchemyError as error:
+            if not left or not _JUST_CREATED.search(str(error)):
+                raise
+            time.sleep(0.1)
+    raise AssertionError("unreachable")
 
 
 def _check_space(study: optuna.Study, storage: Storage, space: Callable[[optuna.Trial], Any]) -> None:
