@@ -68,6 +68,7 @@ def train_network(
     from lightning.pytorch.callbacks import ModelCheckpoint
 
     from titans_core.train.callbacks import Averaged, KeepBest, OnEpoch, Patience, ProgressBar
+    from titans_core.train.checkpoints import WholeCheckpoints
     from titans_core.train.module import OuterLoop
     from titans_core.train.resume import Fingerprint, check_resumable
 
@@ -117,6 +118,7 @@ def train_network(
             precision=_precision(options.precision, accelerator),  # type: ignore[arg-type]
             gradient_clip_val=options.clip,
             callbacks=callbacks,
+            plugins=[WholeCheckpoints()],
             enable_progress_bar=options.progress,
             enable_model_summary=False,
             enable_checkpointing=options.checkpoint_dir is not None,

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from titans_core.archive import check_kind, kind_of
 from titans_core.extras import require
 from titans_core.models import TitansConfig
+from titans_core.train.checkpoints import WholeCheckpoints
 from titans_core.train.language import LanguageModelTraining
 from titans_core.train.resume import is_whole
 from titans_core.train.token_data import TokenData
@@ -39,7 +41,12 @@ DEFAULTS: dict[str, Any] = {
 
 
 class Checkpoints(ModelCheckpoint):
-    """Lightning's ModelCheckpoint, whose ``last.ckpt`` also holds the last step of a run."""
+    """Lightning's ModelCheckpoint, whose ``last.ckpt`` also holds the last step of a run, and whose files are whole."""
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # none that ``trainer.plugins`` names
+            trainer.strategy.checkpoint_io = WholeCheckpoints()
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if not self._should_skip_saving_checkpoint(trainer):

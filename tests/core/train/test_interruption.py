@@ -1,5 +1,6 @@
 """An interrupted run resumes exactly, wherever it was interrupted; and the files that a run leaves."""
 
+import tempfile
 import zipfile
 
 import numpy as np
@@ -9,6 +10,7 @@ from small_training import OPTIONS, data, network, squared_error, val_loss
 from torch import nn
 
 from titans_core.train import TrainingOptions, digest, train_network
+from titans_core.train.checkpoints import WholeCheckpoints
 
 STEPS = 4  # batches in an epoch
 
@@ -210,3 +212,27 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_training(tmp_path)
     with pytest.raises(OSError, match=r"checkpoint_dir: .*file cannot be written to .*Give another folder"):
         train_network(begun, squared_error, data(), None, options)
     assert all(map(torch.equal, before, begun.parameters()))
+
+
+def test_a_checkpoint_needs_no_room_in_the_folder_for_temporary_files(tmp_path, monkeypatch):
+    """Which may be on another disk, from where a file would be copied over the last checkpoint."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+    options = TrainingOptions(**OPTIONS, checkpoint_dir=tmp_path / "run")
+    train_network(network(), squared_error, data(), None, options)
+    assert [f.name for f in (tmp_path / "run").iterdir()] == ["last.ckpt"]
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path):
+    resource = pytest.importorskip("resource")
+    files, file = WholeCheckpoints(), tmp_path / "last.ckpt"
+    (tmp_path / "unfinished.part").write_bytes(b"of a process that was killed")
+    files.save_checkpoint({"epoch": 1}, file)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))  # in place of a full disk
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            files.save_checkpoint({"epoch": 2, "weights": torch.zeros(10_000)}, file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [f.name for f in tmp_path.iterdir()] == ["last.ckpt"]
+    assert torch.load(file) == {"epoch": 1}

@@ -9,6 +9,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from functools import partial
@@ -135,6 +136,12 @@ def test_checkpoints_hold_whole_steps(tokens, tmp_path, monkeypatch, when):
     for file in files:
         kept = torch.load(file, weights_only=True)
         assert kept["TokenData"]["step"] == 2 * kept["global_step"]  # two batches each
+
+
+def test_a_checkpoint_needs_no_room_in_the_folder_for_temporary_files(tokens, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+    run_here(command(tokens, steps=3), tmp_path)
+    assert {f.suffix for f in (tmp_path / "pretraining" / "checkpoints").iterdir()} == {".ckpt"}
 
 
 def test_training_lowers_the_loss_and_leaves_a_model(uninterrupted):
