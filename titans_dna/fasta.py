@@ -82,6 +82,7 @@ def prepare(path: Path, cache_dir: Path | None) -> FastaFiles:
         ImportError: pyfaidx is not installed.
         FileNotFoundError, IsADirectoryError: the file does not exist, or is a folder.
         PermissionError: the cache folder is needed and cannot be written to.
+        OSError: the index cannot be written, for example because a disk is full.
         ValueError: the file is empty, is not FASTA or contains intervals; it has lines of unequal length, trailing
             blanks or too many blank lines; or two sequences have the same name.
     """
@@ -314,6 +315,14 @@ def _indexed(path: Path, files: FastaFiles) -> FastaFiles:
             f"{path} cannot be indexed: {why} A sequence needs a name after '>', lines of one length (the last may be "
             "shorter), no blank lines inside and at most one after it; `seqkit seq -w 60` reformats such a file."
         ) from error
+    except OSError as error:
+        # pyfaidx does not say why, and names options of its own functions
+        if "may not be writable" not in str(error) or error.__context__ is None:
+            raise
+        raise OSError(
+            f"the index {files.index} cannot be written: {error.__context__}. Make room there and in the folder for "
+            "temporary files, or copy the FASTA file to a disk that has room."
+        ) from error.__context__
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a FASTA text file ({error}). Give a FASTA file, plain or gzip.") from error
     except ValueError as error:

@@ -243,6 +243,20 @@ def test_a_cache_folder_that_cannot_be_written_to_is_named(write_fasta, records,
         open_genome(packed)
 
 
+def test_an_index_that_cannot_be_written_is_reported_with_the_reason(write_fasta, records, open_genome, tmp_path):
+    resource = pytest.importorskip("resource")
+    path = write_fasta(records)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))  # in place of a full disk
+    try:
+        with pytest.raises(OSError, match=r"the index .*\.fai cannot be written: .*File too large.* Make room there"):
+            open_genome(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    assert open_genome(path).lengths
+
+
 def test_a_file_that_is_read_in_place_needs_no_cache_folder(write_fasta, records, monkeypatch):
     def home():
         raise RuntimeError("Could not determine home directory.")
