@@ -4,6 +4,7 @@ import csv
 import lzma
 import re
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -130,7 +131,7 @@ def writable(path: Path | None, kind: str) -> None:
     Raises:
         ValueError: a file in place of a folder, or the reverse, or an unknown file type.
         ImportError: a Parquet file without pyarrow installed.
-        OSError: the folder cannot be created.
+        OSError: the folder cannot be created or written to.
     """
     if path is None:
         return
@@ -151,6 +152,13 @@ def writable(path: Path | None, kind: str) -> None:
             with _parquet(path):
                 import_module("pyarrow")  # fails before any work is done
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not (path.is_file() or path.is_dir()):  # such as /dev/stdout, which is written directly
+        return
+    try:
+        with tempfile.TemporaryFile(dir=path if path.is_dir() else path.resolve().parent):
+            pass
+    except OSError as error:
+        raise OSError(f"{path} cannot be written ({error}): choose another path.") from error
 
 
 def write_table(table: pd.DataFrame, path: Path, index: bool) -> None:

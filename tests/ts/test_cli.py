@@ -311,6 +311,15 @@ def test_unwritable_outputs_are_refused_before_training(run, wide_file, tmp_path
         output = run("backtest", wide_file, option, tmp_path / name, *SMALL, code=1).output
         assert f"as {tmp_path / name}: use one of the endings [" in output
     assert (tmp_path / "file").read_text() == "of somebody"
+    for name, command, option in (
+        ("m", "fit", "--model"),
+        ("n", "tune", "--model"),
+        ("b.csv", "backtest", "--out"),
+        ("b.png", "backtest", "--plot"),
+    ):
+        (tmp_path / name).symlink_to(tmp_path / "not mounted" / name)
+        output = run(command, wide_file, option, tmp_path / name, "--horizon", "4", code=1).output
+        assert f"{tmp_path / name} cannot be written" in " ".join(output.split())
 
 
 def test_missing_output_folders_are_created(run, wide_file, tmp_path):
