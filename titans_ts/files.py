@@ -167,7 +167,8 @@ def write_table(table: pd.DataFrame, path: Path, index: bool) -> None:
         if path.suffix.lower() in PARQUET:
             table.to_parquet(part, index=index)
         else:
-            table.to_csv(part, index=index)
+            packed: Any = {"method": "zip", "archive_name": path.stem} if path.suffix.lower() == ".zip" else "infer"
+            table.to_csv(part, index=index, compression=packed)  # in a zip file, not the name of the temporary file
 
 
 def columns_of(path: Path) -> list[str]:

@@ -3,13 +3,21 @@
 import csv
 import gzip
 import sys
+import zipfile
 from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from titans_ts.files import check_exogenous, columns_of, read_future_file, read_series, read_static_file
+from titans_ts.files import (
+    check_exogenous,
+    columns_of,
+    read_future_file,
+    read_series,
+    read_static_file,
+    write_table,
+)
 
 HOURS = pd.date_range("2024-03-01", periods=40, freq="h", name="ds")
 WIDE = pd.DataFrame({"meter": np.arange(40) * 10, "b": np.arange(40) / 8}, index=HOURS)
@@ -333,6 +341,15 @@ def test_changing_utc_offsets_are_read_as_points_in_time(tmp_path):
 def test_missing_columns_are_named(tmp_path, frame, options, says):
     with pytest.raises(ValueError, match=says):
         read_series(stored(frame, tmp_path, "x.csv", index=False), **options)
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "x.csv.zip", "X.CSV.ZIP", "x.parquet"])
+def test_a_written_table_is_read_again(tmp_path, name):
+    write_table(LONG, tmp_path / name, index=False)
+    same(read_series(tmp_path / name), LONG)
+    if name.lower().endswith(".zip"):
+        with zipfile.ZipFile(tmp_path / name) as packed:
+            assert packed.namelist() == [name[:-4]]
 
 
 def test_a_damaged_compressed_file_is_refused_with_a_plain_message(tmp_path):
