@@ -476,7 +476,7 @@ def _write(found: Any, out: Path | None) -> None:
     frame = pd.DataFrame(found.reshape(len(found), -1)) if isinstance(found, np.ndarray) else to_pandas(found)
     index = frame.index.name == "ds"
     if out is None:
-        typer.echo(frame.to_csv(index=index))
+        typer.echo(frame.to_csv(index=index), nl=False)  # it ends with a line break
     else:
         write_table(frame, out, index)
         typer.echo(f"wrote {out}", err=True)

@@ -65,7 +65,10 @@ def test_fit_and_predict_give_the_numbers_of_the_library(run, wide, wide_file, t
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
     fewer = tmp_path / "fewer.csv"
     wide.iloc[:60].to_csv(fewer)
-    assert "2024-01-03 12:00" in run("predict", fewer, "--model", tmp_path / "m").output
+    printed = run("predict", fewer, "--model", tmp_path / "m").stdout
+    assert "2024-01-03 12:00" in printed
+    run("predict", fewer, "--model", tmp_path / "m", "--out", tmp_path / "same.csv")
+    assert printed == (tmp_path / "same.csv").read_text()
 
 
 def test_several_lookbacks_make_an_ensemble(run, wide, wide_file, tmp_path):
