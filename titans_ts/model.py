@@ -277,7 +277,7 @@ class Position:
                 by, later = corrections(model.memory, table, origins).split([len(known), len(ahead)])
                 pending = dict(zip(ahead.tolist(), later.clone(), strict=True))
             calibration = Calibration(model.scored_by(table, known, by), step, border % step)
-        context = panel.rows(-min(T, model.context_rows))
+        context = panel.newest(model.context_rows)
         return cls(context, T, model.read_through(table), calibration, pending)
 
     def after_rows(self, model: Model, newer: Panel) -> "Position":
@@ -315,4 +315,4 @@ class Position:
                 by = torch.stack([pending.get(t, silent) for t in scored.tolist()])
             calibration = calibration.joined(model.scored_by(table, torch.from_numpy(scored - offset), by, begun=True))
         pending = {t: by for t, by in pending.items() if t + model.h > end}
-        return Position(joined.rows(-min(len(joined.values), model.context_rows)), end, streams, calibration, pending)
+        return Position(joined.newest(model.context_rows), end, streams, calibration, pending)

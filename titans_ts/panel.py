@@ -148,6 +148,12 @@ class Panel:
             imputed=self.imputed[part],
         )
 
+    def newest(self, rows: int) -> "Panel":
+        """The last rows, or all if there are fewer, as copies: a range of rows would keep all rows in memory."""
+        found = self.rows(-min(rows, len(self.values)))
+        tables = {name: getattr(found, name).copy() for name in ("values", "hist", "futr", "imputed")}
+        return replace(found, index=found.index.copy(deep=True), **tables)
+
     def filled(self, missing: str) -> "Panel":
         """With "interpolate", fill NaN after the first value of each series linearly, and after its last value with
         that value; else unchanged."""

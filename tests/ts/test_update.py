@@ -79,6 +79,14 @@ def test_the_kept_context_covers_the_next_write(tiny, waves):
         np.testing.assert_allclose(model.predict() / waves.std(), expected, rtol=0, atol=1e-5)
 
 
+def test_the_rows_before_the_context_are_not_kept_in_memory(trained, waves):
+    for model in (trained, copy.copy(trained).update(waves.iloc[400:])):
+        context = model.context_
+        assert len(context.values) < 50
+        for table in (context.values, context.hist, context.futr, context.imputed, context.index.asi8):
+            assert table.base is None or table.base.size == table.size
+
+
 def test_intervals_after_update_do_not_depend_on_how_rows_are_split(fitted, waves):
     once, often = fitted, copy.deepcopy(fitted)
     before = once.calibration_.scores
