@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NOT_DATA: tuple[tuple[Any, str], ...] = (
     (type(None), "Pass the data."),
-    ((str, Path), "Read the file first with pd.read_csv({!r}), and convert its time stamps with pd.to_datetime."),
+    ((str, Path), "Read the file first with {}, and convert its time stamps with pd.to_datetime."),
     (Mapping, "Convert it with pd.DataFrame(df), or join frames with pd.concat."),
 )
 
@@ -33,12 +33,17 @@ def is_frame(df: Any) -> bool:
     """
     for kind, do in _NOT_DATA:
         if isinstance(df, kind) and not hasattr(df, "shape"):  # a sparse matrix may be a mapping
-            raise TypeError(
-                f"df must be a pandas or polars DataFrame or a numpy matrix, got {type(df).__name__}. {do.format(df)}"
-            )
+            do = do.format(_reading(df)) if isinstance(df, str | Path) else do
+            raise TypeError(f"df must be a pandas or polars DataFrame or a numpy matrix, got {type(df).__name__}. {do}")
     if hasattr(df, "collect"):  # before access to its columns, which would already start a query
         raise TypeError(f"df must be a DataFrame, got {type(df).__name__}: convert it with df.collect().")
     return hasattr(df, "columns")
+
+
+def _reading(path: str | Path) -> str:
+    """The call that reads a file with this name."""
+    kind = "parquet" if str(path).lower().endswith((".parquet", ".pq")) else "csv"
+    return f"pd.read_{kind}({str(path)!r})"
 
 
 def check_no_y(y: Any) -> None:

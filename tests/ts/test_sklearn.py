@@ -184,7 +184,8 @@ def test_a_fit_that_fails_leaves_what_was_fitted(tiny, wide):
     [
         (None, "got NoneType. Pass the data"),
         ("sales.csv", r"got str. Read the file first with pd.read_csv\('sales.csv'\)"),
-        (Path("sales.csv"), "Read the file first"),
+        (Path("sales.csv"), r"Read the file first with pd.read_csv\('sales.csv'\)"),
+        ("sales.parquet", r"Read the file first with pd.read_parquet\('sales.parquet'\)"),
         ({"a": [1.0, 2.0]}, r"got dict. Convert it with pd.DataFrame\(df\)"),
         (pl.LazyFrame({"a": [1.0]}), r"got LazyFrame: convert it with df.collect\(\)"),
     ],
