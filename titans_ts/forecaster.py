@@ -96,7 +96,8 @@ class TitansForecaster(Answering, TitansEstimator):
         history_: losses by epoch (:class:`~titans_core.train.History`): "train_loss" in units of ``scale_``, "val_loss"
             in standard deviations of the series.
         memory_: the online memory (:class:`~titans_ts.online.OnlineMemory`). None if it did not lower the validation
-            error, or if the series were too short to train it. Without validation rows it is kept untested.
+            error, or if the series were too short to train it. It is kept untested without validation rows, or if no
+            forecast of them could be scored.
         memory_report_: validation errors with and without the memory
             (:class:`~titans_ts.memory_training.MemoryReport`).
         calibration_: errors on the validation rows, from which intervals are computed; None without such rows.

@@ -36,7 +36,7 @@ class MemoryReport:
         without: validation error of the network alone, in standard deviations, with more weight on near steps. It is
             squared for ``loss`` "mse" or "normal", the Huber loss for "huber", and else absolute.
         with_memory: the lowest validation error with the memory; None if it was never finite.
-        kept: whether the memory is used: it lowered the error, or there were no validation rows.
+        kept: whether the memory is used: it lowered the error, or no forecast of validation rows could be scored.
         least: training rows that a series needs for a memory.
     """
 
@@ -213,7 +213,10 @@ class _Validation:
         steps = torch.arange(network.config.h)[:, None]
         series = torch.arange(table.values.shape[1])
         truth = table.truth.after(origins[:, None, None], steps, series, network.config.together)
-        return cls(table, origins, forecast_rows(network, objective, table, origins).point, truth, objective.cost)
+        forecast = forecast_rows(network, objective, table, origins).point
+        if not (forecast - truth).isfinite().any():  # each lookback ends in a gap that was filled with later values
+            return None
+        return cls(table, origins, forecast, truth, objective.cost)
 
     def error(self, memory: online.OnlineMemory | None) -> float:
         found = self.forecast

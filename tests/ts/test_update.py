@@ -337,6 +337,16 @@ def test_a_memory_that_does_not_help_is_left_out_and_the_report_says_so(tiny, wh
     assert short.predict().index[0] == 300
 
 
+def test_a_memory_is_kept_untested_if_no_forecast_of_the_validation_rows_can_be_scored(tiny, waves):
+    """Each of their lookbacks ends in a gap that was filled with later values."""
+    frame = waves.copy()
+    frame.iloc[-15:-1] = np.nan
+    model = tiny(max_epochs=1, missing="interpolate").fit(frame, val_size=12)
+    assert model.memory_ is not None
+    assert model.memory_report_.kept
+    assert model.memory_report_.without is None
+
+
 def test_a_memory_of_mixed_series_gets_the_forecasts_of_its_own_rows(tiny, monkeypatch):
     """Whatever row each of the series begins at."""
     rng = np.random.default_rng(0)
