@@ -137,9 +137,7 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
             raise FileNotFoundError(
                 f"no saved model at {folder}: {file.name} is missing. Pass the folder written by save()."
             )
-    blob = tensor_file.read_bytes()
-    actual = hashlib.sha256(blob).hexdigest()
-    head = _cut_off(folder, actual) or _head(head_file)
+    blob, actual, head = _read(folder)
     if head["format"] != FORMAT:
         newer = head["format"] > FORMAT
         by, then = ("a newer", "Upgrade.") if newer else ("an older", "Load it with that version, or train it again.")
@@ -159,6 +157,19 @@ def load_archive(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str,
         return head["content"], load(blob)
     except SafetensorError as error:
         raise ArchiveError(f"{tensor_file} cannot be read: {error}. Save the model again.") from error
+
+
+def _read(folder: Path) -> tuple[bytes, str, dict[str, Any]]:
+    """The tensors, their checksum and their description; read again if a save replaced them meanwhile."""
+    file = folder / "model.safetensors"
+    while True:
+        before = file.stat()
+        blob = file.read_bytes()
+        actual = hashlib.sha256(blob).hexdigest()
+        head = _cut_off(folder, actual) or _head(folder / "model.json")
+        after = file.stat()
+        if os.path.samestat(before, after) and before.st_mtime_ns == after.st_mtime_ns:
+            return blob, actual, head
 
 
 def _this_version() -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from titans_core import archive
 from titans_core.archive import FORMAT, ArchiveError, load_archive, save_archive
 
 CONTENT = {"params": {"h": 4}, "names": ["a", 1]}
@@ -116,6 +117,22 @@ def test_processes_that_save_to_one_folder_take_turns(saved, monkeypatch):
     save_archive(path, "Thing", {"by": "this"}, {"w": torch.zeros(1)})
     other.join()
     assert load_archive(path, "Thing")[0] == {"by": "other"}
+
+
+def test_a_model_that_is_saved_again_while_it_is_read_is_read_again(saved, monkeypatch):
+    """It used to be called truncated or modified: old tensors were compared with a new description."""
+    path, _ = saved
+    cut_off = archive._cut_off
+
+    def meanwhile(folder, actual):  # between the tensors and their description
+        monkeypatch.setattr(archive, "_cut_off", cut_off)
+        save_archive(path, "Thing", {"new": True}, {"w": torch.ones(1)})
+        return cut_off(folder, actual)
+
+    monkeypatch.setattr(archive, "_cut_off", meanwhile)
+    content, tensors = load_archive(path, "Thing")
+    assert content == {"new": True}
+    assert tensors["w"].tolist() == [1]
 
 
 def test_numbers_as_keys_come_back_as_json_has_them(tmp_path):
