@@ -1,6 +1,7 @@
 """Convert text files to packed tokens on disk, read with Hugging Face ``datasets`` in bounded memory."""
 
 import codecs
+import contextlib
 import glob
 import hashlib
 import json
@@ -133,7 +134,7 @@ def prepare(
         _publish(unfinished, out, list(parts))
     finally:
         for part in parts.values():
-            part.close()
+            part.give_up()
         shutil.rmtree(unfinished, ignore_errors=True)
     return description
 
@@ -161,9 +162,13 @@ class _Part:
         self.documents += ended
 
     def close(self) -> None:
-        if not self._file.closed:
-            self._file.flush()
-            os.fsync(self._file.fileno())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def give_up(self) -> None:
+        """Close the file, if it is open, as it is: what a full disk did not take would raise an error once more."""
+        with contextlib.suppress(OSError):
             self._file.close()
 
     def describe(self) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Preparing text: tokens decode to the text, the held-out part is fixed, and failures leave no files."""
 
+import errno
 import gzip
+import io
 import json
 import locale
 import os
@@ -261,6 +263,25 @@ def test_leftovers_of_a_killed_preparation_are_removed_by_the_next(tmp_path):
     (tmp_path / "out" / ".unfinished" / "train.bin").write_bytes(b"half")
     quiet(jsonl(tmp_path / "a.jsonl", ["a"]), tmp_path / "out")
     assert sorted(os.listdir(tmp_path / "out")) == ["tokens.json", "train.bin"]
+
+
+def test_a_full_disk_is_not_left_full_of_unfinished_tokens(tmp_path, monkeypatch):
+    """Closing the file raised the error of the full disk once more, before the files were removed."""
+
+    class FullDisk(io.FileIO):
+        def write(self, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    class OnFullDisk(module._Part):
+        def __init__(self, path, *about):
+            super().__init__(path, *about)
+            self._file.close()
+            self._file = io.BufferedWriter(FullDisk(path, "wb"))
+
+    monkeypatch.setattr(module, "_Part", OnFullDisk)
+    with pytest.raises(OSError, match="No space left"):
+        quiet(jsonl(tmp_path / "a.jsonl", TEXTS), tmp_path / "out")
+    assert os.listdir(tmp_path / "out") == []
 
 
 def test_earlier_tokens_stay_until_new_ones_are_ready(tmp_path):
