@@ -70,7 +70,7 @@ def protocol_split(name: str, n_rows: int | None = None) -> Split:
     else:
         train_end, val_end, test_end = int(0.7 * n), n - int(0.2 * n), n
         if not 0 < train_end < val_end < test_end:
-            raise ValueError(f"{n} rows are too few to split into train, val and test; at least 10 are needed.")
+            raise ValueError(f"{n} rows are too few to split into train, val and test; at least 5 are needed.")
     return Split(train=slice(0, train_end), val=slice(train_end, val_end), test=slice(val_end, test_end))
 
 

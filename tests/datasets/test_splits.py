@@ -57,6 +57,13 @@ def test_too_few_rows_are_refused(name, n_rows, says):
         protocol_split(name, n_rows=n_rows)
 
 
+def test_as_many_rows_as_the_message_asks_for_are_enough():
+    with pytest.raises(ValueError, match=r"4 rows are too few .* at least 5 are needed"):
+        protocol_split("ECL", n_rows=4)
+    split = protocol_split("ECL", n_rows=5)
+    assert (split.train.stop, split.val.stop, split.test.stop) == (3, 4, 5)
+
+
 def test_ten_rows_are_enough():
     split = protocol_split("ECL", n_rows=10)
     assert (split.train.stop, split.val.stop, split.test.stop) == (7, 8, 10)
