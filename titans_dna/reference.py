@@ -98,8 +98,8 @@ def compare(variant: Variant, genome: Genome) -> Comparison:
     size = genome.lengths.get(variant.chrom, 0)
     if variant.end > size:
         return Comparison("absent")
-    # one more base on each side, to recognise shifted positions
-    left, right = max(variant.start - 1, 0), min(variant.end + 1, size)
+    # one more base on each side, to recognise shifted positions, and all of an ALT that is longer than REF
+    left, right = max(variant.start - 1, 0), min(max(variant.end + 1, variant.start + len(variant.alt)), size)
     around = genome.fetch(Interval(variant.chrom, left, right)).upper()
     at, ref, alt = variant.start - left, variant.ref.upper(), variant.alt.upper()
     shifts = bool(at) and _agree(ref, around), _agree(ref, around[at + 1 :])

@@ -94,6 +94,7 @@ def test_a_deletion_is_not_explained_as_swapped_alleles(write_fasta, tmp_path):
         ("TT", "G"): "shifted",
     }  # the genome holds G here, too
     verdicts |= {("A", "G"): "swapped", ("C", "G"): "swapped", ("A", "GT"): "swapped", ("AA", "GTT"): "swapped"}
+    verdicts |= {("A", "GTTC"): "swapped", ("A", "GTTCAGGA"): "swapped", ("A", "GTTCAGGAA"): "other"}
     assert {alleles: compare(Variant("x", 2, *alleles), genome).verdict for alleles in verdicts} == verdicts
 
 
