@@ -20,6 +20,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from titans_core.files import held
+
 FORMAT = 6
 PACKAGE = "titans-suite"
 
@@ -75,18 +77,8 @@ def saving_to(path: str | Path, kind: str) -> Iterator[Path]:
     folder = Path(path).expanduser()
     check_kind(folder, kind)
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:
+    with held(folder, wait=True):
         yield folder
-        return
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(held, fcntl.LOCK_EX)
-        yield folder
-    finally:
-        os.close(held)
 
 
 def save_archive(path: str | Path, kind: str, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:

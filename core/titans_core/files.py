@@ -1,4 +1,4 @@
-"""Write a file completely, or not at all."""
+"""Write a file completely, or not at all; hold a folder against other processes."""
 
 import os
 import uuid
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["UNFINISHED", "written_whole"]
+__all__ = ["UNFINISHED", "held", "written_whole"]
 
 # pattern for the names of the temporary files, which a killed process leaves behind
 UNFINISHED = f"*.{'[0-9a-f]' * 32}.part*"
@@ -39,3 +39,28 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def held(folder: Path, *, wait: bool) -> Iterator[None]:
+    """Hold a folder against others that hold it. On Windows, and on network file systems without locks: do nothing.
+
+    Raises:
+        BlockingIOError: if another process holds it and ``wait`` is False.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(opened)

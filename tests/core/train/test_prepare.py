@@ -265,6 +265,23 @@ def test_leftovers_of_a_killed_preparation_are_removed_by_the_next(tmp_path):
     assert sorted(os.listdir(tmp_path / "out")) == ["tokens.json", "train.bin"]
 
 
+def test_two_preparations_in_one_folder_do_not_mix_their_files(tmp_path):
+    """The first used to end with the tokens of the second under its own description."""
+    sources = [jsonl(tmp_path / f"{name}.jsonl", [name]) for name in "ab"]
+
+    class Meanwhile(ByteTokenizer):
+        def encode_batch(self, texts):
+            with pytest.raises(ValueError, match=r"another process is preparing text in .*out: wait for it, or choose"):
+                quiet(sources[1], tmp_path / "out")
+            return super().encode_batch(texts)
+
+    quiet(sources[0], tmp_path / "out", tokenizer=Meanwhile())
+    assert documents(tmp_path / "out") == ["a"]
+    assert PackedTokens(tmp_path / "out", length=1, verify=True).tokens == 2
+    quiet(sources[1], tmp_path / "out", overwrite=True)
+    assert documents(tmp_path / "out") == ["b"]
+
+
 def test_a_full_disk_is_not_left_full_of_unfinished_tokens(tmp_path, monkeypatch):
     """Closing the file raised the error of the full disk once more, before the files were removed."""
 
