@@ -216,7 +216,7 @@ def _files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
             raise ValueError(f"{source} must have a suffix of {', '.join(SUFFIXES)}. Rename or convert it.")
         else:
             files.append(source)
-    return list({path.resolve(): path for path in reversed(files)}.values())[::-1]  # without duplicates
+    return list({path.resolve(): path for path in files}.values())  # each once, where it is first named
 
 
 def _is_text(path: Path) -> bool:
