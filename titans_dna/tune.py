@@ -19,6 +19,7 @@ from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.classifier_data import reads_of
 from titans_dna.fine_tuning import network_of
 from titans_dna.labels import class_weights, read_groups, read_labels, validation_cut
+from titans_dna.sources import is_pair
 
 if TYPE_CHECKING:
     import optuna
@@ -167,5 +168,7 @@ def _identity(base: TitansDNAClassifier, data: str) -> dict[str, str]:
 
 
 def _as_list(sequences: Any) -> Any:
-    """Turn an iterator, which can be read only once, into a list for all trials."""
+    """Turn an iterator, also of intervals with their FASTA file, which can be read only once, into a list."""
+    if is_pair(sequences):
+        return _as_list(sequences[0]), sequences[1]
     return list(sequences) if isinstance(sequences, Iterator) else sequences

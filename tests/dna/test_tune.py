@@ -8,7 +8,8 @@ import optuna
 import pytest
 
 from titans_core.train import History
-from titans_dna import DNALanguageModel, TitansDNAClassifier
+from titans_dna import DNALanguageModel, Interval, TitansDNAClassifier
+from titans_dna.sources import InMemory
 from titans_dna.tune import default_space, plot_history, plot_importance, tune
 
 RNG = np.random.default_rng(0)
@@ -122,6 +123,13 @@ def test_sequences_may_be_an_iterator_and_the_model_must_be_a_classifier():
     assert len(found.study_.trials) == 2
     with pytest.raises(TypeError, match="must be a TitansDNAClassifier, got DNALanguageModel"):
         tune(X, Y, DNALanguageModel())
+
+
+def test_intervals_may_be_an_iterator_too():
+    genome = InMemory(X)
+    intervals = (Interval(name, 0, length) for name, length in genome.lengths.items())
+    found = tune((intervals, genome), Y, small(max_epochs=1), n_trials=1, space=space, verbose=0)
+    assert len(found.predict(X)) == len(X)
 
 
 def test_a_trial_is_scored_by_its_best_epoch():
