@@ -87,6 +87,7 @@ def prepare(
     below_one("val_fraction", val_fraction)
     if hold_out not in HOLD_OUT:
         raise ValueError(f"hold_out must be one of {HOLD_OUT}, got {hold_out!r}.")
+    val_fraction, seed = float(val_fraction), int(seed)  # JSON takes no numbers of NumPy
     files = _files(sources)
     require("datasets", "preparing text", "lm")
     if isinstance(tokenizer, (str, Path)):

@@ -169,6 +169,12 @@ def test_every_document_is_in_one_part_and_its_text_and_the_seed_decide_in_which
     assert set(held_out(tmp_path / "d", texts, val_fraction=0.2)[1]) > set(val)
 
 
+def test_numbers_of_numpy_are_written_as_those_of_python(tmp_path):
+    source = jsonl(tmp_path / "a.jsonl", [f"document {i}" for i in range(40)])
+    expected = quiet(source, tmp_path / "a", val_fraction=0.25, seed=3)
+    assert quiet(source, tmp_path / "b", val_fraction=np.float32(0.25), seed=np.int64(3)) == expected
+
+
 def test_a_text_file_is_cut_at_a_line_end_before_the_fraction(tmp_path):
     text = "".join(f"line {i}\n" for i in range(100))
     (tmp_path / "a.txt").write_text(text)
