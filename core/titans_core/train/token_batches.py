@@ -45,7 +45,9 @@ class ResumableBatches(Sampler[list[int]]):
                 f"{step} needs at least that many windows, but there are only {windows}. Use smaller batches or "
                 "shorter windows, or prepare more text."
             )
-        self.windows, self.batch_size, self.seed, self.together = windows, batch_size, seed, together
+        # a checkpoint with NumPy's numbers could not be read again: that takes unpickling
+        self.windows, self.batch_size = int(windows), int(batch_size)
+        self.seed, self.together = int(seed), int(together)
         self.epoch, self.step = 0, 0
         self._begun = False
         self._order: tuple[int, np.ndarray] | None = None
@@ -183,7 +185,7 @@ class TokenLoader(DataLoader):
             num_workers=num_workers,
             pin_memory=pin_memory,
             # a separate generator: each new iterator draws a number, and a resumed run creates iterators at other times
-            generator=torch.Generator().manual_seed(seed),
+            generator=torch.Generator().manual_seed(int(seed)),
         )
 
     def __iter__(self) -> Iterator[Tensor]:  # type: ignore[override]

@@ -71,7 +71,7 @@ class PackedTokens(Dataset[Tensor]):
                 f"{path} has no part {part!r}, only {sorted(parts)}. For a part 'val', prepare the text with "
                 "val_fraction above 0."
             )
-        self.length = length
+        self.length = int(length)  # NumPy's number in a checkpoint could not be read again
         self.file = folder / parts[part]["file"]
         self.tokens: int = parts[part]["tokens"]
         self.vocab_size: int = self.description["vocab_size"]

@@ -168,12 +168,12 @@ def test_a_search_for_the_learning_rate_tries_the_rates_that_it_is_given(tokens,
     assert found.results["lr"] == pytest.approx([1e-5, 1e-3, 1e-2, 1e-1])
 
 
-def begun_and_resumed(make, tokens, path):
+def begun_and_resumed(make, tokens, path, **of_data):
     """Trainers of a run of one step, and of one that continues it from a checkpoint with a second step."""
     trainers = []
     for steps, checkpoint in ((1, None), (2, path)):
         trainer = quiet_trainer(max_steps=steps, limit_val_batches=0)
-        data = TokenData(tokens, 32, batch_tokens=256)
+        data = TokenData(tokens, **{"length": 32, "batch_tokens": 256, **of_data})
         trainer.fit(make(TitansConfig(**CONFIG)), data, ckpt_path=checkpoint, weights_only=True)
         trainer.save_checkpoint(path)
         trainers.append(trainer)
@@ -194,7 +194,9 @@ def test_a_run_with_an_optimiser_of_its_own_is_resumed(tokens, tmp_path):
 def test_a_run_with_settings_of_numpy_is_resumed(tokens, tmp_path):
     settings = dict(learning_rate=1e-3, weight_decay=0.1, betas=np.array([0.9, 0.95]), warmup_steps=1, final_rate=0.1)
     settings = {name: np.asarray(value)[()] for name, value in settings.items()}
-    *_, last = begun_and_resumed(partial(LanguageModelTraining, **settings), tokens, tmp_path / "saved.ckpt")
+    of_data = {name: np.int64(n) for name, n in dict(length=32, batch_tokens=256, micro_batch=4, seed=1).items()}
+    make = partial(LanguageModelTraining, **settings)
+    *_, last = begun_and_resumed(make, tokens, tmp_path / "saved.ckpt", **of_data)
     assert last.global_step == 2
 
 
