@@ -93,19 +93,20 @@ def main(args: Sequence[str] | None = None) -> Any:
         def before_fit(self) -> None:
             options = self.config.fit
             check_kind(options.out, "TitansLM")
+            # a test of a few batches writes nothing
+            fresh = options.ckpt_path is None and not options.trainer.fast_dev_run
             there = sorted(_folder(options).glob("*.ckpt")) if options.checkpoint.dirpath else []
-            if there and options.ckpt_path is None:
+            if fresh and there:
                 raise ValueError(
                     f"{there[0].parent} holds checkpoints of an earlier run ({there[0].name}), which this run would "
                     "replace. Resume that run with --ckpt_path last, or set another folder with --checkpoint.dirpath "
                     "(and --out)."
                 )
-            fresh = options.ckpt_path is None and not options.trainer.fast_dev_run
             if fresh and kind_of(Path(options.out).expanduser()):
                 raise ValueError(f"{options.out} holds a model, which this run would replace: set another --out.")
 
         def after_fit(self) -> None:
-            if not self.config.fit.trainer.fast_dev_run:  # a test of a few batches
+            if not self.config.fit.trainer.fast_dev_run:
                 self.model.export(self.config.fit.out)
 
         def before_validate(self) -> None:

@@ -308,7 +308,7 @@ def test_a_setting_changes_the_preset_that_is_named_beside_it(monkeypatch, capsy
     assert TitansConfig(**found) == TitansConfig.preset("mag-340m", vocab_size=50304)
 
 
-@pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
+@pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated", "ignore:.*exists and is not empty")
 def test_an_earlier_run_is_not_replaced_by_a_forgotten_option(tokens, uninterrupted, tmp_path, monkeypatch):
     folder = shutil.copytree(uninterrupted, tmp_path / "run")
     monkeypatch.chdir(folder)
@@ -326,6 +326,8 @@ def test_an_earlier_run_is_not_replaced_by_a_forgotten_option(tokens, uninterrup
     model = (folder / "pretraining" / "model" / "model.safetensors").read_bytes()
     main([*command(tokens, trainer={"fast_dev_run": True})[3:], "--checkpoint.dirpath", "other"])
     assert not list(Path().glob("other/*"))
+    main(command(tokens, trainer={"fast_dev_run": True})[3:])
+    assert (folder / "pretraining" / "checkpoints" / "last.ckpt").read_bytes() == before
     assert (folder / "pretraining" / "model" / "model.safetensors").read_bytes() == model
     Path("config.yaml").write_text("# mine")
     short = command(tokens, steps=1, trainer={"logger": False})[3:]
