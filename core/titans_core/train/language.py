@@ -67,7 +67,7 @@ class LanguageModelTraining(L.LightningModule):
 
     def setup(self, stage: str) -> None:
         """Forget what an earlier run of the same module left."""
-        self._losses, self._kept, self._reached = [], {}, {}
+        self._losses, self._clock, self._kept, self._reached = [], None, {}, {}
 
     def configure_model(self) -> None:
         """Shard with FSDP2 if the strategy does (first each block, then the whole model), then compile the blocks."""

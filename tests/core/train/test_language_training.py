@@ -168,6 +168,20 @@ def test_a_search_for_the_learning_rate_tries_the_rates_that_it_is_given(tokens,
     assert found.results["lr"] == pytest.approx([1e-5, 1e-3, 1e-2, 1e-1])
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_time_between_two_runs_of_a_module_is_no_training_time(tokens, tmp_path):
+    logged = []
+
+    class Watched(LanguageModelTraining):
+        def log(self, name, value, **options):
+            if name == "tokens_per_second":
+                logged.append(self.global_step)
+
+    module = Watched(TitansConfig(**CONFIG), warmup_steps=1)
+    begun_and_resumed(lambda config: module, tokens, tmp_path / "saved.ckpt")
+    assert not logged  # the rate of a step is the time since the one before, and each run has one step
+
+
 def begun_and_resumed(make, tokens, path, **of_data):
     """Trainers of a run of one step, and of one that continues it from a checkpoint with a second step."""
     trainers = []
