@@ -248,7 +248,7 @@ class TitansLM(Generation, nn.Module):
         return self.head.weight is self.embedding.weight
 
     def num_parameters(self, embeddings: bool = True) -> int:
-        """Number of trained parameters, tied embeddings counted once; optionally without embedding and output layer."""
+        """Number of parameters, tied embeddings counted once; optionally without embedding and output layer."""
         count = sum(p.numel() for p in self.parameters())
         if embeddings:
             return count
