@@ -4,6 +4,7 @@ The task files are in ``tasks``. ``python -m titans_core.evals.harness --model f
 """
 
 import argparse
+import copy
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -195,7 +196,8 @@ def _tokenizer(tokenizer: Any, folder: str) -> Any:
         if not folder or not (Path(folder) / "tokenizer_config.json").exists():
             raise FileNotFoundError("the model has no tokenizer: set tokenizer to 'bytes', a .model file or a folder.")
         tokenizer = folder
-    return hf_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer
+    # a copy: the harness sets the padding token of one that has none
+    return hf_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else copy.deepcopy(tokenizer)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -313,6 +313,13 @@ def test_a_model_is_left_unchanged(model, made):
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_a_tokenizer_is_left_without_a_padding_token(model, made):
+    tokenizer = hf_tokenizer("bytes")
+    tokenizer.pad_token = None
+    assert evaluate(model, ["titans_piqa"], made, tokenizer=tokenizer) == evaluate(model, ["titans_piqa"], made)
+    assert tokenizer.pad_token is None
+
+
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
