@@ -71,6 +71,7 @@ _OPTIONS = {
     "val_size=": "--val-size ",
     "Fit with val_size": "Fit with --val-size",
     "larger val_size": "larger --val-size",
+    "another val_size": "another --val-size",
     "+ h =": "+ --horizon =",
     "or h.": "or --horizon.",
     "input_size": "--lookback",

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch.utils.data import DataLoader
 
 from titans_core.train import History, TrainingOptions, borrowed_randomness, digest, train_network
 from titans_core.train.batches import loader
+from titans_core.warn import warn_caller
 from titans_ts.cut import Cut, check_length
 from titans_ts.exogenous import Columns
 from titans_ts.mirror import FEW, Mirrored
@@ -154,8 +156,8 @@ def _identity(forecaster: "TitansForecaster", panel: Panel, val_size: int) -> di
 def _batches(
     forecaster: "TitansForecaster", table: Table, border: int, seed: int
 ) -> tuple[DataLoader, DataLoader | None, int]:
-    """Training windows in units of the network, validation windows (None without validation rows), and the maximum
-    number of epochs."""
+    """Training windows in units of the network, validation windows (None if none can be scored), and the maximum number
+    of epochs."""
     (T, N), h, together = table.values.shape, forecaster.h, forecaster.multivariate
     size = windows_in_batch(forecaster.batch_size, N) if together else forecaster.batch_size
     windows = all_windows_of(replace(table, unit=None), forecaster.input_size, h, 0, border, together)
@@ -169,9 +171,16 @@ def _batches(
     most = EPOCH * forecaster.batch_size  # windows of one series
     step = max(1, -(-(T - h + 1 - border) * N // most))
     val = all_windows_of(table, forecaster.input_size, h, border, T, together, step)
+    scored = bool(table.truth.any_after(torch.arange(border, max(border, T - h + 1)), h, together).any())
+    if border < T and not scored:  # a mean loss of nothing would be 0, and the first epoch the best
+        warn_caller(
+            f"no forecast of the last val_size={T - border} rows, which are for validation, can be scored: each "
+            "lookback ends in a gap that was filled with later values, or no known value follows. Training uses no "
+            "early stopping, and a point loss cannot provide intervals. Set missing='mask', or give another val_size."
+        )
     max_epochs = forecaster.max_epochs or default_epochs(-(-len(windows) // size), together)
     # validation needs no gradients, so its batches can be as large as for forecasts
     many = max(size, windows_at_once(forecaster.input_size + h, N if together else 1))
     few = len(windows) * (N if together else 1) < FEW
     batches = loader(Mirrored(windows) if few else windows, size, seed, most=EPOCH, versions=2 if few else 1)
-    return batches, loader(val, many) if len(val) else None, max_epochs
+    return batches, loader(val, many) if scored else None, max_epochs

@@ -182,15 +182,18 @@ def all_windows_of(
 ) -> Windows:
     """All windows with a horizon in ``[start, stop)``, series after series.
 
-    Windows start once the lookback of a series is complete. With ``together`` each window has all series; otherwise
-    windows are skipped if the end of their lookback was filled with later values.
+    Windows start once the lookback of a series is complete, and are skipped if its end was filled with later values.
+    With ``together`` each window has all series, and is skipped if this holds for one of them: no target counts there.
     """
     begins, end = (first_rows(table.values) + input_size).clamp(min=start).tolist(), stop - h + 1
+    uses_later = table.truth.uses_later
     if together:
         begin = max(begins)
-        return Windows(table, input_size, h, torch.arange(begin, max(begin, end), step))
+        every = torch.arange(begin, max(begin, end))
+        if uses_later is not None:
+            every = every[~uses_later[every - 1].any(dim=-1)]
+        return Windows(table, input_size, h, every[::step])
     origins = [torch.arange(begin, max(begin, end), dtype=torch.int32) for begin in begins]
-    uses_later = table.truth.uses_later
     if uses_later is not None:
         origins = [own[~uses_later[own.long() - 1, n]] for n, own in enumerate(origins)]
     origins = [own[::step] for own in origins]

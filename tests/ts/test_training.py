@@ -70,6 +70,21 @@ def test_the_network_is_the_one_of_the_best_epoch(tiny, wide):
     assert not model.network_.training
 
 
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("last", [59, 56])
+def test_without_a_validation_forecast_to_score_no_epoch_counts_as_the_best(tiny, wide, together, last):
+    """Each lookback ends in a gap that was filled with the value after it, or nothing follows that value."""
+    gap = wide.iloc[:60].copy()
+    gap.iloc[45:, 0 if together else slice(None)] = np.nan
+    gap.iloc[last] = wide.iloc[last]
+    if last < 59 and together:
+        gap.iloc[last + 1 :] = np.nan
+    with pytest.warns(UserWarning, match=r"the last val_size=10 rows, which are for validation, can be scored.*mask"):
+        model = tiny(missing="interpolate", multivariate=together, max_epochs=8).fit(gap, val_size=10)
+    assert len(model.history_.epochs) == 8  # with an error of nothing, of 0, it would have stopped
+    assert not any("val_loss" in epoch for epoch in model.history_.epochs)
+
+
 def test_the_loss_weighs_step_t_by_one_over_its_root():
     class Network:
         def normalised(self, x, hist, futr, stat):
