@@ -26,6 +26,8 @@ def forecast_arrays(
         raise ValueError(f"windows has {int(bad.sum())} values that are NaN, infinite or beyond float32.")
     if columns.hist or columns.futr:
         raise ValueError("predict_windows does not support exogenous columns: use predict or cross_validation.")
+    if not len(windows):
+        return np.empty((0, config.h, expected[1]))
     futr, shape = None, np.zeros((1, config.input_size + config.h, 1))
     if columns.calendar or columns.profile:
         if origins is None or len(origins) != len(windows):

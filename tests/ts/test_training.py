@@ -124,6 +124,7 @@ def test_windows_are_forecast_as_frames_are(tiny_fitted, wide):
     together = model.predict_windows(windows)
     for out, start in zip(together, (0, 50, 108), strict=True):
         np.testing.assert_allclose(out, model.predict(wide.iloc[start : start + 12]), rtol=1e-5, atol=1e-6)
+    assert model.predict_windows(windows[:0]).shape == (0, 4, 3)
     with pytest.raises(ValueError, match=r"windows must be \[W, 12, 3\], got shape \(3, 11, 3\)"):
         model.predict_windows(windows[:, 1:])
     with pytest.raises(ValueError, match=r"windows must be .* got shape \(1, 2\)"):
