@@ -169,7 +169,8 @@ def check_levels(level: Any) -> list[float]:
             raise ValueError(f"level must be percentages between 0 and 100, such as [80, 95], got {level!r}.")
         if value < 1:
             raise ValueError(f"level={value} means {value} percent: give levels in percent, such as {100 * value:g}.")
-    return sorted({float(value) for value in levels})
+    # a float32 by its decimal digits: 99.9, not 99.90000153
+    return sorted({float(str(value)) if isinstance(value, np.floating) else float(value) for value in levels})
 
 
 def column_names(levels: list[float]) -> list[str]:

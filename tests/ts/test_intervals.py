@@ -176,6 +176,7 @@ def test_invalid_levels_are_named(tiny, wide):
         model.predict(level=[0.8])
     assert check_levels({95, 80.0}) == [80.0, 95.0]
     assert check_levels(range(90, 70, -10)) == [80.0, 90.0]
+    assert check_levels(np.array([99.9, 80], dtype=np.float32)) == [80.0, 99.9]
     with pytest.raises(ValueError, match=r"fitted without validation rows.*Fit with val_size"):
         tiny().fit(wide, val_size=0).predict(level=[80])
     with pytest.raises(ValueError, match="loss must be one of"):
