@@ -49,7 +49,7 @@ class Clock(NamedTuple):
     Attributes:
         hour: the step of local time of each row, ``[T]``; all days have the same number of steps.
         row: the row of each step of local time, ``[S]``. A repeated step has its first row; a skipped one the row that
-            lies before the next existing step by the same number of rows.
+            lies before the next existing step by the same number of rows, or the first row.
     """
 
     hour: np.ndarray
@@ -71,7 +71,7 @@ class Clock(NamedTuple):
         there, first = np.unique(hour, return_index=True)
         every = np.arange(hour.max() + 1)
         following = np.searchsorted(there, every)
-        return cls(hour, first[following] - (there[following] - every))
+        return cls(hour, np.maximum(0, first[following] - (there[following] - every)))
 
 
 def nearer_season(known: np.ndarray, leads: np.ndarray, day: int) -> Season:

@@ -161,6 +161,13 @@ def test_steps_shifted_by_a_clock_change_go_back_by_rows(freq):
     np.testing.assert_array_equal(found, np.arange(192, 200))
 
 
+def test_a_skipped_hour_just_after_the_first_row_is_not_read_from_the_end():
+    steps = pd.date_range("2024-03-31 01:45", periods=400, freq="15min", tz="Europe/Berlin", name="ds")
+    frame = pd.DataFrame({"a": np.arange(400.0)}, steps)  # 02:00 to 02:45 are skipped: rows before the first
+    found = with_naive(backtest_rows(frame, 84, 16), frame, season_length=96)["SeasonalNaive"]
+    np.testing.assert_array_equal(found, [*[np.nan] * 7, *[0.0] * 5, 1, 2, 3, 4])
+
+
 def test_patterns_in_local_time_continue_across_a_clock_change_and_weekdays_are_seen():
     steps = pd.date_range("2024-03-01", "2024-04-14", freq="h", tz="Europe/Berlin", inclusive="left", name="ds")
     habit = np.where(steps.day_of_week < 5, np.sin(np.pi * steps.hour / 24), 0.0)
