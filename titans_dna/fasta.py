@@ -234,15 +234,16 @@ def _mismatch(files: FastaFiles) -> str:
 
 
 def _title(read: Callable[[int, int], bytes], offset: int) -> bytes:
-    """The line that ends at this offset, without its line break; empty if there is none or it is too long."""
+    """The line that ends at this offset, without its line break, which the last line of a file may lack; empty if there
+    is none or it is too long."""
     for size in (_TITLE, _HEAD):
         begin = max(0, offset - size)
         before = read(begin, offset - begin)
-        if before[-1:] != b"\n":
+        if before[-1:] != b"\n" and read(offset, 1):
             break
         first = before.rfind(b"\n", 0, -1) + 1
         if first or begin == 0:
-            return before[first:-1]
+            return before[first:].removesuffix(b"\n")
     return b""
 
 

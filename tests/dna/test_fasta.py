@@ -272,6 +272,7 @@ def test_a_file_that_is_read_in_place_needs_no_cache_folder(write_fasta, records
         ("", r"genome\.fa is empty"),
         ("\n\n", r"genome\.fa is empty"),
         (">one\n>two\n", "contains no bases"),
+        (">one\n>two", "contains no bases"),
         ("\ufeff>a\nACGT\n", "begins with a byte order mark, which an index cannot skip"),
         ("ACGT\n", r"is not FASTA: its first line is b'ACGT"),
         (">one\nACGT\n>one\nACGT\n", "two sequences named 'one'"),
@@ -302,6 +303,22 @@ def test_a_bad_fasta_is_refused_with_a_reason_and_leaves_no_partial_files(tmp_pa
         with pytest.raises(ValueError, match=message):
             open_genome(path)
     assert not list(tmp_path.glob("*.part*"))
+
+
+@pytest.mark.parametrize(
+    "text", [">one\nACGT\nAC\n>two", ">one\r\nACGT\r\nAC\r\n>two x", ">one\nACGTAC\n>" + "x" * 500]
+)
+@pytest.mark.parametrize("name", ["genome.fa", "genome.fa.gz"])
+def test_a_title_without_a_line_break_ends_a_file(tmp_path, open_genome, text, name):
+    path = tmp_path / name
+    if name.endswith(".gz"):
+        bgzip(path, text)
+    else:
+        path.write_bytes(text.encode())
+    for _ in range(2):  # the second time by the index of the first
+        genome = open_genome(path)
+        assert list(genome.lengths.values()) == [6, 0]
+        assert genome.fetch("one") == "ACGTAC"
 
 
 def test_damaged_and_misnamed_files_have_different_errors(tmp_path, open_genome):
