@@ -135,8 +135,8 @@ def read_gff(path: str | Path, feature: str | None = "gene", *, name: str | None
         name: attribute to use as ``Interval.name``. Default: the first present one of ``gene_id``, ``ID`` and ``Name``.
 
     Raises:
-        ValueError: there is no such feature (the message lists those in the file); no feature has the attribute
-            ``name``; or a line is invalid (the message names file and line).
+        ValueError: there is no feature, or none of this kind (the message lists those in the file); no feature has the
+            attribute ``name``; or a line is invalid (the message names file and line).
     """
     path = Path(path).expanduser()
     wanted, seen = [], dict[str, int]()
@@ -144,9 +144,11 @@ def read_gff(path: str | Path, feature: str | None = "gene", *, name: str | None
         seen[found.type] = seen.get(found.type, 0) + 1
         if feature in (None, found.type):
             wanted.append(found.interval)
+    if not seen:
+        raise ValueError(f"{path} contains no features; expected lines of nine columns (tab-separated).")
     if not wanted:
         there = ", ".join(f"{kind} ({n})" for kind, n in sorted(seen.items(), key=lambda item: -item[1])[:12])
-        raise ValueError(f"{path} has no feature {feature!r}; it has {there or 'no features at all'}.")
+        raise ValueError(f"{path} has no feature {feature!r}; it has {there}.")
     if name is not None and not any(interval.name for interval in wanted):
         raise ValueError(f"none of the selected features in {path} has the attribute {name!r}. Give another name.")
     return wanted

@@ -147,8 +147,9 @@ def test_a_bad_gtf_line_is_named(write, line, message):
 def test_empty_and_binary_files_are_refused(write, tmp_path):
     with pytest.raises(ValueError, match="contains no intervals"):
         read_bed(write("# nothing\n"))
-    with pytest.raises(ValueError, match="no features at all"):
-        read_gff(write("# nothing\n"))
+    for feature in ("gene", None):
+        with pytest.raises(ValueError, match="contains no features"):
+            read_gff(write("# nothing\n"), feature)
     with pytest.raises(FileNotFoundError):
         read_bed(tmp_path / "absent.bed")
     (tmp_path / "cut.gz").write_bytes(gzip.compress(BED.encode() * 99)[:-20])
