@@ -144,7 +144,8 @@ def _checked(track: pd.DataFrame, column: str | None) -> tuple[pd.DataFrame, str
                 f"the track's column {name!r} has no numbers (its type is {track[name].dtype}). Convert it with "
                 "astype, or name the column of values: column=."
             )
-    if not (track[["start", "end"]] % 1 == 0).all(axis=None):
+    places = track[["start", "end"]].to_numpy(float, na_value=np.nan)
+    if not (np.isfinite(places) & (places == np.floor(places))).all():
         raise ValueError("the track has positions that are not whole numbers. Drop or correct these rows.")
     bad = track[track["chrom"].isna() | (track["start"] < 0) | (track["end"] <= track["start"])]
     if len(bad):

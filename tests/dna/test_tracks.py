@@ -262,6 +262,20 @@ def test_neither_the_index_of_a_track_nor_the_type_of_its_positions_matters(tmp_
     assert (tmp_path / "t").read_text().splitlines() == ["c\t0\t2\t1.5", "c\t2\t4\t3.5"]
 
 
+@pytest.mark.parametrize("backend", ["numpy_nullable", "pyarrow"])
+def test_a_track_may_have_the_types_of_pandas_that_hold_missing_values(tmp_path, backend):
+    mpl.use("Agg")
+    if backend == "pyarrow":
+        pytest.importorskip("pyarrow")
+    track = frame([1.5, np.nan, 2.5]).convert_dtypes(dtype_backend=backend)
+    write_bedgraph(track, tmp_path / "t", header=False)
+    assert (tmp_path / "t").read_text().splitlines() == ["c\t0\t1\t1.5", "c\t2\t3\t2.5"]
+    np.testing.assert_array_equal(plot_track(track).lines[0].get_ydata(), [1.5, np.nan, 2.5])
+    without_end = frame([1.5, 2.5]).assign(end=[1.0, np.nan]).convert_dtypes(dtype_backend=backend)
+    with pytest.raises(ValueError, match="positions that are not whole numbers"):
+        write_bedgraph(without_end, tmp_path / "unused")
+
+
 @pytest.mark.parametrize("call", [lambda track: write_bedgraph(track, "unused"), plot_track])
 def test_a_track_without_its_columns_or_numbers_is_refused(call):
     track = frame([1.0, 2.0])
