@@ -253,7 +253,10 @@ def _refuse(sequence: str | bytes, position: int, where: str, start: int = 0) ->
     letter = sequence[position] if isinstance(sequence, str) else chr(sequence[position])
     at = f"{where} has {letter!r} at position {start + position} (0-based)"
     if letter in "Uu":
-        raise ValueError(f"{at}: U instead of T. For RNA, use sequence.replace('U', 'T'), or encode(..., rna=True).")
+        base = "T" if letter == "U" else "t"
+        raise ValueError(
+            f"{at}: U instead of T. For RNA, use sequence.replace({letter!r}, {base!r}), or encode(..., rna=True)."
+        )
     if letter.isspace():
         raise ValueError(f"{at}: white space. Join the lines and strip the sequence first.")
     if letter in "-.*":

@@ -82,6 +82,8 @@ def test_u_is_t_only_on_request():
     with pytest.raises(ValueError, match=r"'U' at position 2 \(0-based\): U instead of T\. For RNA.*rna=True"):
         encode("ACUG")
     np.testing.assert_array_equal(encode("ACUGu", rna=True), encode("ACTGT"))
+    with pytest.raises(ValueError, match=r"'u' at position 2 .* use sequence\.replace\('u', 't'\), or"):
+        encode("ACug")
 
 
 @pytest.mark.parametrize(
