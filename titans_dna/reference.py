@@ -185,4 +185,4 @@ def _holds(variant: Variant, genome: Genome, found: Verdict) -> str:
     if found != "absent":
         return f"has {short(genome.fetch(Interval(variant.chrom, variant.start, variant.end)).upper())}"
     size = genome.lengths.get(variant.chrom)
-    return f"ends at {size}" if size else f"has no such chromosome.{genome.meant(variant.chrom)}"
+    return f"ends at {size}" if size is not None else f"has no such chromosome.{genome.meant(variant.chrom)}"

@@ -53,6 +53,12 @@ def test_a_wrong_ref_is_counted_and_explained(genome, records):
     assert "has no such chromosome" in str(check)
 
 
+def test_a_chromosome_without_bases_ends_at_0(write_fasta):
+    check = check_reference([Variant("empty", 0, "A", "C")], write_fasta({"one": "ACGT", "empty": ""}))
+    assert check.absent == 1
+    assert "empty:0 (0-based) A>C: the genome ends at 0" in str(check)
+
+
 def test_variants_may_be_a_file_a_frame_or_a_single_variant(genome, records, tmp_path):
     one, wrong = variant_at(records, "chrI", 40, alt="N"), Variant("chrI", 999, records["chrI"][999] + "A", "C")
     variants = [one, variant_at(records, "chrII", 7, 3), wrong]
