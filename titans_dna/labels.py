@@ -38,7 +38,8 @@ def read_labels(y: Any, n: int, what: str) -> NDArray[Any]:
     if getattr(getattr(y, "dtype", None), "kind", "") == "T":  # scikit-learn does not know NumPy's StringDType
         y = given.astype(str)
     kind = _KINDS.get(pd.api.types.infer_dtype(given))
-    boxed = hasattr(y, "dtype") and (pd.api.types.is_extension_array_dtype(y) or pd.api.types.is_object_dtype(y))
+    dtype = getattr(y.iloc[:, 0] if isinstance(y, pd.DataFrame) and y.shape[1] == 1 else y, "dtype", None)
+    boxed = dtype is not None and (pd.api.types.is_extension_array_dtype(dtype) or pd.api.types.is_object_dtype(dtype))
     names = column_or_1d(np.asarray(y, dtype=kind) if boxed and kind else y, warn=True)
     if len(names) != n:
         raise ValueError(

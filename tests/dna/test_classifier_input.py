@@ -333,6 +333,14 @@ def test_labels_keep_their_type_in_other_dtypes(labels, classes):
     assert 0 <= model.score(X, labels) <= 1
 
 
+@pytest.mark.parametrize(("dtype", "classes"), [("Int64", [0, 1]), ("boolean", [False, True])])
+def test_labels_keep_their_type_in_a_frame_of_one_column(dtype, classes):
+    frame = pd.DataFrame({"label": pd.array([0, 1] * 10, dtype=dtype)})
+    with pytest.warns(UserWarning, match="column-vector"):
+        model = classifier().fit(X, frame)
+    assert [type(name) for name in model.classes_.tolist()] == [type(name) for name in classes]
+
+
 def test_times_are_refused_as_labels():
     with pytest.raises(ValueError, match="y has dates or times as labels"):
         classifier().fit(X, pd.to_datetime(["2020-01-01", "2020-01-02"] * 10))
