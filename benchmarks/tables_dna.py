@@ -119,7 +119,8 @@ def pretraining(place: Any) -> str:
     columns = [(weights, positions) for positions in (True, False) for weights in WEIGHTS]
     titles = [f"{weights}{'' if positions else ', without positions'}" for weights, positions in columns]
     lines = ["| Matthews correlation | " + " | ".join(titles) + " | the default classifier |", "|---|" + "---|" * 5]
-    for task in dict.fromkeys(r["task"] for r in rows):
+    tasks = dict.fromkeys(r["task"] for r in rows)
+    for task in tasks:
         of = [
             [r["mcc"] for r in rows if (r["task"], r["weights"], r.get("positions", False)) == (task, *column)]
             for column in columns
@@ -131,7 +132,7 @@ def pretraining(place: Any) -> str:
         f"Pretrained: {STEPS:,} batches of {BATCH} training sequences of the task, predicting the next base; fresh: "
         f"random weights. About {rows[-1]['parameters'] // 1000} thousand parameters. The default classifier has "
         "convolutions instead of a language model. The number of seeds is in brackets if it is more than one. "
-        f"{place(rows)}, 1 thread.",
+        f"{place([*rows, *(r for r in from_convolutions if r['task'] in tasks)])}, 1 thread.",
     ]
     return "\n".join(lines)
 

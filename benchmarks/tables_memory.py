@@ -1,6 +1,7 @@
 """The tables of the memory benchmarks."""
 
 import itertools
+import json
 from typing import Any
 
 from memory_cpu import CASES
@@ -35,7 +36,8 @@ def memory_cpu(place: Any) -> str:
                 f"{ours['forward+backward']['median']:,.0f} | {peak['ours']['forward+backward']:,.0f} | {label} | "
                 f"{forward:.2f}x | {both:.2f}x | {memory:.2f}x |"
             )
-    lines += ["", f"Medians of {rows[-1]['repeats']} runs, alternating between the libraries; {place(rows)}, 1 thread."]
+    made_of = place([*rows, *_of_cases(peaks, rows)])
+    lines += ["", f"Medians of {rows[-1]['repeats']} runs, alternating between the libraries; {made_of}, 1 thread."]
     return "\n".join(lines)
 
 
@@ -54,7 +56,12 @@ def memory_cpu_range(place: Any) -> str:
             cells = [f"{min(of):.2f}x to {max(of):.2f}x" for of in zip(*found, strict=True)]
             lines.append(f"| {label} | {processor} | {len(found)} | {' | '.join(cells)} |")
     note = "Minimum to maximum over all cases (widths, heads, chunks and lengths)"
-    return "\n".join([*lines, "", f"{note}; {place(rows)}, 1 thread."])
+    return "\n".join([*lines, "", f"{note}; {place([*rows, *_of_cases(peaks, rows)])}, 1 thread."])
+
+
+def _of_cases(peaks: dict[tuple[int, ...], dict[str, Any]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows on peak memory that stand beside these rows on speed."""
+    return [peaks[case] for case in dict.fromkeys(tuple(row["case"]) for row in rows)]
 
 
 def _speeds() -> list[dict[str, Any]]:
@@ -103,7 +110,7 @@ def memory_scaling(place: Any) -> str:
 
 def memory_gpu(place: Any) -> str:
     """Tokens/s of layers and operators by the length of the sequences."""
-    rows = [row for row in read(RESULTS / "memory_gpu.jsonl") if row["case"]["part"] in ("layer", "operator")]
+    rows = _newest_on_gpu("layer", "operator")
     found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
     for row in rows:
         found.setdefault((row["case"]["part"], layer_name(row["case"])), {})[row["case"]["T"]] = row
@@ -124,7 +131,7 @@ def memory_gpu(place: Any) -> str:
 
 def memory_gpu_length(place: Any) -> str:
     """Speed of one long sequence, and of single tokens after contexts of different lengths."""
-    rows = [row for row in read(RESULTS / "memory_gpu.jsonl") if row["case"]["part"] in ("one sequence", "decoding")]
+    rows = _newest_on_gpu("one sequence", "decoding")
     lines = ["| tokens | reading, tokens/s | microseconds per step behind them | state, KB |", "|---|---|---|---|"]
     for T in sorted({row["case"]["T"] for row in rows}):
         cells = {"forward": "", "step": "", "state_bytes": ""}
@@ -138,6 +145,18 @@ def memory_gpu_length(place: Any) -> str:
         lines.append(f"| {T:,} | {' | '.join(cells.values())} |")
     note = "Two layers, expansion 2, width 1024, 16 heads of 64, chunks of 64, bfloat16, one sequence without gradients"
     return "\n".join([*lines, "", f"{note}; {_device(rows)}; {place(rows)}."])
+
+
+def _newest_on_gpu(*parts: str) -> list[dict[str, Any]]:
+    """The newest row of each case on the device measured last; one without a number only if no other row has one."""
+    found: dict[str, dict[str, Any]] = {}
+    every = read(RESULTS / "memory_gpu.jsonl")
+    for row in every:
+        if row["case"]["part"] in parts and row["device"] == every[-1]["device"]:
+            case = json.dumps(row["case"], sort_keys=True)
+            if case not in found or "forward" in row or "step" in row:
+                found[case] = row
+    return list(found.values())
 
 
 def layer_name(case: dict[str, Any]) -> str:

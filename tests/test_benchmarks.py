@@ -450,3 +450,48 @@ def test_epochs_are_timed_on_the_available_device(benchmarks, monkeypatch, capsy
     row = ast.literal_eval(capsys.readouterr().out.splitlines()[0])
     assert row["epochs"] == forecast_gpu.EPOCHS - 1
     assert 0 < row["epoch_seconds"] < row["fit_seconds"]
+
+
+def test_a_table_states_the_origin_of_the_rows_it_shows(benchmarks):
+    import tables_dna
+    import tables_memory
+    from records import RESULTS, read
+
+    def commits(*files, **wanted):
+        rows = [row for file in files for row in read(RESULTS / f"{file}.jsonl")]
+        return {row["commit"] for row in rows if all(row.get(name) == value for name, value in wanted.items())}
+
+    stated = []
+    for make in (tables_memory.memory_cpu, tables_memory.memory_cpu_range, tables_dna.pretraining):
+        make(lambda rows: stated.append({row["commit"] for row in rows}))
+    assert stated[:2] == 2 * [commits("memory_cpu", "memory_cpu_peak")]
+    tasks = {row["task"] for row in read(RESULTS / "dna_pretraining.jsonl")}
+    beside = [commits("dna_gue", model="titans", task=task) for task in tasks]
+    assert stated[2] == commits("dna_pretraining").union(*beside)
+
+
+def test_speeds_on_a_gpu_are_the_newest_of_one_device(benchmarks, tmp_path, monkeypatch):
+    import tables_memory
+
+    def row(device, commit, T, **found):
+        case = {"part": "layer", "side": "ours", "depth": 1, "expansion": 1, "backend": "triton", "T": T}
+        return {"case": case, "device": device, "commit": commit, "versions": {"triton": "3"}, **found}
+
+    def speed(millions):
+        return {mode: {"median": 1e6 * millions} for mode in ("forward", "forward+backward")}
+
+    rows = [
+        row("A", "a", 1, **speed(9)),
+        row("A", "a", 4, **speed(9)),
+        row("B", "b", 1, **speed(1)),
+        row("B", "c", 1, **speed(2)),
+        row("B", "c", 2, **speed(3)),
+        row("B", "d", 2, unavailable="out of time"),
+        row("B", "d", 3, unavailable="out of time"),
+    ]
+    (tmp_path / "memory_gpu.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    monkeypatch.setattr(tables_memory, "RESULTS", tmp_path)
+    table = tables_memory.memory_gpu(lambda rows: " ".join(dict.fromkeys(r["commit"] for r in rows)))
+    assert "| part | 1 | 2 | 3 |" in table
+    assert "| linear memory (triton), layer | 2.00 / 2.00 | 3.00 / 3.00 | - |" in table
+    assert "B, Triton 3; c d." in table
