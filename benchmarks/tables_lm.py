@@ -78,8 +78,10 @@ def novels(place: Any) -> str:
 
 def stream(place: Any) -> str:
     rows = read(RESULTS / "lm_stream.jsonl")
+    points = rows[-1]["points"]
+    end = (points[-1][0] - points[-2][0]) / 1e6  # the last point has the tokens that were left
     lines = [
-        "| | resident after 0.1 M tokens | after all tokens | µs per token, first 0.1 M | last 0.1 M | state |",
+        f"| | resident after 0.1 M tokens | after all tokens | µs per token, first 0.1 M | last {end:.2f} M | state |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:

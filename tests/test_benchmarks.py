@@ -495,3 +495,15 @@ def test_speeds_on_a_gpu_are_the_newest_of_one_device(benchmarks, tmp_path, monk
     assert "| part | 1 | 2 | 3 |" in table
     assert "| linear memory (triton), layer | 2.00 / 2.00 | 3.00 / 3.00 | - |" in table
     assert "B, Triton 3; c d." in table
+
+
+def test_the_stream_says_how_many_tokens_its_last_time_is_of(benchmarks, tmp_path, monkeypatch):
+    import tables_lm
+
+    points = [[102_400, 280.0, 18.0, 1024], [204_800, 280.0, 18.0, 1024], [235_000, 290.0, 19.0, 1024]]
+    row = {"model": "lmm", "tokens": 235_000, "points": points}
+    (tmp_path / "lm_stream.jsonl").write_text(json.dumps(row) + "\n")
+    monkeypatch.setattr(tables_lm, "RESULTS", tmp_path)
+    table = tables_lm.stream(lambda rows: "here")
+    assert "µs per token, first 0.1 M | last 0.03 M | state |" in table
+    assert "| lmm | 280 MiB | 290 MiB | 18.0 | 19.0 | 1 KiB |" in table
