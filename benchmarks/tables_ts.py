@@ -218,8 +218,8 @@ def online(place: Any) -> str:
 
 
 def covered() -> list[dict[str, Any]]:
-    """The current rows on intervals."""
-    return [row for row in read(RESULTS / "forecast_coverage.jsonl") if row["recipe"] == TRAINED]
+    """The current rows on intervals, of seed 0."""
+    return [r for r in read(RESULTS / "forecast_coverage.jsonl") if (r["recipe"], r["seed"]) == (TRAINED, 0)]
 
 
 def coverage(place: Any) -> str:

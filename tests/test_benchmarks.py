@@ -507,3 +507,15 @@ def test_the_stream_says_how_many_tokens_its_last_time_is_of(benchmarks, tmp_pat
     table = tables_lm.stream(lambda rows: "here")
     assert "µs per token, first 0.1 M | last 0.03 M | state |" in table
     assert "| lmm | 280 MiB | 290 MiB | 18.0 | 19.0 | 1 KiB |" in table
+
+
+def test_intervals_of_another_seed_are_not_shown_as_those_of_seed_0(benchmarks, tmp_path, monkeypatch):
+    import tables_ts
+    from records import RESULTS, read
+
+    (first, *_) = [row for row in read(RESULTS / "forecast_coverage.jsonl") if row["recipe"] == tables_ts.TRAINED]
+    rows = [{**first, "seed": seed, "commit": commit} for seed, commit in ((0, "a"), (1, "b"))]
+    (tmp_path / "forecast_coverage.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(tables_ts, "RESULTS", tmp_path)
+    table = tables_ts.coverage(lambda rows: " ".join(row["commit"] for row in rows))
+    assert table.endswith("(lower is better). a, 1 thread, seed 0.")
