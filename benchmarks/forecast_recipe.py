@@ -85,6 +85,14 @@ def settings_of(dataset: str) -> str:
     return json.dumps({**settings, "recipe": recipe_of(RECIPE, settings["profile"])}, sort_keys=True)
 
 
+def lookback_of(dataset: str) -> int:
+    """The chosen lookback of a set."""
+    lookback = chosen_lookback(dataset)
+    if lookback is None:
+        raise SystemExit(f"the lookback of {dataset} is not chosen yet: run forecast_search.py --lookbacks")
+    return lookback
+
+
 def judged(file: Path, fields: tuple[str, ...], answers: tuple[Any, ...]) -> dict[tuple[Any, ...], tuple[float, int]]:
     """The mean relative error of each answer, over the cells with results for all answers, and the number of these."""
     of = ("batch_size", "learning_rate", "average", "memory_depth", "chunk_size")
@@ -123,9 +131,9 @@ def main() -> None:
         return
     if args.memories:
         for seed in args.seeds:
-            for lookback_of in (lambda _: LOOKBACKS[0], chosen_lookback):
+            for lookback in (lambda _: LOOKBACKS[0], lookback_of):
                 cells = [
-                    (d, lookback_of(d), part, *kind, seed, settings_of(d))
+                    (d, lookback(d), part, *kind, seed, settings_of(d))
                     for d in sets
                     for part in PARTS
                     for kind in MEMORIES

@@ -519,3 +519,15 @@ def test_intervals_of_another_seed_are_not_shown_as_those_of_seed_0(benchmarks, 
     monkeypatch.setattr(tables_ts, "RESULTS", tmp_path)
     table = tables_ts.coverage(lambda rows: " ".join(row["commit"] for row in rows))
     assert table.endswith("(lower is better). a, 1 thread, seed 0.")
+
+
+def test_memories_are_not_compared_at_a_lookback_that_is_not_chosen_yet(benchmarks, monkeypatch):
+    import forecast_recipe
+
+    ran = []
+    monkeypatch.setattr(forecast_recipe, "work", lambda file, cells, *_: ran.extend(key[1] for key in cells))
+    monkeypatch.setattr(forecast_recipe, "chosen_lookback", lambda dataset: None)
+    monkeypatch.setattr(sys, "argv", ["forecast_recipe.py", "--memories", "--sets", "ETTh1"])
+    with pytest.raises(SystemExit, match="lookback of ETTh1 is not chosen yet"):
+        forecast_recipe.main()
+    assert set(ran) == {96}
