@@ -49,7 +49,8 @@ def by_autograd(
         # copies: one input may have been computed from another
         inputs = [x.clone() for x in inputs]
         chosen = [x for x, needed in zip(inputs, wanted, strict=False) if needed]
-        found = iter(torch.autograd.grad(y(*inputs), chosen, dy, create_graph=again))
+        # none if a bias, which the caller adds, is all that needs one
+        found = iter(torch.autograd.grad(y(*inputs), chosen, dy, create_graph=again) if chosen else ())
     return [next(found) if needed else None for _, needed in zip(inputs, wanted, strict=False)]
 
 

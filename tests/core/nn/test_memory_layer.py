@@ -326,6 +326,20 @@ def test_the_convolution_is_the_usual_one_with_its_first_and_second_derivatives(
         torch.testing.assert_close(a, b)
 
 
+def test_the_bias_of_the_convolution_alone_may_need_a_second_derivative_or_a_batch_of_gradients():
+    conv = CausalConv(4, 3).double()
+    conv.weight.requires_grad_(False)
+    y, _ = conv(torch.randn(2, 6, 4, dtype=torch.float64))
+    (db,) = torch.autograd.grad(y.square().sum(), conv.bias, create_graph=True)
+    torch.testing.assert_close(db, 2 * y.sum((0, 1)))
+    (ddb,) = torch.autograd.grad(db.sum(), conv.bias)
+    assert ddb.tolist() == [24] * 4  # 2 for each of 12 tokens
+    (each,) = torch.autograd.grad(
+        conv(y.detach())[0].sum((0, 1)), conv.bias, torch.eye(4).double(), is_grads_batched=True
+    )
+    assert each.tolist() == (12 * torch.eye(4)).tolist()
+
+
 def test_second_derivatives_are_there_with_the_definition():
     layer, x = make(backend="naive"), sequence(batch=1, length=5).requires_grad_()
     (first,) = torch.autograd.grad(layer(x)[0].square().sum(), x, create_graph=True)
