@@ -209,3 +209,11 @@ def test_the_operators_keep_the_rules_of_the_library(momentum, base, backend):
                  for x in functions._pieces_op(tensors, 2, "silu", backend)]  # fmt: skip
         found = functions._pieces_backward_op(grads, tensors, 2, "silu", backend)
     assert all(x.is_contiguous() for x in found)
+
+
+def test_the_operator_takes_the_anchor_of_a_state_in_any_memory_layout():
+    c = functions.coefficients(None, torch.rand(1, 3, 4), torch.rand(1, 3, 4), 4, "chunk")
+    tokens = [torch.randn(1, 3, 4, 5) for _ in range(3)]
+    anchor = [torch.randn(3, 6, 5).mT, torch.randn(3, 5, 6).mT]
+    tensors = [*tokens, *c, torch.randn(3, 10, 6), torch.randn(3, 12, 5), *anchor]
+    torch.library.opcheck(functions._pieces_op, (tensors, 2, "silu", "chunk"), test_utils="test_faketensor")

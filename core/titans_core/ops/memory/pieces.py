@@ -174,7 +174,8 @@ def run_pieces(
         tape, WS, last_anchor = engine.forward(inputs, start, y, keep, room)
         if needs_grad:
             segments.append((start, tape))
-    return y, WS, [A.clone() for A in last_anchor], segments
+    # it may be the anchor that was given, which may have any memory layout
+    return y, WS, [A.clone(memory_format=torch.contiguous_format) for A in last_anchor], segments
 
 
 def pieces_gradient(
