@@ -93,70 +93,66 @@ def prepare(
     if isinstance(tokenizer, (str, Path)):
         tokenizer = load_tokenizer(tokenizer)
     out = Path(out).expanduser()
-    with _alone_in(out):
-        if (out / DESCRIPTION).exists() and not overwrite:
-            raise FileExistsError(
-                f"{out} already holds packed tokens. Choose another folder, or set overwrite=True (--overwrite true)."
-            )
-
-        unfinished = out / _UNFINISHED
-        shutil.rmtree(unfinished, ignore_errors=True)  # left by a run that was killed
-        unfinished.mkdir()
+    with _unfinished_in(out, overwrite) as unfinished, contextlib.ExitStack() as at_end:
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
         parts = {
             name: _Part(unfinished / f"{name}.bin", DTYPES[dtype], tokenizer.vocab_size)
             for name in (("train", "val") if val_fraction else ("train",))
         }
-        try:
-            held_out = (
-                piece
-                for path in files
-                for text in _documents(path, text_key, unfinished / "cache")
-                for piece in _split(text, _cuts_tails(hold_out, path), val_fraction, seed)
-            )
-            with tqdm(desc="tokens", unit="", unit_scale=True, disable=not verbose) as bar:
-                for name, ids, ended in _tokenise(held_out, tokenizer):
-                    parts[name].write(ids, ended)
-                    bar.update(len(ids))
-            for name, part in parts.items():
-                part.close()
-                _check_not_empty(name, part, val_fraction, parts, all(_cuts_tails(hold_out, path) for path in files))
-            description = {
-                "format": FORMAT,
-                "version": VERSION,
-                "dtype": dtype,
-                "vocab_size": tokenizer.vocab_size,
-                "tokenizer": {"spec": tokenizer.spec, "fingerprint": tokenizer.fingerprint, "eos_id": tokenizer.eos_id},
-                "parts": {name: part.describe() for name, part in parts.items()},
-                "val_fraction": val_fraction,
-                "hold_out": hold_out,
-                "seed": seed,
-                "text_key": text_key,
-                "sources": [{"file": str(path), "bytes": path.stat().st_size} for path in files],
-            }
-            (unfinished / DESCRIPTION).write_text(
-                json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8"
-            )
-            _publish(unfinished, out, list(parts))
-        finally:
-            for part in parts.values():
-                part.give_up()
-            shutil.rmtree(unfinished, ignore_errors=True)
+        for part in parts.values():
+            at_end.callback(part.give_up)
+        held_out = (
+            piece
+            for path in files
+            for text in _documents(path, text_key, unfinished / "cache")
+            for piece in _split(text, _cuts_tails(hold_out, path), val_fraction, seed)
+        )
+        with tqdm(desc="tokens", unit="", unit_scale=True, disable=not verbose) as bar:
+            for name, ids, ended in _tokenise(held_out, tokenizer):
+                parts[name].write(ids, ended)
+                bar.update(len(ids))
+        for name, part in parts.items():
+            part.close()
+            _check_not_empty(name, part, val_fraction, parts, all(_cuts_tails(hold_out, path) for path in files))
+        description = {
+            "format": FORMAT,
+            "version": VERSION,
+            "dtype": dtype,
+            "vocab_size": tokenizer.vocab_size,
+            "tokenizer": {"spec": tokenizer.spec, "fingerprint": tokenizer.fingerprint, "eos_id": tokenizer.eos_id},
+            "parts": {name: part.describe() for name, part in parts.items()},
+            "val_fraction": val_fraction,
+            "hold_out": hold_out,
+            "seed": seed,
+            "text_key": text_key,
+            "sources": [{"file": str(path), "bytes": path.stat().st_size} for path in files],
+        }
+        (unfinished / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False), encoding="utf-8")
+        _publish(unfinished, out, list(parts))
     return description
 
 
 @contextlib.contextmanager
-def _alone_in(out: Path) -> Iterator[None]:
-    """Make the folder, and hold it against other processes that prepare text in it, which would mix their files."""
+def _unfinished_in(out: Path, overwrite: bool) -> Iterator[Path]:
+    """A new folder in ``out`` for files until they are complete. Meanwhile ``out`` is held against other processes that
+    prepare text in it, which would mix their files."""
     out.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as held_out:
+    with contextlib.ExitStack() as at_end:
         try:
-            held_out.enter_context(held(out, wait=False))
+            at_end.enter_context(held(out, wait=False))
         except BlockingIOError:
             raise ValueError(
                 f"another process is preparing text in {out}: wait for it, or choose another folder."
             ) from None
-        yield
+        if (out / DESCRIPTION).exists() and not overwrite:
+            raise FileExistsError(
+                f"{out} already holds packed tokens. Choose another folder, or set overwrite=True (--overwrite true)."
+            )
+        unfinished = out / _UNFINISHED
+        shutil.rmtree(unfinished, ignore_errors=True)  # left by a run that was killed
+        at_end.callback(shutil.rmtree, unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        yield unfinished
 
 
 class _Part:
