@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 from pictures_models import forecast_table3, gue, lm_niah, lm_stream
 from records import RESULTS, read
-from tables_memory import layer_name
+from tables_memory import layer_name, newest_on_gpu
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 MODES = ("forward", "forward+backward")
@@ -50,10 +50,9 @@ def memory_cpu() -> plt.Figure | None:
 
 def memory_gpu() -> plt.Figure | None:
     """Tokens/s by sequence length, as in the paper's Figures 8 and 9; the newest of each case on the latest device."""
-    rows = [row for row in read(RESULTS / "memory_gpu.jsonl") if MODES[1] in row]
+    rows = [row for row in newest_on_gpu("operator", "layer") if MODES[1] in row]
     if not rows:
         return None
-    rows = [row for row in rows if row["device"] == rows[-1]["device"]]
     parts = [part for part in ("operator", "layer") if any(row["case"]["part"] == part for row in rows)]
     figure, axes = plt.subplots(1, len(parts), figsize=(5.5 * len(parts), 5.5), layout="constrained", squeeze=False)
     colors = {name: f"C{i}" for i, name in enumerate(dict.fromkeys(layer_name(row["case"]) for row in rows))}

@@ -110,7 +110,7 @@ def memory_scaling(place: Any) -> str:
 
 def memory_gpu(place: Any) -> str:
     """Tokens/s of layers and operators by the length of the sequences."""
-    rows = _newest_on_gpu("layer", "operator")
+    rows = newest_on_gpu("layer", "operator")
     found: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
     for row in rows:
         found.setdefault((row["case"]["part"], layer_name(row["case"])), {})[row["case"]["T"]] = row
@@ -131,7 +131,7 @@ def memory_gpu(place: Any) -> str:
 
 def memory_gpu_length(place: Any) -> str:
     """Speed of one long sequence, and of single tokens after contexts of different lengths."""
-    rows = _newest_on_gpu("one sequence", "decoding")
+    rows = newest_on_gpu("one sequence", "decoding")
     lines = ["| tokens | reading, tokens/s | microseconds per step behind them | state, KB |", "|---|---|---|---|"]
     for T in sorted({row["case"]["T"] for row in rows}):
         cells = {"forward": "", "step": "", "state_bytes": ""}
@@ -147,7 +147,7 @@ def memory_gpu_length(place: Any) -> str:
     return "\n".join([*lines, "", f"{note}; {_device(rows)}; {place(rows)}."])
 
 
-def _newest_on_gpu(*parts: str) -> list[dict[str, Any]]:
+def newest_on_gpu(*parts: str) -> list[dict[str, Any]]:
     """The newest row of each case on the device measured last; one without a number only if no other row has one."""
     found: dict[str, dict[str, Any]] = {}
     every = read(RESULTS / "memory_gpu.jsonl")
