@@ -43,9 +43,8 @@ def library_of(df: Any) -> str:
 
 def holds_numbers(column: pd.Series) -> bool:
     """Whether a column holds real numbers or booleans."""
-    if numbers_as_objects(column):
-        return True
-    if column.dtype.kind == "b":  # booleans of pyarrow too, which pandas does not count as numbers
+    # booleans of pyarrow too, which pandas does not count as numbers
+    if column.dtype.kind == "b" or numbers_as_objects(column):
         return True
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
 

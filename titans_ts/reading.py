@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from titans_core.warn import warn_caller
 from titans_ts.exogenous import Columns, read_future, read_static
+from titans_ts.files import PARQUET
 from titans_ts.frame import LONG_COLUMNS, read_frame
 from titans_ts.panel import Panel, beyond, continued
 from titans_ts.stamps import following
@@ -42,7 +43,7 @@ def is_frame(df: Any) -> bool:
 
 def _reading(path: str | Path) -> str:
     """The call that reads a file with this name."""
-    kind = "parquet" if str(path).lower().endswith((".parquet", ".pq")) else "csv"
+    kind = "parquet" if str(path).lower().endswith(PARQUET) else "csv"
     return f"pd.read_{kind}({str(path)!r})"
 
 

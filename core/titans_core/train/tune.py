@@ -113,7 +113,8 @@ def open_study(
 def _found_or_created(storage: Storage, name: str) -> optuna.Study:
     """The study of this name. Where several processes start on a new database, one may create a table that another has
     just found missing; the other then tries again."""
-    for left in reversed(range(OPENINGS)):
+    left = OPENINGS
+    while True:
         try:
             return optuna.create_study(
                 study_name=name,
@@ -123,10 +124,10 @@ def _found_or_created(storage: Storage, name: str) -> optuna.Study:
                 pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
             )
         except SQLAlchemyError as error:
+            left -= 1
             if not left or not _JUST_CREATED.search(str(error)):
                 raise
             time.sleep(0.1)
-    raise AssertionError("unreachable")
 
 
 def _check_space(study: optuna.Study, storage: Storage, space: Callable[[optuna.Trial], Any]) -> None:
