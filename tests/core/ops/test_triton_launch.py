@@ -8,7 +8,9 @@ import torch
 
 pytest.importorskip("triton")
 
-from titans_core.ops.memory.triton.launch import IN_ORDER, launch, meeting_slices, without_wgmma
+import triton
+
+from titans_core.ops.memory.triton.launch import IN_ORDER, as_configs, launch, meeting_slices, without_wgmma
 
 SWITCH = "DISABLE_MMA_V3"
 SWITCHES = (SWITCH, "DISABLE_MMA_V5")
@@ -46,29 +48,43 @@ def test_the_switch_is_back_after_an_error(monkeypatch):
     assert SWITCH not in os.environ
 
 
-@pytest.mark.parametrize("first_in_first_out", [True, False])
-def test_the_switch_stays_until_the_last_thread_is_out(monkeypatch, first_in_first_out):
-    """As when autograd's thread launches kernels while the main thread does."""
+def test_threads_launch_one_after_the_other(monkeypatch):
+    """As those of ``torch.nn.DataParallel`` and of autograd. A tuner of Triton keeps its arguments in itself."""
     monkeypatch.delenv(SWITCH, raising=False)
-    inside, leave = threading.Event(), threading.Event()
+    found, switches, tuning, launched = {}, set(), threading.Event(), threading.Event()
 
-    def other():
-        with without_wgmma():
-            inside.set()
-            leave.wait(10)
+    class Body:
+        arg_names = ("x", "N")
+        fn = staticmethod(lambda x, N: None)
 
-    thread = threading.Thread(target=other)
-    with without_wgmma():
-        thread.start()
-        assert inside.wait(10)
-        if not first_in_first_out:
-            leave.set()
-            thread.join(10)
-            assert os.environ[SWITCH] == "1"
-    if first_in_first_out:
-        assert os.environ[SWITCH] == "1"
-        leave.set()
-        thread.join(10)
+        def run(self, x, **constants):
+            x += 1
+            switches.add(os.environ.get(SWITCH))
+
+    def bench(call, quantiles):
+        call()
+        if "second" not in found:
+            tuning.set()
+            launched.wait(0.3)  # for the other thread, if it does not wait itself
+        return [0.0] * 3
+
+    kernel = triton.autotune(as_configs(IN_ORDER[:2]), key=["N"], restore_value=["x"], do_bench=bench)(Body())
+
+    def run(name):
+        found[name] = x = torch.zeros(1)
+        launch(kernel, (1,), x, N=3)
+
+    def second():
+        tuning.wait(10)
+        run("second")
+        launched.set()
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    run("first")
+    thread.join(10)
+    assert found["first"] == found["second"] == 1
+    assert switches == {"1"}
     assert SWITCH not in os.environ
 
 

@@ -35,7 +35,6 @@ COUNTS = ("N", "P", "CROWD", "HEADS", "LENGTH")
 
 _SWITCHES = ("DISABLE_MMA_V3", "DISABLE_MMA_V5")  # of Hopper, and of data centre GPUs after it
 _lock = threading.Lock()
-_inside: list[dict[str, str | None]] = []  # one entry per thread inside; the first has the switches before
 
 
 @contextmanager
@@ -45,27 +44,27 @@ def without_wgmma() -> Iterator[None]:
     Hopper's asynchronous products give wrong sums and illegal memory accesses in kernels like these. The assembler in
     Triton 3.6 and 3.7 may reuse registers that such a product still reads (triton-lang/triton#11781), and operands
     narrower than a swizzled row are read past their end (#11366). Triton has no option per kernel, only environment
-    variables, which are part of the key of its disk cache.
+    variables, which are part of the key of its disk cache. Threads enter one after the other.
     """
     with _lock:
-        _inside.append({name: os.environ.get(name) for name in _SWITCHES} if not _inside else {})
+        before = {name: os.environ.get(name) for name in _SWITCHES}
         os.environ.update(dict.fromkeys(_SWITCHES, "1"))
-    try:
-        yield
-    finally:
-        with _lock:
-            before = _inside[0]
-            _inside.pop()
-            if not _inside:
-                for name, value in before.items():
-                    if value is None:
-                        del os.environ[name]
-                    else:
-                        os.environ[name] = value
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
 
 def launch(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
-    """Run a kernel with products. A launch without :func:`without_wgmma` would compile them wrongly."""
+    """Run a kernel with products. A launch without :func:`without_wgmma` would compile them wrongly.
+
+    Of several threads, as autograd has one for each device, one launches at a time: Triton's autotuner keeps the
+    arguments of a launch in itself.
+    """
     with without_wgmma():
         kernel[grid](*arguments, **constants)
 
