@@ -178,7 +178,7 @@ def test_slices_and_warps_are_chosen_again_for_more_programs(make_inputs, monkey
             assert crowds == [2, 8, 8]
         else:  # two launches for each piece
             assert crowds == [2] * 2 + [8] * 2 + [8] * 6
-    assert settings(16, torch.empty(0), "silu", 10_000)["CROWD"] == settings(16, torch.empty(0), "silu", 300)["CROWD"]
+    assert settings(16, torch.empty(0), 10_000)["CROWD"] == settings(16, torch.empty(0), 300)["CROWD"]
 
 
 @pytest.mark.slow

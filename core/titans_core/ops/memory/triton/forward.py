@@ -61,20 +61,21 @@ def store_forward(
     K, V = k.shape[-1], v.shape[-1]
     starts = [k.new_empty((N, *ws.shape)) for ws in WS]
     delta = k.new_empty((N, P, C, V))
-    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **order(k), **settings(C, k, activation, P)}
+    common = {"N": N, "P": P, "C": C, "K": K, "V": V, "n": n, **order(k), **settings(C, k, P)}
     with torch.cuda.device_of(k):
         if len(WS) == 1:
             inputs = (k, v, write, carry, *starts, *anchor, *WS, *last, delta)
             launch(_store_linear, lambda chosen: (P, V // chosen["BLOCK"]), *inputs, **common)
         else:
             H = WS[0].shape[-1]
+            common |= {"H": H, "ACTIVATION": activation}
             room = meeting(N, P, meeting_slices(choices_of(_store_deep.configs), H), common["BLOCK_C"], V, k)
             inputs = (k, v, write, carry, *starts, *anchor, *(base or (None, None)), *WS, *last, delta, *room)
 
             def grid(choice: dict[str, int]) -> tuple[int]:
                 return (P * (H // choice["BLOCK"]),)
 
-            in_turns(partial(launch, _store_deep, grid, *inputs, H=H, **common), 0, N)
+            in_turns(partial(launch, _store_deep, grid, *inputs, **common), 0, N)
     return starts, delta
 
 
@@ -100,13 +101,14 @@ def read_forward(
     N, P, C, V = delta.shape
     K, n = q.shape[-1], WS[0].shape[2]
     seen = q.new_empty((N, P, C, C)) if keep_seen and len(WS) > 1 else None
-    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(q), **settings(C, q, activation, N * P)}
+    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(q), **settings(C, q, N * P)}
     with torch.cuda.device_of(q):
         if len(WS) == 1:
             launch(_read_linear, (N * P,), q, k, G, read, WS[0], delta, y, **common)
         else:
-            to = base or (None, None)
-            launch(_read_deep, (N * P,), q, k, G, read, *WS, *anchor, *to, delta, y, seen, H=WS[0].shape[-1], **common)
+            inputs = (q, k, G, read, *WS, *anchor, *(base or (None, None)), delta)
+            common |= {"H": WS[0].shape[-1], "ACTIVATION": activation}
+            launch(_read_deep, (N * P,), *inputs, y, seen, **common)
     return seen
 
 
@@ -115,8 +117,7 @@ def read_forward(
 def _store_linear(
     k_, v_, write_, carry_, WS, A, end, last, delta_,
     N, P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
-    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     p = tl.program_id(0).to(tl.int64)
     rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -231,8 +232,7 @@ def _store_deep(
 def _read_linear(
     q_, k_, G_, read_, WS, delta_, y_,
     P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
-    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     piece = tl.program_id(0).to(tl.int64)
     token = first_token(piece // P, piece % P, C, HEADS, LENGTH)

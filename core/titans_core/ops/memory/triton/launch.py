@@ -122,8 +122,8 @@ def as_configs(choices: Sequence[tuple[int, int, int]]) -> list[Any]:
     return [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=stages) for block, warps, stages in choices]
 
 
-def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str, Any]:
-    """Launch arguments common to all kernels: rows of a piece rounded up to a tile size, activation and precision.
+def settings(C: int, tokens: Tensor, programs: int) -> dict[str, Any]:
+    """Launch arguments common to all kernels: rows of a piece rounded up to a tile size, and precision.
 
     ``CROWD`` is the number of ``programs``, rounded up. No kernel reads it. It is part of the tuning key, because the
     fastest configuration for a few programs is not the fastest for a full device.
@@ -131,7 +131,6 @@ def settings(C: int, tokens: Tensor, activation: str, programs: int) -> dict[str
     return {
         "CROWD": min(FULL, triton.next_power_of_2(programs)),
         "BLOCK_C": tile_size(C),
-        "ACTIVATION": activation,
         "BF16": tokens.dtype == torch.bfloat16,
     }
 

@@ -75,12 +75,13 @@ def read_backward(
         dX2=new(C, h) if deep else None,
         dWS=[new(m, *ws.shape[3:]) for ws in WS],
     )
-    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(q), **settings(C, q, activation, N * P)}
+    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(q), **settings(C, q, N * P)}
     to = (grads.q, found.dk, grads.c.G, grads.c.read, found.ddelta)
     with torch.cuda.device_of(q):
         if deep:
             inputs = (dy, q, k, G, read, *WS, *anchor, *(base or (None, None)), delta, seen)
-            launch(_read_deep, (N * P,), *inputs, *to, found.ddelta1, found.dX2, *found.dWS, H=h, **common)
+            common |= {"H": h, "ACTIVATION": activation}
+            launch(_read_deep, (N * P,), *inputs, *to, found.ddelta1, found.dX2, *found.dWS, **common)
         else:
             launch(_read_linear, (N * P,), *(dy, q, k, G, read, WS[0], delta), *to, found.dWS[0], **common)
     return found
@@ -92,8 +93,7 @@ def _read_linear(
     dy_, q_, k_, G_, read_, WS, delta_,
     dq_, dk_, dG_, dread_, ddelta_, dWS,
     P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
-    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     piece = tl.program_id(0).to(tl.int64)
     token = first_token(piece // P, piece % P, C, HEADS, LENGTH)

@@ -8,6 +8,7 @@ names as in the README's section on the backward pass. Signs follow its formulas
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
 from functools import partial
+from typing import Any
 
 import torch
 import triton
@@ -63,14 +64,16 @@ def store_backward(
     K, n, h = k.shape[-1], write.shape[-1], WS[0].shape[-1]
     danchor = [torch.empty_like(A, dtype=torch.float32) for A in anchor]
     dWS = [torch.empty_like(ws) for ws in WS]  # gradient of each piece's final WS
-    common = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(k)}
-    in_order = {**common, "N": N, **settings(C, k, activation, P)}
-    at_once = {**common, **settings(C, k, activation, N * P)}
+    common: dict[str, Any] = {"P": P, "C": C, "K": K, "V": V, "n": n, **order(k)}
+    if len(WS) > 1:
+        common |= {"H": h, "ACTIVATION": activation}
+    in_order = {**common, "N": N, **settings(C, k, P)}
+    at_once = {**common, **settings(C, k, N * P)}
     with torch.cuda.device_of(k):
         if len(WS) == 1:
-            inputs = (k, write, carry, delta, read.ddelta, *read.dWS, *flow, grads.v, *dWS, *danchor)
+            inputs = (k, write, carry, read.ddelta, *read.dWS, *flow, grads.v, *dWS, *danchor)
             launch(_flow_linear, lambda chosen: (P, V // chosen["BLOCK"]), *inputs, **in_order)
-            wrote = (k, write, carry, *WS, *anchor, delta, grads.v, read.dk, *dWS)
+            wrote = (k, write, *WS, *anchor, delta, grads.v, read.dk, *dWS)
             launch(_write_linear, (N * P,), *wrote, grads.k, grads.c.write, grads.c.carry, **at_once)
         else:
             assert read.ddelta1 is not None
@@ -84,20 +87,19 @@ def store_backward(
 
             errors = (delta, read.ddelta, read.ddelta1, read.dX2)
             inputs = (k, write, carry, *WS, *anchor, *errors, *read.dWS, *flow)
-            in_turns(partial(launch, _flow_deep, grid, *inputs, *to, H=h, m=n + bool(base), **in_order), 0, N)
-            wrote = (k, write, carry, *WS, *anchor, *(base or (None, None)), delta, read.dk, dz, *dWS)
-            launch(_write_deep, (N * P,), *wrote, grads.k, grads.c.write, grads.c.carry, H=h, **at_once)
+            in_turns(partial(launch, _flow_deep, grid, *inputs, *to, m=n + bool(base), **in_order), 0, N)
+            wrote = (k, write, *WS, *anchor, *(base or (None, None)), delta, read.dk, dz, *dWS)
+            launch(_write_deep, (N * P,), *wrote, grads.k, grads.c.write, grads.c.carry, **at_once)
     return danchor
 
 
 @tuned("flow", in_order=True)
 @triton.jit(do_not_specialize=COUNTS)
 def _flow_linear(
-    k_, write_, carry_, delta_, ddelta_read, dWS_read, flow,
+    k_, write_, carry_, ddelta_read, dWS_read, flow,
     dv_, dWS, dA,
     N, P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
-    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     p = tl.program_id(0).to(tl.int64)
     rows, ks, vs = tl.arange(0, BLOCK_C), tl.arange(0, K), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -240,11 +242,10 @@ def _flow_deep(
 @tuned()
 @triton.jit(do_not_specialize=COUNTS)
 def _write_linear(
-    k_, write_, carry_, WS, A, delta_, dv_, dk_read, dWS,
+    k_, write_, WS, A, delta_, dv_, dk_read, dWS,
     dk_, dwrite_, dcarry_,
     P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, n: tl.constexpr,
-    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
-    ACTIVATION: tl.constexpr, BF16: tl.constexpr,
+    BLOCK_C: tl.constexpr, BLOCK: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     piece = tl.program_id(0).to(tl.int64)
     token = first_token(piece // P, piece % P, C, HEADS, LENGTH)
@@ -296,7 +297,7 @@ def _write_linear(
 @tuned()
 @triton.jit(do_not_specialize=COUNTS)
 def _write_deep(
-    k_, write_, carry_, WS1, WS2, A1, A2, B1, B2, delta_, dk_read, dz_, dWS1, dWS2,
+    k_, write_, WS1, WS2, A1, A2, B1, B2, delta_, dk_read, dz_, dWS1, dWS2,
     dk_, dwrite_, dcarry_,
     P, C, CROWD, HEADS, LENGTH, K: tl.constexpr, V: tl.constexpr, H: tl.constexpr, n: tl.constexpr,
     BLOCK_C: tl.constexpr, BLOCK: tl.constexpr,
