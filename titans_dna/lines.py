@@ -7,6 +7,8 @@ from titans_datasets.gzipped import DAMAGED, open_binary
 
 __all__ = ["BadLineError", "fields"]
 
+_OLD_MAC = r"lines end in carriage returns alone (old Mac): convert them to line feeds, as with `tr '\r' '\n'`"
+
 
 class BadLineError(ValueError):
     """A line violates its file format: ``<file>, line <number>: <what was found and what was expected>``."""
@@ -31,12 +33,15 @@ def fields(
 
     Raises:
         FileNotFoundError, IsADirectoryError: the file does not exist, or is a folder.
-        ValueError: the file is not text, or its gzip data is truncated or damaged.
+        ValueError: the file is not text; its lines end in carriage returns alone; or its gzip data is truncated or
+            damaged.
     """
     number = 0
     try:
         with open_binary(path) as stream:
             for number, raw in enumerate(stream, start=1):
+                if not raw.endswith(b"\n") and b"\r" in raw.rstrip():  # a header would hide all that follows it
+                    raise BadLineError(path, number, _OLD_MAC)
                 # some editors write a byte order mark
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 if not line.strip() or is_header(line):

@@ -35,6 +35,11 @@ IV\t1801\t2953\tYDL248W\t0\t+
 
 IV\t3761\t3836\tYDL247W-A\t0\t-\textra
 """
+VCF = """\
+##fileformat=VCFv4.2
+IV\t5\t.\tA\tC
+IV\t7\t.\tA\tC
+"""
 
 
 @pytest.fixture
@@ -61,6 +66,15 @@ def test_gzip_and_windows_line_ends_make_no_difference(write, text, read):
     assert read(write(text, "packed.gz")) == plain
     assert read(write(text, "gzip_without_its_suffix")) == plain
     assert read(write(text.replace("\n", "\r\n"))) == plain
+
+
+@pytest.mark.parametrize(("text", "read"), [(BED, read_bed), (GTF, read_gff), (VCF, lambda path: list(read_vcf(path)))])
+def test_lines_that_end_in_carriage_returns_alone_are_named(write, text, read):
+    with pytest.raises(ValueError, match=r"line 1: .*carriage returns alone \(old Mac\).*`tr '\\r' '\\n'`"):
+        read(write(text.replace("\n", "\r")))
+    header, _, rows = text.partition("\n")
+    with pytest.raises(ValueError, match=r"line 2: .*carriage returns alone"):
+        read(write(f"{header}\n" + rows.replace("\n", "\r")))
 
 
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
