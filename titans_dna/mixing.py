@@ -41,7 +41,7 @@ from titans_dna.likelihood import log_probabilities
 from titans_dna.markov import MOST, MarkovModels, fit_markov
 from titans_dna.masked import BOTH_SIDES, refuse_masked
 from titans_dna.pretrain_data import plan
-from titans_dna.sources import cut, intervals_of, marks_of, merged, open_source, read_regions, without
+from titans_dna.sources import among, cut, intervals_of, marks_of, merged, open_source, read_regions, without
 from titans_dna.stream import reading, stream
 from titans_dna.tokenizer import N
 
@@ -114,7 +114,8 @@ class Mixture:
     ) -> float:
         """Compute the mean of ``-log2 P(base | the bases before it in its window)`` over all known bases.
 
-        Scores on sequence that was read to make the mixture are meaningless; a warning is given.
+        Scores on sequence that was read to make the mixture, or by an earlier fit of its language model, are
+        meaningless; a warning is given.
 
         Args:
             source: path of a FASTA file, a Genome, or a list of sequences.
@@ -168,11 +169,15 @@ class Mixture:
         ]
         every, other = (_bases_by_chrom(part) for part in (merged(intervals), without(intervals, counted)))
         read = sorted(chrom for chrom in every if other[chrom] < every[chrom])
-        if read:
-            warn_caller(
-                f"fit_mixture has read {read[:8]}, so scores there are too good. Hold them out in fit of the language "
-                "model, or, without one, with fit_mixture(..., holdout=[...])."
-            )
+        known = set(self.marks.values())
+        new = [chrom for marks, chroms in here.items() if marks not in known for chrom in chroms]
+        earlier = [] if self.model is None else sorted(among(genome, new, self.model.read_))
+        for reader, names in (("fit_mixture", read), ("an earlier fit of the language model", earlier)):
+            if names:
+                warn_caller(
+                    f"{reader} has read {names[:8]}, so scores there are too good. Hold them out in fit of the "
+                    "language model, or, without one, with fit_mixture(..., holdout=[...])."
+                )
 
 
 def _bases_by_chrom(intervals: Iterable[Interval]) -> Counter[str]:

@@ -254,6 +254,23 @@ def test_counted_sequence_of_another_name_is_warned_of(recwarn):
         mixture.bits_per_base(twice, regions=[Interval("0", 0, 500), Interval("1", 7000, 7500)])
 
 
+def test_sequence_that_the_language_model_read_in_an_earlier_fit_is_warned_of(tmp_path, recwarn):
+    earlier, texts = [bases(1000, 1), bases(1000, 2)], [bases(1000, 3), bases(1000, 4)]
+    model = DNALanguageModel("lmm", **SMALL, max_steps=1, warm_start=True)
+    model.fit(earlier, holdout=["1"]).fit(texts, holdout=["1"])
+    fit_mixture(texts, model, order=2).save(tmp_path / "mixture")
+    mixture = Mixture.load(tmp_path / "mixture")
+    for held_out in (earlier, texts):
+        mixture.bits_per_base(held_out, chroms=["1"])
+    assert not [w for w in recwarn if "scores there are too good" in str(w.message)]
+    with pytest.warns(UserWarning, match=r"an earlier fit of the language model has read \['0'\]") as warned:
+        mixture.bits_per_base(earlier)
+    assert [w.filename for w in warned] == [__file__]
+    with pytest.warns(UserWarning, match=r"fit_mixture has read \['0'\]") as warned:
+        mixture.bits_per_base(texts)
+    assert len(warned) == 1
+
+
 def test_many_contigs_are_compared_with_what_was_counted_in_one_pass(monkeypatch):
     contigs, passes = [bases(40, i) for i in range(50)], []
     mixture = fit_mixture(contigs, order=1)
