@@ -109,7 +109,9 @@ def plot_track(
     value = track[column].astype(float)
     bases = (track["end"] - start).where(value.notna())
     sums = pd.DataFrame({"value": value * bases, "bases": bases}).groupby(group).sum()
-    ax.plot(start.groupby(group).mean(), sums["value"] / sums["bases"], lw=0.8)
+    # a single point makes no line
+    marker = "." if len(sums) == 1 else None
+    ax.plot(start.groupby(group).mean(), sums["value"] / sums["bases"], lw=0.8, marker=marker)
     chrom, named = track["chrom"].iloc[0], sorted({g.chrom for g in shown})
     if named and chrom not in named:
         warn_caller(

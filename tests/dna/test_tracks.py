@@ -177,6 +177,18 @@ def test_a_plot_shows_the_track_and_the_genes():
     assert mpl.pyplot.get_fignums() == figures  # no empty figure is left behind
 
 
+def test_a_plot_shows_the_mean_of_a_region_shorter_than_a_window():
+    mpl.use("Agg")
+    axes = plot_track(frame([1.0, 3.0]), window=400)
+    (line,) = axes.lines
+    pictures = []
+    for visible in (True, False):
+        line.set_visible(visible)
+        axes.figure.canvas.draw()
+        pictures.append(np.array(axes.figure.canvas.buffer_rgba()))
+    assert (pictures[0] != pictures[1]).any()
+
+
 def test_a_plot_uses_the_given_column_and_axes():
     mpl.use("Agg")
     _, (above, below) = mpl.pyplot.subplots(2)
