@@ -91,7 +91,7 @@ class DNALanguageModel(Questions, TitansEstimator):
     Attributes:
         model_: the trained :class:`~titans_core.TitansLM` over the tokens of ``titans_dna.tokenizer``, on the CPU.
         history_: losses per epoch of the last ``fit``, in nats per base (:class:`~titans_core.train.History`).
-        holdout_: names of the chromosomes that the last ``fit`` did not read.
+        holdout_: names of the chromosomes that the last ``fit`` held out, sorted.
         n_bases_: number of distinct bases in the training windows of the last ``fit``.
         digest_: fingerprint of the sequence of the windows of the last ``fit``.
         seconds_: duration of the last ``fit``, in seconds.

@@ -155,8 +155,7 @@ class Mixture:
 
         Raises:
             FileNotFoundError: the folder has no saved mixture.
-            ArchiveError: a file is truncated or changed; the folder holds a model of another kind; or its language
-                model is not the one that was saved.
+            ArchiveError: a file is truncated or changed, or the folder holds a model of another kind.
         """
         return saved_mixture.load(path)
 

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,6 @@ _LETTERS = set("ACGTNRYSWKMBDHV")
 _LONGEST_NAME = 255
 # sequences of at most this many bases are compared as a whole
 WHOLE = 1 << 20
-
-Source = str | os.PathLike[str] | Genome | Sequence[str]
 
 
 class InMemory(Genome):
