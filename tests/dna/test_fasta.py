@@ -338,6 +338,24 @@ def test_damaged_and_misnamed_files_have_different_errors(tmp_path, open_genome)
     assert not list(tmp_path.rglob("*.part*"))
 
 
+@pytest.mark.parametrize("name", ["CRC", "BGZF", "Decompressed"])
+def test_a_name_that_looks_like_damage_is_only_a_name(tmp_path, open_genome, name):
+    (tmp_path / "twice.fa").write_text(f">{name}\nAC\n>{name}\nGT\n")
+    with pytest.raises(ValueError, match=rf"twice\.fa has two sequences named '{name}' \(the name"):
+        open_genome(tmp_path / "twice.fa")
+    (tmp_path / "blank.fa").write_text(f">{name}\nAC\n\n\n>other\nGT\n")
+    with pytest.raises(ValueError, match=f"cannot be indexed: '{name}' contains or is followed by blank lines"):
+        open_genome(tmp_path / "blank.fa")
+    path = tmp_path / name / "genome.fa"
+    path.parent.mkdir()
+    path.write_text(">one\nAC\n")
+    with open_genome(path) as genome:
+        genome.close()
+        path.unlink()
+        with pytest.raises(OSError, match="Cannot read FASTA"):
+            genome.fetch("one")
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("longer", [1, 40, 130])
 def test_a_longer_last_line_is_refused_even_with_an_index(tmp_path, open_genome, packed, longer):
