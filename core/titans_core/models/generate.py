@@ -44,7 +44,7 @@ class Generation:
         """
         _check_ids(ids)
         at_least("piece", piece, 1)
-        for part in ids.split(piece, dim=1):
+        for part in ids.split(int(piece), dim=1):  # torch takes no number of NumPy
             _, state = self.hidden(part, state)
         assert state is not None
         return state

@@ -167,6 +167,7 @@ class TitansLM(Generation, nn.Module):
                 )
         hidden = self.hidden_of(self.embedding(ids), state)[0].flatten(0, 1)
         total = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
+        chunk = int(chunk)  # torch takes no number of NumPy
         for h, t in zip(hidden.split(chunk), targets.split(chunk), strict=True):
             total = total + checkpoint(self._sum_of_losses, h, t, ignore_index, use_reentrant=False)
         return total / (targets != ignore_index).sum()

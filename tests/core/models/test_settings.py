@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -49,6 +50,13 @@ def test_a_loss_continues_from_a_state(make_model):
     model, ids = make_model("mac"), torch.arange(20)[None]
     expected = F.cross_entropy(model(ids)[0][0, 12:19], ids[0, 13:])
     torch.testing.assert_close(model.loss(ids[:, 12:], state=model.read(ids[:, :12])), expected)
+
+
+def test_sizes_of_pieces_may_be_numbers_of_numpy(make_model):
+    model, ids = make_model("mac"), torch.arange(20)[None]
+    state, expected = model.read(ids, piece=np.int64(7)), model.read(ids, piece=7)
+    assert torch.equal(model(ids, state)[0], model(ids, expected)[0])
+    assert torch.equal(model.loss(ids, chunk=np.int64(7)), model.loss(ids, chunk=7))
 
 
 def test_targets_that_are_ignored_do_not_count_whichever_they_are(make_model):
