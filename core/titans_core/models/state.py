@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from titans_core.files import written_whole
@@ -80,7 +80,8 @@ class LMState(Movable):
         about = {"format": FORMAT, "tokens": self.tokens, "config": asdict(self.config), "tree": tree}
         about["sha256"] = _digest(kept)
         with written_whole(path) as part:  # an existing file stays intact until the new one is complete
-            save_file(kept, part, metadata={"titans_state": json.dumps(about)})
+            # not by save_file, whose files only their owner may read
+            part.write_bytes(save(kept, metadata={"titans_state": json.dumps(about)}))
 
     @classmethod
     def load(cls, path: str | Path) -> "LMState":

@@ -277,6 +277,13 @@ def test_a_state_may_be_in_a_new_folder_of_the_home_folder(make_model, tmp_path,
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 
+def test_who_may_read_a_new_file_may_read_a_state(make_model, tmp_path):
+    path, plain = tmp_path / "book.safetensors", tmp_path / "plain"
+    make_model("lmm")(torch.arange(6)[None])[1].save(path)
+    plain.touch()
+    assert path.stat().st_mode == plain.stat().st_mode
+
+
 def test_the_folder_of_a_state_is_made(make_model, tmp_path):
     state = make_model("lmm")(torch.arange(6)[None])[1]
     state.save(tmp_path / "new" / "book.safetensors")
