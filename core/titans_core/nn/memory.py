@@ -242,7 +242,7 @@ class NeuralMemory(nn.Module):
             logits = self.to_gates(x[:, -offset % self.chunk_size :: self.chunk_size])
             if state is not None and state.gates is not None and offset > 0:  # at offset 0 a new chunk starts
                 logits = torch.cat((state.gates.to(logits.dtype), logits), dim=1)
-            last = logits[:, -1:]
+            last = logits[:, -1:].clone()  # a view would keep those of all chunks in memory
         parts = torch.sigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32))).chunk(
             len(self.gate_names), dim=-1
         )

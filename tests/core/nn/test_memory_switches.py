@@ -161,6 +161,11 @@ def test_gates_per_chunk_continue_across_a_cut_within_a_chunk():
     assert torch.equal(first[:, 2:], second[:, 2:])  # a new chunk begins at token 8
 
 
+def test_a_state_keeps_no_gates_of_earlier_chunks():
+    state = make(gates="chunk")(sequence(length=64))[1]
+    assert state.gates.untyped_storage().nbytes() == state.gates.nbytes
+
+
 def test_float32_is_close_to_float64():
     layer, x = make(), sequence(length=64)
     expected, end = layer(x)
