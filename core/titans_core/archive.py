@@ -24,6 +24,7 @@ from titans_core.files import held
 
 FORMAT = 6
 PACKAGE = "titans-suite"
+FOREIGN = "model of another program, such as transformers"  # whose tensors are in a model.safetensors too
 
 
 class ArchiveError(ValueError):
@@ -35,7 +36,7 @@ def check_kind(path: str | Path, kind: str) -> None:
     folder = Path(path).expanduser()
     if folder.exists() and not folder.is_dir():
         raise ArchiveError(f"{path} is a file, but a model is saved as a folder: choose another path.")
-    there = kind_of(folder)
+    there = kind_of(folder) or (FOREIGN if _is_foreign(folder) else None)
     if there not in (None, kind):
         raise ArchiveError(f"{path} holds a {there}, which would be lost: choose another folder, or delete it.")
 
@@ -47,6 +48,13 @@ def kind_of(folder: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return kind
+
+
+def _is_foreign(folder: Path) -> bool:
+    """Whether tensors in a folder have no description of ours, in place or of a save under way or interrupted."""
+    # in this order: a save in another process moves its tensors into place, then model.json.part to model.json
+    described = ("model.json.part", "model.json")
+    return (folder / "model.safetensors").exists() and not any((folder / name).exists() for name in described)
 
 
 @contextlib.contextmanager

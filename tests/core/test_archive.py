@@ -207,6 +207,22 @@ def test_a_model_of_another_kind_is_not_lost(saved):
     assert load_archive(path, "Forecaster")[1]["w"] == 1
 
 
+def test_tensors_of_another_program_are_not_lost(tmp_path, monkeypatch):
+    file = tmp_path / "model.safetensors"
+    file.write_text("precious")
+    with pytest.raises(ArchiveError, match="a model of another program, such as transformers, which would be lost"):
+        save_archive(tmp_path, "Thing", {}, {"w": torch.ones(1)})
+    assert [(found.name, found.read_text()) for found in tmp_path.iterdir()] == [("model.safetensors", "precious")]
+    file.unlink()
+    with monkeypatch.context() as patch:  # a first save that was cut off leaves tensors too, but they are ours
+        patch.setattr(os, "replace", cut_after(1, os.replace))
+        with pytest.raises(KeyboardInterrupt):
+            save_archive(tmp_path, "Thing", {}, {"w": torch.ones(1)})
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["model.json.part", "model.safetensors"]
+    save_archive(tmp_path, "Thing", {}, {"w": torch.zeros(1)})
+    assert load_archive(tmp_path, "Thing")[1]["w"] == 0
+
+
 def test_a_model_is_not_saved_over_a_file(tmp_path):
     (tmp_path / "file").write_text("precious")
     with pytest.raises(ArchiveError, match="is a file"):

@@ -10,6 +10,7 @@ from transformers import GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.modeling_utils import PreTrainedModel
 
+from titans_core.archive import FOREIGN, check_kind
 from titans_core.huggingface.cache import CACHE, Parts, TitansCache, check_continued
 from titans_core.huggingface.config import TitansHFConfig
 from titans_core.huggingface.inputs import (
@@ -69,6 +70,16 @@ class TitansForCausalLM(PreTrainedModel, GenerationMixin):
         if pretrained_model_name_or_path is not None:
             refuse_saved(Path(pretrained_model_name_or_path))
         return super().from_pretrained(pretrained_model_name_or_path, *args, **options)
+
+    def save_pretrained(self, save_directory: Any, *args: Any, **options: Any) -> None:
+        """As in ``transformers``.
+
+        Raises:
+            ArchiveError: for a folder with a model written by another ``save`` of this library, whose tensors, in a
+                file of the same name, would be lost.
+        """
+        check_kind(save_directory, FOREIGN)
+        super().save_pretrained(save_directory, *args, **options)
 
     @torch.no_grad()
     def initialize_weights(self) -> None:

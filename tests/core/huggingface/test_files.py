@@ -73,6 +73,21 @@ def test_a_model_in_the_other_format_is_refused_with_how_to_load_it(wrapped, ran
     torch.testing.assert_close(again(ids)[0], hf(ids).logits)
 
 
+def test_neither_format_is_saved_over_the_other(wrapped, random_ids, tmp_path):
+    """Both have their tensors in model.safetensors."""
+    one, other, ids = wrapped("mac", seed=1), wrapped("mac", seed=2), random_ids(1, 7)
+    one.model.save(tmp_path / "ours")
+    with pytest.raises(ValueError, match="holds a TitansLM, which would be lost: choose another folder"):
+        other.save_pretrained(tmp_path / "ours")
+    assert torch.equal(TitansLM.load(tmp_path / "ours")(ids)[0], one(ids).logits)
+    one.save_pretrained(tmp_path / "theirs")
+    with pytest.raises(ValueError, match="holds a model of another program, such as transformers, which would be lost"):
+        other.model.save(tmp_path / "theirs")
+    assert torch.equal(TitansForCausalLM.from_pretrained(tmp_path / "theirs")(ids).logits, one(ids).logits)
+    other.save_pretrained(tmp_path / "theirs")
+    assert torch.equal(TitansForCausalLM.from_pretrained(tmp_path / "theirs")(ids).logits, other(ids).logits)
+
+
 def test_weights_that_a_checkpoint_lacks_start_as_new(wrapped, tmp_path):
     hf = wrapped("mac", dtype=torch.float32)
     state = {name: value for name, value in hf.state_dict().items() if "to_gates" not in name}
