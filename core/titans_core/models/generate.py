@@ -40,7 +40,8 @@ class Generation:
     def read(self, ids: Tensor, state: "LMState | None" = None, piece: int = 4096) -> "LMState":
         """Read ``ids [B, T]`` of any length and return the state after them.
 
-        Tokens are read in pieces of ``piece`` tokens, so memory use does not grow with T.
+        Tokens are read in pieces of ``piece`` tokens, so for all architectures but "transformer", memory use does not
+        grow with T.
         """
         _check_ids(ids)
         at_least("piece", piece, 1)
