@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 from pictures_models import forecast_table3, gue, lm_niah, lm_stream
 from records import RESULTS, read
-from tables_memory import layer_name, newest_on_gpu
+from tables_memory import layer_name, newest_on_gpu, on_cpus
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 MODES = ("forward", "forward+backward")
@@ -22,11 +22,10 @@ MODES = ("forward", "forward+backward")
 
 def memory_cpu() -> plt.Figure | None:
     """Tokens/s and peak memory of each case, compared with the peer's default, on the machine measured last."""
-    rows = read(RESULTS / "memory_cpu.jsonl")
-    rows = [row for row in rows if row["machine"] == rows[-1]["machine"]]
-    peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
-    if not rows:
+    every = read(RESULTS / "memory_cpu.jsonl")
+    if not every:
         return None
+    rows, peaks = zip(*(both for both in on_cpus() if both[0]["machine"] == every[-1]["machine"]), strict=True)
     names = [" / ".join(map(str, row["case"])) for row in rows]
     figure, axes = plt.subplots(1, 3, figsize=(11, 5), sharey=True, layout="constrained")
     places = range(len(rows))
@@ -37,7 +36,7 @@ def memory_cpu() -> plt.Figure | None:
             axis.barh([p + shift for p in places], [r["median"] for r in rates], 0.4, xerr=spread, label=label)
         axis.set(title=f"tokens/s, {mode}", xscale="log")
     for side, shift in (("ours", -0.2), ("peer", 0.2)):
-        megabytes = [peaks[tuple(row["case"])][side][MODES[1]] for row in rows]
+        megabytes = [peak[side][MODES[1]] for peak in peaks]
         axes[2].barh([p + shift for p in places], megabytes, 0.4)
     axes[2].set(title=f"peak MB, {MODES[1]}", xscale="log")
     axes[0].set_yticks(places, names)

@@ -18,15 +18,14 @@ GATES = {
 
 
 def memory_cpu(place: Any) -> str:
-    rows = _speeds()
-    peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
+    measured = on_cpus()
     lines = [
         "| dim / heads / chunk / T | CPU | tokens/s, forward | forward+backward | peak MB, forward+backward "
         "| titans-pytorch | speed ratio, forward | forward+backward | memory ratio |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for row in rows:
-        ours, peak = row["ours"], peaks[tuple(row["case"])]
+    for row, peak in measured:
+        ours = row["ours"]
         for peer, label in PEERS.items():
             if peer not in row:
                 continue
@@ -36,38 +35,42 @@ def memory_cpu(place: Any) -> str:
                 f"{ours['forward+backward']['median']:,.0f} | {peak['ours']['forward+backward']:,.0f} | {label} | "
                 f"{forward:.2f}x | {both:.2f}x | {memory:.2f}x |"
             )
-    made_of = place([*rows, *_of_cases(peaks, rows)])
-    lines += ["", f"Medians of {rows[-1]['repeats']} runs, alternating between the libraries; {made_of}, 1 thread."]
+    note = f"Medians of {measured[-1][0]['repeats']} runs, alternating between the libraries"
+    lines += ["", f"{note}; {_made_of(measured, place)}, 1 thread."]
     return "\n".join(lines)
 
 
 def memory_cpu_range(place: Any) -> str:
     """A summary: the range over all cases."""
-    rows = _speeds()
-    peaks = {tuple(row["case"]): row for row in read(RESULTS / "memory_cpu_peak.jsonl")}
+    measured = on_cpus()
     lines = [
         "| titans-pytorch | CPU | cases | speed ratio, forward | forward+backward | memory ratio, forward+backward |",
         "|---|---|---|---|---|---|",
     ]
     for peer, label in PEERS.items():
-        for processor in dict.fromkeys(map(_processor, rows)):
-            mine = [row for row in rows if peer in row and _processor(row) == processor]
-            found = [_beside(row, peaks[tuple(row["case"])], peer) for row in mine]
+        for processor in dict.fromkeys(_processor(row) for row, _ in measured):
+            found = [_beside(*both, peer) for both in measured if peer in both[0] and _processor(both[0]) == processor]
             cells = [f"{min(of):.2f}x to {max(of):.2f}x" for of in zip(*found, strict=True)]
             lines.append(f"| {label} | {processor} | {len(found)} | {' | '.join(cells)} |")
     note = "Minimum to maximum over all cases (widths, heads, chunks and lengths)"
-    return "\n".join([*lines, "", f"{note}; {place([*rows, *_of_cases(peaks, rows)])}, 1 thread."])
+    elsewhere = dict.fromkeys(_processor(peak) for row, peak in measured if peak["machine"] != row["machine"])
+    if elsewhere:
+        note += f"; memory was measured on the {' and the '.join(elsewhere)} only"
+    return "\n".join([*lines, "", f"{note}; {_made_of(measured, place)}, 1 thread."])
 
 
-def _of_cases(peaks: dict[tuple[int, ...], dict[str, Any]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows on peak memory that stand beside these rows on speed."""
-    return [peaks[case] for case in dict.fromkeys(tuple(row["case"]) for row in rows)]
+def _made_of(measured: list[tuple[dict[str, Any], dict[str, Any]]], place: Any) -> str:
+    return str(place([row for part in zip(*measured, strict=True) for row in part]))
 
 
-def _speeds() -> list[dict[str, Any]]:
-    """The rows of all cases and machines, sorted by case."""
-    rows = read(RESULTS / "memory_cpu.jsonl")
-    return sorted(rows, key=lambda row: (CASES.index(tuple(row["case"])), row["machine"]))
+def on_cpus() -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The speeds of all cases and machines, sorted by case, each with the newest peak memory of the case: of the same
+    machine, or of another where it was not measured on this one."""
+    rows, peaks = (read(RESULTS / f"{name}.jsonl") for name in ("memory_cpu", "memory_cpu_peak"))
+    newest = {(tuple(peak["case"]), machine): peak for peak in peaks for machine in (None, peak["machine"])}
+    rows.sort(key=lambda row: (CASES.index(tuple(row["case"])), row["machine"]))
+    of_case = [(row, tuple(row["case"])) for row in rows]
+    return [(row, newest.get((case, row["machine"]), newest[case, None])) for row, case in of_case]
 
 
 def _processor(row: dict[str, Any]) -> str:

@@ -470,6 +470,27 @@ def test_a_table_states_the_origin_of_the_rows_it_shows(benchmarks):
     assert stated[2] == commits("dna_pretraining").union(*beside)
 
 
+def test_memory_beside_the_speed_of_a_cpu_is_of_that_cpu(benchmarks, tmp_path, monkeypatch):
+    import tables_memory
+
+    def row(machine, ours, peer):
+        sides = {"ours": ours, "peer": peer}
+        of = {side: {mode: value for mode in ("forward", "forward+backward")} for side, value in sides.items()}
+        return json.dumps({"case": tables_memory.CASES[0], "machine": machine, "commit": machine, "repeats": 7, **of})
+
+    speeds = [row(machine, {"median": 2.0}, {"median": 1.0}) for machine in ("A, 2 cores", "B, 2 cores")]
+    peaks = [row("A, 2 cores", 9, 10), row("A, 2 cores", 2, 10), row("B, 2 cores", 5, 10)]
+    monkeypatch.setattr(tables_memory, "RESULTS", tmp_path)
+    (tmp_path / "memory_cpu.jsonl").write_text("\n".join(speeds))
+    for there, of_b, note in ((peaks[:2], "0.20", "measured on the A only; A, 2 cores B"), (peaks, "0.50", "")):
+        (tmp_path / "memory_cpu_peak.jsonl").write_text("\n".join(there))
+        table = tables_memory.memory_cpu_range(lambda rows: " ".join(dict.fromkeys(r["commit"] for r in rows)))
+        assert "| default | A | 1 | 2.00x to 2.00x | 2.00x to 2.00x | 0.20x to 0.20x |" in table
+        assert f"| default | B | 1 | 2.00x to 2.00x | 2.00x to 2.00x | {of_b}x to {of_b}x |" in table
+        assert note in table
+        assert ("only" in table) == bool(note)
+
+
 def test_speeds_on_a_gpu_are_the_newest_of_one_device(benchmarks, tmp_path, monkeypatch):
     import tables_memory
 
