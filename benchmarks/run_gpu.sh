@@ -3,8 +3,8 @@
 #
 #     [TITANS_COMMIT=abc1234] benchmarks/run_gpu.sh [folder]
 #
-# Needs torch with CUDA and triton; pytest and hypothesis for the tests; and gpu_peers.txt for the peers, which are
-# recorded as unavailable otherwise. With lightning, pandas and scikit-learn the forecaster's epochs are timed too.
+# Needs torch with CUDA, triton, safetensors and scikit-learn; pytest for the tests; and gpu_peers.txt for the peers, which
+# are recorded as unavailable otherwise. With lightning and pandas the forecaster's epochs are timed too.
 # Results go to benchmarks/results/*_gpu.jsonl, and are copied with the test log to the folder, even if the run fails.
 # If the git history is missing or older than the files, set TITANS_COMMIT to their commit.
 set -uo pipefail
@@ -16,7 +16,17 @@ export PYTHONPATH="$PWD/core:$PWD/datasets:$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTH
 unset TRITON_INTERPRET
 python="${PYTHON:-python3}"
 
-"$python" -c 'import torch, sys; sys.exit(None if torch.cuda.is_available() else "there is no CUDA device here")' || exit 1
+"$python" - <<'check' || exit 1
+import importlib.util
+import sys
+
+needed = {"torch": "torch", "triton": "triton", "safetensors": "safetensors", "sklearn": "scikit-learn"}
+if missing := [package for name, package in needed.items() if importlib.util.find_spec(name) is None]:
+    sys.exit(f"{', '.join(missing)} cannot be imported: install what is missing, or set PYTHON to another interpreter")
+import torch
+
+sys.exit(None if torch.cuda.is_available() else "there is no CUDA device here")
+check
 trap 'cp benchmarks/results/*_gpu.jsonl "$folder"/ 2>/dev/null' EXIT
 failed=0
 # fla and the forecaster's kernels compile in parallel with the tests. fla's tuning results are not cached, as the GPU is
@@ -52,10 +62,10 @@ else
 fi
 wait
 timeout -k 5 240 "$python" benchmarks/memory_gpu.py --minutes 3.3 || failed=1
-if "$python" -c 'import lightning, pandas, sklearn' 2>/dev/null; then
+if "$python" -c 'import lightning, pandas' 2>/dev/null; then
   # 124: out of time; the finished sets are in the file
   timeout -k 5 60 "$python" benchmarks/forecast_gpu.py --minutes 0.5 || [ $? -eq 124 ] || failed=1
 else
-  echo "lightning, pandas or scikit-learn is not installed: the forecaster is not timed" >&2
+  echo "lightning or pandas is not installed: the forecaster is not timed" >&2
 fi
 exit "$failed"

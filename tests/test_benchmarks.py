@@ -3,6 +3,8 @@
 import ast
 import itertools
 import json
+import os
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -334,6 +336,17 @@ def test_a_row_of_another_device_or_commit_does_not_count_as_done(memory_gpu, mo
         ("H200", "a"),
         ("H100", "b"),
     ]
+
+
+def test_the_gpu_script_says_what_is_not_installed(tmp_path):
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S "$@"\n')
+    bare.chmod(0o755)
+    run = subprocess.run(
+        [FOLDER / "run_gpu.sh", tmp_path], env={**os.environ, "PYTHON": str(bare)}, capture_output=True, text=True
+    )
+    assert run.returncode == 1
+    assert run.stderr.startswith("torch, triton, safetensors, scikit-learn cannot be imported: install what is missing")
 
 
 def test_forward_is_kept_where_backward_fails(memory_gpu):
