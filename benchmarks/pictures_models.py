@@ -70,11 +70,11 @@ def forecast_table3() -> plt.Figure | None:
             axis.scatter(mse, mae, 30, MARKED if marked else PEERS, marker="x" if marked else "o", label=label)
         for model in SCRIPTS:
             errors = found[model, name]
-            axis.scatter(errors["mse"], errors["mae"], 30, "none", "o", edgecolors=PEERS, label="peers, run here")
+            axis.scatter(errors["mse"], errors["mae"], 30, "none", edgecolors=PEERS, label="peers, run here")
         errors = found["ensemble", name]
-        axis.scatter(errors["mse"], errors["mae"], 60, OURS, "P", label="TitansEnsemble, of two")
+        axis.scatter(errors["mse"], errors["mae"], 60, OURS, marker="P", label="TitansEnsemble, of two")
         errors = found["titans", name]
-        axis.scatter(errors["mse"], errors["mae"], 90, OURS, "*", label="TitansForecaster, each seed")
+        axis.scatter(errors["mse"], errors["mae"], 90, OURS, marker="*", label="TitansForecaster, each seed")
         axis.set(title=name, xlabel="MSE")
     axes[0].set_ylabel("MAE")
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}

@@ -160,6 +160,7 @@ def test_a_script_parses_its_arguments(script):
     assert "__main__" not in text or "ArgumentParser" in names or "over_seeds" in called
 
 
+@pytest.mark.filterwarnings("error::matplotlib.MatplotlibDeprecationWarning")
 def test_pictures_show_the_result_files(benchmarks):
     import pictures_models
     from records import RESULTS, read
