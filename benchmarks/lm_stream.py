@@ -7,17 +7,15 @@ untrained, because the measurements do not depend on its weights. Each model run
 """
 
 import argparse
-import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 from cells import work
 from lm_bytes import novels
-from records import RESULTS
+from records import RESULTS, resident_mib
 
 from titans_core import TitansConfig, TitansLM
 
@@ -25,12 +23,6 @@ FILE = RESULTS / "lm_stream.jsonl"
 FIELDS = ("model",)
 TOKENS, EVERY, PIECE = 2_000_000, 100_000, 4_096
 MODELS = ("lmm", "mac", "mag", "mal")
-
-
-def resident() -> float:
-    """Current resident memory of this process in MiB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @torch.no_grad()
@@ -58,7 +50,7 @@ def run(key: tuple[Any, ...]) -> dict[str, Any]:
         if done - last >= EVERY or done == len(text):
             now = time.perf_counter()
             microseconds = 1e6 * (now - begun) / (done - last)
-            points.append([done, round(resident(), 1), round(microseconds, 2), state.nbytes])
+            points.append([done, round(resident_mib("VmRSS"), 1), round(microseconds, 2), state.nbytes])
             begun, last = time.perf_counter(), done
     return {
         "tokens": done,
