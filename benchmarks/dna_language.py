@@ -76,12 +76,12 @@ def markov(name: str) -> dict[str, Any]:
 
 
 def trained(name: str, architecture: str, seed: int) -> DNALanguageModel:
-    """The fitted model: loaded if it was saved, else trained, from the last checkpoint if there is one."""
+    """The fitted model: loaded if it was saved, else trained, from the last checkpoint if there is one.
+
+    Raises:
+        ValueError: the saved model has other settings.
+    """
     folder = CHECKPOINTS / f"{name}-{architecture}-{seed}"
-    if (folder / "model").exists():
-        return DNALanguageModel.load(folder / "model")
-    resumed = folder.exists()
-    genome, train, _ = genome_of(name)
     config = config_of(architecture, BASE, PARAMETERS)
     model = DNALanguageModel(
         architecture.split(",")[0],
@@ -95,7 +95,15 @@ def trained(name: str, architecture: str, seed: int) -> DNALanguageModel:
         patience=STEPS,
         random_state=seed,
         verbose=0,
-    ).fit(genome, bed=train, checkpoint_dir=folder)
+    )
+    if (folder / "model").exists():
+        saved = DNALanguageModel.load(folder / "model")
+        if saved.get_params() != model.get_params():
+            raise ValueError(f"{folder} has a model of other settings: remove it, and the model is trained anew.")
+        return saved
+    resumed = folder.exists()
+    genome, train, _ = genome_of(name)
+    model.fit(genome, bed=train, checkpoint_dir=folder)
     if resumed:
         model.seconds_ = None  # the total time is unknown
     model.save(folder / "model")

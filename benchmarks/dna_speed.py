@@ -21,7 +21,7 @@ import torch
 from cells import work
 from dna_language import BASE, PARAMETERS
 from lm_models import FRESH, FRESH_MAG, config_of
-from records import RESULTS
+from records import RESULTS, read
 
 from titans_core import TitansLM
 
@@ -80,9 +80,15 @@ def streaming(model: TitansLM) -> dict[int, int]:
     return {start: round(statistics.median(each)) for start, each in speeds.items()}
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hyena", type=Path, help="standalone_hyenadna.py of HyenaDNA's authors")
     args = parser.parse_args()
+    if args.hyena and any(row["what"] == "training" and hyena.NAME not in row["parameters"] for row in read(FILE)):
+        parser.error(f"{FILE} has the training without {hyena.NAME}: remove that row, and all are measured together.")
     torch.set_num_threads(1)
     work(FILE, [("training",), ("streaming",)], FIELDS, functools.partial(run, hyena_file=args.hyena))
+
+
+if __name__ == "__main__":
+    main()

@@ -312,6 +312,38 @@ def test_table_4_goes_from_a_fasta_to_scores(benchmarks, tmp_path, monkeypatch):
     assert 0 <= row["accuracy"] <= 1
 
 
+def test_a_saved_language_model_of_other_settings_is_not_scored(benchmarks, tmp_path, monkeypatch):
+    import dna_language
+
+    (tmp_path / "genome.fa").write_text(">IV\n" + "".join(np.random.default_rng(0).choice(list("ACGT"), 400)) + "\n")
+    size = {"dim": 8, "num_layers": 1, "num_heads": 1}
+    small = {"SIZE": size, "PARAMETERS": 1000, "LENGTH": 32, "BATCH": 2, "STEPS": 1}
+    for name, value in {"CHECKPOINTS": tmp_path, **small}.items():
+        monkeypatch.setattr(dna_language, name, value)
+    genome = dna_language.Genome(tmp_path / "genome.fa")
+    monkeypatch.setattr(dna_language, "genome_of", lambda name: (genome, None, []))
+    fitted = dna_language.trained("yeast", "transformer", 0)
+    assert dna_language.trained("yeast", "transformer", 0).digest_ == fitted.digest_
+    monkeypatch.setattr(dna_language, "STEPS", 2)
+    with pytest.raises(ValueError, match=r"yeast-transformer-0 has a model of other settings: remove it"):
+        dna_language.trained("yeast", "transformer", 0)
+
+
+def test_hyenadna_is_not_left_out_because_the_others_were_measured(benchmarks, tmp_path, monkeypatch, capsys):
+    import dna_speed
+    from records import read
+
+    monkeypatch.setattr(dna_speed, "FILE", tmp_path / "speed.jsonl")
+    monkeypatch.setattr(dna_speed, "run", lambda key, hyena_file: {"parameters": {"lmm": 1}})
+    monkeypatch.setattr(sys, "argv", ["dna_speed.py"])
+    dna_speed.main()
+    assert [row["what"] for row in read(dna_speed.FILE)] == ["training", "streaming"]
+    monkeypatch.setattr(sys, "argv", ["dna_speed.py", "--hyena", "standalone_hyenadna.py"])
+    with pytest.raises(SystemExit):
+        dna_speed.main()
+    assert "has the training without hyenadna: remove that row" in capsys.readouterr().err
+
+
 @pytest.fixture
 def memory_gpu(benchmarks, monkeypatch, tmp_path):
     import memory_gpu
