@@ -63,6 +63,7 @@ def backtest(
         before, known = _known(whole, cut, group[0], forecaster.missing)
         model = clone(forecaster)
         model._take(*model._learned(before, columns, val_size), left_out=[], seconds=None)
+        known = known.rows(None, group[-1] + h)  # later rows are forecast by later trainings
         frames.append(backtest_frame(model, known, group, levels, fitted=len(before.values), library="pandas"))
     return from_pandas(pd.concat(frames, ignore_index=True), whole.library)
 

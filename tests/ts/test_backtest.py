@@ -202,6 +202,16 @@ def test_refit_decides_the_number_of_trainings(tiny, wide, monkeypatch, refit, t
     assert len(fits) == trainings
 
 
+def test_a_training_reads_no_row_that_only_later_trainings_forecast(tiny, wide, monkeypatch):
+    wide.iloc[-1, 0] = 1e4
+    scored, scores = [], Model.scores
+    monkeypatch.setattr(Model, "scores", lambda self, *a: scored.append(a[1].max()) or scores(self, *a))
+    with pytest.warns(UserWarning, match="'a' is 10000 at") as told:
+        tiny(max_epochs=1).cross_validation(wide, n_windows=4, refit=2, val_size=20, level=[80])
+    assert scored == [112 - 4, 120 - 4]  # the newest errors that could become known before row 112, and 120
+    assert sum("'a' is 10000 at" in str(each.message) for each in told) == 1
+
+
 @pytest.mark.parametrize("back", [False, True])
 def test_history_is_refilled_only_for_origins_inside_a_gap_that_ends(tiny, wide, monkeypatch, back):
     """After the end of a series there are no values, so the fill does not depend on the origin."""
