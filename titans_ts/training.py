@@ -128,8 +128,8 @@ def train(
 def _config(forecaster: "TitansForecaster", columns: Columns, table: Table, objective: Objective) -> SimbaConfig:
     patch_size = default_patch(forecaster.input_size) if forecaster.patch_size is None else forecaster.patch_size
     return SimbaConfig(
-        h=forecaster.h,
-        input_size=forecaster.input_size,
+        h=int(forecaster.h),  # a number of NumPy would reach torch's split, which takes none
+        input_size=int(forecaster.input_size),
         num_series=table.values.shape[1] if forecaster.multivariate else None,
         patch_size=patch_size,
         dim=forecaster.dim,

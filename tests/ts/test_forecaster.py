@@ -574,3 +574,12 @@ def test_many_series_are_forecast_a_few_windows_at_a_time(tiny_fitted, wide, mon
     )
     np.testing.assert_allclose(model.predict_windows(windows), whole, rtol=1e-5, atol=1e-5)
     assert seen == [3] * 36 + [1]
+
+
+def test_sizes_may_be_numbers_of_numpy(tiny, wide, monkeypatch):
+    """As those of a grid of a search are."""
+    monkeypatch.setattr("titans_ts.rolling.FLOATS", 640)  # as with a long lookback: fewer windows at once than LANES
+    expected = tiny(max_epochs=1).fit(wide)
+    model = tiny(max_epochs=1, h=np.int64(4), input_size=np.int64(12)).fit(wide)
+    np.testing.assert_array_equal(model.predict(level=[80]), expected.predict(level=[80]))
+    assert model.score(wide) == expected.score(wide)
