@@ -59,8 +59,7 @@ class Calibration:
     def joined(self, newer: np.ndarray) -> "Calibration":
         """Add newer scores, and drop the oldest beyond :attr:`most`. Origins without any score are not added: after a
         long outage they would have replaced all others."""
-        scored = newer[np.isfinite(newer).any(axis=(1, 2))]
-        return replace(self, scores=np.concatenate((self.scores, scored))[-self.most :])
+        return replace(self, scores=np.concatenate((self.scores, newer[with_score(newer)]))[-self.most :])
 
     @property
     def most(self) -> int:
@@ -124,6 +123,12 @@ class Calibration:
     def _weights(self) -> np.ndarray:
         """The weight of each origin, ``[W]``."""
         return weights(np.arange(len(self.scores))[::-1], self.scores.shape[2])
+
+
+def with_score(scores: np.ndarray) -> np.ndarray:
+    """Which origins have any score, ``[W]``. The others do not count, so that an outage makes no known error older."""
+    found: np.ndarray = np.isfinite(scores).any(axis=(1, 2))
+    return found
 
 
 def weights(ages: np.ndarray, N: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from titans_core.warn import warn_caller
 from titans_ts import online
-from titans_ts.intervals import NO_SCORES, Calibration, scoring_step
+from titans_ts.intervals import NO_SCORES, Calibration, scoring_step, with_score
 from titans_ts.objective import Objective, normal_end
 from titans_ts.panel import Panel, beyond
 from titans_ts.rolling import Forecasts, corrections, forecast_rows
@@ -276,7 +276,9 @@ class Position:
             if model.memory is not None:
                 by, later = corrections(model.memory, table, origins).split([len(known), len(ahead)])
                 pending = dict(zip(ahead.tolist(), later.clone(), strict=True))
-            calibration = Calibration(model.scored_by(table, known, by), step, border % step)
+            scores = model.scored_by(table, known, by)
+            there = with_score(scores)
+            calibration = Calibration(scores[there] if there.any() else scores, step, border % step)
         context = panel.newest(model.context_rows)
         return cls(context, T, model.read_through(table), calibration, pending)
 

@@ -466,6 +466,15 @@ def test_no_forecast_from_inside_a_filled_gap_is_scored(tiny, wide):
     assert np.isfinite(scores[..., 1:]).all()
 
 
+@pytest.mark.parametrize("missing", ["mask", "interpolate"])
+def test_an_outage_in_the_validation_rows_makes_no_error_older(tiny, wide, missing):
+    wide.iloc[80:100] = np.nan  # of all series
+    found = tiny(missing=missing, max_epochs=1).fit(wide, val_size=60).calibration_
+    assert np.isfinite(found.scores).any(axis=(1, 2)).all()
+    # origins before the outage with a value in their horizon, and after it (filled with lines: from the first value on)
+    assert len(found.scores) == 20 + (120 - 4 + 1 - (97 if missing == "mask" else 101))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("loss", "kept"), [("mae", 6), ("quantile", 512), ("laplace", 6)])
 def test_a_backtest_updates_scores_as_update_does(tiny, wide, monkeypatch, loss, kept):
