@@ -11,8 +11,9 @@ import torch
 from titans_ts import TitansForecaster
 from titans_ts.memory_training import MemoryReport
 from titans_ts.model import Model
-from titans_ts.objective import DecayingError, Point, step_weights
+from titans_ts.objective import LOSSES, DecayingError, Point, objective_of, step_weights
 from titans_ts.rolling import Forecasts
+from titans_ts.simba import Simba, SimbaConfig
 from titans_ts.windows import Batch
 
 
@@ -198,6 +199,21 @@ def test_every_precision_of_the_documentation_gives_much_the_same_forecast(tiny,
     for precision in ("32-true", "bf16-mixed", "64-true", "bf16-true"):
         actual = tiny(batch_size=64, precision=precision).fit(wide).predict_windows(windows)
         np.testing.assert_allclose((actual - expected) / wide.std().to_numpy(), 0, atol=0.1, err_msg=precision)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_loss_is_computed_in_float32_under_autocast(loss):
+    """In bf16 even the probabilities of quantiles would be others."""
+    torch.manual_seed(0)
+    objective = objective_of(loss)
+    network = Simba(SimbaConfig(h=1, input_size=32, outputs=objective.outputs)).eval()
+    batch = Batch(torch.randn(64, 32, 1), 3 * torch.randn(64, 1, 1))
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        found, _ = DecayingError(objective)(network, batch)
+        raw, center, scale = network.normalised(batch.x)
+    assert raw.dtype == torch.bfloat16
+    expected = objective.error(raw.float(), (batch.y - center) / scale, scale).mean()
+    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
 @pytest.mark.parametrize(
