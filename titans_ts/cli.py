@@ -444,19 +444,25 @@ def _as_fitted(path: Path, given: dict[str, str | None], kept: dict[str, str | N
 
 def _as_known(fitted: Any, frame: pd.DataFrame) -> pd.DataFrame:
     """Time stamps and series names of the types that the model has: a file cannot tell the months 202401 and 202402
-    from numbers, nor the name "1" from the number 1."""
+    from numbers."""
     context = _members(fitted)[0].context_
-    wide = frame.index.name == "ds"
     if isinstance(context.index, pd.DatetimeIndex):
         if "ds" in frame:
             frame = frame.assign(ds=of_numbers(frame["ds"]))
-        elif wide:
+        elif frame.index.name == "ds":
             frame = frame.set_axis(pd.Index(of_numbers(frame.index.to_series())))
+    return _named_as(context.ids, frame)
+
+
+def _named_as(ids: Sequence[Any], frame: pd.DataFrame) -> pd.DataFrame:
+    """Series names of the types that ``ids`` have: a file cannot tell the name "1" from the number 1. A missing name
+    stays one."""
+    wide = frame.index.name == "ds"
     if not wide and "unique_id" not in frame:
         return frame
-    known = {str(name): name for name in context.ids}
-    of_text = all(isinstance(name, str) for name in context.ids)
-    there = frame.columns if wide else frame["unique_id"].unique()
+    known = {str(name): name for name in ids}
+    of_text = all(isinstance(name, str) for name in ids)
+    there = frame.columns if wide else frame["unique_id"].dropna().unique()
     names = {x: known.get(str(x), str(x) if of_text else x) for x in there}
     return frame.rename(columns=names) if wide else frame.assign(unique_id=frame["unique_id"].map(names))
 

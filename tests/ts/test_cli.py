@@ -147,6 +147,15 @@ def test_numbers_as_names_stay_the_same_series_beside_a_new_one(run, wide, to_lo
     pd.testing.assert_frame_equal(beside[beside["unique_id"] != "x"].reset_index(drop=True), alone, rtol=1e-4)
 
 
+@pytest.mark.parametrize("command", ["predict", "update"])
+def test_a_row_without_a_series_name_is_refused(run, tiny, wide, to_long, tmp_path, command):
+    tiny().fit(to_long(wide.iloc[:100])).save(tmp_path / "m")
+    rows = to_long(wide.iloc[100:])
+    pd.concat((rows, rows[rows["unique_id"] == "a"].assign(unique_id=None))).to_csv(tmp_path / "x.csv", index=False)
+    output = run(command, tmp_path / "x.csv", "--model", tmp_path / "m", code=1).output
+    assert "column 'unique_id' has 20 missing values" in output
+
+
 def test_static_columns_are_read_from_a_file(run, wide, to_long, tmp_path):
     to_long(wide).rename(columns={"unique_id": "shop"}).to_csv(tmp_path / "long.csv", index=False)
     facts = pd.DataFrame({"shop": list(wide), "area": [1.0, 2.0, 4.0], "floors": [1, 1, 2]})
