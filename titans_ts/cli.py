@@ -112,7 +112,7 @@ def fit(
     check_kind(model, "TitansEnsemble" if lookback and len(lookback) > 1 else "TitansForecaster")
     frame = read_series(data, time, id, target, date_format, timezone)
     check_exogenous(frame, data, {"--hist": hist, "--futr": futr})
-    facts = read_static_file(static, id)
+    facts = _facts(static, id, frame)
     made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet, jobs,
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
     fitted = made.fit(frame, static_df=facts, val_size=val_size, checkpoint_dir=checkpoint)
@@ -260,7 +260,7 @@ def backtest(
     writable(plot, "picture")
     frame = read_series(data, time, id, target, date_format, timezone)
     check_exogenous(frame, data, {"--hist": hist, "--futr": futr})
-    facts = read_static_file(static, id)
+    facts = _facts(static, id, frame)
     made = _made(horizon, lookback, freq, loss, missing, multivariate, epochs, seed, quiet, jobs,
                  hist=hist, futr=futr, stat=_names(facts), calendar=calendar, profile=profile)  # fmt: skip
     found = made.cross_validation(
@@ -336,7 +336,7 @@ def tune(
     check_kind(model, "TitansForecaster")
     frame = read_series(data, time, id, target, date_format, timezone)
     check_exogenous(frame, data, {"--hist": hist, "--futr": futr})
-    facts = read_static_file(static, id)
+    facts = _facts(static, id, frame)
     made = _made(horizon, [lookback], freq, loss, missing, multivariate, epochs, seed, True,
                  hist=hist, futr=futr, stat=_names(facts))  # fmt: skip
     best = search.tune(
@@ -465,6 +465,13 @@ def _named_as(ids: Sequence[Any], frame: pd.DataFrame) -> pd.DataFrame:
     there = frame.columns if wide else frame["unique_id"].dropna().unique()
     names = {x: known.get(str(x), str(x) if of_text else x) for x in there}
     return frame.rename(columns=names) if wide else frame.assign(unique_id=frame["unique_id"].map(names))
+
+
+def _facts(static: Path | None, id: str | None, frame: pd.DataFrame) -> pd.DataFrame | None:
+    """Static columns, with the series names of the data of ``fit``."""
+    facts = read_static_file(static, id)
+    ids = frame["unique_id"].dropna().unique() if "unique_id" in frame else frame.columns
+    return None if facts is None else _named_as(list(ids), facts)
 
 
 def _names(facts: pd.DataFrame | None) -> list[str]:

@@ -176,6 +176,21 @@ def test_static_columns_are_read_from_a_file(run, wide, to_long, tmp_path):
     assert "--static lacks 1 series" in output
 
 
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_a_static_file_may_read_the_names_of_series_otherwise(run, wide, to_long, tmp_path, layout):
+    """Text as numbers beside a wide file, numbers as text if it has other series too."""
+    named = wide.set_axis([1, 2, 3], axis=1)
+    (named if layout == "wide" else to_long(named)).to_csv(tmp_path / "x.csv", index=layout == "wide")
+    names = [1, 2, 3] if layout == "wide" else [1, 2, 3, "depot"]
+    facts = pd.DataFrame({"unique_id": names, "area": np.arange(len(names)) ** 2})
+    facts.to_csv(tmp_path / "facts.csv", index=False)
+    static = ["--static", tmp_path / "facts.csv"]
+    run("fit", tmp_path / "x.csv", "--model", tmp_path / "m", *static, *SMALL)
+    model = TitansForecaster.load(tmp_path / "m")
+    np.testing.assert_array_equal(model.context_.stat[:, 0], [0, 1, 4])
+    run("predict", tmp_path / "x.csv", "--model", tmp_path / "m", *static)
+
+
 def test_series_are_mixed_and_rows_kept_as_the_options_say(run, wide, wide_file, tmp_path):
     run("fit", wide_file, "--model", tmp_path / "m", *SMALL, "--multivariate", "--val-size", "0")
     expected = TitansForecaster(h=4, input_size=12, max_epochs=1, multivariate=True, random_state=0, verbose=0).fit(
