@@ -71,6 +71,7 @@ app = typer.Typer(
 
 # weekdays matter if the naive forecast of a week ago has less than this part of the error of a day ago
 MUCH = 0.8
+SMALL = 1e-3  # errors below have too few digits in four decimals
 LOOKBACK = 96
 # stored with a saved model: the options with which its training file was read
 _READ = "file.json"
@@ -275,7 +276,7 @@ def backtest(
     if out is not None:
         _write(found, out)
     table, season = error_table(found, frame, _step(freq), level or [])
-    typer.echo(table.round(4).to_string())
+    typer.echo(table.map(_rounded).to_string())
     typer.echo(f"naive forecast: {season_text(season)}", err=True)
     longest = max(lookback or [LOOKBACK])
     if season.of_a_day < MUCH and longest < season.rows and not (calendar or profile):
@@ -476,6 +477,11 @@ def _facts(static: Path | None, id: str | None, frame: pd.DataFrame) -> pd.DataF
 
 def _names(facts: pd.DataFrame | None) -> list[str]:
     return [] if facts is None else [str(name) for name in facts.columns if name != "unique_id"]
+
+
+def _rounded(error: float) -> float:
+    """Four decimals; of a smaller number, three digits."""
+    return round(error, 4) if abs(error) >= SMALL else float(f"{error:.3g}")
 
 
 def _draw(picture: Any, plot: Path) -> None:

@@ -562,6 +562,15 @@ def test_a_backtest_ends_with_the_errors_of_all(run, wide, wide_file, tmp_path):
     np.testing.assert_allclose(last, expected, rtol=1e-3)
 
 
+def test_a_backtest_prints_the_errors_of_small_numbers(run, wide, tmp_path):
+    (wide * 1e-7).to_csv(tmp_path / "x.csv")
+    output = run("backtest", tmp_path / "x.csv", "--windows", "1", "--out", tmp_path / "out.csv", *SMALL).stdout
+    printed = [float(line.split()[1]) for line in output.splitlines()[2:5]]
+    frame = pd.read_csv(tmp_path / "out.csv")
+    expected = (frame["y"] - frame["Titans"]).abs().groupby(frame["unique_id"]).mean()
+    np.testing.assert_allclose(printed, expected, rtol=1e-2)
+
+
 @pytest.fixture
 def weekdays(tmp_path):
     """A file with six weeks of hourly loads that occur on weekdays only."""
