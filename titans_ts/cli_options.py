@@ -76,13 +76,14 @@ Futr = Annotated[
 Calendar = Annotated[bool, typer.Option(help="Use the time of day, week and year as features.")]
 Profile = Annotated[bool, typer.Option(help="Forecast deviations from the mean day, week and year of each series.")]
 Epochs = Annotated[
-    int | None, typer.Option(help="Maximum number of epochs, of at most 100 batches each. Default: by the data size.")
+    int | None,
+    typer.Option(help="Maximum number of epochs, of at most 100 batches each. Default: by the data size.", min=1),
 ]
 Level = Annotated[
     list[float] | None,
     typer.Option("--level", help="Level of a prediction interval in percent, such as 80 (may be repeated)."),
 ]
-Seed = Annotated[int, typer.Option(help="Random seed; the same seed gives the same model.")]
+Seed = Annotated[int, typer.Option(help="Random seed; the same seed gives the same model.", min=0, max=2**32 - 1)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bars.")]
 Static = Annotated[
     Path | None,

@@ -457,6 +457,14 @@ def test_a_future_file_may_apply_to_all_series(run, wide, to_long, tmp_path, nam
     assert run(*command, tmp_path / "all.csv").output == run(*command, tmp_path / "each.csv").output
 
 
+@pytest.mark.parametrize(("option", "value"), [("--epochs", "0"), ("--seed", "-1"), ("--seed", str(2**32))])
+@pytest.mark.parametrize("command", ["fit", "backtest", "tune"])
+def test_numbers_out_of_range_are_refused_by_their_options(run, wide_file, tmp_path, command, option, value):
+    model = [] if command == "backtest" else ["--model", tmp_path / "m"]
+    output = run(command, wide_file, *model, *SMALL, option, value, code=2).output
+    assert f"Invalid value for '{option}'" in output
+
+
 def test_advice_is_for_the_command_line(run, wide, to_long, tmp_path):
     def error_for(frame, **options):
         frame.to_csv(tmp_path / "x.csv", sep=";", **options)
