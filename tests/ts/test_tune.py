@@ -275,6 +275,11 @@ def test_processes_that_train_together_must_draw_the_same_settings(tmp_path, mon
         run_study(open_study(None, "s", {}, 0), lambda trial: 0.0, 1, 60.0, progress=False)
 
 
+def test_a_seed_out_of_range_is_no_fault_of_the_storage():
+    with pytest.raises(ValueError, match=r"^Seed must be between 0 and"):
+        open_study(None, "s", {}, 2**32)
+
+
 @pytest.mark.parametrize("kind", ["path", "storage"])
 def test_a_continued_study_draws_new_trials(tmp_path, kind):
     storage = tmp_path / "a%20b.db" if kind == "path" else optuna.storages.InMemoryStorage()

@@ -84,13 +84,12 @@ def open_study(
         )
     with _quiet(), _opened(storage):
         study = _found_or_created(storage, name)
-        # the same seed would repeat the first trials
         trials = len(study.get_trials(deepcopy=False))
-        if sampler is None:
-            sampler = optuna.samplers.TPESampler(seed=None if random_state is None else random_state + trials)
-        elif trials:
-            sampler.reseed_rng()
-        study.sampler = sampler
+    if sampler is None:  # the same seed would repeat the first trials
+        sampler = optuna.samplers.TPESampler(seed=None if random_state is None else random_state + trials)
+    elif trials:
+        sampler.reseed_rng()
+    study.sampler = sampler
     if study.directions != [optuna.study.StudyDirection.MINIMIZE]:  # of a study that was created elsewhere
         ways = ", ".join(way.name.lower() for way in study.directions)
         raise ValueError(
