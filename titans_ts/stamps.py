@@ -20,6 +20,7 @@ CLOSED = (
     " If the data has no rows for closed days, "
     "pass freq=pd.offsets.CustomBusinessDay(weekmask='Mon Tue Wed Thu Fri Sat', holidays=[...])."
 )
+_ANY_TIME = pd.Timestamp(2001, 1, 1)
 _OFFSET = re.compile(r":\d\d(?:\.\d+)?\s*(?:[+-]\d\d:?\d\d|Z)$")
 
 
@@ -81,14 +82,16 @@ def find_step(index: pd.Index, freq: Freq | None, where: str) -> Step:
     try:
         step: Any = pd.Timedelta(freq) if isinstance(freq, np.timedelta64) else freq
         found = pd.tseries.frequencies.to_offset(step)
-        # a Nano offset is turned into the largest whole unit, so that it is saved by a name such as "h"
-        return pd.tseries.frequencies.to_offset(pd.Timedelta(found)) if isinstance(found, pd.offsets.Nano) else found
     except (ValueError, TypeError) as error:
         meant = re.search(r"(?:use '|you mean )(\w+)", str(error))
         raise ValueError(
             f"unknown freq {freq!r}: use a pandas frequency such as 'h', '15min', 'D', 'MS'."
             + (f" Did you mean {meant[1]!r}?" if meant else "")
         ) from error
+    if not _ANY_TIME + found > _ANY_TIME:
+        raise ValueError(f"freq must be a step forward in time, got {freq!r}.")
+    # a Nano offset is turned into the largest whole unit, so that it is saved by a name such as "h"
+    return pd.tseries.frequencies.to_offset(pd.Timedelta(found)) if isinstance(found, pd.offsets.Nano) else found
 
 
 def ticks(index: pd.Index) -> np.ndarray:

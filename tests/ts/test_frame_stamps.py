@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from datetime import timedelta
 
 import numpy as np
 import pandas as pd
@@ -52,6 +53,14 @@ def test_a_missing_value_of_a_nullable_column_is_located(dtype):
 def test_nullable_columns_without_missing_values_are_numbers():
     frame = pd.DataFrame({"a": pd.array([1, 2, 3], dtype="Int64")}, index=pd.date_range("2024", periods=3))
     assert read_frame(frame).values.tolist() == [[1.0], [2.0], [3.0]]
+
+
+@pytest.mark.parametrize("freq", ["0h", "-1h", timedelta(0), np.timedelta64(0, "h"), pd.DateOffset(months=-1)])
+@pytest.mark.parametrize("missing", ["error", "mask"])
+def test_a_step_that_does_not_go_forward_is_refused(wide, freq, missing):
+    """Such as the median difference of the time stamps of a long frame, many of which are the same."""
+    with pytest.raises(ValueError, match=r"^freq must be a step forward in time, got "):
+        read_frame(wide, freq, missing=missing)
 
 
 @pytest.mark.parametrize("make", [wide_frame, long_frame])
