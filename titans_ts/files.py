@@ -68,7 +68,7 @@ def read_series(
             f"--target is for long files, but {path} has no column of series names (--id, 'unique_id'). "
             "In a wide file every column is a series."
         )
-    wide = _stamped(table, path, time, (), date_format, timezone).set_index("ds")
+    wide = _stamped(table, path, time, {}, date_format, timezone).set_index("ds")
     if len(wide) >= 2 * wide.index.nunique():
         raise ValueError(
             f"{path} has each time stamp in several rows, like a long file: give its column of series names as --id "
@@ -108,7 +108,7 @@ def read_future_file(
     """Read future columns: a long frame without target; without series names, the rows hold for all series."""
     table = _without_row_numbers(_table(path, id), path, time, id or "unique_id")
     if (id or "unique_id") not in table.columns:
-        return _stamped(table, path, time, (), date_format, timezone)
+        return _stamped(table, path, time, {}, date_format, timezone)
     return _long(table, path, time, id, None, date_format, timezone, values=False)
 
 
@@ -406,17 +406,21 @@ def _long(
     names = {id or "unique_id": "unique_id", **({target or "y": "y"} if values else {})}
     for name, option in zip(names, ("--id", "--target"), strict=False):
         _check_column(table, name, option)
-    return _stamped(_renamed(table, names), path, time, ("unique_id", "y"), date_format, timezone)
+    if time in names or len(names) < 1 + values:
+        raise ValueError(f"--id, --time and --target must be three columns of {path}, from {list(table.columns)[:8]}.")
+    return _stamped(table, path, time, names, date_format, timezone)
 
 
 def _stamped(
     table: pd.DataFrame,
     path: Path,
     time: str | None,
-    taken: tuple[str, ...],
+    names: Mapping[str, str],
     date_format: str | None,
     timezone: str | None,
 ) -> pd.DataFrame:
+    """The table with its time in ``ds``, and the other columns renamed by ``names``, empty for a wide file."""
+    taken = {*names, "unique_id", "y"} if names else set()
     free = [str(name) for name in table.columns if name not in taken]
     dated = [name for name in free if not pd.api.types.is_numeric_dtype(table[name])]
     name = time or ("ds" if "ds" in free else next(iter(dated or free), "ds"))
@@ -429,8 +433,9 @@ def _stamped(
         # 010224 begins with 01, and 01.2020 ends with 2020
         column = _written(path, _header(path)[0], [name], NOTHING)[name]
     stamps = read_stamps(column, date_format, timezone is None, others)
-    stamps = in_place(stamps, timezone, table.get("unique_id"))
-    return _renamed(table.assign(**{name: stamps}), {name: "ds"})
+    series = next((table[old] for old, new in names.items() if new == "unique_id"), None)
+    stamps = in_place(stamps, timezone, series)
+    return _renamed(table.assign(**{name: stamps}), {**names, name: "ds"})
 
 
 def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
@@ -440,5 +445,5 @@ def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
 
 def _renamed(table: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
     """Rename columns; other columns that already have a new name are dropped."""
-    others = [new for old, new in names.items() if old != new and new in table.columns]
+    others = [new for new in names.values() if new not in names and new in table.columns]
     return table.drop(columns=others).rename(columns=names)

@@ -328,6 +328,26 @@ def test_changing_utc_offsets_are_read_as_points_in_time(tmp_path):
     assert warned[0].filename == __file__
 
 
+@pytest.mark.parametrize(("time", "id"), [("y", "shop"), ("unique_id", "y"), ("ds", "y"), ("y", "ds")])
+def test_a_column_may_have_the_name_that_another_one_gets(tmp_path, time, id):
+    """Such as y for the year."""
+    path = tmp_path / "x.csv"
+    stamps = ["2024-01-01", "2024-01-02", "2024-01-01"]
+    pd.DataFrame({id: ["a", "a", "b"], time: stamps, "sold": [1, 2, 3]}).to_csv(path)
+    frame = read_series(path, time=time, id=id, target="sold")
+    assert frame["unique_id"].tolist() == ["a", "a", "b"]
+    assert frame["ds"].tolist() == [pd.Timestamp(f"2024-01-0{day}") for day in (1, 2, 1)]
+    assert frame["y"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("time", "id", "target"), [("ds", "y", "y"), ("y", "shop", "y"), ("shop", "shop", "y")])
+def test_one_column_cannot_be_two_things(tmp_path, time, id, target):
+    path = tmp_path / "x.csv"
+    pd.DataFrame({"shop": ["a", "b"], "ds": ["2024-01-01"] * 2, "y": [1, 2]}).to_csv(path, index=False)
+    with pytest.raises(ValueError, match="--id, --time and --target must be three columns of"):
+        read_series(path, time=time, id=id, target=target)
+
+
 @pytest.mark.parametrize(
     ("frame", "options", "says"),
     [
