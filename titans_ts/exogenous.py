@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from titans_core.warn import warn_caller
-from titans_ts.libraries import LARGEST, holds_numbers, to_pandas, unusable
+from titans_ts.libraries import LARGEST, holds_numbers, need_columns, to_pandas, unusable
 from titans_ts.stamps import check_kind, in_zone, stamps_of
 
 # harmonics of each calendar cycle: daily curves have sharp changes, yearly ones are smooth
@@ -142,7 +142,7 @@ def read_static(static_df: Any, ids: list[Any], names: tuple[str, ...], gaps: bo
     static_df = to_pandas(static_df)
     if getattr(getattr(static_df, "index", None), "name", None) == "unique_id":
         static_df = static_df.reset_index()
-    _need_columns(static_df, ("unique_id", *names), "static_df")
+    need_columns(static_df, ("unique_id", *names), "static_df")
     if static_df["unique_id"].duplicated().any():
         again = static_df["unique_id"][static_df["unique_id"].duplicated()].tolist()[0]
         raise ValueError(f"static_df has several rows for series {again!r}; keep one.")
@@ -186,11 +186,11 @@ def read_future(
             f"in futr_df, from {index[0]} to {index[-1]}."
         )
     futr_df = to_pandas(futr_df)
-    _need_columns(futr_df, ("ds", *names), "futr_df")
+    need_columns(futr_df, ("ds", *names), "futr_df")
     shared = "unique_id" not in (*futr_df.columns, *futr_df.index.names)
     if shared:
         futr_df = _of_each(futr_df, ids)
-    _need_columns(futr_df, ("unique_id",), "futr_df")
+    need_columns(futr_df, ("unique_id",), "futr_df")
     if futr_df.duplicated(["unique_id", "ds"]).any():
         raise ValueError("futr_df has duplicate rows of (unique_id, ds). Drop the duplicates.")
     check_kind(futr_df["ds"], "futr_df")
@@ -244,18 +244,6 @@ def _advice(value: float) -> str:
     if np.isfinite(value):
         return f" {value:.3g} is beyond {LARGEST:.2g}, the largest float32 number: use a larger unit."
     return " It may be NaN if the model is fitted with missing='interpolate' or 'mask'." if np.isnan(value) else ""
-
-
-def _need_columns(df: Any, names: tuple[str, ...], where: str) -> None:
-    if not isinstance(df, pd.DataFrame):
-        raise TypeError(f"{where} must be a pandas or polars DataFrame, got {type(df).__name__}.")
-    twice = [n for n in names if list(df.columns).count(n) > 1]
-    if twice:
-        raise ValueError(f"{where} has more than one column named {twice}. Drop or rename all but one.")
-    missing = [n for n in names if n not in df.columns]
-    if missing:
-        indexed = f" They are in the index: {where}.reset_index()." if set(missing) & set(df.index.names) else ""
-        raise ValueError(f"{where} lacks the columns {missing}. Got {list(df.columns)[:8]}.{indexed}")
 
 
 def _numbers(table: pd.DataFrame, where: str, gaps: bool) -> np.ndarray:

@@ -41,6 +41,19 @@ def library_of(df: Any) -> str:
     return f"polars {kind}" if kind.is_integer() or kind == polars.Categorical else "polars"
 
 
+def need_columns(df: Any, names: tuple[str, ...], where: str) -> None:
+    """Reject what is no frame with these columns; ``where`` is its name in messages."""
+    if not isinstance(df, pd.DataFrame):
+        raise TypeError(f"{where} must be a pandas or polars DataFrame, got {type(df).__name__}.")
+    twice = [n for n in names if list(df.columns).count(n) > 1]
+    if twice:
+        raise ValueError(f"{where} has more than one column named {twice}. Drop or rename all but one.")
+    missing = [n for n in names if n not in df.columns]
+    if missing:
+        indexed = f" They are in the index: {where}.reset_index()." if set(missing) & set(df.index.names) else ""
+        raise ValueError(f"{where} lacks the columns {missing}. Got {list(df.columns)[:8]}.{indexed}")
+
+
 def holds_numbers(column: pd.Series) -> bool:
     """Whether a column holds real numbers or booleans."""
     # booleans of pyarrow too, which pandas does not count as numbers

@@ -7,7 +7,7 @@ import pandas as pd
 
 from titans_core.checks import at_least
 from titans_ts.frame import Freq, read_frame
-from titans_ts.libraries import from_pandas, library_of, to_pandas
+from titans_ts.libraries import from_pandas, library_of, need_columns, to_pandas
 from titans_ts.panel import Panel
 from titans_ts.reading import of_values
 from titans_ts.seasons import Clock, Season, has_days, nearer_season, newest, season_of, seasons_back
@@ -28,7 +28,7 @@ def with_naive(found: Any, df: Any, *, freq: Freq | None = None, season_length: 
         season_length: rows in a season; None: as in :func:`season_of_frame`.
 
     Raises:
-        ValueError: a bad frame, or a backtest with series or times that are not in ``df``.
+        ValueError: a bad frame, or a backtest without these columns, or with series or times that are not in ``df``.
     """
     return naive_beside(found, df, freq=freq, season_length=season_length)[0]
 
@@ -70,6 +70,7 @@ class _Places(NamedTuple):
     @classmethod
     def of(cls, found: Any, panel: Panel) -> "_Places":
         given = to_pandas(found)
+        need_columns(given, ("unique_id", "ds", "cutoff"), "found")
         series = pd.Index(panel.ids).get_indexer(pd.Index(given["unique_id"]))
         places = cls(series, *(panel.index.get_indexer(pd.Index(given[name])) for name in ("cutoff", "ds")))
         if min(x.min(initial=0) for x in places) < 0:

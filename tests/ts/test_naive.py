@@ -214,6 +214,12 @@ def test_a_backtest_of_another_frame_is_refused(wide, change):
         with_naive(backtest_rows(wide, 79, 4).assign(**change), wide)
 
 
+def test_a_forecast_that_is_no_backtest_is_refused(tiny, wide):
+    forecast = tiny(max_epochs=1).fit(wide).predict()
+    with pytest.raises(ValueError, match=r"^found lacks the columns \['unique_id', 'ds', 'cutoff'\]\. Got \['a', 'b'"):
+        with_naive(forecast, wide)
+
+
 def test_a_season_longer_than_the_past_gives_no_naive_forecast():
     wide = pd.DataFrame({"a": np.arange(20.0)}, index=pd.date_range("2020-01-05", periods=20, freq="W", name="ds"))
     found = pd.DataFrame({"unique_id": "a", "ds": wide.index[10:14], "cutoff": wide.index[9]})

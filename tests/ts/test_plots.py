@@ -99,6 +99,8 @@ def test_a_backtest_of_a_model_of_another_name_is_drawn(frame):
     np.testing.assert_array_equal(drawn.get_lines()[0].get_ydata(), same.get_lines()[0].get_ydata())
     with pytest.raises(ValueError, match=r"lacks the columns \['Titans'\]"):
         plot_backtest(other)
+    with pytest.raises(TypeError, match=r"^frame must be a pandas or polars DataFrame, got NoneType"):
+        plot_backtest(None)
 
 
 def test_a_backtest_is_drawn_with_its_widest_bounds(frame):
