@@ -16,6 +16,7 @@ import pandas as pd
 from titans_core.archive import check_kind, kind_of
 from titans_core.files import written_whole
 from titans_ts.cli_options import (
+    LARGEST_SEED,
     Calendar,
     Data,
     Dates,
@@ -323,7 +324,12 @@ def tune(
     multivariate: Multivariate = False,
     val_size: ValSize = None,
     epochs: Epochs = None,
-    seed: Seed = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Random seed of each training; without --storage also of the search.", min=0, max=LARGEST_SEED
+        ),
+    ] = 0,
     quiet: Quiet = False,
 ) -> None:
     """Search for the settings with the lowest validation error, and save the best model.

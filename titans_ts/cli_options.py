@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+LARGEST_SEED = 2**32 - 1
+
 
 def in_home(path: Path | None) -> Path | None:
     """A path whose ``~`` the shell has not replaced, as in ``--model=~/m``."""
@@ -83,7 +85,7 @@ Level = Annotated[
     list[float] | None,
     typer.Option("--level", help="Level of a prediction interval in percent, such as 80 (may be repeated)."),
 ]
-Seed = Annotated[int, typer.Option(help="Random seed; the same seed gives the same model.", min=0, max=2**32 - 1)]
+Seed = Annotated[int, typer.Option(help="Random seed; the same seed gives the same model.", min=0, max=LARGEST_SEED)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bars.")]
 Static = Annotated[
     Path | None,

@@ -640,6 +640,14 @@ def test_advice_names_options(run, wide, to_long, tmp_path, monkeypatch, argumen
     assert re.search(says, run(*arguments, "x.csv", code=1).output)
 
 
+def test_a_search_in_a_storage_does_not_promise_the_same_model_again():
+    """Processes that share it must draw other settings."""
+    commands = get_command(app).commands
+    fit, tune = ({p.name: p.help for p in commands[name].params}["seed"] for name in ("fit", "tune"))
+    assert fit.endswith("the same seed gives the same model.")
+    assert tune == "Random seed of each training; without --storage also of the search."
+
+
 @pytest.mark.parametrize("command", ["fit", "predict", "update", "backtest", "tune"])
 def test_the_short_option_h_prints_help(run, command):
     assert run(command, "-h").output == run(command, "--help").output
