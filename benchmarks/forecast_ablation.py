@@ -75,7 +75,7 @@ VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts.evaluation import evaluate_protocol
-    from titans_ts.simba import Simba, SimbaConfig
+    from titans_ts.network.simba import Simba, SimbaConfig
 
     variant, dataset, seed, text = key
     replacement, config_of = VARIANTS[variant]

@@ -32,8 +32,8 @@ LEVELS = (80, 95)
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts import TitansForecaster
-    from titans_ts.backtest import backtest_frame
-    from titans_ts.reading import read_known
+    from titans_ts.estimator.backtest import backtest_frame
+    from titans_ts.estimator.reading import read_known
 
     dataset, input_size, h, every, loss, seed, _ = key
     frame, val_size, test = rows_of(dataset)

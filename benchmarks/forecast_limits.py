@@ -63,8 +63,8 @@ def many_series() -> dict[str, Any]:
 def _epoch(name: str, rows: int, series: int) -> dict[str, Any]:
     """One epoch of the forecaster by the protocol, with separate series, scored on all test windows; and one epoch with
     mixed series, not scored."""
+    from titans_ts.estimator.training_length import EPOCH
     from titans_ts.evaluation import load_protocol, naive_predictor, score_windows
-    from titans_ts.training_length import EPOCH
 
     options = {"max_epochs": 1, "exogenous": {"calendar": "auto"}}
     with tempfile.TemporaryDirectory() as folder, in_place_of(name, Path(folder), waves(rows, series)):

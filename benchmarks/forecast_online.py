@@ -37,9 +37,10 @@ CASES = (
 
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
-    from titans_ts import TitansForecaster, online
-    from titans_ts.reading import read_known
-    from titans_ts.rolling import corrections, forecast_rows
+    from titans_ts import TitansForecaster
+    from titans_ts.estimator.reading import read_known
+    from titans_ts.network import online
+    from titans_ts.network.rolling import corrections, forecast_rows
 
     dataset, input_size, h, calendar, seed, _ = key
     frame, val_size, test = rows_of(dataset)

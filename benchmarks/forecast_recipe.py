@@ -51,7 +51,7 @@ def scored(fields: tuple[str, ...], dataset: str, part: str, seed: int, **option
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     dataset, part, batch_size, learning_rate, average, seed = key
-    with mock.patch("titans_ts.training.AVERAGE", average):
+    with mock.patch("titans_ts.estimator.training.AVERAGE", average):
         options = dict(batch_size=batch_size, learning_rate=learning_rate, max_epochs=LENGTHS[0])
         return scored(FIELDS, dataset, part, seed, **options)
 
@@ -63,7 +63,7 @@ def run_length(key: tuple[Any, ...]) -> dict[str, Any]:
 
 def run_memory(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts.evaluation import evaluate_protocol
-    from titans_ts.simba import Simba, SimbaConfig
+    from titans_ts.network.simba import Simba, SimbaConfig
 
     dataset, input_size, part, memory_depth, chunk_size, seed, text = key
     settings = json.loads(text)

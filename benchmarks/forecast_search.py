@@ -87,7 +87,7 @@ def recipe_of(trainings: int, profile: bool) -> int:
 def alone(**options: Any) -> Any:
     """A forecaster without its online memory, because the protocol allows only the lookback as input."""
     from titans_ts import TitansForecaster
-    from titans_ts.memory_training import MemoryReport
+    from titans_ts.network.memory_training import MemoryReport
 
     class TitansForecasterAlone(TitansForecaster):
         def _train_memory(self, *args: Any, **kwargs: Any) -> tuple[None, MemoryReport]:

@@ -6,7 +6,7 @@ The sets are AirPassengers (144 months), the daily means of ETTh1, ETTh2 and wea
 hours of ETTh1. Each is backtested over its last eight horizons (AirPassengers: four), after one fit on the rows before.
 Errors are means over the series of MAE and MSE, each relative to that of the seasonal naive forecast
 (:func:`titans_ts.naive.with_naive`) of the same series. "mirrored": whether the mirror images of the training windows
-are trained on too (``titans_ts/mirror.py``), which is the default for fewer windows than ``FEW`` there. Finished cells
+are trained on too (``titans_ts/network/mirror.py``), which is the default for fewer windows than ``FEW`` there. Finished cells
 are skipped, and several processes can share the work.
 """
 
@@ -43,13 +43,13 @@ def frame_of(name: str) -> pd.DataFrame:
 
 def run(key: tuple[Any, ...]) -> dict[str, Any]:
     from titans_ts import TitansForecaster
-    from titans_ts.cut import Cut
+    from titans_ts.estimator.cut import Cut
     from titans_ts.naive import COLUMN, with_naive
 
     dataset, h, input_size, mirrored, seed = key
     frame = frame_of(dataset)
     forecaster = TitansForecaster(h=h, input_size=input_size, random_state=seed, verbose=0)
-    with mock.patch("titans_ts.training.FEW", float("inf") if mirrored else 0):
+    with mock.patch("titans_ts.estimator.training.FEW", float("inf") if mirrored else 0):
         found = with_naive(forecaster.cross_validation(frame, n_windows=CASES[dataset][2]), frame)
     errors = {}
     for name, power in (("mae", 1), ("mse", 2)):

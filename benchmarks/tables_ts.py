@@ -10,8 +10,8 @@ from forecast_search import LOOKBACKS, MIXED, SETS, TRAINED, chosen
 from forecast_table3 import HORIZONS, MIXTURE, OURS, lookback_of, settings_of
 from records import RESULTS, read
 
-from titans_ts.mirror import FEW
-from titans_ts.training_length import EPOCH, windows_in_batch
+from titans_ts.estimator.training_length import EPOCH, windows_in_batch
+from titans_ts.network.mirror import FEW
 
 # published MSE / MAE, means over the four horizons, in the order of SETS, at lookback 96: from Table 3 of the Titans
 # paper and from the papers of the models

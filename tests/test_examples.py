@@ -19,8 +19,8 @@ README, GUIDE = (
 @pytest.fixture
 def short(monkeypatch, tmp_path):
     """Shorten trainings to two batches, and work in a temporary folder."""
-    monkeypatch.setattr("titans_ts.training.EPOCH", 2)
-    monkeypatch.setattr("titans_ts.training.default_epochs", lambda *_: 1)
+    monkeypatch.setattr("titans_ts.estimator.training.EPOCH", 2)
+    monkeypatch.setattr("titans_ts.estimator.training.default_epochs", lambda *_: 1)
     monkeypatch.setattr("titans_ts.forecaster.LEAST_MEMORY_STEPS", 1)
     monkeypatch.chdir(tmp_path)
 

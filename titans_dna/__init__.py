@@ -8,19 +8,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from titans_dna.classification.classifier_data import read_sequences
     from titans_dna.classifier import TitansDNAClassifier
-    from titans_dna.classifier_data import read_sequences
-    from titans_dna.genome import Genome
+    from titans_dna.genomes.genome import Genome
+    from titans_dna.genomes.intervals import Interval, from_frame, read_bed, read_gff
+    from titans_dna.genomes.reference import check_reference
+    from titans_dna.genomes.tokenizer import decode, encode, encode_batch, reverse_complement
+    from titans_dna.genomes.tracks import plot_track, write_bedgraph
+    from titans_dna.genomes.vcf import Variant, read_vcf
     from titans_dna.interpret import attribute
-    from titans_dna.intervals import Interval, from_frame, read_bed, read_gff
     from titans_dna.language import DNALanguageModel
     from titans_dna.logo import plot_logo
     from titans_dna.markov import fit_markov
     from titans_dna.mixing import Mixture, fit_mixture
-    from titans_dna.reference import check_reference
-    from titans_dna.tokenizer import decode, encode, encode_batch, reverse_complement
-    from titans_dna.tracks import plot_track, write_bedgraph
-    from titans_dna.vcf import Variant, read_vcf
 
 __all__ = [
     "DNALanguageModel",
@@ -49,27 +49,27 @@ __all__ = [
 
 _HOME = {
     "DNALanguageModel": "titans_dna.language",
-    "Genome": "titans_dna.genome",
-    "Interval": "titans_dna.intervals",
+    "Genome": "titans_dna.genomes.genome",
+    "Interval": "titans_dna.genomes.intervals",
     "Mixture": "titans_dna.mixing",
     "TitansDNAClassifier": "titans_dna.classifier",
-    "Variant": "titans_dna.vcf",
+    "Variant": "titans_dna.genomes.vcf",
     "attribute": "titans_dna.interpret",
-    "check_reference": "titans_dna.reference",
-    "decode": "titans_dna.tokenizer",
-    "encode": "titans_dna.tokenizer",
-    "encode_batch": "titans_dna.tokenizer",
+    "check_reference": "titans_dna.genomes.reference",
+    "decode": "titans_dna.genomes.tokenizer",
+    "encode": "titans_dna.genomes.tokenizer",
+    "encode_batch": "titans_dna.genomes.tokenizer",
     "fit_markov": "titans_dna.markov",
     "fit_mixture": "titans_dna.mixing",
-    "from_frame": "titans_dna.intervals",
+    "from_frame": "titans_dna.genomes.intervals",
     "plot_logo": "titans_dna.logo",
-    "plot_track": "titans_dna.tracks",
-    "read_bed": "titans_dna.intervals",
-    "read_gff": "titans_dna.intervals",
-    "read_sequences": "titans_dna.classifier_data",
-    "read_vcf": "titans_dna.vcf",
-    "reverse_complement": "titans_dna.tokenizer",
-    "write_bedgraph": "titans_dna.tracks",
+    "plot_track": "titans_dna.genomes.tracks",
+    "read_bed": "titans_dna.genomes.intervals",
+    "read_gff": "titans_dna.genomes.intervals",
+    "read_sequences": "titans_dna.classification.classifier_data",
+    "read_vcf": "titans_dna.genomes.vcf",
+    "reverse_complement": "titans_dna.genomes.tokenizer",
+    "write_bedgraph": "titans_dna.genomes.tracks",
 }
 
 

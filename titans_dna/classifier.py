@@ -34,13 +34,13 @@ from titans_core.train import (
 from titans_core.train.batches import loader
 from titans_core.train.fit import torch_device
 from titans_core.warn import warn_caller
-from titans_dna.classifier_data import Examples, Reads, reads_of
-from titans_dna.encoder import Encoder, EncoderConfig
-from titans_dna.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, network_of
-from titans_dna.kmers import LONGEST
-from titans_dna.labels import class_weights, read_groups, read_labels, sample_weights, validation_cut
-from titans_dna.parts import in_parts
-from titans_dna.strands import NETWORKS, SequenceNetwork
+from titans_dna.classification.classifier_data import Examples, Reads, reads_of
+from titans_dna.classification.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, network_of
+from titans_dna.classification.labels import class_weights, read_groups, read_labels, sample_weights, validation_cut
+from titans_dna.network.encoder import Encoder, EncoderConfig
+from titans_dna.network.kmers import LONGEST
+from titans_dna.network.parts import in_parts
+from titans_dna.network.strands import NETWORKS, SequenceNetwork
 
 # default: as many epochs as make this number of batches, within these bounds
 _TRAINING, _LEAST, _MOST = 1600, 20, 100
@@ -97,7 +97,7 @@ class TitansDNAClassifier(ClassifierMixin, TitansEstimator):
 
     Attributes:
         classes_: class labels, sorted.
-        network_: the trained :class:`~titans_dna.strands.SequenceNetwork`, on the CPU.
+        network_: the trained :class:`~titans_dna.network.strands.SequenceNetwork`, on the CPU.
         history_: losses per epoch (:class:`~titans_core.train.History`).
         class_weight_: weight of each class, in the order of ``classes_``.
         seconds_: duration of ``fit``, in seconds.

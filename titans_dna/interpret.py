@@ -20,10 +20,10 @@ from tqdm.auto import tqdm
 
 from titans_core.checks import at_least
 from titans_core.extras import require
+from titans_dna.classification.classifier_data import Reads, reads_of
 from titans_dna.classifier import TitansDNAClassifier
-from titans_dna.classifier_data import Reads, reads_of
-from titans_dna.encoder import BASES, one_hot
-from titans_dna.tokenizer import LETTERS
+from titans_dna.genomes.tokenizer import LETTERS
+from titans_dna.network.encoder import BASES, one_hot
 
 __all__ = ["BACKGROUNDS", "METHODS", "attribute"]
 

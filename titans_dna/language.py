@@ -1,4 +1,4 @@
-"""``DNALanguageModel``: pretraining on a genome. Its inference methods are in ``titans_dna.questions``."""
+"""``DNALanguageModel``: pretraining on a genome. Its inference methods are in ``titans_dna.inference.questions``."""
 
 import copy
 import time
@@ -25,13 +25,13 @@ from titans_core.train import (
     train_network,
 )
 from titans_core.warn import warn_caller
-from titans_dna.genome import Genome
-from titans_dna.likelihood import base_logits
-from titans_dna.masked import masked_base_loss
-from titans_dna.pretrain_data import IGNORE, loaders, plan
-from titans_dna.questions import Questions
-from titans_dna.sources import among, fingerprint, open_source, read_regions
-from titans_dna.tokenizer import VOCAB_SIZE
+from titans_dna.genomes.genome import Genome
+from titans_dna.genomes.sources import among, fingerprint, open_source, read_regions
+from titans_dna.genomes.tokenizer import VOCAB_SIZE
+from titans_dna.inference.questions import Questions
+from titans_dna.network.likelihood import base_logits
+from titans_dna.pretraining.masked import masked_base_loss
+from titans_dna.pretraining.pretrain_data import IGNORE, loaders, plan
 
 ARCHITECTURES = ("mag", "mac", "mal", "lmm", "transformer", "gated-deltanet")
 # maximum number of batches per epoch; validation and checkpointing happen after each epoch
@@ -75,7 +75,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         window: number of tokens visible to sliding-window attention ("mag", "mal"), or the segment length ("mac").
         length: number of bases in a training window.
         objective: "next" predicts each base from the bases before it. "masked" hides 15 % of the bases and predicts
-            them from both sides by reading both strands (:mod:`titans_dna.masked`), which takes twice as long.
+            them from both sides by reading both strands (:mod:`titans_dna.pretraining.masked`), which takes twice as long.
         learning_rate: maximum learning rate of AdamW, with a one-cycle schedule.
         batch_size: number of windows per training batch, and of sequences read in parallel at inference.
         max_steps: maximum number of training batches, rounded up to whole epochs of equal size (at most 100 batches).
@@ -89,7 +89,7 @@ class DNALanguageModel(Questions, TitansEstimator):
         verbose: 0 is silent, 1 shows progress bars.
 
     Attributes:
-        model_: the trained :class:`~titans_core.TitansLM` over the tokens of ``titans_dna.tokenizer``, on the CPU.
+        model_: the trained :class:`~titans_core.TitansLM` over the tokens of ``titans_dna.genomes.tokenizer``, on the CPU.
         history_: losses per epoch of the last ``fit``, in nats per base (:class:`~titans_core.train.History`).
         holdout_: names of the chromosomes that the last ``fit`` held out, sorted.
         n_bases_: number of distinct bases in the training windows of the last ``fit``.

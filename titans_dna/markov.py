@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from titans_dna.genome import Genome
-from titans_dna.intervals import Interval
-from titans_dna.sources import intervals_of, merged, open_source, part_of, read_regions
-from titans_dna.tokenizer import N
+from titans_dna.genomes.genome import Genome
+from titans_dna.genomes.intervals import Interval
+from titans_dna.genomes.sources import intervals_of, merged, open_source, part_of, read_regions
+from titans_dna.genomes.tokenizer import N
 
 __all__ = ["MarkovModels", "fit_markov"]
 

@@ -35,15 +35,15 @@ from torch.nn.utils.rnn import pad_sequence
 from titans_core.checks import at_least
 from titans_core.warn import warn_caller
 from titans_dna import saved_mixture
-from titans_dna.genome import Genome
-from titans_dna.intervals import Interval
-from titans_dna.likelihood import log_probabilities
+from titans_dna.genomes.genome import Genome
+from titans_dna.genomes.intervals import Interval
+from titans_dna.genomes.sources import among, cut, intervals_of, marks_of, merged, open_source, read_regions, without
+from titans_dna.genomes.tokenizer import N
+from titans_dna.inference.stream import reading, stream
 from titans_dna.markov import MOST, MarkovModels, fit_markov
-from titans_dna.masked import BOTH_SIDES, refuse_masked
-from titans_dna.pretrain_data import plan
-from titans_dna.sources import among, cut, intervals_of, marks_of, merged, open_source, read_regions, without
-from titans_dna.stream import reading, stream
-from titans_dna.tokenizer import N
+from titans_dna.network.likelihood import log_probabilities
+from titans_dna.pretraining.masked import BOTH_SIDES, refuse_masked
+from titans_dna.pretraining.pretrain_data import plan
 
 if TYPE_CHECKING:
     from titans_dna.language import DNALanguageModel

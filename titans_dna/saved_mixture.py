@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from titans_core.archive import load_archive, save_archive, unpacking
-from titans_dna.intervals import Interval
+from titans_dna.genomes.intervals import Interval
 from titans_dna.markov import MarkovModels, all_orders
 
 if TYPE_CHECKING:

@@ -19,15 +19,15 @@ from typing_extensions import Self
 from titans_core.archive import ArchiveError, load_archive, saving_to, write_archive
 from titans_core.checks import is_integer
 from titans_core.warn import warn_caller
-from titans_ts.answer import Answer, Answering
-from titans_ts.cut import Cut, trained_on
-from titans_ts.exogenous import Columns, read_columns
+from titans_ts.estimator.answer import Answer, Answering
+from titans_ts.estimator.cut import Cut, trained_on
+from titans_ts.estimator.reading import check_no_y, read_actual
+from titans_ts.estimator.scoring import rolling_error
 from titans_ts.forecaster import TitansForecaster
-from titans_ts.libraries import from_pandas, library_of, to_pandas
-from titans_ts.panel import Panel
+from titans_ts.frames.exogenous import Columns, read_columns
+from titans_ts.frames.libraries import from_pandas, library_of, to_pandas
+from titans_ts.frames.panel import Panel
 from titans_ts.parallel import Result, all_of, processes
-from titans_ts.reading import check_no_y, read_actual
-from titans_ts.scoring import rolling_error
 
 ROW = ["unique_id", "ds", "cutoff"]
 _PLACES = ("members", "members-2")  # subfolders, used in turn

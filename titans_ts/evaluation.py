@@ -15,7 +15,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from titans_datasets import Split, info, load, n_windows, protocol_split
-from titans_ts.windows import all_windows
+from titans_ts.network.windows import all_windows
 
 Predictor = Callable[..., np.ndarray]
 Part = Literal["val", "test", "rehearsal"]

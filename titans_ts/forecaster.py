@@ -13,19 +13,12 @@ from typing_extensions import Self
 
 from titans_core.checks import at_least, below_one, positive
 from titans_core.train import History, TitansEstimator
-from titans_ts import online
-from titans_ts.answer import Answer, Answering
-from titans_ts.arrays import forecast_arrays
-from titans_ts.backtest import backtest, backtest_frame
-from titans_ts.cut import check_length, without_skipped
-from titans_ts.exogenous import Columns, read_columns
-from titans_ts.frame import POLICIES, Freq
-from titans_ts.intervals import check_levels
-from titans_ts.memory_training import MemoryReport, train_memory
-from titans_ts.model import Model, Position
-from titans_ts.objective import Objective, objective_of
-from titans_ts.panel import Panel, beyond, differing
-from titans_ts.reading import (
+from titans_ts.estimator.answer import Answer, Answering
+from titans_ts.estimator.arrays import forecast_arrays
+from titans_ts.estimator.backtest import backtest, backtest_frame
+from titans_ts.estimator.cut import check_length, without_skipped
+from titans_ts.estimator.model import Model, Position
+from titans_ts.estimator.reading import (
     ahead_of,
     check_names,
     check_no_y,
@@ -37,13 +30,20 @@ from titans_ts.reading import (
     read_scored,
     warn_of_empty_end,
 )
-from titans_ts.saved_stamps import warn_of_stamps
-from titans_ts.scoring import rolling_error
-from titans_ts.simba import Simba, SimbaConfig
-from titans_ts.surprise import surprise_frame
-from titans_ts.training import train
-from titans_ts.widening import widening_of
-from titans_ts.windows import Table
+from titans_ts.estimator.scoring import rolling_error
+from titans_ts.estimator.surprise import surprise_frame
+from titans_ts.estimator.training import train
+from titans_ts.frames.exogenous import Columns, read_columns
+from titans_ts.frames.frame import POLICIES, Freq
+from titans_ts.frames.panel import Panel, beyond, differing
+from titans_ts.frames.saved_stamps import warn_of_stamps
+from titans_ts.intervals import check_levels
+from titans_ts.network import online
+from titans_ts.network.memory_training import MemoryReport, train_memory
+from titans_ts.network.objective import Objective, objective_of
+from titans_ts.network.simba import Simba, SimbaConfig
+from titans_ts.network.widening import widening_of
+from titans_ts.network.windows import Table
 
 LEAST_MEMORY_STEPS = 40
 _COUNTS = ("dim", "num_layers", "chunk_size", "batch_size")
@@ -54,7 +54,7 @@ class TitansForecaster(Answering, TitansEstimator):
 
     One network is trained on all series and forecasts ``h`` steps from the previous ``input_size`` steps. Each window
     is normalised by its own mean and standard deviation, so series of different scales can be combined. If there are
-    few training windows, their mirror images are trained on too (:mod:`titans_ts.mirror`). An online memory also reads
+    few training windows, their mirror images are trained on too (:mod:`titans_ts.network.mirror`). An online memory also reads
     each series from its first row and corrects the forecasts; it keeps learning in :meth:`update`.
 
     Args:
@@ -92,14 +92,14 @@ class TitansForecaster(Answering, TitansEstimator):
         verbose: 0 is silent, 1 shows progress bars.
 
     Attributes:
-        network_: the trained :class:`~titans_ts.simba.Simba`, on the CPU.
+        network_: the trained :class:`~titans_ts.network.simba.Simba`, on the CPU.
         history_: losses by epoch (:class:`~titans_core.train.History`): "train_loss" in units of ``scale_``, "val_loss"
             in standard deviations of the series.
-        memory_: the online memory (:class:`~titans_ts.online.OnlineMemory`). None if it did not lower the validation
+        memory_: the online memory (:class:`~titans_ts.network.online.OnlineMemory`). None if it did not lower the validation
             error, or if the series were too short to train it. It is kept untested without validation rows, or if no
             forecast of them could be scored.
         memory_report_: validation errors with and without the memory
-            (:class:`~titans_ts.memory_training.MemoryReport`).
+            (:class:`~titans_ts.network.memory_training.MemoryReport`).
         calibration_: errors on the validation rows, from which intervals are computed; None without such rows.
         context_: the newest rows; ``predict()`` forecasts from their end.
         left_out_: series that began too late to train on. ``update``, ``score`` and ``predict_insample`` skip them.
@@ -435,7 +435,7 @@ class TitansForecaster(Answering, TitansEstimator):
         Raises:
             NotFittedError: before ``fit``.
         """
-        from titans_ts.saved import plain
+        from titans_ts.estimator.saved import plain
 
         super(TitansForecaster, plain(self)).save(path)
 
@@ -479,12 +479,12 @@ class TitansForecaster(Answering, TitansEstimator):
         return self.model_.network.config
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        from titans_ts.saved import pack
+        from titans_ts.estimator.saved import pack
 
         self._fitted()
         return pack(self)
 
     def _unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        from titans_ts.saved import unpack
+        from titans_ts.estimator.saved import unpack
 
         unpack(self, learned, tensors)

@@ -25,14 +25,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from titans_core.checks import at_least, below_one
-from titans_ts.column_units import ColumnUnits, Moments
-from titans_ts.simba import Simba, SimbaConfig, default_patch, default_reach, mean_of_known
+from titans_ts.network.simba import Simba, SimbaConfig, default_patch, default_reach, mean_of_known
+from titans_ts.units.column_units import ColumnUnits, Moments
 
 ROUNDING = 1e-6  # relative rounding error of a mean in float32
 
 
 class Titans(BaseModel):
-    """:class:`~titans_ts.simba.Simba` as a multivariate neuralforecast model.
+    """:class:`~titans_ts.network.simba.Simba` as a multivariate neuralforecast model.
 
     The network normalises each window itself, so ``scaler_type`` defaults to "identity". A distribution loss expects
     its parameters in the units of neuralforecast's scaler: the network then does not normalise, and ``scaler_type``
@@ -48,7 +48,7 @@ class Titans(BaseModel):
         futr_exog_list, hist_exog_list, stat_exog_list: exogenous columns by kind.
         exclude_insample_y: must be False, since the network needs the past of the target.
         patch_size, dim, num_layers, num_heads, memory_depth, chunk_size, mixer, multivariate, dropout: as in
-            :class:`~titans_ts.TitansForecaster` and :class:`~titans_ts.simba.SimbaConfig`.
+            :class:`~titans_ts.TitansForecaster` and :class:`~titans_ts.network.simba.SimbaConfig`.
         loss, valid_loss, max_steps and the rest: as in every neuralforecast model. ``batch_size`` counts series, and
             ``windows_batch_size`` counts windows of all series.
 
@@ -222,7 +222,7 @@ class Titans(BaseModel):
 class Standardised(nn.Module):
     """Standardises columns ``[B, T, series, columns]`` by running statistics over the training batches.
 
-    See :class:`~titans_ts.column_units.ColumnUnits`. The estimator computes them once from all training rows, but a
+    See :class:`~titans_ts.units.column_units.ColumnUnits`. The estimator computes them once from all training rows, but a
     neuralforecast model sees only windows. Their zero padding beyond the ends of a series is excluded.
     """
 

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 
 from titans_core.checks import at_least, below_one
 from titans_core.train.picture import Picture
-from titans_ts.frame import Freq, read_frame
+from titans_ts.estimator.reading import of_values
+from titans_ts.frames.frame import Freq, read_frame
+from titans_ts.frames.libraries import need_columns, to_pandas
+from titans_ts.frames.panel import Panel
 from titans_ts.intervals import level_text
-from titans_ts.libraries import need_columns, to_pandas
-from titans_ts.panel import Panel
-from titans_ts.reading import of_values
 
 MOST_SERIES = 6
 WARM_UP = 512  # rows: 16 writes of a memory with the largest stride

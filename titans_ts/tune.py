@@ -15,11 +15,11 @@ from sklearn.base import clone
 from titans_core.checks import at_least
 from titans_core.train import digest, text_of
 from titans_core.train.tune import Callback, Storage, best_of, open_study, plot_history, plot_importance, report_to
-from titans_ts.cut import Cut, needs_all, rows_before, warn_of_skipped
-from titans_ts.exogenous import CYCLIC
+from titans_ts.estimator.cut import Cut, needs_all, rows_before, warn_of_skipped
+from titans_ts.estimator.training import train
 from titans_ts.forecaster import TitansForecaster
-from titans_ts.panel import Panel, beyond
-from titans_ts.training import train
+from titans_ts.frames.exogenous import CYCLIC
+from titans_ts.frames.panel import Panel, beyond
 
 if TYPE_CHECKING:
     import optuna

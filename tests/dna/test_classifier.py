@@ -18,7 +18,7 @@ from sklearn.utils import estimator_checks
 
 from titans_core.archive import ArchiveError, load_archive, save_archive
 from titans_dna.classifier import TitansDNAClassifier
-from titans_dna.tokenizer import reverse_complement
+from titans_dna.genomes.tokenizer import reverse_complement
 
 MOTIF = "TGACTCAGC"
 

@@ -7,10 +7,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV, cross_validate
 
 from titans_core import TitansConfig, TitansLM
+from titans_dna.classification.fine_tuning import LanguageEncoder, network_of
 from titans_dna.classifier import TitansDNAClassifier
-from titans_dna.fine_tuning import LanguageEncoder, network_of
+from titans_dna.genomes.tokenizer import VOCAB_SIZE, encode_batch
 from titans_dna.language import DNALanguageModel
-from titans_dna.tokenizer import VOCAB_SIZE, encode_batch
 
 X = ["ACGTTGCAAC", "TTTACGNNACC", "ACG", "GGGTACCATTG"] * 5
 Y = ["a", "b"] * 10

@@ -9,7 +9,7 @@ import pytest
 from titans_core import TitansConfig, TitansLM
 from titans_dna import classifier as module
 from titans_dna.classifier import TitansDNAClassifier
-from titans_dna.tokenizer import PAD, VOCAB_SIZE
+from titans_dna.genomes.tokenizer import PAD, VOCAB_SIZE
 
 X = ["ACGTTGCAAC", "TTTACGNNACC", "ACG", "GGGTACCATTG"] * 50
 Y = np.array(["a", "b"] * 100)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from encoders import encoder_of
 
-from titans_dna.encoder import one_hot, within
-from titans_dna.pooling import mean_and_max
-from titans_dna.tokenizer import encode_batch
+from titans_dna.genomes.tokenizer import encode_batch
+from titans_dna.network.encoder import one_hot, within
+from titans_dna.network.pooling import mean_and_max
 
 
 def ids_of(sequences, length=None):

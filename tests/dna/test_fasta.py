@@ -14,7 +14,8 @@ import pytest
 
 from titans_core.files import written_whole
 from titans_datasets import cache
-from titans_dna import Genome, Interval, fasta, read_sequences
+from titans_dna import Genome, Interval, read_sequences
+from titans_dna.genomes import fasta
 
 
 def bgzip(path, text):
@@ -413,7 +414,7 @@ def test_a_file_that_changes_while_open_is_reported(write_fasta, open_genome):
 
 def test_without_biopython_a_bgzip_is_unpacked_like_a_gzip(write_fasta, records, open_genome, tmp_path, monkeypatch):
     path = bgzip(tmp_path / "blocks.fa.gz", write_fasta(records).read_text())
-    monkeypatch.setattr("titans_dna.fasta.find_spec", lambda name: None if name == "Bio" else name)
+    monkeypatch.setattr("titans_dna.genomes.fasta.find_spec", lambda name: None if name == "Bio" else name)
     with pytest.warns(UserWarning, match="is decompressed once"):
         assert open_genome(path).fetch(Interval("chrI", 10, 20)) == records["chrI"][10:20]
 

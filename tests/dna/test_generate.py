@@ -6,8 +6,8 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from titans_dna import DNALanguageModel, encode
-from titans_dna.likelihood import log_probabilities
-from titans_dna.tokenizer import N
+from titans_dna.genomes.tokenizer import N
+from titans_dna.network.likelihood import log_probabilities
 
 SMALL = dict(dim=16, num_layers=1, num_heads=2, window=16, length=64, batch_size=8, device="cpu", verbose=0)
 TEXT = "".join("ACGT"[i] for i in np.cumsum(np.where(np.random.default_rng(0).random(9000) < 0.85, 1, 2)) % 4)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from titans_dna import Interval, decode, encode, fit_markov, reverse_complement
-from titans_dna.sources import open_source
+from titans_dna.genomes.sources import open_source
 
 # ---- fetch
 

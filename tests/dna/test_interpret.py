@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 from titans_dna import DNALanguageModel, TitansDNAClassifier, attribute, plot_logo, reverse_complement
 from titans_dna.interpret import METHODS, log_odds
-from titans_dna.strands import NETWORKS
+from titans_dna.network.strands import NETWORKS
 
 MOTIF = "TGACTCAGC"
 

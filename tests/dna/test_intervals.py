@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_dna.intervals import Interval, from_frame, read_bed, read_gff
-from titans_dna.tracks import write_bedgraph
-from titans_dna.vcf import Variant, read_vcf
+from titans_dna.genomes.intervals import Interval, from_frame, read_bed, read_gff
+from titans_dna.genomes.tracks import write_bedgraph
+from titans_dna.genomes.vcf import Variant, read_vcf
 
 GTF = """\
 #!genome-build R64-1-1

@@ -5,10 +5,10 @@ from itertools import product
 import pytest
 import torch
 
-from titans_dna.encoder import one_hot
-from titans_dna.kmers import KmerScores
-from titans_dna.strands import other_strand
-from titans_dna.tokenizer import encode_batch, reverse_complement
+from titans_dna.genomes.tokenizer import encode_batch, reverse_complement
+from titans_dna.network.encoder import one_hot
+from titans_dna.network.kmers import KmerScores
+from titans_dna.network.strands import other_strand
 
 SEQUENCES = ["ACGTTGCAACTTGNACGT", "T", "GGNACCA", "CCCCCGTACGTAGCTAGCA", "AC", "NNN", "ACGT"]
 CLASSES = 3

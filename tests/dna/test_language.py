@@ -12,10 +12,11 @@ from random_dna import bases, chain
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from titans_dna import Genome, Interval, Variant, language, questions, reverse_complement
+from titans_dna import Genome, Interval, Variant, language, reverse_complement
+from titans_dna.genomes.sources import InMemory
+from titans_dna.inference import questions
 from titans_dna.language import DNALanguageModel
 from titans_dna.markov import fit_markov
-from titans_dna.sources import InMemory
 
 SMALL = dict(dim=16, num_layers=1, num_heads=2, window=16, length=64, batch_size=8, device="cpu", verbose=0)
 TRUE_BITS = -0.85 * np.log2(0.85) - 0.15 * np.log2(0.05)
@@ -226,7 +227,7 @@ def test_an_embedding_of_all_layers_is_their_moments(architecture, monkeypatch):
         expected = torch.cat((each.mean(0), each.std(0, correction=0)))
         np.testing.assert_allclose(vector, expected, atol=1e-4)
     # in pieces it is the same, and nothing goes on listening
-    monkeypatch.setattr("titans_dna.embed.stream", partial(questions.stream, piece=16))
+    monkeypatch.setattr("titans_dna.inference.embed.stream", partial(questions.stream, piece=16))
     np.testing.assert_allclose(model.embed(texts, layers="all"), found, atol=1e-4)
     assert not any(block._forward_hooks for block in network.blocks)
     np.testing.assert_allclose(found[:, 32:48], model.embed(texts), atol=1e-5)

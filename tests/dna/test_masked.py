@@ -5,11 +5,12 @@ import pytest
 import torch
 from random_dna import bases
 
-from titans_dna import DNALanguageModel, Genome, Interval, TitansDNAClassifier, Variant, masked, reverse_complement
-from titans_dna.masked import masked_base_loss, scores
-from titans_dna.pretrain_data import batch_of
-from titans_dna.strands import other_strand
-from titans_dna.tokenizer import PAD, N, encode, encode_batch
+from titans_dna import DNALanguageModel, Genome, Interval, TitansDNAClassifier, Variant, reverse_complement
+from titans_dna.genomes.tokenizer import PAD, N, encode, encode_batch
+from titans_dna.network.strands import other_strand
+from titans_dna.pretraining import masked
+from titans_dna.pretraining.masked import masked_base_loss, scores
+from titans_dna.pretraining.pretrain_data import batch_of
 
 ARCHITECTURES = ["lmm", "mac", "mag", "mal", "gated-deltanet"]
 

@@ -9,10 +9,11 @@ from random_dna import bases, chain
 from sklearn.exceptions import NotFittedError
 
 from titans_core.archive import ArchiveError, save_archive
-from titans_dna import DNALanguageModel, Interval, Mixture, encode, fit_markov, fit_mixture, mixing, sources
+from titans_dna import DNALanguageModel, Interval, Mixture, encode, fit_markov, fit_mixture, mixing
+from titans_dna.genomes import sources
+from titans_dna.genomes.sources import InMemory, cut, intervals_of, marks_of, without
 from titans_dna.mixing import _read, _tracked
-from titans_dna.pretrain_data import plan
-from titans_dna.sources import InMemory, cut, intervals_of, marks_of, without
+from titans_dna.pretraining.pretrain_data import plan
 
 SMALL = dict(dim=16, num_layers=1, num_heads=2, chunk_size=8, length=256, device="cpu", verbose=0, random_state=0)
 

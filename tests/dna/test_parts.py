@@ -5,10 +5,11 @@ import pytest
 import torch
 from encoders import encoder_of
 
-from titans_dna import DNALanguageModel, TitansDNAClassifier, parts
-from titans_dna.parts import in_parts
-from titans_dna.strands import NETWORKS, SequenceNetwork
-from titans_dna.tokenizer import encode_batch
+from titans_dna import DNALanguageModel, TitansDNAClassifier
+from titans_dna.genomes.tokenizer import encode_batch
+from titans_dna.network import parts
+from titans_dna.network.parts import in_parts
+from titans_dna.network.strands import NETWORKS, SequenceNetwork
 
 RNG = np.random.default_rng(0)
 LENGTHS = [30, 3000, 7, 60, 700, 50, 45, 31, 900, 30]

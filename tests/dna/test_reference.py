@@ -5,8 +5,8 @@ import pytest
 from random_dna import bases
 
 from titans_dna import Genome, Variant, check_reference
-from titans_dna.reference import compare
-from titans_dna.sources import InMemory
+from titans_dna.genomes.reference import compare
+from titans_dna.genomes.sources import InMemory
 
 
 def variant_at(records, chrom, start, length=1, alt="A"):

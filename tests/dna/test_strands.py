@@ -5,8 +5,8 @@ import pytest
 import torch
 from encoders import encoder_of
 
-from titans_dna.strands import NETWORKS, other_strand
-from titans_dna.tokenizer import encode_batch, reverse_complement
+from titans_dna.genomes.tokenizer import encode_batch, reverse_complement
+from titans_dna.network.strands import NETWORKS, other_strand
 
 SEQUENCES = ["ACGTTGCAAC", "T", "GGNACCA", "CCCCCGTACGTAGCTAGCA", "AC"]
 

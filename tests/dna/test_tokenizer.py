@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from titans_dna.classifier_data import reads_of
-from titans_dna.sources import open_source
-from titans_dna.tokenizer import (
+from titans_dna.classification.classifier_data import reads_of
+from titans_dna.genomes.sources import open_source
+from titans_dna.genomes.tokenizer import (
     COMPLEMENT,
     LETTERS,
     PAD,

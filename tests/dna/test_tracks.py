@@ -16,11 +16,11 @@ from titans_core import NeuralMemory
 from titans_core.nn import momentary_surprise
 from titans_core.ops.memory.naive import ACTIVATIONS, read
 from titans_dna import Interval, encode, reverse_complement
+from titans_dna.genomes.sources import InMemory
+from titans_dna.genomes.tracks import plot_track, write_bedgraph
+from titans_dna.inference.memory_surprise import listening
+from titans_dna.inference.surprise import surprise_of
 from titans_dna.language import DNALanguageModel
-from titans_dna.memory_surprise import listening
-from titans_dna.sources import InMemory
-from titans_dna.surprise import surprise_of
-from titans_dna.tracks import plot_track, write_bedgraph
 
 TEXT = bases(400, seed=0)
 

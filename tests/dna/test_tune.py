@@ -9,7 +9,7 @@ import pytest
 
 from titans_core.train import History
 from titans_dna import DNALanguageModel, Interval, TitansDNAClassifier
-from titans_dna.sources import InMemory
+from titans_dna.genomes.sources import InMemory
 from titans_dna.tune import default_space, plot_history, plot_importance, tune
 
 RNG = np.random.default_rng(0)

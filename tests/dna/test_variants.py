@@ -10,13 +10,15 @@ import pytest
 import torch
 from random_dna import chain
 
-from titans_dna import Variant, questions, reverse_complement, sources
-from titans_dna import variants as module
-from titans_dna.kept_scores import kept_scores
+from titans_dna import Variant, reverse_complement
+from titans_dna.genomes import sources
+from titans_dna.genomes.reference import compare
+from titans_dna.genomes.sources import InMemory, marks_of
+from titans_dna.inference import questions
+from titans_dna.inference import variants as module
+from titans_dna.inference.kept_scores import kept_scores
+from titans_dna.inference.variants import CELL
 from titans_dna.language import DNALanguageModel
-from titans_dna.reference import compare
-from titans_dna.sources import InMemory, marks_of
-from titans_dna.variants import CELL
 
 ARCHITECTURES = ["lmm", "mac", "mag"]
 AFTER = 20

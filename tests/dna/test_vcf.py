@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from titans_dna.vcf import Variant, read_vcf
+from titans_dna.genomes.vcf import Variant, read_vcf
 
 HEADER = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
 

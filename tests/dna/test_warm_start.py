@@ -9,8 +9,8 @@ from random_dna import chain
 from sklearn.base import clone
 
 from titans_dna import language
+from titans_dna.genomes.sources import InMemory
 from titans_dna.language import DNALanguageModel
-from titans_dna.sources import InMemory
 
 SMALL = dict(dim=16, num_layers=1, num_heads=2, window=16, length=64, batch_size=8, device="cpu", verbose=0)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_ts import TitansForecaster, forecaster, memory_training
+from titans_ts import TitansForecaster, forecaster
+from titans_ts.network import memory_training
 
 TINY = {
     "h": 4,

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from titans_ts import TitansForecaster
-from titans_ts.model import Model
+from titans_ts.estimator.model import Model
 
 SHORT_MEMORY = 8, 1e-2  # calmer than in other tests: coverage is measured here, and trainings are compared
 

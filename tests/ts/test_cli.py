@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from titans_core.archive import save_archive
 from titans_core.train.tune import open_study
 from titans_ts import TitansEnsemble, TitansForecaster, forecaster, naive
-from titans_ts.cli import Loss, Missing, app
-from titans_ts.frame import POLICIES
-from titans_ts.model import Model
+from titans_ts.cli.commands import Loss, Missing, app
+from titans_ts.estimator.model import Model
+from titans_ts.frames.frame import POLICIES
 from titans_ts.naive import with_naive
-from titans_ts.objective import LOSSES, DecayingError
+from titans_ts.network.objective import LOSSES, DecayingError
 
 SMALL = ["--horizon", "4", "--lookback", "12", "--epochs", "1", "--quiet"]
 

@@ -8,7 +8,7 @@ import pytest
 
 import titans_core
 import titans_ts
-from titans_ts import cli_words
+from titans_ts.cli import words as cli_words
 
 LONGEST = 12  # characters in place of a value
 

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 import torch
 
-from titans_ts.column_units import ColumnUnits, Moments
-from titans_ts.exogenous import Columns
-from titans_ts.frame import read_frame
-from titans_ts.panel import Panel
-from titans_ts.scaling import Scaling, _warn_of_names
+from titans_ts.frames.exogenous import Columns
+from titans_ts.frames.frame import read_frame
+from titans_ts.frames.panel import Panel
+from titans_ts.units.column_units import ColumnUnits, Moments
+from titans_ts.units.scaling import Scaling, _warn_of_names
 
 
 def units_of(values):

@@ -14,11 +14,11 @@ from pandas.tseries.offsets import CustomBusinessDay
 from sklearn.base import clone
 
 from titans_ts import TitansForecaster
-from titans_ts.exogenous import Columns, read_future, read_static
-from titans_ts.frame import read_frame
-from titans_ts.reading import read_known
-from titans_ts.scaling import level_of, size_of
+from titans_ts.estimator.reading import read_known
+from titans_ts.frames.exogenous import Columns, read_future, read_static
+from titans_ts.frames.frame import read_frame
 from titans_ts.tune import tune
+from titans_ts.units.scaling import level_of, size_of
 
 HOURS = pd.date_range("2024-01-01", periods=120, freq="h", name="ds")
 

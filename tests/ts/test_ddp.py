@@ -12,7 +12,8 @@ import pytest
 SCRIPT = """
     import os, pandas as pd, torch
     torch.set_num_threads(1)
-    from titans_ts import TitansForecaster, forecaster, memory_training
+    from titans_ts import TitansForecaster, forecaster
+    from titans_ts.network import memory_training
     forecaster.LEAST_MEMORY_STEPS, memory_training.LEARNING_RATE = 3, 2e-2  # as in the test, which runs this too
     wide = pd.read_parquet("wide.parquet")
     model = TitansForecaster(h=4, input_size=12, patch_size=4, dim=8, num_layers=1, dropout=0.0, max_epochs=3,

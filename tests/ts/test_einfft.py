@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from titans_ts.einfft import EinFFT
+from titans_ts.network.einfft import EinFFT
 
 
 def make(channels=6, blocks=2, sd=0.5, **options):
@@ -145,7 +145,7 @@ def test_one_sequence_of_many_blocks_does_not_corrupt_memory():
     """In its own process, because fft2 wrote out of bounds there, for which glibc aborts a process."""
     code = """
 import torch
-from titans_ts.einfft import EinFFT
+from titans_ts.network.einfft import EinFFT
 
 torch.set_num_threads(1)
 layer = EinFFT(862 * 32, 862)

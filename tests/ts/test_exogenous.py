@@ -7,8 +7,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from titans_ts.exogenous import Columns, calendar_features, read_columns, read_future, read_static
-from titans_ts.frame import read_frame
+from titans_ts.frames.exogenous import Columns, calendar_features, read_columns, read_future, read_static
+from titans_ts.frames.frame import read_frame
 
 EVERY = {"hist": ["load"], "futr": ["price"], "stat": ["size"], "calendar": ["day"]}
 

@@ -17,9 +17,10 @@ from sklearn.exceptions import NotFittedError
 
 import titans_ts
 from titans_core.archive import ArchiveError
-from titans_ts import TitansForecaster, training_length
-from titans_ts.objective import DecayingError
-from titans_ts.training_length import default_epochs, windows_in_batch
+from titans_ts import TitansForecaster
+from titans_ts.estimator import training_length
+from titans_ts.estimator.training_length import default_epochs, windows_in_batch
+from titans_ts.network.objective import DecayingError
 
 
 def values(forecast):
@@ -567,7 +568,7 @@ def test_many_series_are_forecast_a_few_windows_at_a_time(tiny_fitted, wide, mon
     model = tiny_fitted
     windows = np.lib.stride_tricks.sliding_window_view(wide.to_numpy(), 12, axis=0).transpose(0, 2, 1)
     whole, seen = model.predict_windows(windows), []
-    monkeypatch.setattr("titans_ts.rolling.LANES", 10)
+    monkeypatch.setattr("titans_ts.network.rolling.LANES", 10)
     normalised = type(model.network_).normalised
     monkeypatch.setattr(
         type(model.network_), "normalised", lambda self, x, *given: seen.append(len(x)) or normalised(self, x, *given)
@@ -578,7 +579,9 @@ def test_many_series_are_forecast_a_few_windows_at_a_time(tiny_fitted, wide, mon
 
 def test_sizes_may_be_numbers_of_numpy(tiny, wide, monkeypatch):
     """As those of a grid of a search are."""
-    monkeypatch.setattr("titans_ts.rolling.FLOATS", 640)  # as with a long lookback: fewer windows at once than LANES
+    monkeypatch.setattr(
+        "titans_ts.network.rolling.FLOATS", 640
+    )  # as with a long lookback: fewer windows at once than LANES
     expected = tiny(max_epochs=1).fit(wide)
     model = tiny(max_epochs=1, h=np.int64(4), input_size=np.int64(12)).fit(wide)
     np.testing.assert_array_equal(model.predict(level=[80]), expected.predict(level=[80]))

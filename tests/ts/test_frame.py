@@ -7,8 +7,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from titans_ts.exogenous import read_static
-from titans_ts.frame import read_frame
+from titans_ts.frames.exogenous import read_static
+from titans_ts.frames.frame import read_frame
 from titans_ts.plots import plot_surprise
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_ts.frame import read_frame
+from titans_ts.frames.frame import read_frame
 
 
 def long_frame(stamps, ids=("a", "b")):

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from titans_ts import TitansForecaster
-from titans_ts.exogenous import Columns
-from titans_ts.frame import read_frame
-from titans_ts.holes import HOLED, Holes, Lines
-from titans_ts.panel import interpolated
-from titans_ts.scaling import Scaling
-from titans_ts.widening import SHARES, widened
-from titans_ts.windows import Table, Windows, stale_parts, unknown_parts
-from titans_ts.young import Others
+from titans_ts.frames.exogenous import Columns
+from titans_ts.frames.frame import read_frame
+from titans_ts.frames.panel import interpolated
+from titans_ts.network.holes import HOLED, Holes, Lines
+from titans_ts.network.widening import SHARES, widened
+from titans_ts.network.windows import Table, Windows, stale_parts, unknown_parts
+from titans_ts.units.scaling import Scaling
+from titans_ts.units.young import Others
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ import torch
 from scipy import stats
 
 from titans_ts import TitansForecaster
+from titans_ts.estimator.model import Model
+from titans_ts.estimator.reading import read_known
 from titans_ts.intervals import HALF_LIFE, Calibration, check_levels, column_names, scored_origins, scoring_step
-from titans_ts.model import Model
-from titans_ts.objective import PROBABILITIES, objective_of
-from titans_ts.reading import read_known
-from titans_ts.rolling import Forecasts
-from titans_ts.simba import FLOOR, Simba, SimbaConfig
-from titans_ts.windows import Table
+from titans_ts.network.objective import PROBABILITIES, objective_of
+from titans_ts.network.rolling import Forecasts
+from titans_ts.network.simba import FLOOR, Simba, SimbaConfig
+from titans_ts.network.windows import Table
 
 
 def test_conformal_intervals_have_nominal_coverage_on_exchangeable_errors():

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from titans_ts import training
-from titans_ts.mirror import Mirrored
-from titans_ts.windows import Table, all_windows_of
+from titans_ts.estimator import training
+from titans_ts.network.mirror import Mirrored
+from titans_ts.network.windows import Table, all_windows_of
 
 T, N = 20, 2
 

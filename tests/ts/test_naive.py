@@ -6,9 +6,9 @@ import pytest
 from pandas.tseries.offsets import CustomBusinessDay, CustomBusinessHour
 
 from titans_datasets import load
-from titans_ts.error_table import error_table
+from titans_ts.cli.error_table import error_table
+from titans_ts.frames.seasons import season_of
 from titans_ts.naive import naive_beside, season_of_frame, with_naive
-from titans_ts.seasons import season_of
 
 
 def backtest_rows(frame, cutoff, h):

@@ -18,9 +18,9 @@ from neuralforecast.models import DLinear, PatchTST
 from neuralforecast.utils import AirPassengersPanel, AirPassengersStatic
 
 from titans_datasets import load
-from titans_ts.column_units import ColumnUnits, Moments
+from titans_ts.network.simba import Simba
 from titans_ts.nixtla import AutoTitans, Standardised, Titans
-from titans_ts.simba import Simba
+from titans_ts.units.column_units import ColumnUnits, Moments
 
 QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "enable_checkpointing": False}
 SMALL = {

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from titans_ts import parts
-from titans_ts.objective import DecayingError, objective_of
-from titans_ts.simba import Simba, SimbaConfig
-from titans_ts.windows import Batch
+from titans_ts.network import parts
+from titans_ts.network.objective import DecayingError, objective_of
+from titans_ts.network.simba import Simba, SimbaConfig
+from titans_ts.network.windows import Batch
 
 LOOKBACK, H = 24, 3
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_ts.panel import Panel
+from titans_ts.frames.panel import Panel
 from titans_ts.plots import plot_backtest, plot_forecast, plot_residuals, plot_surprise
 
 

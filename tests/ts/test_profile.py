@@ -9,9 +9,9 @@ import torch
 
 from titans_ts import TitansForecaster
 from titans_ts.evaluation import load_protocol
-from titans_ts.exogenous import calendar_features
-from titans_ts.profile import profiles_of, waves_of
-from titans_ts.scaling import Units
+from titans_ts.frames.exogenous import calendar_features
+from titans_ts.units.profile import profiles_of, waves_of
+from titans_ts.units.scaling import Units
 
 DAY = {"profile": ["day"]}
 

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from titans_ts import online, rolling
-from titans_ts.objective import objective_of
-from titans_ts.simba import Simba, SimbaConfig
-from titans_ts.windows import Table, Windows
+from titans_ts.network import online, rolling
+from titans_ts.network.objective import objective_of
+from titans_ts.network.simba import Simba, SimbaConfig
+from titans_ts.network.windows import Table, Windows
 
 H, LOOKBACK, ROWS, SERIES = 3, 8, 40, 2
 

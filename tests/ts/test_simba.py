@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from titans_ts.simba import Simba, SimbaConfig
+from titans_ts.network.simba import Simba, SimbaConfig
 
 CONFIG = SimbaConfig(h=3, input_size=20, patch_size=6, dim=8, num_layers=1, num_heads=2, chunk_size=2)
 

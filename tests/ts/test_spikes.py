@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from titans_datasets import load, protocol_split
-from titans_ts.reading import read_known
-from titans_ts.spikes import limits_of, odd_ones, single_beyond, spikes_of
+from titans_ts.estimator.reading import read_known
+from titans_ts.frames.spikes import limits_of, odd_ones, single_beyond, spikes_of
 
 
 def noise(rows=1000):
@@ -88,7 +88,9 @@ def test_in_real_series_only_codes_for_missing_values_are_spikes():
 @pytest.mark.slow
 @pytest.mark.parametrize(("row", "profile"), [(40, {"profile": ["day"]}), (104, None)])  # of training, of validation
 def test_one_wrong_value_changes_no_unit_and_no_forecast(tiny, wide, monkeypatch, profile, row):
-    monkeypatch.setattr("titans_ts.training.FEW", 0)  # two trainings on mirrored windows differ more by themselves
+    monkeypatch.setattr(
+        "titans_ts.estimator.training.FEW", 0
+    )  # two trainings on mirrored windows differ more by themselves
     options = dict(exogenous=profile, max_epochs=8, learning_rate=1e-2)
     clean = tiny(**options).fit(wide)
     wrong = wide.copy()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from titans_ts import online
+from titans_ts.network import online
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from titans_ts import TitansForecaster
-from titans_ts.memory_training import MemoryReport
-from titans_ts.model import Model
-from titans_ts.objective import LOSSES, DecayingError, Point, objective_of, step_weights
-from titans_ts.rolling import Forecasts
-from titans_ts.simba import Simba, SimbaConfig
-from titans_ts.windows import Batch
+from titans_ts.estimator.model import Model
+from titans_ts.network.memory_training import MemoryReport
+from titans_ts.network.objective import LOSSES, DecayingError, Point, objective_of, step_weights
+from titans_ts.network.rolling import Forecasts
+from titans_ts.network.simba import Simba, SimbaConfig
+from titans_ts.network.windows import Batch
 
 
 class PowerCutError(Exception):

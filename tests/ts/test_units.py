@@ -6,13 +6,14 @@ import pytest
 import torch
 from scipy import stats
 
-from titans_ts import TitansForecaster, scoring
-from titans_ts.memory_training import _Streams
-from titans_ts.objective import DecayingError, objective_of
-from titans_ts.reading import read_known
-from titans_ts.simba import Simba, SimbaConfig
-from titans_ts.training import _batches
-from titans_ts.windows import Batch, Table
+from titans_ts import TitansForecaster
+from titans_ts.estimator import scoring
+from titans_ts.estimator.reading import read_known
+from titans_ts.estimator.training import _batches
+from titans_ts.network.memory_training import _Streams
+from titans_ts.network.objective import DecayingError, objective_of
+from titans_ts.network.simba import Simba, SimbaConfig
+from titans_ts.network.windows import Batch, Table
 
 DAY = {"profile": ["day"]}
 HOURS = pd.date_range("2024-01-01", periods=20 * 24, freq="h", name="ds")

@@ -11,16 +11,17 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from titans_ts import TitansForecaster, online
-from titans_ts import model as model_module
+from titans_ts import TitansForecaster
+from titans_ts.estimator import model as model_module
+from titans_ts.estimator.model import Model
+from titans_ts.estimator.reading import read_known
 from titans_ts.forecaster import LEAST_MEMORY_STEPS
-from titans_ts.memory_training import MemoryReport, _Streams, _Validation, train_memory
-from titans_ts.model import Model
-from titans_ts.objective import objective_of
-from titans_ts.reading import read_known
-from titans_ts.rolling import forecast_rows
-from titans_ts.simba import Simba, SimbaConfig
-from titans_ts.windows import Table
+from titans_ts.network import online
+from titans_ts.network.memory_training import MemoryReport, _Streams, _Validation, train_memory
+from titans_ts.network.objective import objective_of
+from titans_ts.network.rolling import forecast_rows
+from titans_ts.network.simba import Simba, SimbaConfig
+from titans_ts.network.windows import Table
 
 
 @pytest.fixture
@@ -490,7 +491,9 @@ def test_the_memory_with_the_lowest_error_is_kept(monkeypatch):
 def test_a_memory_with_corrections_that_are_not_finite_is_never_kept(tiny, wide, monkeypatch):
     """Errors that are not finite were left out of the mean, which was then 0 and the lowest."""
     nothing = float("nan")
-    monkeypatch.setattr("titans_ts.memory_training.corrections", lambda memory, table, origins: torch.tensor(nothing))
+    monkeypatch.setattr(
+        "titans_ts.network.memory_training.corrections", lambda memory, table, origins: torch.tensor(nothing)
+    )
     model = tiny().fit(wide)
     assert model.memory_ is None
     assert model.memory_report_.steps > 0

@@ -6,7 +6,7 @@ import torch
 
 from titans_core.train import TrainingOptions, train_network
 from titans_core.train.batches import loader
-from titans_ts.windows import Table, all_windows_of, stale_parts
+from titans_ts.network.windows import Table, all_windows_of, stale_parts
 
 INPUT_SIZE, H, ROWS = 4, 2, 20
 

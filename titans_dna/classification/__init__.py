@@ -1,0 +1,1 @@
+"""What a classifier is trained on, and a pretrained encoder for it."""

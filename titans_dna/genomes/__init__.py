@@ -1,0 +1,1 @@
+"""Files and coordinates: genomes, intervals, variants, tracks, and sequences as tokens. Knows no network."""

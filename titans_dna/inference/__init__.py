@@ -1,0 +1,1 @@
+"""What the methods of a language model do, one module for each."""

@@ -1,0 +1,1 @@
+"""Parts of the networks of the classifier and of the language model."""

@@ -1,0 +1,1 @@
+"""What the methods of the forecaster do, one module for each."""

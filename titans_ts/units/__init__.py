@@ -1,0 +1,1 @@
+"""The units of a network: standardisation of series and columns, and profiles."""
