@@ -6,8 +6,8 @@ The sets are AirPassengers (144 months), the daily means of ETTh1, ETTh2 and wea
 hours of ETTh1. Each is backtested over its last eight horizons (AirPassengers: four), after one fit on the rows before.
 Errors are means over the series of MAE and MSE, each relative to that of the seasonal naive forecast
 (:func:`titans_ts.naive.with_naive`) of the same series. "mirrored": whether the mirror images of the training windows
-are trained on too (``titans_ts/network/mirror.py``), which is the default for fewer windows than ``FEW`` there. Finished cells
-are skipped, and several processes can share the work.
+are trained on too (``titans_ts/network/mirror.py``), which is the default for fewer windows than ``FEW`` there.
+Finished cells are skipped, and several processes can share the work.
 """
 
 import argparse

@@ -75,7 +75,8 @@ class DNALanguageModel(Questions, TitansEstimator):
         window: number of tokens visible to sliding-window attention ("mag", "mal"), or the segment length ("mac").
         length: number of bases in a training window.
         objective: "next" predicts each base from the bases before it. "masked" hides 15 % of the bases and predicts
-            them from both sides by reading both strands (:mod:`titans_dna.pretraining.masked`), which takes twice as long.
+            them from both sides by reading both strands (:mod:`titans_dna.pretraining.masked`), which takes twice as
+            long.
         learning_rate: maximum learning rate of AdamW, with a one-cycle schedule.
         batch_size: number of windows per training batch, and of sequences read in parallel at inference.
         max_steps: maximum number of training batches, rounded up to whole epochs of equal size (at most 100 batches).
@@ -89,7 +90,8 @@ class DNALanguageModel(Questions, TitansEstimator):
         verbose: 0 is silent, 1 shows progress bars.
 
     Attributes:
-        model_: the trained :class:`~titans_core.TitansLM` over the tokens of ``titans_dna.genomes.tokenizer``, on the CPU.
+        model_: the trained :class:`~titans_core.TitansLM` over the tokens of ``titans_dna.genomes.tokenizer``, on the
+            CPU.
         history_: losses per epoch of the last ``fit``, in nats per base (:class:`~titans_core.train.History`).
         holdout_: names of the chromosomes that the last ``fit`` held out, sorted.
         n_bases_: number of distinct bases in the training windows of the last ``fit``.

@@ -39,9 +39,9 @@ from titans_dna.genomes.genome import Genome
 from titans_dna.genomes.intervals import Interval
 from titans_dna.genomes.sources import among, cut, intervals_of, marks_of, merged, open_source, read_regions, without
 from titans_dna.genomes.tokenizer import N
-from titans_dna.inference.stream import reading, stream
 from titans_dna.markov import MOST, MarkovModels, fit_markov
 from titans_dna.network.likelihood import log_probabilities
+from titans_dna.network.stream import reading, stream
 from titans_dna.pretraining.masked import BOTH_SIDES, refuse_masked
 from titans_dna.pretraining.pretrain_data import plan
 
@@ -157,7 +157,7 @@ class Mixture:
             FileNotFoundError: the folder has no saved mixture.
             ArchiveError: a file is truncated or changed, or the folder holds a model of another kind.
         """
-        return saved_mixture.load(path)
+        return saved_mixture.load(cls, path)
 
     def _warn_of_counted(self, genome: Genome, intervals: list[Interval]) -> None:
         here = defaultdict(list)  # the same sequence may have another name

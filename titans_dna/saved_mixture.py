@@ -38,9 +38,8 @@ def save(mixture: "Mixture", path: str | Path) -> None:
     save_archive(path, _KIND, content, tensors | {_MODEL + name: tensor for name, tensor in weights.items()})
 
 
-def load(path: str | Path) -> "Mixture":
+def load(kind: "type[Mixture]", path: str | Path) -> "Mixture":
     from titans_dna.language import DNALanguageModel
-    from titans_dna.mixing import Mixture
 
     content, tensors = load_archive(path, _KIND)
     with unpacking(path):
@@ -51,4 +50,4 @@ def load(path: str | Path) -> "Mixture":
         counts = all_orders(tensors["counts"].numpy().astype(content["dtype"]))
         markov = MarkovModels(counts, tuple(content["additive"]), tuple(content["interpolated"]))
         counted = tuple(Interval(*region) for region in content["counted"])
-        return Mixture(model, markov, tensors["weights"], counted, content["marks"])
+        return kind(model, markov, tensors["weights"], counted, content["marks"])

@@ -22,7 +22,6 @@ from titans_ts.estimator.reading import (
     ahead_of,
     check_names,
     check_no_y,
-    of_values,
     read_actual,
     read_given,
     read_known,
@@ -35,6 +34,7 @@ from titans_ts.estimator.surprise import surprise_frame
 from titans_ts.estimator.training import train
 from titans_ts.frames.exogenous import Columns, read_columns
 from titans_ts.frames.frame import POLICIES, Freq
+from titans_ts.frames.kinds import of_values
 from titans_ts.frames.panel import Panel, beyond, differing
 from titans_ts.frames.saved_stamps import warn_of_stamps
 from titans_ts.intervals import check_levels
@@ -54,8 +54,8 @@ class TitansForecaster(Answering, TitansEstimator):
 
     One network is trained on all series and forecasts ``h`` steps from the previous ``input_size`` steps. Each window
     is normalised by its own mean and standard deviation, so series of different scales can be combined. If there are
-    few training windows, their mirror images are trained on too (:mod:`titans_ts.network.mirror`). An online memory also reads
-    each series from its first row and corrects the forecasts; it keeps learning in :meth:`update`.
+    few training windows, their mirror images are trained on too (:mod:`titans_ts.network.mirror`). An online memory
+    also reads each series from its first row and corrects the forecasts; it keeps learning in :meth:`update`.
 
     Args:
         h: horizon, in steps.
@@ -95,9 +95,9 @@ class TitansForecaster(Answering, TitansEstimator):
         network_: the trained :class:`~titans_ts.network.simba.Simba`, on the CPU.
         history_: losses by epoch (:class:`~titans_core.train.History`): "train_loss" in units of ``scale_``, "val_loss"
             in standard deviations of the series.
-        memory_: the online memory (:class:`~titans_ts.network.online.OnlineMemory`). None if it did not lower the validation
-            error, or if the series were too short to train it. It is kept untested without validation rows, or if no
-            forecast of them could be scored.
+        memory_: the online memory (:class:`~titans_ts.network.online.OnlineMemory`). None if it did not lower the
+            validation error, or if the series were too short to train it. It is kept untested without validation rows,
+            or if no forecast of them could be scored.
         memory_report_: validation errors with and without the memory
             (:class:`~titans_ts.network.memory_training.MemoryReport`).
         calibration_: errors on the validation rows, from which intervals are computed; None without such rows.

@@ -2,8 +2,8 @@
 
 A score is a normalised error. With a point loss it is the absolute error divided by the standard deviation of the
 lookback, so that intervals are wider where a series varies more. With a probabilistic loss it is the error relative to
-the predicted spread (:class:`titans_ts.network.objective.Learned`). The interval of a level ends at the corresponding quantile
-of the scores of its series, for each step of the horizon.
+the predicted spread (:class:`titans_ts.network.objective.Learned`). The interval of a level ends at the corresponding
+quantile of the scores of its series, for each step of the horizon.
 
 If a series has too few scores, the scores of all series give the distribution at each step, and its own scores, over
 all steps, the position of the series in this distribution. A series without scores gets the quantiles of all series.

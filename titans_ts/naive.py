@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from titans_core.checks import at_least
-from titans_ts.estimator.reading import of_values
 from titans_ts.frames.frame import Freq, read_frame
+from titans_ts.frames.kinds import of_values
 from titans_ts.frames.libraries import from_pandas, library_of, need_columns, to_pandas
 from titans_ts.frames.panel import Panel
 from titans_ts.frames.seasons import Clock, Season, has_days, nearer_season, newest, season_of, seasons_back

@@ -222,8 +222,8 @@ class Titans(BaseModel):
 class Standardised(nn.Module):
     """Standardises columns ``[B, T, series, columns]`` by running statistics over the training batches.
 
-    See :class:`~titans_ts.units.column_units.ColumnUnits`. The estimator computes them once from all training rows, but a
-    neuralforecast model sees only windows. Their zero padding beyond the ends of a series is excluded.
+    See :class:`~titans_ts.units.column_units.ColumnUnits`. The estimator computes them once from all training rows,
+    but a neuralforecast model sees only windows. Their zero padding beyond the ends of a series is excluded.
     """
 
     number: Tensor

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from titans_core.checks import at_least, below_one
 from titans_core.train.picture import Picture
-from titans_ts.estimator.reading import of_values
 from titans_ts.frames.frame import Freq, read_frame
+from titans_ts.frames.kinds import of_values
 from titans_ts.frames.libraries import need_columns, to_pandas
 from titans_ts.frames.panel import Panel
 from titans_ts.intervals import level_text

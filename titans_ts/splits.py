@@ -10,8 +10,8 @@ from sklearn.model_selection import TimeSeriesSplit
 from titans_core.checks import at_least
 from titans_core.warn import warn_caller
 from titans_ts.estimator.cut import Cut, warn_of_skipped
-from titans_ts.estimator.reading import of_values
 from titans_ts.frames.frame import Freq, read_frame
+from titans_ts.frames.kinds import of_values
 from titans_ts.frames.libraries import to_pandas
 from titans_ts.frames.stamps import name_of, stamps_of
 

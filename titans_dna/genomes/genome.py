@@ -34,8 +34,8 @@ class Genome:
     """Random access to a FASTA file, plain, gzip or bgzip, through pyfaidx.
 
     Coordinates are 0-based half-open. A gzip file is decompressed once into ``cache_dir``, and an index is built once;
-    see ``titans_dna.genomes.fasta``. Each process opens the file itself, also after a fork or unpickling, so a genome can be
-    passed to the workers of a data loader.
+    see ``titans_dna.genomes.fasta``. Each process opens the file itself, also after a fork or unpickling, so a genome
+    can be passed to the workers of a data loader.
 
     Args:
         path: the FASTA file.

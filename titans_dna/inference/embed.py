@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from titans_core import TitansLM
 from titans_dna.genomes.genome import Genome
 from titans_dna.genomes.intervals import Interval
-from titans_dna.inference.stream import hooked, stream
+from titans_dna.network.stream import hooked, stream
 
 __all__ = ["LAYERS", "embed"]
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from titans_core import NeuralMemory, TitansLM
 from titans_core.nn import momentary_surprise
-from titans_dna.inference.stream import hooked
+from titans_dna.network.stream import hooked
 
 __all__ = ["listening"]
 

@@ -12,8 +12,8 @@ from titans_core import TitansLM
 from titans_dna.genomes.genome import Genome
 from titans_dna.genomes.intervals import Interval
 from titans_dna.inference.memory_surprise import listening
-from titans_dna.inference.stream import PIECE, stream
 from titans_dna.network.likelihood import log_probabilities, of_bases
+from titans_dna.network.stream import PIECE, stream
 
 __all__ = ["bits_of", "surprise_of"]
 

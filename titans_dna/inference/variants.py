@@ -34,8 +34,8 @@ from titans_dna.genomes.reference import compare, summary
 from titans_dna.genomes.sources import part_of
 from titans_dna.genomes.tokenizer import N, encode, reverse_complement
 from titans_dna.genomes.vcf import Variant, is_sequence
-from titans_dna.inference.stream import padded
 from titans_dna.network.likelihood import log_probabilities, of_bases
+from titans_dna.network.stream import padded
 
 __all__ = ["checked", "variant_scores"]
 

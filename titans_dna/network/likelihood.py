@@ -1,7 +1,7 @@
 """Likelihoods of bases, from the hidden states of a language model.
 
-Only the outputs for A, C, G and T are used, which are the first N by the ids of :mod:`titans_dna.genomes.tokenizer`: N and
-padding are read but never predicted.
+Only the outputs for A, C, G and T are used, which are the first N by the ids of :mod:`titans_dna.genomes.tokenizer`: N
+and padding are read but never predicted.
 """
 
 import torch.nn.functional as F

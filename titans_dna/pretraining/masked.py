@@ -22,9 +22,9 @@ from titans_dna.genomes.genome import Genome
 from titans_dna.genomes.intervals import Interval
 from titans_dna.genomes.tokenizer import PAD, N, encode
 from titans_dna.genomes.vcf import Variant
-from titans_dna.inference.stream import padded
 from titans_dna.network.likelihood import base_logits, of_bases
 from titans_dna.network.strands import in_place, other_strand
+from titans_dna.network.stream import padded
 from titans_dna.pretraining.pretrain_data import IGNORE
 
 __all__ = [
@@ -71,8 +71,8 @@ def warn_of_lengths(variants: Sequence[Variant]) -> None:
 def masked_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
     """Mean cross-entropy over A, C, G and T at the hidden bases of ``(tokens, targets)``, in nats; and their number.
 
-    ``(tokens, targets)`` is a batch of :func:`titans_dna.pretraining.pretrain_data.batch_of`. In training, the hidden bases are
-    drawn again for each batch; in validation, they are always the same.
+    ``(tokens, targets)`` is a batch of :func:`titans_dna.pretraining.pretrain_data.batch_of`. In training, the hidden
+    bases are drawn again for each batch; in validation, they are always the same.
     """
     tokens, targets = batch
     assert isinstance(network, TitansLM)

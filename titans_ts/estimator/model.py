@@ -31,8 +31,9 @@ class Model:
         objective: interpretation of its outputs.
         scaling: units of series and columns.
         memory: the online memory, or None.
-        widening: growth of errors with the unknown share of a lookback (:func:`~titans_ts.network.widening.widening_of`), for
-            point losses if ``missing`` is not "error"; else None.
+        widening: growth of errors with the unknown share of a lookback
+            (:func:`~titans_ts.network.widening.widening_of`), for point losses if ``missing`` is not "error"; else
+            None.
     """
 
     network: Simba
