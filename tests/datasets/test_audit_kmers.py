@@ -1,6 +1,7 @@
 """Shared k-mers, compared with a simple implementation by sets."""
 
 import time
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -105,6 +106,15 @@ def test_equal_sequences_without_a_kmer_are_found_and_counted():
     assert report.groups.tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
     assert report.without == 5
     assert "5 have no 40-mer" in str(report)
+
+
+def test_short_sequences_beside_a_long_unknown_one_take_little_memory():
+    sequences = ["N" * 100_000, *(bases(20, seed) for seed in range(300))]
+    tracemalloc.start()
+    assert not shared_kmers(sequences).any()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 30e6  # each with the room of the longest would be 120 MB
 
 
 def test_the_report_says_of_which_part_its_shares_by_class_are():

@@ -56,8 +56,11 @@ def whole_sequences(sequences: Sequence[str], k: int) -> tuple[Ints, NDArray[np.
         holds[owner[: len(known)][known]] = True
     rows = np.flatnonzero(~holds).astype(np.int32)
     texts = [sequences[row].upper().replace("U", "T") for row in rows.tolist()]
-    either = [min(text, reverse_complement(text)) for text in texts]
-    numbers = np.unique(either, return_inverse=True)[1] if either else np.zeros(0, dtype=np.int64)
+    # not np.unique: its array of texts gives each the room of the longest
+    seen = dict[str, int]()
+    numbers = np.array(
+        [seen.setdefault(min(text, reverse_complement(text)), len(seen)) for text in texts], dtype=np.int64
+    )
     order = np.argsort(numbers, kind="stable")
     return numbers[order], rows[order]
 
