@@ -90,6 +90,13 @@ def test_clean_intervals_touch_no_train_interval():
     assert report.covered == 0
 
 
+@pytest.mark.parametrize(("bases", "length"), [(55, 100), (7, 100), (14, 25), (7, 25), (3, 10)])
+def test_exactly_the_least_overlap_is_enough(bases, length):
+    train, test = Spans(["x"], [0], [bases]), Spans(["x"], [0], [length])
+    assert lookup_labels(train, ["a"], test, min_overlap=bases / length).found.all()
+    assert not lookup_labels(train, ["a"], test, min_overlap=(bases + 1) / length).found.any()
+
+
 def test_an_audit_uses_the_given_min_overlap():
     # a fifth of the first is covered, half of the second; test is mostly "b", train all "a"
     train, test = Spans(["x"] * 3, [0, 50, 900], [10, 60, 910]), Spans(["x"] * 3, [8, 55, 500], [18, 65, 510])

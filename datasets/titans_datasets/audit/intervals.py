@@ -132,12 +132,18 @@ def _lookup(
     if not 0 <= min_overlap <= 1:
         raise ValueError(f"min_overlap must be from 0 to 1, got {min_overlap}.")
     match, bases = overlap
-    found = bases >= np.maximum(min_overlap * _lengths(test), 1)
-    alone = among_train < np.maximum(min_overlap * _lengths(train), 1)
+    found = _covered(bases, test, min_overlap)
+    alone = ~_covered(among_train, train, min_overlap)
     # if every train interval is covered by another, use all of them
     names, counts = np.unique(labels[alone] if alone.any() else labels, return_counts=True)
     fallback = names[counts.argmax()]
     return Lookup(np.where(found, labels[match], fallback), found, fallback)
+
+
+def _covered(bases: Ints, spans: Spans, least: float) -> Mask:
+    """Whether shared bases are at least this fraction of an interval, and one."""
+    # not bases >= least * length: 0.55 * 100 is a little more than 55
+    return (bases >= 1) & (bases / _lengths(spans) >= least)
 
 
 def best_overlap(train: Spans, test: Spans, *, exclude_self: bool = False) -> tuple[Ints, Ints]:
