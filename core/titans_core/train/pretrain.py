@@ -114,7 +114,7 @@ def main(args: Sequence[str] | None = None) -> Any:
             if options.ckpt_path is None:
                 raise ValueError("validate needs a checkpoint: set --ckpt_path, for example to last.")
             folder = _folder(options)
-            if options.ckpt_path == "last" and not (folder / "last.ckpt").is_file():  # Lightning would only warn
+            if options.ckpt_path == "last" and not (folder / "last.ckpt").exists():  # Lightning would only warn
                 raise ValueError(f"{folder} has no last.ckpt: set --checkpoint.dirpath to the folder of the run.")
 
     with warnings.catch_warnings():

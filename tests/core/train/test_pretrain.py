@@ -388,6 +388,18 @@ def test_a_trained_model_is_validated_and_random_weights_are_not(tokens, uninter
         main([*arguments, "--data.path", "whole"])
 
 
+def test_the_last_checkpoint_of_fsdp_which_is_a_folder_is_validated(tokens, tmp_path):
+    alone = {**SHARDED, "init_args": {"data_parallel_size": 1, "tensor_parallel_size": 1}}
+    training = command(tokens, steps=2, trainer={"strategy": alone, "limit_val_batches": 1})
+    validation = [*training[:3], "validate", *training[4:], "--ckpt_path", "last"]
+    for arguments in (training, validation):  # each in a process, whose group of processes ends with it
+        process = get_context("fork").Process(target=without_cuda, args=(run_here, arguments, tmp_path))
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+    assert (tmp_path / "pretraining" / "checkpoints" / "last.ckpt").is_dir()
+
+
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
 def test_help_lists_the_available_commands(tokens, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
