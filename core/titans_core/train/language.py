@@ -119,8 +119,10 @@ class LanguageModelTraining(L.LightningModule):
                 "set model.config.vocab_size to at least that, or prepare the text with another tokenizer."
             )
 
-    def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
-        self._begun = True
+    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        # the first hook after a batch was read; on_train_batch_start follows the transfer, and the callbacks' hooks
+        self._begun = self._begun or self.trainer.training
+        return batch
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         loss = self.model.loss(batch[:, :-1], batch[:, 1:])

@@ -48,6 +48,13 @@ def test_the_loss_of_a_step_is_that_of_its_batches_where_an_epoch_ends_within_on
     assert logged == pytest.approx([(a + b) / 2, c, (d + e) / 2, f])
 
 
+def trained(module, tokens, ckpt_path=None, callbacks=()):
+    """The weights after three steps of two batches."""
+    trainer = quiet_trainer(max_steps=3, limit_val_batches=0, callbacks=list(callbacks))
+    trainer.fit(module, TokenData(tokens, 32, batch_tokens=512), ckpt_path=ckpt_path, weights_only=True)
+    return module.state_dict()
+
+
 @pytest.mark.parametrize("after", [1, 3, 7], ids=["first step", "second step", "second run of the module"])
 def test_a_checkpoint_within_a_step_repeats_the_step(tokens, tmp_path, after):
     """Lightning writes one on a signal of SLURM. The gradients accumulated by then are not in it."""
@@ -58,16 +65,26 @@ def test_a_checkpoint_within_a_step_repeats_the_step(tokens, tmp_path, after):
             if self.batches == after:
                 self.trainer.save_checkpoint(tmp_path / "signal.ckpt")
 
-    def trained(module, path=None):
-        trainer = quiet_trainer(max_steps=3, limit_val_batches=0)
-        trainer.fit(module, TokenData(tokens, 32, batch_tokens=512), ckpt_path=path, weights_only=True)
-        return module.state_dict()
-
     module = Preempted(TitansConfig(**CONFIG), warmup_steps=1)
     for _ in range(1 + after // 7):  # a run has three steps of two batches
-        expected = trained(module)
-    resumed = trained(LanguageModelTraining(TitansConfig(**CONFIG), warmup_steps=1, seed=1), tmp_path / "signal.ckpt")
-    assert all(torch.equal(w, expected[name]) for name, w in resumed.items())
+        expected = trained(module, tokens)
+    resumed = LanguageModelTraining(TitansConfig(**CONFIG), warmup_steps=1, seed=1)
+    found = trained(resumed, tokens, ckpt_path=tmp_path / "signal.ckpt")
+    assert all(torch.equal(w, expected[name]) for name, w in found.items())
+
+
+def test_a_batch_that_was_read_and_not_used_is_read_again(tokens, tmp_path):
+    """A run may be interrupted while a batch is moved to its device, or in a callback."""
+
+    class Interrupted(L.Callback):
+        def on_train_batch_start(self, trainer, module, batch, batch_idx):
+            if batch_idx == 2:
+                trainer.save_checkpoint(tmp_path / "signal.ckpt")
+
+    module, resumed = (LanguageModelTraining(TitansConfig(**CONFIG), warmup_steps=1, seed=seed) for seed in range(2))
+    expected = trained(module, tokens, callbacks=[Interrupted()])
+    found = trained(resumed, tokens, ckpt_path=tmp_path / "signal.ckpt")
+    assert all(torch.equal(w, expected[name]) for name, w in found.items())
 
 
 def test_a_single_weight_that_is_not_finite_is_not_saved():
