@@ -17,6 +17,7 @@ from typing import Any
 
 import lightning as L
 from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.fabric.strategies.fsdp import _METADATA_FILENAME
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from titans_core.archive import check_kind, kind_of
@@ -41,12 +42,20 @@ DEFAULTS: dict[str, Any] = {
 
 
 class Checkpoints(ModelCheckpoint):
-    """Lightning's ModelCheckpoint, whose ``last.ckpt`` also holds the last step of a run, and whose files are whole."""
+    """Lightning's ModelCheckpoint, whose ``last.ckpt`` also holds the last step of a run, and whose files are whole.
+
+    A folder, as of FSDP2, is written over in place. It is whole if it has its last file, ``meta.pt``.
+    """
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # none that ``trainer.plugins`` names
             trainer.strategy.checkpoint_io = WholeCheckpoints()
+
+    def _save_checkpoint(self, trainer: L.Trainer, filepath: str) -> None:
+        if trainer.is_global_zero and Path(filepath).is_dir():  # the other processes wait for the path from this one
+            Path(filepath, _METADATA_FILENAME).unlink(missing_ok=True)
+        super()._save_checkpoint(trainer, filepath)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if not self._should_skip_saving_checkpoint(trainer):
@@ -157,8 +166,11 @@ def _folder(options: Any) -> Path:
 def _check_whole(options: Any) -> None:
     """Raise a ValueError for a truncated or damaged checkpoint: torch reports "Invalid argument", or nothing at all."""
     folder = _folder(options)
-    file = folder / "last.ckpt" if options.ckpt_path == "last" else Path(options.ckpt_path or "").expanduser()
-    if file.is_file() and not is_whole(file):
+    if options.ckpt_path is None:
+        return
+    file = folder / "last.ckpt" if options.ckpt_path == "last" else Path(options.ckpt_path).expanduser()
+    whole = (file / _METADATA_FILENAME).is_file() if file.is_dir() else not file.is_file() or is_whole(file)
+    if not whole:
         others = [str(other) for other in sorted(folder.glob("*.ckpt")) if other != file]
         raise ValueError(
             f"{file} is no checkpoint, or truncated or damaged. Set --ckpt_path to another; this folder has {others}."

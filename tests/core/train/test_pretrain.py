@@ -388,16 +388,49 @@ def test_a_trained_model_is_validated_and_random_weights_are_not(tokens, uninter
         main([*arguments, "--data.path", "whole"])
 
 
+def in_a_process(function, *arguments):
+    """Exit code of a process of its own, with which a group of processes ends."""
+    process = get_context("fork").Process(target=without_cuda, args=(function, *arguments))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+ALONE = {**SHARDED, "init_args": {"data_parallel_size": 1, "tensor_parallel_size": 1}}
+
+
+@pytest.mark.slow
 def test_the_last_checkpoint_of_fsdp_which_is_a_folder_is_validated(tokens, tmp_path):
-    alone = {**SHARDED, "init_args": {"data_parallel_size": 1, "tensor_parallel_size": 1}}
-    training = command(tokens, steps=2, trainer={"strategy": alone, "limit_val_batches": 1})
-    validation = [*training[:3], "validate", *training[4:], "--ckpt_path", "last"]
-    for arguments in (training, validation):  # each in a process, whose group of processes ends with it
-        process = get_context("fork").Process(target=without_cuda, args=(run_here, arguments, tmp_path))
-        process.start()
-        process.join()
-        assert process.exitcode == 0
+    training = command(tokens, steps=2, trainer={"strategy": ALONE, "limit_val_batches": 1})
+    assert in_a_process(run_here, training, tmp_path) == 0
     assert (tmp_path / "pretraining" / "checkpoints" / "last.ckpt").is_dir()
+    validation = [*training[:3], "validate", *training[4:], "--ckpt_path", "last"]
+    assert in_a_process(run_here, validation, tmp_path) == 0
+
+
+def killed_in_saving(arguments, folder):
+    """Ends the process where the last checkpoint is replaced for the first time: its weights are there already."""
+    save, saved = torch.save, []
+
+    def save_or_end(content, to):
+        saved.append(to)
+        if [str(path).endswith("last.ckpt/meta.pt") for path in saved].count(True) == 2:
+            os._exit(7)
+        save(content, to)
+
+    torch.save = save_or_end
+    run_here(arguments, folder)
+
+
+@pytest.mark.slow
+def test_a_folder_that_was_being_written_is_no_checkpoint(tokens, tmp_path, monkeypatch):
+    """New weights with an old place in the data and in the schedule would be another run."""
+    arguments = command(tokens, steps=6, trainer={"strategy": ALONE, "limit_val_batches": 0})
+    assert in_a_process(killed_in_saving, arguments, tmp_path) == 7
+    with pytest.raises(ValueError, match=r"last\.ckpt is no checkpoint, or truncated.*epoch=0-step=4\.ckpt"):
+        run_here([*arguments, "--ckpt_path", "last"], tmp_path)
+    whole = tmp_path / "pretraining" / "checkpoints" / "epoch=0-step=4.ckpt"
+    assert in_a_process(run_here, [*arguments, "--ckpt_path", str(whole)], tmp_path) == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*jsonargparse", "ignore:.*deprecated")
