@@ -107,7 +107,9 @@ def train_network(
     module = OuterLoop(
         network, loss, options.learning_rate, options.weight_decay, len(train) * options.max_epochs, options.seed
     )
-    with borrowed_randomness(devices=True), _quiet(), torch.enable_grad():  # Lightning leaves it enabled
+    # on a CPU, GPUs are left alone: one may be full, and a process that has used one cannot be forked
+    on_gpus = accelerator != "cpu"
+    with borrowed_randomness(devices=on_gpus), _quiet(), torch.enable_grad():  # Lightning leaves gradients enabled
         trainer = L.Trainer(
             max_epochs=options.max_epochs,
             accelerator=accelerator,

@@ -31,7 +31,8 @@ class OuterLoop(L.LightningModule):
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         # not in on_train_epoch_start: a loader's iterator draws from the random state, before or after that hook
         if batch_idx == 0:
-            torch.manual_seed(self.seed + self.current_epoch)
+            seed = torch.default_generator.manual_seed if self.device.type == "cpu" else torch.manual_seed
+            seed(self.seed + self.current_epoch)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         loss, count = self.loss(self.network, batch)

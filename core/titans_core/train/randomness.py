@@ -20,7 +20,8 @@ def borrowed_randomness(seed: int | None = None, *, devices: bool = False) -> It
         seed: seed of the CPU's generator. None: continue from its current state.
         devices: also restore the random states of GPUs.
     """
-    with _TURN, torch.random.fork_rng(devices=None if devices else []):
+    # named, because torch warns where it is to find several GPUs itself
+    with _TURN, torch.random.fork_rng(devices=range(torch.cuda.device_count()) if devices else []):
         dtype = torch.get_default_dtype()
         try:
             torch.set_default_dtype(torch.float32)

@@ -13,7 +13,7 @@ from small_training import OPTIONS, data, network, squared_error, val_loss
 from torch import nn
 from torch.utils.data import DataLoader
 
-from titans_core.train import TrainingOptions, train_network
+from titans_core.train import TrainingOptions, borrowed_randomness, train_network
 from titans_core.train.callbacks import Averaged
 
 
@@ -87,6 +87,29 @@ def test_the_callers_random_state_and_folder_are_left_alone(tmp_path, monkeypatc
     train_network(net, squared_error, data(), data(), TrainingOptions(**OPTIONS))
     assert torch.equal(torch.random.get_rng_state(), before)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_training_on_a_cpu_leaves_gpus_alone(monkeypatch):
+    def touched(*_):
+        raise AssertionError("a GPU was initialised")
+
+    net = network()
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for name in ("get_rng_state", "set_rng_state", "manual_seed_all"):
+        monkeypatch.setattr(torch.cuda, name, touched)
+    train_network(net, squared_error, data(), data(), TrainingOptions(**OPTIONS))
+
+
+def test_several_gpus_are_no_reason_for_a_warning(monkeypatch, recwarn):
+    monkeypatch.setattr(torch.random, "_fork_rng_warned_already", False)  # it warns once
+    states = {0: "first", 1: "second"}
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", states.get)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: states.update({device: state}))
+    with borrowed_randomness(devices=True):
+        states[1] = "drawn from"
+    assert states == {0: "first", 1: "second"}
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("with_val", [True, False], ids=["val", "no-val"])
