@@ -17,7 +17,6 @@ from typing import Any
 
 import lightning as L
 from lightning.fabric.plugins import TorchCheckpointIO
-from lightning.fabric.strategies.fsdp import _METADATA_FILENAME
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from titans_core.archive import check_kind, kind_of
@@ -41,10 +40,13 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+META = "meta.pt"  # what Lightning writes last into a checkpoint that is a folder
+
+
 class Checkpoints(ModelCheckpoint):
     """Lightning's ModelCheckpoint, whose ``last.ckpt`` also holds the last step of a run, and whose files are whole.
 
-    A folder, as of FSDP2, is written over in place. It is whole if it has its last file, ``meta.pt``.
+    A folder, as of FSDP2, is written over in place. It is whole if it has :data:`META`.
     """
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -54,7 +56,7 @@ class Checkpoints(ModelCheckpoint):
 
     def _save_checkpoint(self, trainer: L.Trainer, filepath: str) -> None:
         if trainer.is_global_zero and Path(filepath).is_dir():  # the other processes wait for the path from this one
-            Path(filepath, _METADATA_FILENAME).unlink(missing_ok=True)
+            Path(filepath, META).unlink(missing_ok=True)
         super()._save_checkpoint(trainer, filepath)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -169,7 +171,7 @@ def _check_whole(options: Any) -> None:
     if options.ckpt_path is None:
         return
     file = folder / "last.ckpt" if options.ckpt_path == "last" else Path(options.ckpt_path).expanduser()
-    whole = (file / _METADATA_FILENAME).is_file() if file.is_dir() else not file.is_file() or is_whole(file)
+    whole = (file / META).is_file() if file.is_dir() else not file.is_file() or is_whole(file)
     if not whole:
         others = [str(other) for other in sorted(folder.glob("*.ckpt")) if other != file]
         raise ValueError(
