@@ -14,7 +14,8 @@ from sklearn.base import clone
 
 from titans_core.checks import at_least
 from titans_core.train import digest, text_of
-from titans_core.train.tune import Callback, Storage, best_of, open_study, plot_history, plot_importance, report_to
+from titans_core.train.study_plots import plot_history, plot_importance
+from titans_core.train.tune import Callback, Storage, best_of, open_study, report_to
 from titans_ts.estimator.cut import Cut, needs_all, rows_before, warn_of_skipped
 from titans_ts.estimator.training import train
 from titans_ts.forecaster import TitansForecaster
