@@ -334,3 +334,26 @@ def test_a_mostly_missing_time_axis_is_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read_frame(wide_frame(days[days.day_of_week < 5]), "D", missing="mask")
+
+
+SECONDS = pd.date_range("2024-01-01", periods=60, freq="s", name="ds")
+NUMBERS = pd.Index(np.arange(1_704_067_200, 1_704_067_260), name="ds")
+
+
+@pytest.mark.parametrize("stamps", [SECONDS, NUMBERS], ids=["stamps", "numbers"])
+@pytest.mark.parametrize("layout", ["wide", "long", "in another series"])
+@pytest.mark.parametrize("missing", ["mask", "interpolate"])
+def test_a_time_stamp_of_1970_among_seconds_is_named(stamps, layout, missing):
+    """Its time axis would not fit into memory."""
+    first = pd.Timestamp(0) if stamps is SECONDS else 0
+    wrong = pd.Index([first, *stamps[1:]], name="ds")
+    frame = wide_frame(wrong) if layout == "wide" else long_frame(wrong)
+    if layout == "in another series":
+        longer = pd.DataFrame({"unique_id": "longer", "ds": stamps, "y": 0.0})
+        frame = pd.concat((frame[frame["ds"] < stamps[-1]], longer))
+    then = stamps[0] if layout == "in another series" else stamps[1]
+    says = rf"would have \d{{10}} rows .* missing: none is known between {first} and {then}\. If"
+    with pytest.raises(ValueError, match=says):
+        read_frame(frame, missing=missing)
+    with pytest.raises(ValueError, match="irregular time stamps"):  # as without gaps
+        read_frame(wide_frame(wrong))

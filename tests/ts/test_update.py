@@ -542,3 +542,14 @@ def test_the_memory_learns_nothing_from_a_lookback_filled_with_later_values(toge
     assert inside.any()
     assert val.truth[inside, :, 0].isnan().all()
     assert val.truth[inside, :, 1].isnan().all() == together
+
+
+@pytest.mark.parametrize("missing", ["mask", "interpolate"])
+def test_a_row_years_after_known_seconds_is_refused(tiny, wide, missing):
+    """The rows between would not fit into memory."""
+    seconds = wide.set_axis(pd.date_range("2024-01-01", periods=len(wide), freq="s", name="ds"))
+    model = tiny(missing=missing, max_epochs=1).fit(seconds.iloc[:-1])
+    late = seconds.iloc[-1:].set_axis(seconds.index[-1:] + pd.Timedelta("9000D"))
+    with pytest.raises(ValueError, match=r"would have 77760000\d rows .* between 2024-01-01 .* and 2048-08-22"):
+        model.update(late)
+    model.update(seconds.iloc[-1:])

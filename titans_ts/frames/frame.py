@@ -17,6 +17,7 @@ from titans_ts.frames.stamps import (
     check_kind,
     check_order,
     check_regular,
+    check_span,
     find_step,
     in_zone,
     stamps_of,
@@ -257,8 +258,10 @@ def _axis_of(rows: _Rows, freq: Freq | None, gaps: bool) -> tuple[pd.Index, Step
     step, last = find_step(own, freq, name), rows.ds[rows.ends]
     axis = check_regular(own, step, name, gaps=gaps)
     if gaps:  # from the first stamp of any series to the last
-        axis = check_regular(pd.Index([rows.ds[rows.starts].min(), last.max()]), step, "the frame", gaps=True)
-        _warn_of_apart(rows, axis)
+        stamps = rows.ds.unique().sort_values()
+        check_span(stamps, step, "the frame")
+        axis = check_regular(stamps[[0, -1]], step, "the frame", gaps=True)
+        _warn_of_apart(rows, stamps, axis)
     if not gaps and len(last.unique()) > 1:
         early, late = int(np.argmin(last)), int(np.argmax(last))
         raise ValueError(
@@ -268,9 +271,8 @@ def _axis_of(rows: _Rows, freq: Freq | None, gaps: bool) -> tuple[pd.Index, Step
     return axis, step
 
 
-def _warn_of_apart(rows: _Rows, axis: pd.Index) -> None:
+def _warn_of_apart(rows: _Rows, stamps: pd.Index, axis: pd.Index) -> None:
     """Warn about a long time without rows of any series, such as after a wrong year in one of them."""
-    stamps = rows.ds.unique().sort_values()
     places = axis.get_indexer(stamps)
     left_out = np.diff(places, append=len(axis)) - 1
     widest = int(left_out.argmax())

@@ -16,6 +16,8 @@ Step = pd.offsets.BaseOffset | int
 FORMS = {"%Y%m": "months", "%Y%m%d": "days", "%Y%m%d%H": "hours", "%Y%m%d%H%M": "minutes", "%Y%m%d%H%M%S": "seconds"}
 FORM_OF = {2 + 2 * form.count("%"): form for form in FORMS}  # by number of digits
 MOST_LEFT_OUT = 0.4  # of the rows of an axis may be missing without a warning
+# so many missing rows, a hundred times the known ones, are a wrong time stamp; their table may not fit into memory
+FAR, TIMES = 10_000_000, 100
 CLOSED = (
     " If the data has no rows for closed days, "
     "pass freq=pd.offsets.CustomBusinessDay(weekmask='Mon Tue Wed Thu Fri Sat', holidays=[...])."
@@ -99,12 +101,33 @@ def ticks(index: pd.Index) -> np.ndarray:
     return (index.tz_convert(None) if isinstance(index, pd.DatetimeIndex) and index.tz else index).to_numpy()
 
 
+def check_span(index: pd.Index, step: Step, where: str) -> None:
+    """Refuse sorted time stamps so far apart that one of them must be wrong, such as a date of 1970 among seconds.
+
+    Raises:
+        ValueError: an axis from the first to the last has :data:`FAR` rows more and is :data:`TIMES` as long.
+    """
+    if isinstance(step, int):
+        length = int(index[-1] - index[0]) // step
+    elif isinstance(step, pd.offsets.Tick):
+        length = (index[-1] - index[0]) // pd.Timedelta(step)
+    else:  # days and more: pandas has too few of them
+        return
+    if length - len(index) > FAR and length > TIMES * len(index):
+        at = int(np.diff(ticks(index)).argmax())
+        raise ValueError(
+            f"{where} would have {length} rows with a step of {name_of(step)!r}, nearly all of them missing: none is "
+            f"known between {index[at]} and {index[at + 1]}. If one of these time stamps is wrong, correct it; if the "
+            "step is, pass freq."
+        )
+
+
 def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -> pd.Index:
     """The regular axis of a sorted index; with ``gaps``, time stamps may be missing.
 
     Raises:
         ValueError: a missing time stamp, or one off the axis; the message names it. Integers that look like dates in
-            one of :data:`FORMS`.
+            one of :data:`FORMS`. With ``gaps``, see also :func:`check_span`.
     """
     if isinstance(step, int):  # otherwise 202413 to 202500, or 20240132 to 20240200, would count as missing
         form = form_of(index)
@@ -113,6 +136,8 @@ def check_regular(index: pd.Index, step: Step, where: str, gaps: bool = False) -
                 f"{where} has integer time stamps that look like {FORMS[form]}: {index[0]} to {index[-1]}. Convert "
                 f"them with pd.to_datetime(..., format='{form}')."
             )
+    if gaps and len(index) > 2:
+        check_span(index, step, where)
     axis = _axis(index, step, to_last=gaps)
     if gaps:
         wrong = np.flatnonzero(axis.get_indexer(index) < 0)
@@ -218,7 +243,12 @@ def preceding(first: object, step: Step, h: int) -> pd.Index:
 
 
 def between(first: Any, last: Any, step: Step) -> pd.Index:
-    """The time stamps between first and last; none if they are not a whole number of steps apart."""
+    """The time stamps between first and last; none if they are not a whole number of steps apart.
+
+    Raises:
+        ValueError: they are too far apart (:func:`check_span`).
+    """
+    check_span(pd.Index([first, last]), step, "the data")
     axis = pd.RangeIndex(first, last + 1, step) if isinstance(step, int) else date_range(step, start=first, end=last)
     return axis[1:-1] if len(axis) and axis[-1] == last else axis[:0]
 
