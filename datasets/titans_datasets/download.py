@@ -214,9 +214,17 @@ class _NoBar:
         pass
 
 
+def _watched() -> bool:
+    """Whether standard error is a terminal. Without a console there is none, and a log in its place may lack isatty."""
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # ValueError: it is closed
+        return False
+
+
 @contextlib.contextmanager
 def _progress(label: str, begin: int, total: int | None) -> Iterator[Any]:
-    if not sys.stderr.isatty():
+    if not _watched():
         yield _NoBar()
         return
     try:

@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import hashlib
+import io
 import os
 import socket
 import threading
@@ -450,6 +451,27 @@ def test_a_terminal_sees_a_progress_bar(traffic, home, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     load("traffic", data_home=home)
     assert "traffic.txt.gz" in capsys.readouterr().err
+
+
+class Log:
+    """What some programs put in the place of standard error."""
+
+    def write(self, text):
+        pass
+
+
+def closed():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stream", [lambda: None, Log, closed], ids=["none", "a log", "closed"])
+def test_without_a_standard_error_that_can_be_asked_there_is_no_bar(traffic, home, monkeypatch, stream):
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stderr", stream())
+        frame = load("traffic", data_home=home)
+    assert frame.shape == (ROWS, COLUMNS)
 
 
 def test_a_change_that_keeps_the_size_is_noticed_too(tmp_path):
