@@ -207,6 +207,9 @@ def _open(url: str, begin: int) -> Any:
         raise _UnreachableError(f"no connection ({error.reason})") from error
     except (OSError, HTTPException) as error:
         raise _UnreachableError(f"no answer ({error})") from error
+    except ValueError as error:
+        # the address is ours, so it is that of the proxy, or where the server redirects to
+        raise _RefusedError(f"the address of the proxy, or that of a redirection, is wrong ({error})") from error
 
 
 class _NoBar:

@@ -28,6 +28,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.cuts = []  # for the first requests: how many bytes of the body to send before hanging up
         self.status = None
         self.statuses = []  # of the first requests; None: as the others
+        self.redirects_to = None  # an address
         self.length = None  # the Content-Length to send instead of the right one
         self.pause = 0.0  # seconds before an answer, at most as long as the test lasts
         self.ending = threading.Event()
@@ -54,6 +55,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         status = (server.statuses.pop(0) if server.statuses else None) or server.status
         if status is not None or content is None:
             return self.send_error(status or 404)
+        if server.redirects_to is not None:
+            self.send_response(302)
+            self.send_header("Location", server.redirects_to)
+            return self.end_headers()
         begin = int(re.fullmatch(r"bytes=(\d+)-", requested).group(1)) if requested and server.knows_range else 0
         if begin and begin >= len(content):
             return self.send_error(416)

@@ -372,6 +372,23 @@ def test_a_busy_server_is_retried(traffic, server, home):
     assert server.ranges == [None, *["bytes=1000-"] * 3]
 
 
+@pytest.mark.parametrize("address", ["http://[::1/traffic", "http://proxy..example/login"])
+def test_a_redirection_to_no_address_is_reported_like_a_refusal(traffic, server, home, address):
+    server.redirects_to = address
+    with pytest.raises(OfflineError, match="or that of a redirection, is wrong") as caught:
+        load("traffic", data_home=home)
+    assert str(home / "ts" / "traffic.txt.gz") in str(caught.value)
+
+
+def test_a_misspelt_proxy_is_reported_like_a_missing_connection(traffic, register, home, monkeypatch):
+    monkeypatch.delenv("no_proxy")
+    monkeypatch.setenv("http_proxy", "http:/proxy.example:3128")
+    monkeypatch.setattr("urllib.request._opener", None)  # it would remember the proxies of an earlier test
+    with pytest.raises(OfflineError, match=r"address of the proxy.* is wrong \(.*http:/proxy\.example:3128") as caught:
+        load("traffic", data_home=home)
+    assert traffic.url in str(caught.value)
+
+
 def test_a_connection_lost_in_the_middle_is_sought_again(traffic, server, home, monkeypatch):
     server.cuts, begins, ask = [1000], [], download_module._open
 
