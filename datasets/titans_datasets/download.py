@@ -147,7 +147,7 @@ def _transfer(url: str, part: Path) -> None:
     begin = part.stat().st_size if part.exists() else 0
     with _open(url, begin) as response:
         if response.status == 206 and not response.headers.get("Content-Range", "").startswith(f"bytes {begin}-"):
-            part.unlink()
+            part.unlink(missing_ok=True)
             raise _InterruptedError("the server sent another range than requested")
         if response.status == 416:
             return  # the part already has the whole file, or too much; the checksum will show which

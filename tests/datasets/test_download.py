@@ -327,6 +327,13 @@ def test_a_wrong_partial_file_is_detected_and_downloaded_again(traffic, server, 
     assert files(home) == ["traffic.txt.gz"]
 
 
+def test_a_part_of_the_file_that_was_not_asked_for_is_no_fault_of_the_folder(traffic, server, home):
+    server.statuses = [206] * 4
+    with pytest.raises(OfflineError, match="another range than requested"):
+        load("traffic", data_home=home)
+    assert files(home) == []
+
+
 def test_a_part_that_lacks_nothing_is_the_file(traffic, server, home):
     (home / "ts").mkdir(parents=True)
     (home / "ts" / "traffic.txt.gz.part").write_bytes(server.content)
