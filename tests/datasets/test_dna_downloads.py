@@ -1,8 +1,10 @@
 """DNA sets and genomes fetched from a local server."""
 
+import errno
 import gzip
 import hashlib
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -90,6 +92,28 @@ def test_coordinates_are_done_without_where_there_is_no_place_for_them(home, ser
     with pytest.warns(UserWarning, match="train sequences.* are not available"):
         assert load_dna("dummy_mouse_enhancers_ensembl", data_home=home).intervals is None
     with pytest.raises(PermissionError, match="missing and cannot be stored"):
+        load_dna("dummy_mouse_enhancers_ensembl", genome="genome.fa", data_home=home)
+
+
+@pytest.mark.parametrize("trouble", ["another file", "full disk"])
+def test_sequences_that_are_here_do_not_wait_for_coordinates(home, server, put, monkeypatch, trouble):
+    server.publish("gb_intervals/dummy_mouse_enhancers_ensembl/train/negative.csv.gz", b"coordinates")
+    put("gb/dummy_mouse_enhancers_ensembl/test.csv", "seq,label\nACGT,negative\nAAAA,positive\n")
+    if trouble == "another file":
+        server.files = dict.fromkeys(server.files, b"<html>Please log in</html>")
+    else:
+        opened = Path.open
+
+        def full(path, mode="r", *args, **kwargs):
+            if path.suffix == ".part" and "r" not in mode:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return opened(path, mode, *args, **kwargs)
+
+        monkeypatch.setattr(Path, "open", full)
+    with pytest.warns(UserWarning, match="train sequences.* are not available"):
+        data = load_dna("dummy_mouse_enhancers_ensembl", data_home=home)
+    assert (data.sequences, data.intervals) == (["ACGT", "AAAA"], None)
+    with pytest.raises((ChecksumError, OSError), match=r"negative\.csv\.gz"):  # there they are needed
         load_dna("dummy_mouse_enhancers_ensembl", genome="genome.fa", data_home=home)
 
 

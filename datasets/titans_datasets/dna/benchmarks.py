@@ -10,7 +10,7 @@ import numpy as np
 from titans_datasets.dna.dataset import DNADataset, from_frames
 from titans_datasets.dna.files import labelled, local, published, read_parquet, registered
 from titans_datasets.dna.rebuild import GenomePaths, cut, paths_by_class
-from titans_datasets.errors import OfflineError
+from titans_datasets.errors import ChecksumError
 from titans_datasets.sources.dna import how_to_rebuild
 from titans_datasets.sources.dna_files import ADDRESS
 from titans_datasets.sources.entries import SequenceInfo
@@ -65,7 +65,7 @@ def load_benchmark(entry: SequenceInfo, genome: GenomePaths | None, home: Path, 
     missing = {part: n - len(frames.get(part, ())) for part, n in official.items() if n != len(frames.get(part, ()))}
     if missing:
         if intervals is None and download:  # small, and they show the overlap even if train sequences are missing
-            with contextlib.suppress(OfflineError, PermissionError):
+            with contextlib.suppress(OSError, ChecksumError):  # not to be had, or there is no room for them
                 intervals = official_intervals(entry, home, download)
         lacking = ", ".join(f"{n} of {official[part]} {part} sequences" for part, n in missing.items())
         warn_caller(f"{name}: {lacking} are not available. {fetch}{how_to_rebuild(name)}")
