@@ -161,14 +161,15 @@ def place_for(file: PublishedFile, homes: list[Path]) -> Path:
     """
     found = next((place for place in homes if writable(place / file.folder)), None)
     if found is None:
+        folders = " and ".join(str(place / file.folder) for place in homes)
         raise PermissionError(
-            f"{file.name} is missing and cannot be stored: "
-            f"{' and '.join(map(str, homes))} cannot be written to. Set TITANS_DATA_HOME to a writable folder."
+            f"{file.name} is missing and cannot be stored: {folders} cannot be written to. Set TITANS_DATA_HOME to a "
+            "writable folder."
         )
     if found != homes[0]:
         warn_caller(
-            f"{homes[0]} cannot be written to; {file.name} is downloaded to {found / file.place} instead. "
-            "Later loads with this data home will find it there."
+            f"{homes[0] / file.folder} cannot be written to; {file.name} is downloaded to {found / file.place} "
+            "instead. Later loads with this data home will find it there."
         )
     return found
 

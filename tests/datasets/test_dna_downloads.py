@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from titans_datasets import ChecksumError, OfflineError, cache
+from titans_datasets import ChecksumError, OfflineError, cache, load
 from titans_datasets.dna import list_dna_datasets, load_dna, load_genome
 from titans_datasets.sources import dna_files
 from titans_datasets.sources.dna import GB as GB_ENTRIES
@@ -168,6 +168,21 @@ def test_without_pyarrow_the_command_to_install_it_is_named(home, unchecked, mon
         load_dna("human_enhancers_cohn", data_home=home)
 
 
+@pytest.mark.parametrize("folder", ["dna", "dna/genomes", "dna/gue", "dna/gue/tf_1"])
+def test_a_folder_of_another_user_within_the_home_falls_back_to_the_user_cache(home, server, folder):
+    server.publish("genomes/drosophila_1pct.fa", b">2L\nACGT\n")
+    for part in PARTS:
+        server.publish(f"gue/tf_1/{part}.csv", b"sequence,label\nACGT,1\nAAAA,0\n")
+    name = "drosophila_1pct" if folder == "dna/genomes" else "tf_1"
+    (home / folder).mkdir(parents=True)
+    (home / folder).chmod(0o555)
+    with pytest.warns(UserWarning, match=rf"{home / folder}.* cannot be written to; .* is downloaded to") as warned:
+        found = load(name, data_home=home)
+    assert str(cache.user_cache()) in str(warned[0].message)
+    server.files.clear()
+    assert repr(load(name, data_home=home)) == repr(found), "later loads find it there"
+
+
 def test_a_failed_download_says_where_to_put_the_file(home, server):
     server.publish("gue/tf_1/train.csv", b"sequence,label\nACGT,1\n")
     server.files.clear()
@@ -206,7 +221,7 @@ def test_a_gue_table_in_another_format_must_have_the_published_rows(home, server
         server.publish(f"gue/tf_1/{part}.csv", b"sequence,label\nACGT,1\nAAAA,0\nCCCC,1\n")
     server.files.clear()
 
-    def load(**tables):
+    def load_from(**tables):
         folder = home / "dna" / "gue" / "tf_1"
         folder.mkdir(parents=True, exist_ok=True)
         for part in PARTS:
@@ -214,12 +229,12 @@ def test_a_gue_table_in_another_format_must_have_the_published_rows(home, server
             table.to_parquet(path) if suffix == ".parquet" else table.to_csv(path, sep="\t", index=False)
         return load_dna("tf_1", data_home=home)
 
-    assert load().sequences == ["ACGT", "AAAA", "CCCC"] * 3
+    assert load_from().sequences == ["ACGT", "AAAA", "CCCC"] * 3
     for wrong in (rows[:2], rows[::-1], rows.assign(label=[1, 1, 1]), rows.assign(seq="ACGT")):
         with pytest.raises(
             ChecksumError, match=rf"dev\{suffix} does not have the rows of the published dev\.csv"
         ) as caught:
-            load(dev=wrong)
+            load_from(dev=wrong)
         assert "move it away and load again with download=True" in str(caught.value)
 
 

@@ -60,7 +60,7 @@ def _from_folder(stem: str, home: Path) -> "pd.DataFrame | None":
     """Columns seq and label of one part as genomic_benchmarks writes it: a folder per class, a file per sequence."""
     import pandas as pd
 
-    for folder in (place / "dna" / stem for place in homes(home)):
+    for folder in (place / "dna" / stem for place in homes(home, stem)):
         with reading(folder):
             files = sorted(folder.glob("*/*.txt"))
             sequences = [file.read_text().strip() for file in files]
@@ -136,9 +136,9 @@ def read_parquet(path: Path) -> "pd.DataFrame":
         raise ValueError(f"{path} is not a complete Parquet file ({error}). Replace it.") from error
 
 
-def homes(home: Path) -> list[Path]:
-    """Folders searched for DNA files, in this order."""
-    return cache.searched(home, "dna")
+def homes(home: Path, relative: str) -> list[Path]:
+    """Data homes searched for a file or folder, given by its path below ``dna/``, in this order."""
+    return cache.searched(home, f"dna/{relative}".rpartition("/")[0])
 
 
 def local(relative: str, home: Path, published_as: str | None = None) -> Path | None:
@@ -147,7 +147,7 @@ def local(relative: str, home: Path, published_as: str | None = None) -> Path | 
     It is verified if its checksum, or that of its decompressed content, is known.
     """
     name = relative if published_as is None else published_as
-    for place in homes(home):
+    for place in homes(home, relative):
         path = place / "dna" / relative
         if cache.is_file(path):
             plain = name.removesuffix(".gz")
@@ -178,7 +178,7 @@ def _unpacked(relative: str, home: Path) -> Path | None:
     sha256 = dna_files.unpacked().get(plain)
     if plain == relative or sha256 is None:
         return None
-    paths = (place / "dna" / plain for place in homes(home))
+    paths = (place / "dna" / plain for place in homes(home, plain))
     return next((path for path in paths if cache.is_file(path) and matches(path, path.name, f"sha256:{sha256}")), None)
 
 
@@ -207,6 +207,6 @@ def published(relative: str, home: Path, allow_download: bool, *, missing_ok: bo
         path = home / "dna" / relative
         where = "." if file is None else f". Load it once with download=True.\n{advice(file, path)}"
         raise FileNotFoundError(f"{cache.obstacle([path])}{path} is missing{where}")
-    target = cache.place_for(file, homes(home)) / file.place
+    target = cache.place_for(file, homes(home, relative)) / file.place
     download(file, target)
     return target

@@ -60,7 +60,8 @@ def load_dna(
     else:
         folders = [f"cnnprom/{name}"]
     # the first of those that hold most: a failed download leaves a folder without some parts
-    there = [(_held(place / "dna" / folder, entry.parts), folder) for place in homes(home) for folder in folders]
+    places = homes(home, f"{folders[0]}/{entry.parts[0]}")
+    there = [(_held(place / "dna" / folder, entry.parts), folder) for place in places for folder in folders]
     folder = max(there, key=lambda found: found[0])[1]
     frames = {part: labelled(f"{folder}/{part}", home, download, f"{folders[0]}/{part}") for part in entry.parts}
     absent = [part for part, frame in frames.items() if frame is None]
