@@ -183,6 +183,19 @@ def test_a_folder_of_another_user_within_the_home_falls_back_to_the_user_cache(h
     assert repr(load(name, data_home=home)) == repr(found), "later loads find it there"
 
 
+@pytest.mark.parametrize("name", ["drosophila_1pct", "tf_1", "ecoli_sigma70", "human_enhancers_ensembl"])
+def test_a_file_to_be_provided_belongs_where_it_can_be_put(home, name):
+    (home / "dna").mkdir(parents=True)
+    (home / "dna").chmod(0o555)
+    with pytest.raises(FileNotFoundError) as caught:
+        load(name, data_home=home, download=False)
+    here, there = (f"{place}/dna/" for place in (home, cache.user_cache()))
+    assert here in str(caught.value)
+    assert there in str(caught.value)
+    if name == "drosophila_1pct":
+        assert f"put it at\n  {there}genomes/drosophila_1pct.fa\n" in str(caught.value)
+
+
 def test_a_failed_download_says_where_to_put_the_file(home, server):
     server.publish("gue/tf_1/train.csv", b"sequence,label\nACGT,1\n")
     server.files.clear()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from titans_datasets.dna.dataset import DNADataset, from_frames
-from titans_datasets.dna.files import labelled, local, published, read_parquet, registered
+from titans_datasets.dna.files import either, labelled, local, published, read_parquet, registered, searched
 from titans_datasets.dna.rebuild import GenomePaths, cut, paths_by_class
 from titans_datasets.errors import ChecksumError
 from titans_datasets.sources.dna import how_to_rebuild
@@ -29,7 +29,7 @@ def load_benchmark(entry: SequenceInfo, genome: GenomePaths | None, home: Path, 
     if genome is not None:
         if intervals is None:
             raise FileNotFoundError(
-                f"the official coordinates of {name} are not in {home / 'dna' / 'gb_intervals'}: load with "
+                f"the official coordinates of {name} are not in {either(searched(home, 'gb_intervals'))}: load with "
                 f"download=True, or store the .csv.gz files of {ADDRESS['gb_intervals']}/{name} there as "
                 "<part>/<class>.csv.gz."
             )
@@ -53,7 +53,7 @@ def load_benchmark(entry: SequenceInfo, genome: GenomePaths | None, home: Path, 
     fetch = "" if download else _fetchable(name, absent)
     if not frames:
         raise FileNotFoundError(
-            f"no sequences of {name} in {home / 'dna' / 'gb' / name}. {fetch}{how_to_rebuild(name)}"
+            f"no sequences of {name} in {either(searched(home, f'gb/{name}'))}. {fetch}{how_to_rebuild(name)}"
         )
     official = {part: sum(counts[part == "test"] for counts in entry.counts.values()) for part in ("train", "test")}
     for part, found in frames.items():

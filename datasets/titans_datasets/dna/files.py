@@ -17,7 +17,7 @@ from titans_datasets.sources.entries import PublishedFile
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["homes", "labelled", "local", "published", "read_parquet", "registered"]
+__all__ = ["either", "homes", "labelled", "local", "published", "read_parquet", "registered", "searched"]
 
 _SUFFIXES = (".parquet", ".csv", ".tsv")
 _COLUMNS = {"seq": ("seq", "sequence"), "label": ("label", "target", "class")}
@@ -60,7 +60,7 @@ def _from_folder(stem: str, home: Path) -> "pd.DataFrame | None":
     """Columns seq and label of one part as genomic_benchmarks writes it: a folder per class, a file per sequence."""
     import pandas as pd
 
-    for folder in (place / "dna" / stem for place in homes(home, stem)):
+    for folder in searched(home, stem):
         with reading(folder):
             files = sorted(folder.glob("*/*.txt"))
             sequences = [file.read_text().strip() for file in files]
@@ -141,6 +141,16 @@ def homes(home: Path, relative: str) -> list[Path]:
     return cache.searched(home, f"dna/{relative}".rpartition("/")[0])
 
 
+def searched(home: Path, relative: str) -> list[Path]:
+    """Paths of such a file or folder in those homes; new files belong at the last."""
+    return [place / "dna" / relative for place in homes(home, relative)]
+
+
+def either(paths: Iterable[Path]) -> str:
+    """Paths as text: "this or that"."""
+    return " or ".join(map(str, paths))
+
+
 def local(relative: str, home: Path, published_as: str | None = None) -> Path | None:
     """Path of a file below ``dna/``, or None if it does not exist.
 
@@ -178,7 +188,7 @@ def _unpacked(relative: str, home: Path) -> Path | None:
     sha256 = dna_files.unpacked().get(plain)
     if plain == relative or sha256 is None:
         return None
-    paths = (place / "dna" / plain for place in homes(home, plain))
+    paths = searched(home, plain)
     return next((path for path in paths if cache.is_file(path) and matches(path, path.name, f"sha256:{sha256}")), None)
 
 
@@ -204,9 +214,9 @@ def published(relative: str, home: Path, allow_download: bool, *, missing_ok: bo
     if file is None or not allow_download:
         if missing_ok:
             return None
-        path = home / "dna" / relative
-        where = "." if file is None else f". Load it once with download=True.\n{advice(file, path)}"
-        raise FileNotFoundError(f"{cache.obstacle([path])}{path} is missing{where}")
+        paths = searched(home, relative)
+        where = "." if file is None else f". Load it once with download=True.\n{advice(file, paths[-1])}"
+        raise FileNotFoundError(f"{cache.obstacle(paths)}{either(paths)} is missing{where}")
     target = cache.place_for(file, homes(home, relative)) / file.place
     download(file, target)
     return target

@@ -6,7 +6,7 @@ from pathlib import Path
 from titans_datasets import cache, registry
 from titans_datasets.dna.benchmarks import load_benchmark
 from titans_datasets.dna.dataset import DNADataset, from_frames
-from titans_datasets.dna.files import homes, labelled, registered
+from titans_datasets.dna.files import either, homes, labelled, registered, searched
 from titans_datasets.dna.rebuild import GenomePaths
 from titans_datasets.errors import reading
 from titans_datasets.sources import dna_files
@@ -66,18 +66,20 @@ def load_dna(
     frames = {part: labelled(f"{folder}/{part}", home, download, f"{folders[0]}/{part}") for part in entry.parts}
     absent = [part for part, frame in frames.items() if frame is None]
     if absent:
+        looked_in = [path.parent for path in searched(home, f"{folder}/{absent[0]}")]
         raise FileNotFoundError(
-            f"{name}: missing parts in {home / 'dna' / folder}: {', '.join(absent)}. "
-            f"{_how_to_get(folders[0], absent, home / 'dna' / folder)}"
+            f"{name}: missing parts in {either(looked_in)}: {', '.join(absent)}. "
+            f"{_how_to_get(folders[0], absent, looked_in)}"
         )
     return from_frames(entry, {part: frame for part, frame in frames.items() if frame is not None})
 
 
-def _how_to_get(published_as: str, parts: list[str], folder: Path) -> str:
+def _how_to_get(published_as: str, parts: list[str], places: list[Path]) -> str:
     """How to provide the missing parts of a set; the end of the error message."""
-    in_the_way = cache.obstacle(folder / f"{part}{suffix}" for part in parts for suffix in (".csv", ".parquet", ".tsv"))
-    names = [registered(f"{published_as}/{part}") for part in parts]
-    files = [f"  {dna_files.url(name)}" for name in names if name is not None]
+    names = [f"{part}{suffix}" for part in parts for suffix in (".csv", ".parquet", ".tsv")]
+    in_the_way = cache.obstacle(folder / name for folder in places for name in names)
+    known = [registered(f"{published_as}/{part}") for part in parts]
+    files = [f"  {dna_files.url(name)}" for name in known if name is not None]
     if not files:
         return f"Store them there as <part>.csv with columns sequence, label.\n{in_the_way}".rstrip()
     return (
