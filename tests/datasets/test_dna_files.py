@@ -112,6 +112,14 @@ def test_the_folders_that_genomic_benchmarks_writes_are_read(home, put):
     assert data.part("test")[1].tolist() == [0, 1]
 
 
+@pytest.mark.filterwarnings("ignore:.*are not available")
+@pytest.mark.parametrize("hidden", ["negative/._0.txt", ".ipynb_checkpoints/0-checkpoint.txt"])
+def test_hidden_files_between_them_are_no_sequences(home, put, hidden):
+    put("gb/human_enhancers_cohn/test/negative/0.txt", "ACGT")
+    put(f"gb/human_enhancers_cohn/test/{hidden}", "TTTT")
+    assert load_dna("human_enhancers_cohn", data_home=home, download=False).sequences == ["ACGT"]
+
+
 def test_numbers_of_regulatory_tables_are_not_in_the_order_of_names(home, put):
     put("gb/human_ensembl_regulatory/test.csv", "seq,label\nAA,0\nCC,1\nGG,2\n")
     with pytest.warns(UserWarning, match="are not available"):

@@ -62,7 +62,8 @@ def _from_folder(stem: str, home: Path) -> "pd.DataFrame | None":
 
     for folder in searched(home, stem):
         with reading(folder):
-            files = sorted(folder.glob("*/*.txt"))
+            # hidden ones are of the system or of an editor: ._0.txt of macOS, .ipynb_checkpoints
+            files = sorted(folder.glob("[!.]*/[!.]*.txt"))
             sequences = [file.read_text().strip() for file in files]
         if files:
             _refuse_blanks(sequences, map(str, files))
