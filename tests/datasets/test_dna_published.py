@@ -2,6 +2,7 @@
 
 import pytest
 
+from titans_datasets import info
 from titans_datasets.dna import list_dna_datasets, list_genomes, load_dna, load_genome
 from titans_datasets.dna.benchmarks import official_intervals
 from titans_datasets.sources.dna import GB as GB_ENTRIES
@@ -40,6 +41,17 @@ def test_a_quarter_of_the_mouse_2_test_part_is_known_from_train(real_data):
     assert round(100 * report.kmers.shared_with_train, 1) == 23.8
     assert round(100 * report.kmers.lookup_accuracy, 1) == 72.3
     assert report.leaks
+
+
+@pytest.mark.slow
+@pytest.mark.real_data
+@pytest.mark.parametrize("name", GUE)
+def test_the_note_of_a_gue_task_says_what_its_audit_finds(real_data, name):
+    report, note = load_dna(name, data_home=real_data, download=False).audit(verbose=0), info(name).note
+    assert report.leaks == ("LEAKS" in note)
+    if report.leaks:
+        assert f"{report.kmers.shared_with_train:.1%} of test share".replace("%", " %") in note
+        assert f"scores {report.kmers.lookup_accuracy:.1%};".replace("%", " %") in note
 
 
 @pytest.mark.real_data
