@@ -25,7 +25,7 @@ def test_without_data_and_network_the_demo_says_so_and_runs_on_the_panel(
 
     monkeypatch.setenv("TITANS_DATA_HOME", str(tmp_path / "empty"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("urllib.request.urlopen", unreachable)
+    monkeypatch.setattr("urllib.request.OpenerDirector.open", unreachable)
     monkeypatch.setattr("neuralforecast.models.DLinear", lambda **given: DLinear(**given | {"max_steps": 100}))
     monkeypatch.syspath_prepend(str(DEMO.parent))
     out = tmp_path / "out"

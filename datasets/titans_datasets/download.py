@@ -191,13 +191,14 @@ def _open(url: str, begin: int) -> Any:
     """Response with status 200, 206 (from byte ``begin`` on) or 416 (there is no byte ``begin``)."""
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
-    from urllib.request import Request, urlopen
+    from urllib.request import Request, build_opener
 
     request = Request(url, headers={"User-Agent": "titans_datasets"})
     if begin:
         request.add_header("Range", f"bytes={begin}-")
     try:
-        return urlopen(request, timeout=_TIMEOUT)
+        # urlopen would remember the proxies of its first call, and a proxy that is set after a failure would not help
+        return build_opener().open(request, timeout=_TIMEOUT)
     except HTTPError as error:
         if error.code == 416 and begin:
             return error

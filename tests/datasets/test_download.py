@@ -390,10 +390,18 @@ def test_a_redirection_to_no_address_is_reported_like_a_refusal(traffic, server,
 def test_a_misspelt_proxy_is_reported_like_a_missing_connection(traffic, register, home, monkeypatch):
     monkeypatch.delenv("no_proxy")
     monkeypatch.setenv("http_proxy", "http:/proxy.example:3128")
-    monkeypatch.setattr("urllib.request._opener", None)  # it would remember the proxies of an earlier test
     with pytest.raises(OfflineError, match=r"address of the proxy.* is wrong \(.*http:/proxy\.example:3128") as caught:
         load("traffic", data_home=home)
     assert traffic.url in str(caught.value)
+
+
+def test_a_proxy_that_is_set_after_a_failure_is_used(traffic, server, register, home, monkeypatch):
+    register("traffic", url="http://titans.invalid/traffic/traffic.txt.gz")
+    with pytest.raises(OfflineError, match="no connection"):
+        load("traffic", data_home=home)
+    monkeypatch.delenv("no_proxy")
+    monkeypatch.setenv("http_proxy", server.url)
+    assert load("traffic", data_home=home).shape == (ROWS, COLUMNS)
 
 
 def test_a_connection_lost_in_the_middle_is_sought_again(traffic, server, home, monkeypatch):
