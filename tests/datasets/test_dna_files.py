@@ -112,6 +112,17 @@ def test_the_folders_that_genomic_benchmarks_writes_are_read(home, put):
     assert data.part("test")[1].tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("sequences", [[12, 13], [b"ACGT", b"AC"], [0, 0]])
+def test_sequences_that_are_not_text_are_named_with_their_file(home, sequences):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    path = home / "dna" / "cnnprom" / "ecoli_sigma70" / "all.parquet"
+    path.parent.mkdir(parents=True)
+    pd.DataFrame({"seq": sequences, "label": [0, 1]}).to_parquet(path)
+    with pytest.raises(ValueError, match=rf"all\.parquet has a sequence that is not text: {sequences[0]!r}\."):
+        load_dna("ecoli_sigma70", data_home=home)
+
+
 @pytest.mark.filterwarnings("ignore:.*are not available")
 @pytest.mark.parametrize("hidden", ["negative/._0.txt", ".ipynb_checkpoints/0-checkpoint.txt"])
 def test_hidden_files_between_them_are_no_sequences(home, put, hidden):

@@ -84,7 +84,7 @@ def _read_table(path: Path) -> "pd.DataFrame":
 
 
 def _checked(frame: "pd.DataFrame", path: Path) -> "pd.DataFrame":
-    """Columns seq and label of a table. Raises a ValueError unless each row has both."""
+    """Columns seq and label of a table. Raises a ValueError unless each row has both, the sequence as text."""
     columns = {new: next((c for c in names if c in frame), None) for new, names in _COLUMNS.items()}
     if None in columns.values():
         raise ValueError(f"{path} has the columns {list(frame)}; expected seq or sequence, and label or target.")
@@ -94,7 +94,10 @@ def _checked(frame: "pd.DataFrame", path: Path) -> "pd.DataFrame":
     if frame.isna().any(axis=None):
         row = int(frame.isna().any(axis=1).to_numpy().argmax())
         raise ValueError(f"{path} lacks a sequence or a label in row {row} (0-based, without the header).")
-    _refuse_blanks(frame["seq"].astype(str), (f"{path}, row {row} (0-based, without the header)" for row in count()))
+    other = [seq for seq in frame["seq"] if not isinstance(seq, str)]
+    if other:
+        raise ValueError(f"{path} has a sequence that is not text: {other[0]!r:.60}. Store sequences as letters.")
+    _refuse_blanks(frame["seq"], (f"{path}, row {row} (0-based, without the header)" for row in count()))
     return frame
 
 
