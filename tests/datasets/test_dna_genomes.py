@@ -161,6 +161,9 @@ def test_a_genome_that_does_not_fit_is_refused(home, tmp_path, chromosomes):
         ),
     ):
         load(chromosomes | {"chr2": chromosomes["chr2"][: last - 1]})
+    (tmp_path / "empty.fa").touch()
+    with pytest.raises(ValueError, match=r"empty\.fa lacks 4 of 4 regions, first: .* It has no records\. The"):
+        load_dna("human_enhancers_cohn", genome=tmp_path / "empty.fa", data_home=home)
     (tmp_path / "text.fa").write_text("no FASTA\n")
     with pytest.raises(ValueError, match="is not a FASTA: it starts with b'no FASTA"):
         load_dna("human_enhancers_cohn", genome=tmp_path / "text.fa", data_home=home)

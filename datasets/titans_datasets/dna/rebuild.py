@@ -68,9 +68,10 @@ def cut(intervals: "pd.DataFrame", paths: Mapping[str, Path], entry: SequenceInf
         absent = [region for region, group in rows.items() if group.index[0] not in found]
         if absent:
             near = get_close_matches(absent[0], names, n=3)
+            records = ", ".join([*names[:6], "..."][: len(names)]) or "no records"
             raise ValueError(
                 f"{path} lacks {len(absent)} of {len(rows)} regions, first: {absent[0]!r}. "
-                f"It has {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}{f'; near: {near}' if near else ''}. "
+                f"It has {records}{f'; near: {near}' if near else ''}. "
                 f"The required reference is {reference}: {REFERENCES[reference][0]}"
             )
     return [found[row] for row in intervals.index]
