@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from titans_ts.frames.files import (
+from titans_ts.cli.files import (
     check_exogenous,
     columns_of,
     read_future_file,

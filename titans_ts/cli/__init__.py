@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line, and the files that it reads and writes."""

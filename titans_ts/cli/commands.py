@@ -15,6 +15,16 @@ import pandas as pd
 
 from titans_core.archive import check_kind, kind_of
 from titans_core.files import written_whole
+from titans_ts.cli.dates import of_numbers
+from titans_ts.cli.files import (
+    check_exogenous,
+    columns_of,
+    read_future_file,
+    read_series,
+    read_static_file,
+    writable,
+    write_table,
+)
 from titans_ts.cli.options import (
     LARGEST_SEED,
     Calendar,
@@ -45,16 +55,6 @@ from titans_ts.cli.options import (
     in_home,
 )
 from titans_ts.cli.words import plain_messages, season_text
-from titans_ts.frames.dates import of_numbers
-from titans_ts.frames.files import (
-    check_exogenous,
-    columns_of,
-    read_future_file,
-    read_series,
-    read_static_file,
-    writable,
-    write_table,
-)
 from titans_ts.frames.libraries import to_pandas
 
 app = typer.Typer(

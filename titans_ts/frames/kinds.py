@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from titans_ts.frames.files import PARQUET
 from titans_ts.frames.frame import LONG_COLUMNS
 
+PARQUET = (".parquet", ".pq")
 _NOT_DATA: tuple[tuple[Any, str], ...] = (
     (type(None), "Pass the data."),
     ((str, Path), "Read the file first with {}, and convert its time stamps with pd.to_datetime."),

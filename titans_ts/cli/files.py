@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 
 from titans_core.files import written_whole
-from titans_ts.frames.dates import in_place, read_stamps
+from titans_ts.cli.dates import in_place, read_stamps
+from titans_ts.frames.kinds import PARQUET
 from titans_ts.frames.libraries import numbers_as_objects
 
-PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".txt")
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 # errors of decompression; gzip and bzip2 raise an OSError

@@ -21,11 +21,8 @@ _PERIODS = (
     (r"(\d{4})-?W(\d{1,2})", r"\1-W\2-1", "%G-W%V-%u"),
     (r"(\d{4})-?M(\d{1,2})", r"\1-\2", "%Y-%m"),
 )
-
-
 # days as whole numbers, with or without hours, minutes and seconds
 _WHOLE = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(([01]\d|2[0-3])([0-5]\d([0-5]\d)?)?)?"
-
 _ISO = r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)?$"
 
 
@@ -70,7 +67,7 @@ def read_stamps(column: pd.Series, date_format: str | None, warn: bool = True, o
 
     Args:
         column: column of a file.
-        date_format: as in :func:`~titans_ts.frames.files.read_series`.
+        date_format: as in :func:`~titans_ts.cli.files.read_series`.
         warn: warn if stamps are converted to UTC because their offsets change.
         others: other candidates for the time column, for the error message.
 
