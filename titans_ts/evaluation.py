@@ -15,7 +15,6 @@ import pandas as pd
 from sklearn.base import clone
 
 from titans_datasets import Split, info, load, n_windows, protocol_split
-from titans_ts.network.windows import all_windows
 
 Predictor = Callable[..., np.ndarray]
 Part = Literal["val", "test", "rehearsal"]
@@ -92,6 +91,12 @@ def load_protocol(name: str) -> ProtocolData:
     index = pd.date_range(frame.index[0], periods=len(frame), freq=step, name=frame.index.name)
     standardised = pd.DataFrame(values, index=index, columns=frame.columns)
     return ProtocolData(info(name).name, values, standardised, split, mean, scale, info(name).season_length)
+
+
+def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray, np.ndarray]:
+    """All windows of ``values`` ``[T, N]``, as views: inputs ``[W, input_size, N]`` and targets ``[W, h, N]``."""
+    both = np.lib.stride_tricks.sliding_window_view(values, input_size + h, axis=0).transpose(0, 2, 1)
+    return both[:, :input_size], both[:, input_size:]
 
 
 def score_windows(

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from titans_core.train.batches import loader
+from titans_ts.evaluation import all_windows
 from titans_ts.network.einfft import EinFFT
 from titans_ts.network.simba import Simba, SimbaConfig, default_patch
-from titans_ts.network.windows import Table, all_windows, all_windows_of
+from titans_ts.network.windows import Table, all_windows_of
 
 CONFIG = {"h": 5, "input_size": 24, "patch_size": 6, "dim": 8, "num_layers": 2, "num_heads": 2, "chunk_size": 2}
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -241,12 +240,6 @@ def unknown_parts(table: Table, origins: Tensor, input_size: int, stale: Tensor 
     early = (input_size - origins).clamp(min=0)[:, None]  # rows before the first of the table
     part = (count + early).to(table.values) / input_size
     return part if stale is None else (part - stale).clamp(min=0)
-
-
-def all_windows(values: np.ndarray, input_size: int, h: int) -> tuple[np.ndarray, np.ndarray]:
-    """All windows of ``values`` ``[T, N]``, as views: inputs ``[W, input_size, N]`` and targets ``[W, h, N]``."""
-    both = np.lib.stride_tricks.sliding_window_view(values, input_size + h, axis=0).transpose(0, 2, 1)
-    return both[:, :input_size], both[:, input_size:]
 
 
 def in_holes(hidden: Tensor) -> Tensor:
