@@ -39,10 +39,10 @@ from titans_dna.genomes.genome import Genome
 from titans_dna.genomes.intervals import Interval
 from titans_dna.genomes.sources import among, cut, intervals_of, marks_of, merged, open_source, read_regions, without
 from titans_dna.genomes.tokenizer import N
+from titans_dna.inference.masked import BOTH_SIDES, refuse_masked
 from titans_dna.markov import MOST, MarkovModels, fit_markov
 from titans_dna.network.likelihood import log_probabilities
 from titans_dna.network.stream import reading, stream
-from titans_dna.pretraining.masked import BOTH_SIDES, refuse_masked
 from titans_dna.pretraining.pretrain_data import plan
 
 if TYPE_CHECKING:

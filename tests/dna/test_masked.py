@@ -7,8 +7,8 @@ from random_dna import bases
 
 from titans_dna import DNALanguageModel, Genome, Interval, TitansDNAClassifier, Variant, reverse_complement
 from titans_dna.genomes.tokenizer import PAD, N, encode, encode_batch
+from titans_dna.inference import masked
 from titans_dna.network.strands import other_strand
-from titans_dna.pretraining import masked
 from titans_dna.pretraining.masked import masked_base_loss, scores
 from titans_dna.pretraining.pretrain_data import batch_of
 

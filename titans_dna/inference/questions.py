@@ -22,12 +22,12 @@ from titans_dna.genomes.tokenizer import encode
 from titans_dna.genomes.vcf import Variants, as_variants
 from titans_dna.inference.embed import LAYERS, embed
 from titans_dna.inference.generate import written
+from titans_dna.inference.masked import BOTH_SIDES, bits_of_hidden, refuse_masked, warn_of_lengths
+from titans_dna.inference.masked import variant_scores as masked_scores
 from titans_dna.inference.scoring import identity_of, scored
 from titans_dna.inference.surprise import bits_of, surprise_of
 from titans_dna.inference.variants import checked, variant_scores
 from titans_dna.network.stream import reading, stream
-from titans_dna.pretraining.masked import BOTH_SIDES, bits_of_hidden, refuse_masked, warn_of_lengths
-from titans_dna.pretraining.masked import variant_scores as masked_scores
 
 if TYPE_CHECKING:
     from titans_dna.markov import MarkovModels

@@ -6,66 +6,26 @@ share all weights, so a sequence and its reverse complement have complementary s
 Schiff et al. 2024, arXiv:2403.03234). As with the other objective, an N is placed before the sequence.
 """
 
-import itertools
-import math
-from collections.abc import Iterable, Iterator, Sequence
-
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from titans_core import TitansLM
-from titans_core.warn import warn_caller
-from titans_dna.genomes.genome import Genome
-from titans_dna.genomes.intervals import Interval
-from titans_dna.genomes.tokenizer import PAD, N, encode
-from titans_dna.genomes.vcf import Variant
-from titans_dna.network.likelihood import base_logits, of_bases
+from titans_dna.genomes.tokenizer import PAD, N
+from titans_dna.network.likelihood import base_logits
 from titans_dna.network.strands import in_place, other_strand
-from titans_dna.network.stream import padded
 from titans_dna.pretraining.pretrain_data import IGNORE
 
-__all__ = [
-    "BOTH_SIDES",
-    "HIDDEN",
-    "bits_of_hidden",
-    "masked_base_loss",
-    "refuse_masked",
-    "scores",
-    "variant_scores",
-    "warn_of_lengths",
-]
+__all__ = ["masked_base_loss", "scores"]
 
 # fraction of the known bases hidden in training
-HIDDEN = 0.15
-# in evaluation every seventh base is hidden, in seven passes: about the same fraction as in training
-_EVERY = 7
-# why a masked model cannot be compared or mixed with Markov models
-BOTH_SIDES = ": a masked model sees both sides of a base, Markov models only one."
-
-
-def refuse_masked(objective: str, what: str, why: str) -> None:
-    """Raise a ValueError if ``what`` is asked of a masked model; ``why`` ends the message."""
-    if objective == "masked":
-        raise ValueError(f"{what} needs a model with objective='next'{why}")
+_HIDDEN = 0.15
 
 
 def scores(network: TitansLM, ids: Tensor) -> Tensor:
     """Logits of A, C, G, T ``[B, T, 4]`` for ids ``[B, T]``, padded on the right, with hidden bases as N."""
     here, there = (_read(network, strand) for strand in (ids, other_strand(ids)))
     return here + in_place(there, ids != PAD).flip(-1)
-
-
-def warn_of_lengths(variants: Sequence[Variant]) -> None:
-    """Warn of insertions and deletions, which have no score."""
-    lengths = sum(len(variant.ref) != len(variant.alt) for variant in variants)
-    if lengths:
-        warn_caller(
-            f"{lengths} of {len(variants)} variants are not scored: they are insertions or deletions, which need a "
-            "model with objective='next'."
-        )
 
 
 def masked_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
@@ -82,71 +42,13 @@ def masked_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[
     else:
         drawn = torch.rand(targets.shape, generator=torch.Generator().manual_seed(0)).to(targets.device)
     # hide at least one known base: the one with the lowest draw
-    hidden = known & ((drawn < HIDDEN) | (drawn == drawn.where(known, 2).amin()))
+    hidden = known & ((drawn < _HIDDEN) | (drawn == drawn.where(known, 2).amin()))
     ids = targets.where(known & ~hidden, N).where(tokens != PAD, PAD)
     logits = scores(network, ids)[hidden].float()
     count = max(1, int(hidden.sum()))
     return F.cross_entropy(logits, targets[hidden], reduction="sum") / count, count
 
 
-@torch.no_grad()
-def bits_of_hidden(
-    network: TitansLM, genome: Genome, windows: Iterable[Interval], batch_size: int
-) -> Iterator[NDArray[np.float64]]:
-    """Yield the bits of all known bases, ``-log2 P(base | its window)``, with every seventh base hidden at a time."""
-    for ids in _batches(genome, windows, batch_size, network.embedding.weight.device):
-        places = torch.arange(ids.shape[1], device=ids.device) % _EVERY
-        for turn in range(_EVERY):
-            hidden = (ids < N) & (places == turn)
-            log_p = scores(network, ids.where(~hidden, N))[hidden].log_softmax(-1)
-            yield of_bases(log_p, ids[hidden], math.nan).cpu().double().numpy() / -math.log(2)
-
-
-@torch.no_grad()
-def variant_scores(
-    network: TitansLM, genome: Genome, variants: Sequence[Variant], length: int, batch_size: int
-) -> Iterator[tuple[int, float]]:
-    """Yield the index and ``log P(alt) - log P(ref)`` (in nats) of each variant, with the variant's bases hidden.
-
-    The score is NaN for insertions and deletions, whose alleles differ in length, and if an allele contains N.
-
-    Args:
-        length: number of bases to read, half of them on each side; fewer near the ends of a chromosome.
-    """
-    # alternatives at one site share one reading, because the bases in which they differ are hidden
-    sites: dict[tuple[str, int, int], list[int]] = {}
-    for number, v in enumerate(variants):
-        if len(v.ref) != len(v.alt) or not v.is_known:
-            yield number, float("nan")
-        else:
-            sites.setdefault((v.chrom, v.start, v.end), []).append(number)
-    places = list(sites)
-    for first in range(0, len(places), batch_size):
-        some = places[first : first + batch_size]
-        windows = [_around(genome, *place, length) for place in some]
-        (ids,) = _batches(genome, windows, len(some), network.embedding.weight.device)
-        for row, ((_, start, end), window) in enumerate(zip(some, windows, strict=True)):
-            ids[row, start - window.start : end - window.start] = N
-        log_p = scores(network, ids).log_softmax(-1).cpu().double().numpy()
-        for row, (place, window) in enumerate(zip(some, windows, strict=True)):
-            for number in sites[place]:
-                ref, alt = (encode(allele).astype(int) for allele in (variants[number].ref, variants[number].alt))
-                at = place[1] - window.start + np.arange(len(ref))
-                yield number, float((log_p[row, at, alt] - log_p[row, at, ref]).sum())
-
-
 def _read(network: TitansLM, ids: Tensor) -> Tensor:
     hidden, _ = network.hidden(F.pad(ids, (1, 0), value=N))
     return base_logits(network, hidden[:, 1:])
-
-
-def _around(genome: Genome, chrom: str, start: int, end: int, length: int) -> Interval:
-    spare = max(0, length - (end - start)) // 2
-    return Interval(chrom, max(0, start - spare), min(genome.lengths[chrom], end + spare))
-
-
-def _batches(genome: Genome, windows: Iterable[Interval], batch_size: int, device: torch.device) -> Iterator[Tensor]:
-    """Yield ids ``[B, T]`` of windows, ``batch_size`` at a time."""
-    rest = iter(windows)
-    while some := list(itertools.islice(rest, batch_size)):
-        yield padded([genome.ids(window) for window in some]).to(device)
