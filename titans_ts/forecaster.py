@@ -29,6 +29,7 @@ from titans_ts.estimator.reading import (
     read_scored,
     warn_of_empty_end,
 )
+from titans_ts.estimator.saved import pack, plain, unpack
 from titans_ts.estimator.scoring import rolling_error
 from titans_ts.estimator.surprise import surprise_frame
 from titans_ts.estimator.training import train
@@ -435,8 +436,6 @@ class TitansForecaster(Answering, TitansEstimator):
         Raises:
             NotFittedError: before ``fit``.
         """
-        from titans_ts.estimator.saved import plain
-
         super(TitansForecaster, plain(self)).save(path)
 
     def _given(self, df: Any, static_df: Any) -> tuple[Panel, Columns]:
@@ -479,12 +478,8 @@ class TitansForecaster(Answering, TitansEstimator):
         return self.model_.network.config
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        from titans_ts.estimator.saved import pack
-
         self._fitted()
         return pack(self)
 
     def _unpack(self, learned: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        from titans_ts.estimator.saved import unpack
-
         unpack(self, learned, tensors)
