@@ -269,7 +269,7 @@ def decoding(T: int, s: Shapes) -> dict[str, Any]:
 
 def run(cases: list[Case], s: Shapes, end: float) -> None:
     """Measure the cases that are not recorded yet, while there is time."""
-    there = _recorded(s, finished=True)
+    there = _recorded(finished=True)
     for case, found in cases:
         if not s.smoke and _key(case, s) in there:
             continue
@@ -300,7 +300,7 @@ def run_apart(name: str, cases: list[Case], s: Shapes, end: float) -> None:
             reason = f"its process ended with {code}" if code else reason
         except subprocess.TimeoutExpired:
             pass
-    tried = _recorded(s, finished=False)
+    tried = _recorded(finished=False)
     for case, _ in cases:
         if _key(case, s) not in tried:
             record({"case": case, "unavailable": reason}, s)
@@ -316,7 +316,7 @@ def _key(case: dict[str, Any], s: Shapes) -> tuple[Any, ...]:
     return case, s.name, COMMIT
 
 
-def _recorded(s: Shapes, finished: bool) -> list[tuple[Any, ...]]:
+def _recorded(finished: bool) -> list[tuple[Any, ...]]:
     """Keys of the recorded rows: of all, or of those that need not be tried again."""
     rows = [row for row in read(FILE) if not (finished and "unavailable" in row)]
     return [(row["case"], row["device"], row["commit"]) for row in rows]
