@@ -20,7 +20,7 @@ from titans_dna.genomes.lines import BadLineError, fields
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Interval", "check_place", "from_frame", "only_intervals", "read_bed", "read_gff"]
+__all__ = ["Interval", "check_place", "from_frame", "is_missing", "is_whole", "only_intervals", "read_bed", "read_gff"]
 
 _STRANDS = ("+", "-", ".")
 _GTF_ATTRIBUTE = re.compile(r'\s*(\S+)\s+(?:"([^"]*)"|([^";\s]+))\s*(?:;|$)')

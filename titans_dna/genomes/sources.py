@@ -14,7 +14,9 @@ from titans_dna.genomes.tokenizer import encode, refuse_record, reverse_compleme
 
 __all__ = [
     "InMemory",
+    "among",
     "cut",
+    "fingerprint",
     "intervals_of",
     "is_pair",
     "is_source",

@@ -26,7 +26,9 @@ __all__ = [
     "N",
     "decode",
     "encode",
+    "encode_all",
     "encode_batch",
+    "refuse_record",
     "reverse_complement",
     "reverse_complement_ids",
 ]

@@ -28,7 +28,7 @@ from titans_core.nn.eager import eager_on_cpu
 from titans_core.nn.norms import RMSNorm
 from titans_dna.genomes.tokenizer import PAD, N
 
-__all__ = ["Encoder", "EncoderConfig", "one_hot", "within"]
+__all__ = ["BASES", "Encoder", "EncoderConfig", "Places", "one_hot", "within"]
 
 BASES = 4
 # width of the second convolution

@@ -26,7 +26,7 @@ from titans_dna.genomes.intervals import Interval
 from titans_dna.genomes.sources import part_of
 from titans_dna.genomes.tokenizer import PAD, N
 
-__all__ = ["PIECE", "Piece", "hooked", "reading", "stream"]
+__all__ = ["PIECE", "Piece", "hooked", "padded", "reading", "stream"]
 
 PIECE = 4096
 
