@@ -57,8 +57,8 @@ def network_of(pretrained: Any) -> TitansLM:
         )
     if network.config.vocab_size < VOCAB_SIZE:
         raise ValueError(
-            f"pretrained has a vocabulary of {network.config.vocab_size} tokens, but titans_dna.genomes.tokenizer "
-            f"needs {VOCAB_SIZE}. Give a DNALanguageModel."
+            f"pretrained has a vocabulary of {network.config.vocab_size} tokens, but DNA needs {VOCAB_SIZE}. Give a "
+            "DNALanguageModel."
         )
     return network
 
