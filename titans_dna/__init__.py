@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from titans_dna.classification.classifier_data import read_sequences
+    from titans_dna.classification.sequences import read_sequences
     from titans_dna.classifier import TitansDNAClassifier
     from titans_dna.genomes.genome import Genome
     from titans_dna.genomes.intervals import Interval, from_frame, read_bed, read_gff
@@ -66,7 +66,7 @@ _HOME = {
     "plot_track": "titans_dna.genomes.tracks",
     "read_bed": "titans_dna.genomes.intervals",
     "read_gff": "titans_dna.genomes.intervals",
-    "read_sequences": "titans_dna.classification.classifier_data",
+    "read_sequences": "titans_dna.classification.sequences",
     "read_vcf": "titans_dna.genomes.vcf",
     "reverse_complement": "titans_dna.genomes.tokenizer",
     "write_bedgraph": "titans_dna.genomes.tracks",

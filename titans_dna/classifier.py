@@ -34,9 +34,9 @@ from titans_core.train import (
 from titans_core.train.batches import loader
 from titans_core.train.fit import torch_device
 from titans_core.warn import warn_caller
-from titans_dna.classification.classifier_data import Examples, Reads, reads_of
 from titans_dna.classification.fine_tuning import FINETUNE, NOT_STORED, LanguageEncoder, network_of
 from titans_dna.classification.labels import class_weights, read_groups, read_labels, sample_weights, validation_cut
+from titans_dna.classification.sequences import Examples, Reads, reads_of
 from titans_dna.network.encoder import Encoder, EncoderConfig
 from titans_dna.network.kmers import LONGEST
 from titans_dna.network.parts import in_parts

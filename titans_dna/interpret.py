@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 
 from titans_core.checks import at_least
 from titans_core.extras import require
-from titans_dna.classification.classifier_data import Reads, reads_of
+from titans_dna.classification.sequences import Reads, reads_of
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.genomes.tokenizer import LETTERS
 from titans_dna.network.encoder import BASES, one_hot

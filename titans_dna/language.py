@@ -31,7 +31,7 @@ from titans_dna.genomes.tokenizer import VOCAB_SIZE
 from titans_dna.inference.questions import Questions
 from titans_dna.network.likelihood import base_logits
 from titans_dna.pretraining.masked import masked_base_loss
-from titans_dna.pretraining.pretrain_data import IGNORE, loaders, plan
+from titans_dna.pretraining.windows import IGNORE, loaders, plan
 
 ARCHITECTURES = ("mag", "mac", "mal", "lmm", "transformer", "gated-deltanet")
 # maximum number of batches per epoch; validation and checkpointing happen after each epoch

@@ -43,7 +43,7 @@ from titans_dna.inference.masked import BOTH_SIDES, refuse_masked
 from titans_dna.markov import MOST, MarkovModels, fit_markov
 from titans_dna.network.likelihood import log_probabilities
 from titans_dna.network.stream import reading, stream
-from titans_dna.pretraining.pretrain_data import plan
+from titans_dna.pretraining.windows import plan
 
 if TYPE_CHECKING:
     from titans_dna.language import DNALanguageModel

@@ -16,9 +16,9 @@ from sklearn.base import clone
 from titans_core.train import digest, digest_of, text_of
 from titans_core.train.study_plots import plot_history, plot_importance
 from titans_core.train.tune import Callback, Storage, best_of, open_study, report_to
-from titans_dna.classification.classifier_data import reads_of
 from titans_dna.classification.fine_tuning import network_of
 from titans_dna.classification.labels import class_weights, read_groups, read_labels, validation_cut
+from titans_dna.classification.sequences import reads_of
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.genomes.sources import is_pair
 

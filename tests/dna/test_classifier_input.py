@@ -13,8 +13,8 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from titans_dna import Genome, Interval
-from titans_dna.classification.classifier_data import read_sequences, reads_of
 from titans_dna.classification.labels import stratified_cut, validation_cut
+from titans_dna.classification.sequences import read_sequences, reads_of
 from titans_dna.classifier import TitansDNAClassifier
 from titans_dna.language import DNALanguageModel
 

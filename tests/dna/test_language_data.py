@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 from titans_core.train import batches as module
 from titans_dna import Genome, Interval, encode, fit_markov, reverse_complement
 from titans_dna.genomes.sources import InMemory, merged, open_source, read_regions
-from titans_dna.pretraining.pretrain_data import IGNORE, Draws, Windows, batch_of, plan
+from titans_dna.pretraining.windows import IGNORE, Draws, Windows, batch_of, plan
 
 LENGTH = 50
 

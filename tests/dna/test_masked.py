@@ -10,7 +10,7 @@ from titans_dna.genomes.tokenizer import PAD, N, encode, encode_batch
 from titans_dna.inference import masked
 from titans_dna.network.strands import other_strand
 from titans_dna.pretraining.masked import masked_base_loss, scores
-from titans_dna.pretraining.pretrain_data import batch_of
+from titans_dna.pretraining.windows import batch_of
 
 ARCHITECTURES = ["lmm", "mac", "mag", "mal", "gated-deltanet"]
 

@@ -13,7 +13,7 @@ from titans_dna import DNALanguageModel, Interval, Mixture, encode, fit_markov, 
 from titans_dna.genomes import sources
 from titans_dna.genomes.sources import InMemory, cut, intervals_of, marks_of, without
 from titans_dna.mixing import _read, _tracked
-from titans_dna.pretraining.pretrain_data import plan
+from titans_dna.pretraining.windows import plan
 
 SMALL = dict(dim=16, num_layers=1, num_heads=2, chunk_size=8, length=256, device="cpu", verbose=0, random_state=0)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from titans_dna.classification.classifier_data import reads_of
+from titans_dna.classification.sequences import reads_of
 from titans_dna.genomes.sources import open_source
 from titans_dna.genomes.tokenizer import (
     COMPLEMENT,

@@ -14,7 +14,7 @@ from titans_core import TitansLM
 from titans_dna.genomes.tokenizer import PAD, N
 from titans_dna.network.likelihood import base_logits
 from titans_dna.network.strands import in_place, other_strand
-from titans_dna.pretraining.pretrain_data import IGNORE
+from titans_dna.pretraining.windows import IGNORE
 
 __all__ = ["masked_base_loss", "scores"]
 
@@ -31,7 +31,7 @@ def scores(network: TitansLM, ids: Tensor) -> Tensor:
 def masked_base_loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, int]:
     """Mean cross-entropy over A, C, G and T at the hidden bases of ``(tokens, targets)``, in nats; and their number.
 
-    ``(tokens, targets)`` is a batch of :func:`titans_dna.pretraining.pretrain_data.batch_of`. In training, the hidden
+    ``(tokens, targets)`` is a batch of :func:`titans_dna.pretraining.windows.batch_of`. In training, the hidden
     bases are drawn again for each batch; in validation, they are always the same.
     """
     tokens, targets = batch
