@@ -184,6 +184,11 @@ class Titans(BaseModel):
             )
         )
 
+    def _fit(self, *args: Any, **kwargs: Any) -> Any:
+        # BaseModel shuffles the series of each training batch (neuralforecast 3.3), as if they came in several, but
+        # here each has its own place, with its own units and, if they are mixed, weights
+        return super()._fit(*args, **{**kwargs, "shuffle_train": False})
+
     def forward(self, windows_batch: dict[str, Tensor]) -> Tensor:
         """insample_y ``[B, L, N]``, hist_exog ``[B, X, L, N]``, futr_exog ``[B, F, L + h, N]``, stat_exog ``[N, S]`` ->
         ``[B, h, N * outputs]``. The outputs of one series are adjacent, unless the loss expects each output for all

@@ -210,6 +210,19 @@ def test_the_units_of_exogenous_columns_do_not_change_the_forecast(tmp_path):
     assert list(Titans(**SMALL, **columns, scaler_type="standard").units) == ["stat"]
 
 
+def test_each_series_keeps_its_place_in_training():
+    """A column in two currencies has units for each series, which a shuffled batch would mix up."""
+    first = FRAME["unique_id"].iloc[0]
+    factor = np.where(FRAME["unique_id"] == first, 1.0, 1000.0)
+    frame = FRAME.assign(trend=FRAME["trend"] * factor)
+    nf = NeuralForecast(models=[Titans(**{**SMALL, "max_steps": 10}, futr_exog_list=["trend"])], freq="ME")
+    nf.fit(frame)
+    units = nf.models[0].units["futr"]
+    by_series = frame.groupby("unique_id")["trend"]
+    assert (units.low[:, 0].numpy() >= by_series.min()).all()
+    assert (units.high[:, 0].numpy() <= by_series.max()).all()
+
+
 def test_padding_of_windows_is_not_a_value_of_a_column():
     """neuralforecast pads with zeros after a series in training, and before one that begins late."""
     frame = FRAME.assign(trend=FRAME["trend"] + 5000)
