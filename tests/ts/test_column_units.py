@@ -39,6 +39,13 @@ def test_moments_of_parts_combine_to_those_of_the_whole():
         torch.testing.assert_close(getattr(whole, name)[:2], torch.from_numpy(f(values[:, :2].numpy(), axis=0)))
 
 
+def test_a_rare_value_whose_share_rounds_to_nothing_has_a_unit():
+    year = torch.full((100_000, 1, 1), 2023.0)
+    year[0] = 2024.0  # the mean in single precision is 2023
+    units = ColumnUnits.of(Moments.of(year, torch.tensor(True)), 1e-6, once=0.0)
+    assert units.standardised(year).unique().tolist() == [0.0, 1.0]
+
+
 def test_a_column_has_common_units_unless_they_would_hide_some_series():
     rng = np.random.default_rng(0)
     warmth = rng.normal(size=(400, 4, 1)) + np.array([0.0, 1, 2, 3])[:, None]

@@ -104,7 +104,8 @@ class ColumnUnits:
         # only with two values is the variance given by mean and range; two currencies can look like two values
         above, below = whole.mean - whole.low, whole.high - whole.mean
         two = changed & ~apart & (above * below - whole.variance <= TWO * whole.variance)
-        rarer = whole.number * torch.minimum(above, below) / wide
+        # at least a row: in single precision, the mean may be rounded to one of the two values
+        rarer = (whole.number * torch.minimum(above, below) / wide).clamp(min=1)
         of_all = _units(whole, wide, changed)
         of_all[1] = torch.where(two, wide * (1 + once / rarer), of_all[1])
         of_each = _units(moments, reach, changes).where(changes & apart, of_all[:, None])
