@@ -168,8 +168,10 @@ class Titans(BaseModel):
         sizes_of = {"hist": self.hist_exog_size, "futr": self.futr_exog_size, "stat": self.stat_exog_size}
         # a scaler scales all columns in each window but static ones, which are constant there
         own = ("stat",) if scaler_type not in (None, "identity") else tuple(sizes_of)
+        categories = trainer_kwargs.get("cat_exog_list") or ()
+        numbers = {kind: sum(c not in categories for c in getattr(self, f"{kind}_exog_list")) for kind in own}
         self.units = nn.ModuleDict(
-            {kind: Standardised(sizes_of[kind], 1 if kind == "stat" else n_series) for kind in own if sizes_of[kind]}
+            {kind: Standardised(count, 1 if kind == "stat" else n_series) for kind, count in numbers.items() if count}
         )
         self.network = Simba(
             SimbaConfig(
@@ -245,7 +247,9 @@ class Standardised(nn.Module):
             self.register_buffer(name, part.clone())
 
     def forward(self, x: Tensor, known: Tensor | None = None) -> Tensor:
-        """``known`` ``[B, L, series]`` marks the values that are not padding in the first L rows of x."""
+        """``known`` ``[B, L, series]`` marks the values that are not padding in the first L rows of x. Further columns
+        of x, the embeddings of categories, stay as they are: they are learned, and so change in training."""
+        x, embedded = x.tensor_split([self.mean.shape[-1]], dim=-1)
         seen = Moments(*(getattr(self, name) for name in Moments._fields))
         if self.training:
             rows = x.detach() if known is None else x.detach()[:, : known.shape[1]]
@@ -254,7 +258,7 @@ class Standardised(nn.Module):
             for name, part in seen._asdict().items():
                 getattr(self, name).copy_(part)
         # the number of rows is unknown, since each is in many windows: once=0 does without it
-        return ColumnUnits.of(seen, ROUNDING, once=0.0).standardised(x)
+        return torch.cat((ColumnUnits.of(seen, ROUNDING, once=0.0).standardised(x), embedded), dim=-1)
 
 
 class AutoTitans(BaseAuto):

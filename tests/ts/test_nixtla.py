@@ -299,6 +299,17 @@ def test_columns_of_categories_are_embedded_as_by_other_models():
     ahead = nf.make_future_dataframe().assign(trend=150.0)
     first, last = (nf.predict(futr_df=ahead.assign(quarter=q))["Titans"].to_numpy() for q in (0, 3))
     assert np.abs(first - last).max() > 1e-3
+    assert nf.models[0].units["futr"].mean.shape == (2, 1)  # of the trend of two series
+
+
+def test_embeddings_of_categories_have_no_units():
+    """They change as they are learned: a category that is constant in a series is no constant there."""
+    x = torch.randn(4, 6, 2, 3)
+    x[:, :, 0, 1:] = torch.linspace(1, 1.001, 4)[:, None, None]
+    units = Standardised(1, 2).train()
+    found = units(x)
+    assert torch.equal(found[..., 1:], x[..., 1:])
+    assert not torch.equal(found[..., :1], x[..., :1])
 
 
 def test_mixed_series_work_and_unsupported_options_are_refused():
