@@ -69,8 +69,7 @@ class _Places(NamedTuple):
 
     @classmethod
     def of(cls, found: Any, panel: Panel) -> "_Places":
-        given = to_pandas(found)
-        need_columns(given, ("unique_id", "ds", "cutoff"), "found")
+        given = need_columns(found, ("unique_id", "ds", "cutoff"), "found")
         series = pd.Index(panel.ids).get_indexer(pd.Index(given["unique_id"]))
         places = cls(series, *(panel.index.get_indexer(pd.Index(given[name])) for name in ("cutoff", "ds")))
         if min(x.min(initial=0) for x in places) < 0:

@@ -12,7 +12,7 @@ from titans_core.checks import at_least, below_one
 from titans_core.train.picture import Picture
 from titans_ts.frames.frame import Freq, read_frame
 from titans_ts.frames.kinds import of_values
-from titans_ts.frames.libraries import need_columns, to_pandas
+from titans_ts.frames.libraries import need_columns
 from titans_ts.frames.panel import Panel
 from titans_ts.intervals import level_text
 
@@ -84,8 +84,7 @@ def plot_backtest(frame: Any, series: list[Any] | None = None, model: str = "Tit
         series: series to plot; default: the first six.
         model: column of the forecasts.
     """
-    frame = to_pandas(frame)
-    need_columns(frame, ("unique_id", "ds", "cutoff", "y", model), "frame")
+    frame = need_columns(frame, ("unique_id", "ds", "cutoff", "y", model), "frame")
     chosen = _chosen(frame["unique_id"].unique().tolist(), series)
     low = next((c for c in frame.columns if str(c).startswith(f"{model}-lo-")), None)
     high, level = (None, None) if low is None else (low.replace("-lo-", "-hi-"), f"{low.rpartition('-')[2]} %")
@@ -118,8 +117,7 @@ def plot_residuals(frame: Any, model: str = "Titans") -> Figure:
     Args:
         frame, model: as in :func:`plot_backtest`.
     """
-    frame = to_pandas(frame)
-    need_columns(frame, ("unique_id", "ds", "cutoff", "y", model), "frame")
+    frame = need_columns(frame, ("unique_id", "ds", "cutoff", "y", model), "frame")
     scale = frame.groupby("unique_id")["y"].transform("std").replace(0.0, 1.0).fillna(1.0)
     residual = (frame["y"] - frame[model]) / scale
     step = frame.groupby(["unique_id", "cutoff"])["ds"].rank(method="first")
@@ -165,8 +163,7 @@ def plot_surprise(
     """
     below_one("quantile", quantile)
     at_least("warm_up", warm_up, 0)
-    surprise = to_pandas(surprise)
-    need_columns(surprise, ("unique_id", "ds", "surprise"), "surprise")
+    surprise = need_columns(surprise, ("unique_id", "ds", "surprise"), "surprise")
     chosen = _chosen(surprise["unique_id"].unique().tolist(), series)
     truth = None
     if df is not None:

@@ -185,8 +185,7 @@ def read_future(
             f"exogenous declares the future columns {list(names)}: pass their next {len(index)} values for each series "
             f"in futr_df, from {index[0]} to {index[-1]}."
         )
-    futr_df = to_pandas(futr_df)
-    need_columns(futr_df, ("ds", *names), "futr_df")
+    futr_df = need_columns(futr_df, ("ds", *names), "futr_df")
     shared = "unique_id" not in (*futr_df.columns, *futr_df.index.names)
     if shared:
         futr_df = _of_each(futr_df, ids)

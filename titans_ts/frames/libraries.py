@@ -41,8 +41,9 @@ def library_of(df: Any) -> str:
     return f"polars {kind}" if kind.is_integer() or kind == polars.Categorical else "polars"
 
 
-def need_columns(df: Any, names: tuple[str, ...], where: str) -> None:
-    """Reject what is no frame with these columns; ``where`` is its name in messages."""
+def need_columns(df: Any, names: tuple[str, ...], where: str) -> pd.DataFrame:
+    """Convert a frame to pandas, and reject what is no frame with these columns; ``where`` is its name in messages."""
+    df = to_pandas(df)
     if not isinstance(df, pd.DataFrame):
         raise TypeError(f"{where} must be a pandas or polars DataFrame, got {type(df).__name__}.")
     twice = [n for n in names if list(df.columns).count(n) > 1]
@@ -52,6 +53,7 @@ def need_columns(df: Any, names: tuple[str, ...], where: str) -> None:
     if missing:
         indexed = f" They are in the index: {where}.reset_index()." if set(missing) & set(df.index.names) else ""
         raise ValueError(f"{where} lacks the columns {missing}. Got {list(df.columns)[:8]}.{indexed}")
+    return df
 
 
 def holds_numbers(column: pd.Series) -> bool:
